@@ -1,0 +1,104 @@
+"""Floors: the least work that a task must do, written plainly, measured in the process of the benchmark."""
+
+import time
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+def plain_network(model_name: str, height: int, width: int, classes: int) -> nn.Sequential:
+    """A model of `workloads.models` as a stack of stock torch layers, over (N, 1, H, W) float32."""
+    pixels = height * width
+    hidden = min(200, pixels)
+    if model_name == "logistic":
+        return nn.Sequential(nn.Flatten(), nn.Linear(pixels, classes))
+    if model_name == "mlp":
+        return nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(pixels, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, classes),
+        )
+    if model_name == "cnn":
+        return nn.Sequential(
+            nn.Conv2d(1, 16, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(16, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(32 * (height // 4) * (width // 4), classes),
+        )
+    if model_name == "femnist-cnn":
+        return nn.Sequential(
+            nn.Conv2d(1, 32, 3),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(32, 64, 3),
+            nn.ReLU(),
+            nn.Dropout(0.25),
+            nn.Flatten(),
+            nn.Linear(7744, 128),
+            nn.ReLU(),
+            nn.Dropout(0.25),
+            nn.Linear(128, classes),
+        )
+    raise ValueError(f"no plain network is written for model {model_name!r}")
+
+
+def bare_training_loop(
+    model_name: str,
+    client_data: Sequence[tuple[Tensor, Tensor]],
+    epochs: int,
+    batch_size: int,
+    lr: float,
+    momentum: float,
+    threads: int,
+) -> float:
+    """One FedAvg round of local training with nothing around it: stock torch layers and torch.optim.SGD.
+
+    For every client the global weights are loaded into the one model, it is trained on data that are already
+    tensors in memory, and its change is taken; any FedAvg must do this much. Summing the changes is not
+    included.
+
+    Args:
+        model_name: a name of `plain_network`.
+        client_data: for each client, images (n, H, W) float32 and labels (n,) int64.
+        epochs: passes over each client's samples.
+        batch_size: samples per step.
+        lr: learning rate.
+        momentum: of SGD, started anew for each client.
+        threads: torch threads to use; the former number is set again afterwards.
+
+    Returns:
+        Wall-clock seconds for all clients.
+    """
+    height, width = client_data[0][0].shape[1:]
+    classes = 62 if model_name == "femnist-cnn" else 1 + max(int(labels.max()) for _, labels in client_data)
+    former_threads = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        network = plain_network(model_name, height, width, classes)
+        network.train()
+        loss_function = nn.CrossEntropyLoss()
+        global_vector = nn.utils.parameters_to_vector(network.parameters()).detach().clone()
+        shaped = [(images.unsqueeze(1), labels) for images, labels in client_data]
+        started = time.perf_counter()
+        for images, labels in shaped:
+            nn.utils.vector_to_parameters(global_vector.clone(), network.parameters())
+            optimizer = torch.optim.SGD(network.parameters(), lr=lr, momentum=momentum)
+            for _ in range(epochs):
+                order = torch.randperm(len(labels))
+                for start in range(0, len(labels), batch_size):
+                    chosen = order[start : start + batch_size]
+                    optimizer.zero_grad()
+                    loss_function(network(images[chosen]), labels[chosen]).backward()
+                    optimizer.step()
+            _delta = nn.utils.parameters_to_vector(network.parameters()).detach() - global_vector
+        return time.perf_counter() - started
+    finally:
+        torch.set_num_threads(former_threads)

@@ -1,0 +1,157 @@
+"""The Ray actors: hosts of clients, the PKI, and the coordinator. Each is a thin shell around a class of `testbed`."""
+
+import os
+import traceback
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import ray
+
+from testbed.errors import TestbedError
+from testbed.experiment.schema import Experiment
+from testbed.federation import Federation, Plan, Progress
+from testbed.messages import Vector
+from testbed.network.hosting import Delivery, HostAnswers, Ids
+from testbed.parties.host import Host
+from testbed.parties.local_hosts import owned_by
+from testbed.parties.pki import PKI, Directory
+from testbed.records import RunDirectory
+
+
+class ClientHost:
+    """Ray actor: a `Host` with every `hosts`-th client of the population."""
+
+    def __init__(self) -> None:
+        self._host: Host | None = None
+
+    def prepare(self, experiment: Experiment, simulation_seed: int, index: int, hosts: int, last_round: int) -> int:
+        """Make this host's clients for an experiment; returns the process id."""
+        import workloads
+
+        plan = Plan(experiment, simulation_seed)
+        workload = workloads.build(experiment.workload, experiment.population, plan.seed)
+        numbers = owned_by(index, hosts, experiment.population)
+        self._host = Host(numbers, plan.environment(workload), plan.roles, last_round=last_round)
+        return os.getpid()
+
+    @property
+    def host(self) -> Host:
+        """The host; `prepare` comes first."""
+        assert self._host is not None, "the host was not prepared"
+        return self._host
+
+    def registrations(self) -> list[bytes]:
+        """See `Host.registrations`."""
+        return self.host.registrations()
+
+    def accept_registrations(self, answers: Sequence[bytes]) -> None:
+        """See `Host.accept_registrations`."""
+        self.host.accept_registrations(answers)
+
+    def read_board(self, directory: Directory) -> None:
+        """Give the clients the PKI's bulletin board."""
+        self.host.environment.directory = directory
+
+    def begin_round(self) -> None:
+        """See `Host.begin_round`."""
+        self.host.begin_round()
+
+    def deliver(self, delivery: Delivery, vectors: Sequence[tuple[npt.NDArray[Any], int]] | None) -> HostAnswers:
+        """See `Host.deliver`; `vectors` come zero-copy from the object store."""
+        if vectors is not None:
+            delivery = replace(delivery, vectors=tuple(Vector(values, bits) for values, bits in vectors))
+        return self.host.deliver(delivery)
+
+    def total(
+        self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
+    ) -> tuple[npt.NDArray[Any], int, float]:
+        """See `Host.total`."""
+        return self.host.total(key, clients, weights)
+
+    def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, tuple[npt.NDArray[Any], int]]:
+        """See `Host.vectors`."""
+        return {number: (vector.values, vector.bits) for number, vector in self.host.vectors(key, clients).items()}
+
+
+class PKIActor:
+    """Ray actor: the PKI, which the hosts' clients reach without going through the coordinator."""
+
+    def __init__(self) -> None:
+        self._pki: PKI | None = None
+
+    def prepare(self, experiment: Experiment, simulation_seed: int) -> None:
+        """Start with an empty bulletin board."""
+        self._pki = PKI(experiment.population, Plan(experiment, simulation_seed).randomness)
+
+    def register_many(self, requests: list[bytes]) -> list[bytes]:
+        """See `PKI.register_many`."""
+        assert self._pki is not None, "the PKI was not prepared"
+        return self._pki.register_many(requests)
+
+    def directory(self) -> Directory:
+        """See `PKI.directory`."""
+        assert self._pki is not None, "the PKI was not prepared"
+        return self._pki.directory()
+
+
+class Coordinator:
+    """Ray actor: the server. Runs rounds, records them, keeps the checkpoint."""
+
+    def __init__(self, hosts: list[Any], pki: Any) -> None:
+        from cluster.ray_hosts import RayHosts
+
+        self._hosts = RayHosts(hosts, pki, ray.remote(ClientHost))
+        self._federation: Federation | None = None
+        self._records: RunDirectory | None = None
+        self._progress: Progress | None = None
+
+    async def prepare(self, experiment: Experiment, simulation_seed: int, directory: str | None) -> bool:
+        """Make and register the clients, load the model; returns whether the run is finished already."""
+        import workloads
+
+        plan = Plan(experiment, simulation_seed)
+        self._records = None if directory is None else RunDirectory(Path(directory))
+        checkpoint = None if self._records is None else self._records.checkpoint()
+        last_round = 0 if checkpoint is None else checkpoint.round_number
+        await self._hosts.prepare(experiment, simulation_seed, last_round)
+        board = await self._hosts.register() if plan.needs_registration else Directory.empty(experiment.population)
+        workload = workloads.build(experiment.workload, experiment.population, plan.seed)
+        plan.check_sums(workload)
+        self._federation = Federation(plan, self._hosts, workload, board, self._records, self._note)
+        self._hosts.on_event = self._federation.network.record_event
+        self._progress = self._federation.progress("start")
+        return self._federation.finished
+
+    def _note(self, progress: Progress) -> None:
+        self._progress = progress
+
+    async def progress(self) -> Progress | None:
+        """Where the run stands."""
+        return self._progress
+
+    async def run_next_round(self) -> bool:
+        """Run one round; returns whether it was the last."""
+        assert self._federation is not None, "the coordinator was not prepared"
+        await self._federation.run_next_round()
+        return self._federation.finished
+
+    async def finish(self) -> None:
+        """Merge the records into one file per table."""
+        if self._records is not None:
+            self._records.finish()
+
+    async def host_processes(self) -> list[int]:
+        """Process ids of the hosts (for tests that kill one)."""
+        return list(self._hosts.processes)
+
+
+def one_line(error: BaseException) -> str:
+    """What went wrong inside an actor, without Ray's wrapping."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, TestbedError):
+        return str(cause)
+    return "".join(traceback.format_exception_only(cause or error)).strip().splitlines()[-1]

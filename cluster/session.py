@@ -1,0 +1,118 @@
+"""A session on Ray: connect or start it, make the actors once, run experiments one after the other on them."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from cluster.actors import ClientHost, Coordinator, PKIActor, one_line
+from testbed.errors import ClusterError, ExperimentError, RunError, TestbedError
+from testbed.experiment.schema import Experiment
+from testbed.federation import Progress
+
+PROGRESS_EVERY_S = 0.2
+
+
+class RaySession:
+    """Actors on a Ray cluster, ready to run experiments.
+
+    Args:
+        address: a running cluster ("auto", "ray://HEAD:10001", "HOST:PORT"); None starts Ray here, and stops it at
+            the end.
+        hosts: number of host actors, or "auto": one per CPU.
+
+    Raises:
+        ClusterError: no cluster at `address`, or Ray could not be started.
+    """
+
+    def __init__(self, address: str | None, hosts: int | str) -> None:
+        self._owns_ray = connect(address)
+        cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        count = cpus if hosts == "auto" else int(hosts)
+        share = min(1.0, cpus / count)
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        host = ray.remote(ClientHost).options(num_cpus=share * 0.99, scheduling_strategy="SPREAD", max_restarts=0)
+        self.hosts = [host.remote() for _ in range(count)]
+        self.pki = ray.remote(PKIActor).options(num_cpus=0, scheduling_strategy=here).remote()
+        self.coordinator = (
+            ray.remote(Coordinator)
+            .options(num_cpus=0, scheduling_strategy=here, max_concurrency=8)
+            .remote(self.hosts, self.pki)
+        )
+
+    def __enter__(self) -> "RaySession":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the actors; stop Ray if this session has started it."""
+        for actor in (self.coordinator, self.pki, *self.hosts):
+            ray.kill(actor, no_restart=True)
+        if self._owns_ray:
+            ray.shutdown()
+
+    def run(
+        self,
+        experiment: Experiment,
+        simulation_seed: int,
+        directory: Path | None,
+        on_progress: Callable[[Progress], None],
+    ) -> None:
+        """Run (or go on with) one experiment to its end; `directory` is an existing run directory.
+
+        Raises the `TestbedError` that ended it; what was recorded before stays.
+        """
+        path = None if directory is None else str(directory.resolve())
+        finished = self._wait(self.coordinator.prepare.remote(experiment, simulation_seed, path), on_progress)
+        while not finished:
+            finished = self._wait(self.coordinator.run_next_round.remote(), on_progress)
+        self._wait(self.coordinator.finish.remote(), on_progress)
+
+    def _wait(self, reference: Any, on_progress: Callable[[Progress], None]) -> Any:
+        """The result of a call, showing progress while it runs; Ray's errors become the testbed's."""
+        try:
+            while True:
+                ready, _ = ray.wait([reference], timeout=PROGRESS_EVERY_S)
+                progress = ray.get(self.coordinator.progress.remote())
+                if progress is not None:
+                    on_progress(progress)
+                if ready:
+                    break
+            return ray.get(reference)
+        except RayError as error:
+            raise typed(error) from None
+
+
+def typed(error: RayError) -> TestbedError:
+    """The testbed's error inside one of Ray's, or a `ClusterError` that says what Ray says."""
+    cause = getattr(error, "cause", None)
+    for kind in (ExperimentError, RunError, ClusterError, TestbedError):
+        if isinstance(cause, kind):
+            return cause
+    return ClusterError(f"{type(error).__name__}: {one_line(error)}")
+
+
+def connect(address: str | None) -> bool:
+    """Connect to Ray, or start it; whether it was started here. Raises `ClusterError`."""
+    if ray.is_initialized():
+        return False
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    environment = {"env_vars": {"OMP_NUM_THREADS": "1"}}
+    try:
+        if address is None:
+            ray.init(
+                include_dashboard=False, log_to_driver=False, logging_level="error", configure_logging=False,
+                runtime_env=environment, _temp_dir=None,
+            )  # fmt: skip
+            return True
+        ray.init(address=address, log_to_driver=False, logging_level="error", runtime_env=environment)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        where = f"no Ray cluster at {address!r}" if address is not None else "Ray cannot be started here"
+        raise ClusterError(f"{where}: {str(error).strip().splitlines()[0]}") from None
+    return False

@@ -1,0 +1,86 @@
+"""What an aggregation protocol is given, and what it returns."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
+
+from testbed.network import Network
+from testbed.parties.client import RoleSpec
+from testbed.parties.pki import Directory
+
+Ids = npt.NDArray[np.int64]
+
+
+class AggregationParameters(BaseModel):
+    """What every aggregation protocol has."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    weights: Literal["samples", "equal"] = Field(
+        "samples", description="Weight of a client's update: its number of training samples (FedAvg), or 1"
+    )
+
+    def check(self, participants: int) -> None:
+        """Raise `ValueError` (one line: key, what is allowed) for parameters that do not fit so many participants."""
+
+    def check_weights(self, participants: int, maximum_weight: int) -> None:
+        """Raise `ExperimentError` when so many updates of up to this weight cannot be summed."""
+
+
+@dataclass
+class AggregationRound:
+    """What the server knows when aggregation begins.
+
+    Attributes:
+        number: the round.
+        network: how to reach the clients.
+        participants: sorted client numbers that were selected.
+        trained: those among them that have reported their training as done.
+        directory: the PKI's bulletin board.
+    """
+
+    number: int
+    network: Network
+    participants: Ids
+    trained: Ids
+    directory: Directory
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """The outcome.
+
+    Attributes:
+        mean: `(d,)` float64 weighted mean of the survivors' updates.
+        weight: sum of the survivors' weights.
+        survivors: sorted client numbers whose update is in the mean.
+    """
+
+    mean: npt.NDArray[np.float64]
+    weight: float
+    survivors: Ids
+
+
+class AggregationProtocol(Protocol):
+    """Server side of an aggregation protocol. A user's own class has the same attributes.
+
+    Attributes:
+        stages: its stages, in order.
+        needs_registration: whether clients must be registered with the PKI.
+        roles: the client side.
+    """
+
+    stages: ClassVar[tuple[str, ...]]
+    needs_registration: ClassVar[bool]
+
+    def __init__(self, parameters: Any) -> None: ...
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """The client side, for all clients."""
+
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
+        """Combine the updates; raises `RoundAborted` when too few are left."""

@@ -1,0 +1,82 @@
+"""From float updates to ring elements and back: clip, stochastic rounding, weights in the sum.
+
+An update's coordinate is clipped to [-clip, clip] and rounded, up or down at random so that it is right on average,
+to one of 2**levels_bits levels; the client multiplies by its weight and appends the weight itself as one more
+element. The server therefore learns the sum of weights and nothing else about them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.cost import charge
+from testbed.crypto.masks import lane_dtype
+from testbed.errors import ExperimentError, Refusal
+
+_CHUNK = 1 << 15  # elements: the float64 working set stays in the second-level cache
+
+
+@dataclass(frozen=True)
+class Quantisation:
+    """The mapping, the same for all clients of an experiment.
+
+    Attributes:
+        clip: largest absolute value of a coordinate.
+        levels_bits: bits per coordinate before summing.
+        bits: ring width; sums are taken modulo 2**bits.
+    """
+
+    clip: float
+    levels_bits: int
+    bits: int
+
+    @property
+    def highest(self) -> int:
+        """The highest level."""
+        return (1 << self.levels_bits) - 1
+
+    def check(self, participants: int, maximum_weight: int) -> None:
+        """Raise `ExperimentError` when the sum of so many weighted updates could exceed the ring."""
+        largest = participants * maximum_weight * self.highest
+        if largest >= 1 << self.bits:
+            raise ExperimentError(
+                f"aggregation.bits: {participants} participants with weights up to {maximum_weight} at "
+                f"{self.levels_bits} bits need {largest.bit_length()} bits, the ring has {self.bits}; raise "
+                f"aggregation.bits, lower aggregation.levels_bits, or set aggregation.weights to equal"
+            )
+
+    def encode(self, delta: npt.NDArray[np.float32], weight: int, generator: np.random.Generator) -> npt.NDArray[Any]:
+        """`(d+1,)` ring elements: the weighted levels of `delta` `(d,)`, and the weight.
+
+        `generator` decides the stochastic rounding. Raises `Refusal` for a weight below 1.
+        """
+        if weight < 1:
+            raise Refusal("aggregation.no-weight", f"a weight of {weight} cannot be summed")
+        length = len(delta)
+        lane = lane_dtype(self.bits)
+        levels = np.empty(length + 1, lane)
+        scale = self.highest / (2 * self.clip)
+        for begin in range(0, length, _CHUNK):
+            part = np.clip(delta[begin : begin + _CHUNK], -self.clip, self.clip, dtype=np.float64)
+            part += self.clip
+            part *= scale
+            part += generator.random(len(part))
+            np.floor(part, out=part)
+            np.minimum(part, self.highest, out=part)
+            part *= weight
+            levels[begin : begin + len(part)] = part
+        levels[length] = weight
+        charge("quantise.element", length)
+        return levels
+
+    def decode(self, total: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float64], int]:
+        """`(d,)` weighted mean and sum of weights from the `(d+1,)` sum of encoded updates."""
+        weight = int(total[-1])
+        if weight < 1:
+            raise Refusal("aggregation.no-weight", "the sum of weights is zero")
+        mean = total[:-1] / weight
+        mean *= 2 * self.clip / self.highest
+        mean -= self.clip
+        return mean, weight

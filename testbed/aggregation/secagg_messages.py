@@ -1,0 +1,135 @@
+"""What the parties of `secagg` send each other, stage by stage."""
+
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, Vector
+
+KEYS_DOMAIN = b"testbed/secagg/advertised-keys/v1"
+SURVIVORS_DOMAIN = b"testbed/secagg/survivors/v1"
+MAXIMUM_PARTICIPANTS = 100_000
+
+Many = msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)
+SealedShares = Annotated[bytes, msgspec.Meta(min_length=82, max_length=82)]  # two shares of 33 bytes, tag of 16
+Share33 = Annotated[bytes, msgspec.Meta(min_length=33, max_length=33)]
+
+
+class KeyAdvert(Message, frozen=True):
+    """A client's public keys for this round: one pair seals shares, the other agrees on masks; signed."""
+
+    sealing_key: Key32
+    mask_key: Key32
+    signature: Signature64
+
+
+class AdvertiseKeys(Message, frozen=True):
+    """Aggregation begins; so many participants, so many must remain."""
+
+    stage: ClassVar[str] = "secagg/advertise-keys"
+    Answer: ClassVar[type[Message] | None] = KeyAdvert
+
+    round: RoundNumber
+    participants: Count
+    threshold: Count
+
+
+class AdvertOf(Message, frozen=True):
+    """One client's advert, passed on."""
+
+    client: ClientId
+    sealing_key: Key32
+    mask_key: Key32
+    signature: Signature64
+
+
+class SharesFor(Message, frozen=True):
+    """One peer's sealed shares (to it, or from it)."""
+
+    client: ClientId
+    sealed: SealedShares
+
+
+class SealedForPeers(Message, frozen=True):
+    """A client's shares of its two secrets, sealed for each peer."""
+
+    shares: Annotated[list[SharesFor], Many]
+
+
+class ShareKeys(Message, frozen=True):
+    """Everybody's advertised keys."""
+
+    stage: ClassVar[str] = "secagg/share-keys"
+    Answer: ClassVar[type[Message] | None] = SealedForPeers
+
+    round: RoundNumber
+    adverts: Annotated[list[AdvertOf], Many]
+
+
+class Masked(Message, frozen=True):
+    """The masked, quantised update."""
+
+    input: Vector
+
+
+class SealedFromPeers(Message, frozen=True):
+    """The shares that this client's peers sealed for it; the senders are who has shared."""
+
+    shares: Annotated[list[SharesFor], Many]
+
+
+class MaskInput(Message, frozen=True):
+    """Mask your update against those who have shared."""
+
+    stage: ClassVar[str] = "secagg/masked-input"
+    Answer: ClassVar[type[Message] | None] = Masked
+    Private: ClassVar[type[Message] | None] = SealedFromPeers
+
+    round: RoundNumber
+
+
+class SurvivorsSignature(Message, frozen=True):
+    """A client's signature on the set of survivors it was told."""
+
+    signature: Signature64
+
+
+class CheckSurvivors(Message, frozen=True):
+    """Whose masked input has arrived."""
+
+    stage: ClassVar[str] = "secagg/consistency"
+    Answer: ClassVar[type[Message] | None] = SurvivorsSignature
+
+    round: RoundNumber
+    survivors: Annotated[list[ClientId], Many]
+
+
+class SignatureOf(Message, frozen=True):
+    """One client's signature, passed on."""
+
+    client: ClientId
+    signature: Signature64
+
+
+class ShareOf(Message, frozen=True):
+    """A share of one client's secret."""
+
+    client: ClientId
+    share: Share33
+
+
+class Shares(Message, frozen=True):
+    """Shares of the mask keys of those who dropped out, and of the self-mask seeds of the survivors."""
+
+    mask_keys: Annotated[list[ShareOf], Many]
+    self_masks: Annotated[list[ShareOf], Many]
+
+
+class Unmask(Message, frozen=True):
+    """The signatures on the set of survivors; reveal the shares that it calls for."""
+
+    stage: ClassVar[str] = "secagg/unmask"
+    Answer: ClassVar[type[Message] | None] = Shares
+
+    round: RoundNumber
+    signatures: Annotated[list[SignatureOf], Many]

@@ -1,0 +1,1 @@
+"""The `testbed` command, a thin layer over the library."""

@@ -1,0 +1,120 @@
+"""What a piece of protocol work costs: charges, and the table that turns them into seconds.
+
+Protocol code says what it does, `charge("ed25519.verify", 70)`, at the place where it does it. With *measured*
+compute the charges are ignored and thread CPU time is used; with *modelled* compute they are multiplied with a
+cost table, so that the same input gives the same virtual times, bit for bit, on any machine.
+"""
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+# Seconds for one unit on the reference machine (one core of a 2 GHz-class server CPU with AES-NI). Medians of the
+# project's own primitives, see benchmarks/; `element` is one ring or float element, `parameter_example` one
+# model parameter times one training example (forward, backward and step).
+REFERENCE_COSTS: Mapping[str, float] = MappingProxyType(
+    {
+        "ed25519.generate": 30e-6,
+        "ed25519.sign": 35e-6,
+        "ed25519.verify": 90e-6,
+        "vrf.generate": 35e-6,
+        "vrf.output": 0.14e-3,
+        "vrf.prove": 0.23e-3,
+        "vrf.verify": 0.33e-3,
+        "hmac": 1.2e-6,
+        "x25519.generate": 35e-6,
+        "x25519.agree": 45e-6,
+        "aead.seal": 4e-6,
+        "aead.open": 4e-6,
+        "shamir.share.term": 0.08e-6,
+        "shamir.reconstruct.term": 0.15e-6,
+        "mask.element": 0.70e-9,
+        "quantise.element": 10e-9,
+        "ring.add.element": 0.4e-9,
+        "float.add.element": 3e-9,
+        "train.parameter_example": 0.55e-9,
+        "message": 5e-6,
+    }
+)
+
+
+@dataclass
+class Meter:
+    """What a stretch of work did.
+
+    Attributes:
+        counts: units per operation.
+        parallel_s: CPU seconds spent in other threads on this work's behalf (measured compute only).
+        pki_bytes_up, pki_bytes_down: bytes exchanged with the PKI meanwhile.
+    """
+
+    counts: dict[str, float] = field(default_factory=dict)
+    parallel_s: float = 0.0
+    pki_bytes_up: int = 0
+    pki_bytes_down: int = 0
+
+
+_meter: ContextVar[Meter | None] = ContextVar("meter", default=None)
+
+
+def charge(operation: str, count: float = 1) -> None:
+    """Count `count` units of `operation` on the work that is being metered (nothing happens if none is)."""
+    meter = _meter.get()
+    if meter is not None:
+        meter.counts[operation] = meter.counts.get(operation, 0) + count
+
+
+def charge_parallel(seconds: float) -> None:
+    """Add wall seconds of work that other threads did while this one waited (measured compute)."""
+    meter = _meter.get()
+    if meter is not None:
+        meter.parallel_s += seconds
+
+
+def charge_pki(*, bytes_up: int, bytes_down: int) -> None:
+    """Count an exchange with the PKI that happened inside a handler."""
+    meter = _meter.get()
+    if meter is not None:
+        meter.pki_bytes_up += bytes_up
+        meter.pki_bytes_down += bytes_down
+
+
+@contextmanager
+def metered() -> Iterator[Meter]:
+    """Collect the charges made inside the block."""
+    meter = Meter()
+    token = _meter.set(meter)
+    try:
+        yield meter
+    finally:
+        _meter.reset(token)
+
+
+@dataclass(frozen=True)
+class ComputeModel:
+    """Turns metered work into seconds on the reference machine.
+
+    Args:
+        measured: use thread CPU time; else the cost table.
+        costs: seconds per unit of each operation.
+    """
+
+    measured: bool
+    costs: Mapping[str, float]
+
+    def modelled_s(self, counts: Mapping[str, float]) -> float:
+        """Seconds for `counts` by the table; an operation that the table lacks is an error, not zero."""
+        return math.fsum(count * self.costs[operation] for operation, count in sorted(counts.items()))
+
+    def seconds(self, meter: Meter, cpu_s: float) -> float:
+        """Seconds of a stretch of work that took `cpu_s` of this thread's CPU time."""
+        return cpu_s + meter.parallel_s if self.measured else self.modelled_s(meter.counts)
+
+
+def thread_cpu_s() -> float:
+    """CPU time of this thread in seconds."""
+    return time.thread_time()

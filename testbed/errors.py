@@ -1,0 +1,64 @@
+"""The testbed's error family.
+
+Each message says what was wrong, where, and what to do; the command line prints it as one line.
+"""
+
+
+class TestbedError(Exception):
+    """The root of everything that the testbed raises on purpose."""
+
+    __test__ = False  # the name begins with "Test": keep pytest from collecting it
+
+
+class ExperimentError(TestbedError):
+    """An experiment that cannot be run as written (exit code 2)."""
+
+
+class RunError(TestbedError):
+    """A run that could not go on: its directory is in use, the disk is full, a record is damaged (exit code 3)."""
+
+
+class TraceError(TestbedError):
+    """A trace file that cannot be used."""
+
+
+class ClusterError(TestbedError):
+    """Ray is not reachable, lacks resources, or lost more than the run can replace."""
+
+
+class ProtocolError(TestbedError):
+    """A message that does not decode, or a step taken out of order."""
+
+
+class Refusal(ProtocolError):
+    """A party detected misbehaviour, or was asked for what it must not give.
+
+    A refusal is a result: it is sent back as the answer and recorded as an event, never a crash.
+
+    Args:
+        check: the name of the check that failed, e.g. ``"lotto.population-below-minimum"``.
+        detail: one line for a person; holds no secrets.
+    """
+
+    def __init__(self, check: str, detail: str = "") -> None:
+        super().__init__(f"{check}: {detail}" if detail else check)
+        self.check = check
+        self.detail = detail
+
+
+class RoundAborted(ProtocolError):
+    """The round ends without an update; the model stays as it was.
+
+    Args:
+        reason: short machine-readable reason, e.g. ``"too-few-candidates"``.
+        detail: one line for a person.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+        self.detail = detail
+
+
+class RoundSkipped(RoundAborted):
+    """The selection found no admissible participants (e.g. no whole batch available): nothing was attempted."""

@@ -1,0 +1,178 @@
+"""The experiment's schema: one pydantic model, whose JSON schema editors use (`testbed schema`)."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+
+from testbed.aggregation.combining import AggregationParameters
+from testbed.aggregation.plain import PlainParameters
+from testbed.aggregation.secagg import SecAggParameters
+from testbed.availability import AvailabilitySection
+from testbed.cost import REFERENCE_COSTS
+from testbed.devices import Devices
+from testbed.errors import ExperimentError
+from testbed.experiment.workload import Workload
+from testbed.links import Links
+from testbed.selection.batch_partition import BatchPartitionParameters, PartitionParameters
+from testbed.selection.choosing import SelectionParameters
+from testbed.selection.lotto_client_centric import ClientCentricParameters
+from testbed.selection.lotto_server_centric import ServerCentricParameters
+from testbed.selection.random_selection import BernoulliParameters, RandomParameters, WeightedRandomParameters
+
+OWN_CLASS = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
+_OWN = "a class of your own"
+
+_OwnName = Annotated[str, Field(pattern=OWN_CLASS, description="A class of your own, as package.module:Name")]
+
+
+class OwnSelection(SelectionParameters):
+    """A selection protocol of your own; further keys are handed to it."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    protocol: _OwnName
+
+
+class OwnAggregation(AggregationParameters):
+    """An aggregation protocol of your own; further keys are handed to it."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    protocol: _OwnName
+
+
+def _tag(default: str) -> Callable[[Any], str]:
+    def tag_of(value: Any) -> str:
+        name = value.get("protocol", default) if isinstance(value, dict) else getattr(value, "protocol", default)
+        return _OWN if isinstance(name, str) and ":" in name else str(name)
+
+    return tag_of
+
+
+SelectionSection = Annotated[
+    Annotated[RandomParameters, Tag("random")]
+    | Annotated[WeightedRandomParameters, Tag("weighted-random")]
+    | Annotated[BernoulliParameters, Tag("bernoulli")]
+    | Annotated[PartitionParameters, Tag("partition")]
+    | Annotated[BatchPartitionParameters, Tag("batch-partition")]
+    | Annotated[ClientCentricParameters, Tag("lotto-client-centric")]
+    | Annotated[ServerCentricParameters, Tag("lotto-server-centric")]
+    | Annotated[OwnSelection, Tag(_OWN)],
+    Discriminator(_tag("random")),
+]
+AggregationSection = Annotated[
+    Annotated[PlainParameters, Tag("plain")]
+    | Annotated[SecAggParameters, Tag("secagg")]
+    | Annotated[OwnAggregation, Tag(_OWN)],
+    Discriminator(_tag("secagg")),
+]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Time(_Section):
+    """The clock."""
+
+    clock: Literal["virtual"] = Field(
+        "virtual", description="Time is computed from the links and devices, not waited for"
+    )
+    compute: Literal["measured", "modelled"] = Field(
+        "measured",
+        description="Compute time: thread CPU time of the real work, or a cost table (reproducible bit for bit)",
+    )
+    costs: dict[str, Annotated[float, Field(ge=0)]] = Field(
+        default_factory=dict,
+        description="Seconds per unit that replace entries of the reference cost table (modelled)",
+    )
+    deadline_s: float = Field(60.0, gt=0, description="Virtual seconds that a stage lasts at most")
+    stage_deadlines: dict[str, Annotated[float, Field(gt=0)]] = Field(
+        default_factory=dict, description="Stages with a deadline of their own, e.g. {lotto/announce: 5}"
+    )
+    disconnects: Literal["visible", "invisible"] = Field(
+        "invisible",
+        description="Does the server learn at once that a client has gone, or only by its silence?",
+    )
+
+    @field_validator("costs")
+    @classmethod
+    def _known(cls, costs: dict[str, float]) -> dict[str, float]:
+        unknown = sorted(set(costs) - set(REFERENCE_COSTS))
+        if unknown:
+            raise ValueError(f"unknown operation {unknown[0]!r}; allowed: {', '.join(sorted(REFERENCE_COSTS))}")
+        return costs
+
+
+class Cluster(_Section):
+    """Where the run happens; no result depends on it (with modelled compute)."""
+
+    hosts: Literal["auto"] | Annotated[int, Field(gt=0)] = Field(
+        "auto", description="Client host processes; auto: one per CPU of the cluster"
+    )
+    address: str | None = Field(
+        None, description="A running Ray cluster, e.g. auto or ray://HEAD:10001; none: local Ray"
+    )
+    network: Literal["ray", "in-process"] = Field(
+        "ray",
+        description="in-process runs everything in this process, for debugging: no Ray, plain stack traces",
+    )
+
+
+class Output(_Section):
+    """What becomes of the records."""
+
+    directory: Path | None = Field(None, description="Run directory (the command's --out goes before)")
+
+
+class Experiment(_Section):
+    """A federation and what to do with it."""
+
+    name: str = Field("experiment", min_length=1, max_length=100, description="Appears in tables and pictures")
+    seed: Annotated[int, Field(ge=0)] | None = Field(
+        None,
+        description="Same seed (and modelled compute): same bytes. Without: protocol secrets from the operating system",
+    )
+    rounds: int = Field(10, gt=0, description="Rounds of training")
+    population: int = Field(100, gt=0, le=10_000_000, description="Number of clients (n)")
+    workload: Workload = Field(default_factory=Workload, description="What the clients learn")
+    selection: SelectionSection = Field(default_factory=RandomParameters, description="Who takes part")
+    aggregation: AggregationSection = Field(default_factory=SecAggParameters, description="How updates become one")
+    links: Links = Field(default_factory=Links, description="Bandwidth and latency")
+    devices: Devices = Field(default_factory=Devices, description="How fast the clients compute")
+    availability: AvailabilitySection = Field(default_factory=AvailabilitySection, description="Who is there")
+    time: Time = Field(default_factory=Time, description="The clock")
+    cluster: Cluster = Field(default_factory=Cluster, description="Where it runs")
+    output: Output = Field(default_factory=Output, description="Where records go")
+    sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
+        default_factory=dict,
+        description="A grid: keys (dotted) and their values; a mapping as value is merged into the section it names",
+    )
+    provenance: dict[str, Any] | None = Field(None, description="Written by the testbed into a run's directory")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "Experiment":
+        if self.sweep:
+            return self  # its points are checked one by one
+        try:
+            section = "selection"
+            self.selection.check(self.population)
+            section = "aggregation"
+            self.aggregation.check(self.selection.participants)
+        except ValueError as error:
+            raise ValueError(f"{section}.{error}") from None
+        return self
+
+    @classmethod
+    def load(cls, path: str | Path, overrides: list[str] | None = None) -> "Experiment":
+        """The experiment in a YAML file, with ``key=value`` overrides; raises `ExperimentError`."""
+        from testbed.experiment.loading import load
+
+        return load(Path(path), overrides or [])
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data that YAML can hold, every default written out."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+__all__ = ["Experiment", "ExperimentError"]

@@ -1,0 +1,217 @@
+"""A federation that runs: everything an experiment describes, put together, and its rounds one after the other.
+
+Nothing here knows whether the clients live in this process or on a cluster: `Federation` is given `Hosts`.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from testbed.availability import RoundwiseAvailability
+from testbed.cost import REFERENCE_COSTS, ComputeModel
+from testbed.devices import speed_factors
+from testbed.experiment.schema import Experiment
+from testbed.links import ClientLinks
+from testbed.network.emulated import EmulatedNetwork, Timing
+from testbed.network.hosting import Hosts
+from testbed.parties.client import Environment, RoleSpec
+from testbed.parties.pki import Directory
+from testbed.randomness import Randomness
+from testbed.records import RunDirectory
+from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
+from testbed.records.writing import Checkpoint
+from testbed.registry import aggregation_protocol, selection_protocol
+from testbed.round import Outcome, run_round
+from testbed.selection.choosing import SelectionRound
+from testbed.training import Evaluation, Trainer, Workload
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands, for progress bars.
+
+    Attributes:
+        round_number: the round that is running (or has just ended).
+        rounds: how many there will be.
+        stage: the stage that is running.
+        now_s: virtual seconds.
+        accuracy: last measured, or None.
+        outcome: the last finished round's, or empty.
+    """
+
+    round_number: int
+    rounds: int
+    stage: str
+    now_s: float
+    accuracy: float | None
+    outcome: str = ""
+
+
+class Plan:
+    """What an experiment's parts are, before any client exists. Cheap to make, anywhere.
+
+    Args:
+        experiment: one point (no sweep).
+        simulation_seed: what stands in for the experiment's seed when it has none.
+    """
+
+    def __init__(self, experiment: Experiment, simulation_seed: int) -> None:
+        self.experiment = experiment
+        seed = experiment.seed if experiment.seed is not None else simulation_seed
+        self.randomness = Randomness(seed, secrets_from_system=experiment.seed is None)
+        costs = {**REFERENCE_COSTS, **experiment.time.costs}
+        self.compute = ComputeModel(experiment.time.compute == "measured", costs)
+        self.selection = selection_protocol(experiment.selection, experiment.population)
+        self.aggregation = aggregation_protocol(experiment.aggregation)
+        self.seed = seed
+        self.experiment_id = hashlib.sha256(b"testbed/experiment/v1" + experiment.name.encode()).digest()[:16]
+
+    @property
+    def needs_registration(self) -> bool:
+        """Whether clients must be registered with the PKI before the rounds."""
+        return self.selection.needs_registration or self.aggregation.needs_registration
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """The client sides of all protocols of the run."""
+        return [*self.selection.roles, RoleSpec(Trainer, None), *self.aggregation.roles]
+
+    def environment(self, workload: Workload) -> Environment:
+        """What the clients of one host share; the directory comes after registration."""
+        return Environment(
+            self.experiment.population,
+            self.randomness,
+            self.compute,
+            Directory.empty(0),
+            workload,
+            self.experiment_id,
+            getattr(self.selection, "participants_agree", False),
+        )
+
+    def check_sums(self, workload: Workload) -> None:
+        """Raise `ExperimentError` when the weighted sum of a round could exceed the aggregation's ring."""
+        most = getattr(self.selection, "maximum_participants", self.experiment.selection.participants)
+        heaviest = int(workload.sample_counts.max(initial=1))
+        self.experiment.aggregation.check_weights(most, heaviest)
+
+
+class Federation:
+    """Runs an experiment's rounds and records them.
+
+    Args:
+        plan: the experiment's parts.
+        hosts: where the clients run (registered, if the plan needs it).
+        workload: for the initial model and for evaluation.
+        directory: the PKI's bulletin board.
+        records: the run's directory, or None to record nothing (benchmarks).
+        on_progress: called when a stage begins and when a round has ended.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        hosts: Hosts,
+        workload: Workload,
+        directory: Directory,
+        records: RunDirectory | None,
+        on_progress: Callable[[Progress], None] = lambda progress: None,
+    ) -> None:
+        self.plan = plan
+        self.workload = workload
+        self.directory = directory
+        self.records = records
+        self.on_progress = on_progress
+        experiment = plan.experiment
+        n = experiment.population
+        after_selection = ("train", *plan.aggregation.stages)
+        self.network = EmulatedNetwork(
+            hosts,
+            ClientLinks.of(experiment.links, n),
+            speed_factors(experiment.devices, n, plan.randomness.generator("devices", 0, "speed")),
+            RoundwiseAvailability(experiment.availability, n, after_selection, plan.randomness),
+            Timing(
+                experiment.time.deadline_s,
+                experiment.time.stage_deadlines,
+                experiment.time.disconnects == "visible",
+            ),
+            plan.compute,
+            self._on_stage,
+        )
+        self.accuracy: float | None = None
+        checkpoint = records.checkpoint() if records is not None else None
+        self.state = checkpoint or Checkpoint(0, 0.0, workload.initial_model(), np.zeros(n, np.int64), 0.0)
+        self.network.now_s = self.state.now_s
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rounds have been run."""
+        return self.state.round_number >= self.plan.experiment.rounds
+
+    def progress(self, stage: str = "", outcome: str = "") -> Progress:
+        """Where the run stands now."""
+        running = min(self.state.round_number + (0 if outcome else 1), self.plan.experiment.rounds)
+        return Progress(running, self.plan.experiment.rounds, stage, self.network.now_s, self.accuracy, outcome)
+
+    def _on_stage(self, stage: str, now_s: float) -> None:
+        self.on_progress(self.progress(stage))
+
+    async def run_next_round(self) -> Outcome:
+        """Run the next round, record it and move the checkpoint on."""
+        began = time.monotonic()
+        experiment, before = self.plan.experiment, self.state
+        number = before.round_number + 1
+        start = SelectionRound(
+            number, experiment.population, self.network, before.participations, self.directory,
+            self.plan.randomness, self.plan.experiment_id,
+        )  # fmt: skip
+        outcome = await run_round(start, self.network, self.plan.selection, self.plan.aggregation, before.model)
+        participations = before.participations.copy()
+        participations[outcome.survivors] += 1
+        evaluation = self._evaluate(number, outcome.model)
+        wall_s = before.wall_s + time.monotonic() - began
+        self.state = Checkpoint(number, self.network.now_s, outcome.model, participations, wall_s)
+        if self.records is not None:
+            self.records.append_round(self._tables(number, before.now_s, outcome, evaluation), self.state)
+        self.on_progress(self.progress(outcome=outcome.state))
+        return outcome
+
+    def _evaluate(self, number: int, model: npt.NDArray[np.float32]) -> Evaluation | None:
+        """Evaluate every k-th round and the last; outside the virtual clock."""
+        every = self.plan.experiment.workload.evaluate_every
+        if number % every and number != self.plan.experiment.rounds:
+            return None
+        evaluation = self.workload.evaluate(model)
+        self.accuracy = float(evaluation.accuracy)
+        return evaluation
+
+    def _tables(
+        self, number: int, started_s: float, outcome: Outcome, evaluation: Evaluation | None
+    ) -> dict[str, pa.Table]:
+        network = self.network
+        row = {
+            "round": number,
+            "outcome": outcome.state,
+            "reason": outcome.reason,
+            "started_s": started_s,
+            "ended_s": network.now_s,
+            "server_compute_s": network.server_compute_s,
+            "population": self.plan.experiment.population,
+            "candidates": outcome.candidates,
+            "participants": len(outcome.participants),
+            "survivors": len(outcome.survivors),
+            "bytes_down": sum(int(stage.bytes_down.sum()) for stage in network.exchanges),
+            "bytes_up": sum(int(stage.bytes_up.sum()) for stage in network.exchanges),
+            "accuracy": None if evaluation is None else float(evaluation.accuracy),
+            "loss": None if evaluation is None else float(evaluation.loss),
+        }
+        return {
+            "rounds": pa.Table.from_pylist([row], schema=SCHEMAS["rounds"]),
+            "exchanges": exchanges_table(number, network.exchanges),
+            "participation": participation_table(number, outcome.participants, outcome.survivors),
+            "events": events_table(number, network.events),
+        }

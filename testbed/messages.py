@@ -1,0 +1,222 @@
+"""Messages: typed structs with one binary encoding (MessagePack, array-like), and the vectors they carry.
+
+Decoding checks types, lengths and sizes, so malformed input is refused at the door with `ProtocolError`.
+*Bytes on the wire* is the length of the actual encoding. A `Vector` is packed to its ring's bit width.
+
+Vectors are large, so hosts do not copy them through the encoder: `detach` encodes a message with each vector
+replaced by a placeholder and says how long the full encoding is; the arrays travel beside it. The property
+``detach(m).size == len(encode(m))`` is tested.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, ClassVar, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from testbed.errors import ProtocolError
+
+_VECTOR = 1  # MessagePack extension: bits (1 byte, 0 = float32), length (4 bytes), packed elements
+_PLACEHOLDER = 2  # the same header, and the vector's position in `Detached.vectors`
+_FLOAT32 = 0
+_HEADER_BYTES = 5
+
+Digest32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+Key32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+Signature64 = Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]
+ClientId = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+RoundNumber = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+
+
+class Vector:
+    """A vector in a message: ring elements modulo ``2**bits``, or float32.
+
+    Args:
+        values: ``(d,)``; unsigned integers below ``2**bits``, or float32 when ``bits`` is 0.
+        bits: ring width, 1..64; 0 for float32.
+    """
+
+    __slots__ = ("bits", "values")
+
+    def __init__(self, values: npt.NDArray[Any], bits: int) -> None:
+        if not 0 <= bits <= 64:
+            raise ValueError(f"a vector's ring has 1 to 64 bits (0 for float32), not {bits}")
+        self.values = values
+        self.bits = bits
+
+    @property
+    def packed_bytes(self) -> int:
+        """Length of the packed elements in bytes."""
+        return 4 * len(self.values) if self.bits == _FLOAT32 else -(-len(self.values) * self.bits // 8)
+
+    def pack(self) -> bytes:
+        """The elements, least significant bit first, without gaps between them."""
+        if self.bits == _FLOAT32:
+            return self.values.astype("<f4", copy=False).tobytes()
+        width = _lane_bytes(self.bits)
+        lanes = np.ascontiguousarray(self.values, dtype=f"<u{width}")
+        if self.bits == 8 * width:
+            return lanes.tobytes()
+        bits = np.unpackbits(lanes.view(np.uint8).reshape(-1, width), axis=1, bitorder="little")
+        return np.packbits(bits[:, : self.bits], bitorder="little").tobytes()
+
+    @classmethod
+    def unpack(cls, data: bytes, bits: int, length: int) -> "Vector":
+        """Inverse of `pack`; raises `ProtocolError` when the sizes do not fit."""
+        expected = 4 * length if bits == _FLOAT32 else -(-length * bits // 8)
+        if bits > 64 or len(data) != expected:
+            raise ProtocolError(f"a vector of {length} elements of {bits} bits takes {expected} bytes, not {len(data)}")
+        if bits == _FLOAT32:
+            return cls(np.frombuffer(data, dtype="<f4"), bits)
+        width = _lane_bytes(bits)
+        if bits == 8 * width:
+            return cls(np.frombuffer(data, dtype=f"<u{width}"), bits)
+        flat = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little")[: length * bits]
+        lanes = np.zeros((length, 8 * width), dtype=np.uint8)
+        lanes[:, :bits] = flat.reshape(length, bits)
+        return cls(np.packbits(lanes, axis=1, bitorder="little").view(f"<u{width}").reshape(length), bits)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vector) and self.bits == other.bits and np.array_equal(self.values, other.values)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Vector(<{len(self.values)} elements>, bits={self.bits})"
+
+
+def _lane_bytes(bits: int) -> int:
+    return 1 if bits <= 8 else 2 if bits <= 16 else 4 if bits <= 32 else 8
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What one party sends to another.
+
+    A question (server to clients) names its stage and the type of its answer; `as_participant` says whether it
+    concerns the receiver's participation (and so starts its client time), `Private` the type of what goes to one
+    client alone.
+    """
+
+    stage: ClassVar[str] = ""
+    Answer: ClassVar[type["Message"] | None] = None
+    Private: ClassVar[type["Message"] | None] = None
+    as_participant: ClassVar[bool] = True
+
+
+class RefusalNotice(Message, frozen=True):
+    """What a client answers when it refuses: the name of the failed check and one line for a person."""
+
+    check: Annotated[str, msgspec.Meta(max_length=100)]
+    detail: Annotated[str, msgspec.Meta(max_length=500)] = ""
+
+
+MessageType = TypeVar("MessageType", bound=Message)
+
+
+def _vector_header(vector: Vector) -> bytes:
+    return vector.bits.to_bytes(1, "big") + len(vector.values).to_bytes(4, "big")
+
+
+def _encode_vector(value: Any) -> msgspec.msgpack.Ext:
+    if isinstance(value, Vector):
+        return msgspec.msgpack.Ext(_VECTOR, _vector_header(value) + value.pack())
+    if isinstance(value, np.integer):
+        return int(value)  # type: ignore[return-value]
+    raise TypeError(f"a message cannot hold a {type(value).__name__}")
+
+
+def _decode_extension(code: int, data: memoryview) -> Vector:
+    if code != _VECTOR or len(data) < _HEADER_BYTES:
+        raise ProtocolError(f"unknown or truncated extension {code} in a message")
+    return Vector.unpack(bytes(data[_HEADER_BYTES:]), data[0], int.from_bytes(data[1:_HEADER_BYTES], "big"))
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_vector)
+
+
+@cache
+def _decoder(kind: type[Message]) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(kind, ext_hook=_decode_extension)
+
+
+def encode(message: Message) -> bytes:
+    """The message as it goes on the wire."""
+    return _encoder.encode(message)
+
+
+def decode(kind: type[MessageType], data: bytes) -> MessageType:
+    """The message that `data` encodes; raises `ProtocolError` for anything that is not exactly a `kind`."""
+    return _decode_with(_decoder(kind), kind, data)
+
+
+def _decode_with(decoder: msgspec.msgpack.Decoder[Any], kind: type[MessageType], data: bytes) -> MessageType:
+    try:
+        return decoder.decode(data)
+    except ProtocolError:
+        raise
+    except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
+        raise ProtocolError(f"not a {kind.__name__}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Detached:
+    """A message whose vectors travel beside it.
+
+    Attributes:
+        header: the encoding with a placeholder for each vector.
+        vectors: the vectors, in the order of their placeholders.
+        size: bytes of the full encoding on the wire.
+    """
+
+    header: bytes
+    vectors: tuple[Vector, ...]
+    size: int
+
+
+def _extension_size(payload: int) -> int:
+    """Bytes of a MessagePack extension with `payload` bytes of data (fixext, ext 8, 16, 32)."""
+    if payload in (1, 2, 4, 8, 16):
+        return 2 + payload
+    return payload + (3 if payload < 2**8 else 4 if payload < 2**16 else 6)
+
+
+def detach(message: Message) -> Detached:
+    """Encode without copying vectors; `size` is exact: ``len(encode(message))``."""
+    vectors: list[Vector] = []
+
+    def placeholder(value: Any) -> Any:
+        if not isinstance(value, Vector):
+            return _encode_vector(value)
+        vectors.append(value)
+        return msgspec.msgpack.Ext(_PLACEHOLDER, _vector_header(value) + (len(vectors) - 1).to_bytes(4, "big"))
+
+    header = msgspec.msgpack.encode(message, enc_hook=placeholder)
+    shrink = _extension_size(_HEADER_BYTES + 4)
+    full = sum(_extension_size(_HEADER_BYTES + vector.packed_bytes) for vector in vectors)
+    return Detached(header, tuple(vectors), len(header) - shrink * len(vectors) + full)
+
+
+def attach(kind: type[MessageType], header: bytes, vectors: Sequence[Vector]) -> MessageType:
+    """Inverse of `detach`: decode `header`, putting `vectors` in their places."""
+    if not vectors:
+        return decode(kind, header)
+
+    def restore(code: int, data: memoryview) -> Vector:
+        if code != _PLACEHOLDER or len(data) != _HEADER_BYTES + 4:
+            raise ProtocolError(f"unexpected extension {code} in a detached message")
+        return vectors[int.from_bytes(data[_HEADER_BYTES:], "big")]
+
+    return _decode_with(msgspec.msgpack.Decoder(kind, ext_hook=restore), kind, header)
+
+
+def signed_content(*parts: object) -> bytes:
+    """Canonical bytes of `parts` (ints, bytes, strings, lists of them) to put under a signature or a VRF.
+
+    Ints, bytes and strings have one encoding each in what msgspec writes, and lists carry their lengths, so equal
+    bytes mean equal parts. The domain goes to the signature primitive, which frames it.
+    """
+    return msgspec.msgpack.encode(parts, enc_hook=_encode_vector)

@@ -1,0 +1,154 @@
+"""A logical client: its keys, and the roles it plays in the protocols.
+
+A `Role` is the client side of one protocol: a set of handlers, one per message type. Role state lives for one round.
+A misbehaving client is a client with some handlers overridden: a subclass of the role, given to chosen clients by
+`RoleSpec.only`.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from testbed.cost import ComputeModel, charge_pki
+from testbed.messages import Message, encode
+from testbed.parties.pki import Directory, Entries, Identity, Lookup
+from testbed.randomness import Randomness
+
+if TYPE_CHECKING:
+    from testbed.training import LocalUpdate, Workload
+
+Handler = TypeVar("Handler", bound=Callable[..., Message | None])
+
+
+@dataclass
+class Environment:
+    """What all clients of a host share.
+
+    Attributes:
+        population: number of clients n.
+        randomness: the experiment's.
+        compute: how work becomes seconds.
+        directory: the PKI's bulletin board.
+        workload: what clients train on; None when a run needs no training.
+        experiment_id: 16 bytes that tell this experiment from others; part of what is signed and drawn on.
+        participants_are_agreed: clients must have verified the participant list (Lotto) before they aggregate.
+    """
+
+    population: int
+    randomness: Randomness
+    compute: ComputeModel
+    directory: Directory
+    workload: "Workload | None" = None
+    experiment_id: bytes = bytes(16)
+    participants_are_agreed: bool = False
+
+    def look_up(self, clients: Iterable[int]) -> Directory:
+        """Query the PKI for the keys of `clients`; the asking client pays for the bytes."""
+        asked = list(clients)
+        charge_pki(bytes_up=len(encode(Lookup(asked))), bytes_down=_entries_bytes(len(asked)))
+        return self.directory
+
+
+@cache
+def _entries_bytes(count: int) -> int:
+    return len(encode(Entries([bytes(64)] * count)))
+
+
+class Client:
+    """One logical client.
+
+    Attributes:
+        number: 0..n-1.
+        identity: its key pairs; None when no protocol of the run needs them.
+        last_round: the highest round number it has taken part in selecting for; a lower or equal one is refused.
+        local_update: what it has learned this round.
+        agreed_participants: signing keys of this round's participants as this client has verified them; None when
+            the selection protocol gives clients nothing to verify.
+    """
+
+    __slots__ = (
+        "_roles",
+        "agreed_participants",
+        "environment",
+        "identity",
+        "last_round",
+        "local_update",
+        "number",
+    )
+
+    def __init__(self, number: int, environment: Environment, last_round: int = 0) -> None:
+        self.number = number
+        self.environment = environment
+        self.identity: Identity | None = None
+        self.last_round = last_round
+        self._roles: dict[type[Role], Role] = {}
+        self.forget_round()
+
+    def forget_round(self) -> None:
+        """Drop everything that belongs to one round."""
+        self._roles.clear()
+        self.local_update: LocalUpdate | None = None
+        self.agreed_participants: dict[int, bytes] | None = None
+
+    def role(self, kind: "type[Role]", parameters: Any) -> "Role":
+        """This round's instance of a role."""
+        role = self._roles.get(kind)
+        if role is None:
+            role = self._roles[kind] = kind(self, parameters)
+        return role
+
+
+def handles(kind: type[Message], *, alike: bool = False) -> Callable[[Handler], Handler]:
+    """Mark a method of a `Role` as the handler of messages of type `kind`.
+
+    The method gets `(self, message)`, or `(self, message, private)` when the message type has a private part, and
+    returns the answer, or None to stay silent. With `alike`, all clients answer the same and have nothing to
+    remember: a static method of `(environment, message)`, called once for all clients of a host.
+    """
+
+    def mark(method: Handler) -> Handler:
+        method._handles = (kind, alike)  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+class Role:
+    """The client side of one protocol, for one client and one round.
+
+    Args:
+        client: who plays it.
+        parameters: the protocol's parameter object from the experiment.
+    """
+
+    _handlers: ClassVar[dict[type[Message], tuple[str, bool]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        found: dict[type[Message], tuple[str, bool]] = {}
+        for ancestor in reversed(cls.__mro__):
+            for name, member in vars(ancestor).items():
+                marked = getattr(getattr(member, "__wrapped__", member), "_handles", None)  # under staticmethod
+                if marked is not None:
+                    found[marked[0]] = (name, marked[1])
+        cls._handlers = found
+
+    def __init__(self, client: Client, parameters: Any) -> None:
+        self.client = client
+        self.parameters = parameters
+        self.environment = client.environment
+
+
+@dataclass(frozen=True)
+class RoleSpec:
+    """A role and who plays it.
+
+    Attributes:
+        role: the class.
+        parameters: what its instances get.
+        only: these clients alone (they play it instead of an earlier role for the same messages); None: all.
+    """
+
+    role: type[Role]
+    parameters: Any
+    only: frozenset[int] | None = None

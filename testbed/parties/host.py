@@ -1,0 +1,194 @@
+"""A host: many logical clients in one process, whatever the process is (this one, or a Ray actor)."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.cost import metered, thread_cpu_s
+from testbed.errors import ProtocolError, Refusal
+from testbed.messages import Message, RefusalNotice, Vector, attach, decode, detach
+from testbed.network.hosting import Delivery, HostAnswers, Ids, RefusedBy
+from testbed.parties.client import Client, Environment, RoleSpec
+from testbed.parties.pki import Identity
+from testbed.parties.summing import float_total, ring_total
+
+
+class Host:
+    """Holds the clients with the given numbers and runs their handlers.
+
+    Args:
+        numbers: its clients, sorted.
+        environment: what they share.
+        roles: the protocols' client sides.
+        last_round: rounds up to this one are over (a resumed run): clients refuse them.
+        strict: let a crash in a handler end the run with its own traceback (debugging), instead of counting the
+            client as lost and recording the crash.
+    """
+
+    def __init__(
+        self,
+        numbers: Ids,
+        environment: Environment,
+        roles: Sequence[RoleSpec],
+        *,
+        last_round: int = 0,
+        strict: bool = False,
+    ) -> None:
+        self.numbers = numbers
+        self.environment = environment
+        self._roles = list(roles)
+        self._last_round = last_round
+        self._strict = strict
+        self._clients: dict[int, Client] = {}
+        self._active: set[int] = set()
+        self._vectors: dict[tuple[int, int], dict[int, Vector]] = {}
+
+    def client(self, number: int) -> Client:
+        """The client object, made when it is first needed."""
+        client = self._clients.get(number)
+        if client is None:
+            client = self._clients[number] = Client(number, self.environment, self._last_round)
+        return client
+
+    # -- registration ----------------------------------------------------------------------------------------
+
+    def registrations(self) -> list[bytes]:
+        """Every client's request to the PKI."""
+        requests = []
+        for number in self.numbers.tolist():
+            client = self.client(number)
+            if client.identity is None:
+                client.identity = Identity(number, self.environment.randomness)
+            requests.append(client.identity.registration())
+        return requests
+
+    def accept_registrations(self, answers: Sequence[bytes]) -> None:
+        """The PKI's answers, in the order of `registrations`."""
+        for number, answer in zip(self.numbers.tolist(), answers, strict=True):
+            identity = self.client(number).identity
+            assert identity is not None
+            identity.accept(answer)
+
+    # -- rounds ----------------------------------------------------------------------------------------------
+
+    def begin_round(self) -> None:
+        """Forget what belongs to earlier rounds."""
+        for number in self._active:
+            self._clients[number].forget_round()
+        self._active.clear()
+        self._vectors.clear()
+
+    def deliver(self, delivery: Delivery) -> HostAnswers:
+        """Run the handlers of `delivery.recipients` (clients of this host)."""
+        if len(delivery.recipients) == 0:
+            return HostAnswers.empty()
+        try:
+            message = attach(delivery.kind, delivery.header, delivery.vectors)
+        except ProtocolError as error:
+            return self._each(delivery, _refuse("message.malformed", str(error)))
+        specs = [spec for spec in self._roles if delivery.kind in spec.role._handlers]
+        if not specs:
+            raise ProtocolError(f"no role of this run answers {delivery.kind.__name__}")
+        name, alike = specs[0].role._handlers[delivery.kind]
+        if alike and len(specs) == 1:
+            return self._together(delivery, getattr(specs[0].role, name), message)
+
+        def handle(client: Client, private: Message | None) -> Message | None:
+            spec = next(s for s in reversed(specs) if s.only is None or client.number in s.only)
+            method = getattr(client.role(spec.role, spec.parameters), spec.role._handlers[delivery.kind][0])
+            answer: Message | None = method(message) if private is None else method(message, private)
+            return answer
+
+        return self._each(delivery, handle)
+
+    def _together(self, delivery: Delivery, handler: Callable[..., Message], message: Message) -> HostAnswers:
+        with metered() as meter:
+            began = thread_cpu_s()
+            try:
+                answer = detach(handler(self.environment, message))
+            except Refusal as refusal:
+                return self._each(delivery, _refuse(refusal.check, refusal.detail))
+            spent = self.environment.compute.seconds(meter, thread_cpu_s() - began)
+        answers = HostAnswers.empty()
+        answers.alike = (delivery.recipients, answer.header, answer.size, spent)
+        return answers
+
+    def _each(self, delivery: Delivery, handle: Callable[[Client, Message | None], Message | None]) -> HostAnswers:
+        count = len(delivery.recipients)
+        answers = HostAnswers(
+            delivery.recipients, np.zeros(count, np.bool_), np.zeros(count, np.int64), np.zeros(count),
+            np.zeros(count, np.int64), np.zeros(count, np.int64),
+        )  # fmt: skip
+        for position, number in enumerate(delivery.recipients.tolist()):
+            client = self.client(number)
+            self._active.add(number)
+            with metered() as meter:
+                began = thread_cpu_s()
+                answer = self._one(delivery, client, handle, answers)
+                detached = None if answer is None else detach(answer)
+                spent = thread_cpu_s() - began
+            answers.compute_s[position] = self.environment.compute.seconds(meter, spent)
+            answers.pki_up[position] = meter.pki_bytes_up
+            answers.pki_down[position] = meter.pki_bytes_down
+            if detached is None:
+                continue
+            answers.answered[position] = True
+            answers.sizes[position] = detached.size
+            answers.headers[number] = detached.header
+            if detached.vectors:
+                self._vectors.setdefault(delivery.key, {})[number] = detached.vectors[0]
+        return answers
+
+    def _one(
+        self,
+        delivery: Delivery,
+        client: Client,
+        handle: Callable[[Client, Message | None], Message | None],
+        answers: HostAnswers,
+    ) -> Message | None:
+        private: Message | None = None
+        try:
+            if delivery.private is not None and delivery.kind.Private is not None:
+                private = decode(delivery.kind.Private, delivery.private[client.number])
+            return handle(client, private)
+        except Refusal as refusal:
+            check, detail = refusal.check, refusal.detail
+        except ProtocolError as error:
+            check, detail = "message.malformed", str(error)
+        except Exception as error:
+            if self._strict:
+                raise
+            answers.failures.append((client.number, f"{type(error).__name__}: {error}"))
+            return None
+        answers.refusals.append(RefusedBy(client.number, check, detail))
+        return RefusalNotice(check[:100], detail[:500])
+
+    def total(
+        self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
+    ) -> tuple[npt.NDArray[Any], int, float]:
+        """Sum of this host's vectors of stage `key`: `(d,)` partial sum, ring bits (0: fixed point), CPU seconds."""
+        began = thread_cpu_s()
+        stored = self._vectors.get(key, {})
+        vectors = [stored[number] for number in clients.tolist()]
+        bits = vectors[0].bits
+        if any(vector.bits != bits or len(vector.values) != len(vectors[0].values) for vector in vectors):
+            raise ProtocolError("clients sent vectors of different shapes")
+        if bits == 0:
+            shares = weights if weights is not None else np.ones(len(vectors), np.int64)
+            summed = float_total(vectors, shares.tolist())
+        else:
+            summed = ring_total(vectors)
+        return summed, bits, thread_cpu_s() - began
+
+    def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, Vector]:
+        """Single vectors that clients answered at stage `key`."""
+        return {number: self._vectors[key][number] for number in clients.tolist()}
+
+
+def _refuse(check: str, detail: str) -> Callable[[Client, Message | None], Message | None]:
+    def handle(client: Client, private: Message | None) -> Message | None:
+        raise Refusal(check, detail)
+
+    return handle

@@ -1,0 +1,172 @@
+"""The public key infrastructure of Lotto (Jiang et al., arXiv 2401.02880, section 3.4 and its setup stage).
+
+It is not mediated by the server, accepts a registration only from the client itself (the request is signed with the
+key that it registers; one key per client), generates the VRF key pair so that a client cannot grind for lucky keys,
+and returns it sealed to the client's registration key. Everything public goes to the bulletin board, `Directory`.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from testbed.cost import charge
+from testbed.crypto import key_agreement, sealing, signatures, vrf
+from testbed.errors import ProtocolError, Refusal
+from testbed.messages import ClientId, Key32, Message, Signature64, decode, encode, signed_content
+from testbed.randomness import Randomness
+
+_DOMAIN = b"testbed/pki/registration/v1"
+_SEALED_DOMAIN = b"testbed/pki/vrf-key/v1"
+
+
+class Registration(Message, frozen=True):
+    """A client's request: its public keys, signed with the signing key among them."""
+
+    client: ClientId
+    signing_key: Key32
+    agreement_key: Key32
+    signature: Signature64
+
+
+class Registered(Message, frozen=True):
+    """The PKI's answer: the client's VRF secret key, sealed to its agreement key."""
+
+    vrf_public: Key32
+    sealed_vrf_secret: Annotated[bytes, msgspec.Meta(max_length=200)]
+
+
+class Lookup(Message, frozen=True):
+    """A query to the bulletin board (kept for its size: clients pay for what they look up)."""
+
+    clients: list[ClientId]
+
+
+class Entries(Message, frozen=True):
+    """The board's answer: signing and VRF keys, 64 bytes per client asked for."""
+
+    keys: list[Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]]
+
+
+@dataclass(frozen=True)
+class Directory:
+    """The bulletin board as arrays, one row per client of the population.
+
+    Attributes:
+        signing, agreement, vrf: `(n, 32)` uint8 public keys.
+        registered: `(n,)` bool.
+    """
+
+    signing: npt.NDArray[np.uint8]
+    agreement: npt.NDArray[np.uint8]
+    vrf: npt.NDArray[np.uint8]
+    registered: npt.NDArray[np.bool_]
+
+    @classmethod
+    def empty(cls, population: int) -> "Directory":
+        """A board on which nobody is registered."""
+        signing, agreement, vrf_keys = (np.zeros((population, 32), np.uint8) for _ in range(3))
+        return cls(signing, agreement, vrf_keys, np.zeros(population, np.bool_))
+
+    def __contains__(self, client: int) -> bool:
+        return 0 <= client < len(self.registered) and bool(self.registered[client])
+
+    def signing_key(self, client: int) -> bytes:
+        """The client's Ed25519 registration key; raises `Refusal` for a client that the PKI does not know."""
+        if client not in self:
+            raise Refusal("pki.unknown-client", f"client {client} is not registered with the PKI")
+        return self.signing[client].tobytes()
+
+    def vrf_key(self, client: int) -> bytes:
+        """The client's VRF public key; raises `Refusal` for a client that the PKI does not know."""
+        self.signing_key(client)
+        return self.vrf[client].tobytes()
+
+
+class PKI:
+    """See the module's docstring.
+
+    Args:
+        population: number of clients that may register, 0..population-1.
+        randomness: the experiment's; the PKI generates VRF keys from its own secrets.
+    """
+
+    def __init__(self, population: int, randomness: Randomness) -> None:
+        self._board = Directory.empty(population)
+        self._randomness = randomness
+
+    def register(self, request: bytes) -> bytes:
+        """Answer an encoded `Registration` with an encoded `Registered`.
+
+        Repeating one's own registration gives the same key again (a client that was restarted); anything else that
+        is wrong raises `Refusal`.
+        """
+        asked = decode(Registration, request)
+        if asked.client >= len(self._board.registered):
+            raise Refusal("pki.unknown-client", f"client {asked.client} is outside the population")
+        keys = signed_content(asked.client, asked.signing_key, asked.agreement_key)
+        try:
+            signatures.validate_public_key(asked.signing_key)
+            signatures.verify(asked.signing_key, _DOMAIN, keys, asked.signature)
+        except ProtocolError as error:
+            raise Refusal("pki.not-by-the-client", str(error)) from None
+        board, client = self._board, asked.client
+        if client in board and board.signing[client].tobytes() != asked.signing_key:
+            raise Refusal("pki.already-registered", f"client {client} has registered another key before")
+        secret = self._randomness.secret("pki", client, "vrf key")
+        public = vrf.SecretKey.from_seed(secret).public
+        sealed = sealing.seal_to(
+            asked.agreement_key, secret, _SEALED_DOMAIN + client.to_bytes(8, "big"),
+            self._randomness.secret("pki", client, "ephemeral key"),
+        )  # fmt: skip
+        for rows, key in (
+            (board.signing, asked.signing_key),
+            (board.agreement, asked.agreement_key),
+            (board.vrf, public),
+        ):
+            rows[client] = np.frombuffer(key, np.uint8)
+        board.registered[client] = True
+        return encode(Registered(public, sealed))
+
+    def register_many(self, requests: list[bytes]) -> list[bytes]:
+        """`register` for each of a host's clients."""
+        return [self.register(request) for request in requests]
+
+    def directory(self) -> Directory:
+        """The bulletin board."""
+        return self._board
+
+
+class Identity:
+    """A client's key pairs, made from the client's own secrets.
+
+    Args:
+        client: its number.
+        randomness: the experiment's.
+    """
+
+    __slots__ = ("agreement", "client", "signing", "vrf")
+
+    def __init__(self, client: int, randomness: Randomness) -> None:
+        self.client = client
+        self.signing = signatures.SigningKey.from_seed(randomness.secret(client, 0, "signing key"))
+        self.agreement = key_agreement.PrivateKey.from_seed(randomness.secret(client, 0, "agreement key"))
+        self.vrf: vrf.SecretKey | None = None
+
+    def registration(self) -> bytes:
+        """The encoded request to the PKI."""
+        keys = signed_content(self.client, self.signing.public, self.agreement.public)
+        signature = self.signing.sign(_DOMAIN, keys)
+        charge("ed25519.sign")
+        return encode(Registration(self.client, self.signing.public, self.agreement.public, signature))
+
+    def accept(self, answer: bytes) -> None:
+        """Open the PKI's answer; raises `Refusal` if the key in it does not belong to the announced public key."""
+        registered = decode(Registered, answer)
+        associated = _SEALED_DOMAIN + self.client.to_bytes(8, "big")
+        secret = vrf.SecretKey.from_seed(sealing.open_from(self.agreement, registered.sealed_vrf_secret, associated))
+        if secret.public != registered.vrf_public:
+            raise Refusal("pki.key-mismatch", "the sealed VRF key does not belong to the announced public key")
+        self.vrf = secret

@@ -1,0 +1,86 @@
+"""Reading runs back: pandas frames per table, and the runs below a directory."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import yaml
+
+from testbed.errors import RunError
+from testbed.records.writing import RunDirectory, read_table
+
+
+class RunRecords:
+    """One run's records; works on runs that are finished, stopped, or still going on.
+
+    Args:
+        path: the run's directory; raises `RunError` when it holds no run.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        if not (self.path / "experiment.yaml").is_file():
+            raise RunError(f"{self.path}: no run here (no experiment.yaml)")
+        self._checkpoint = RunDirectory(self.path).checkpoint()
+
+    @cached_property
+    def experiment(self) -> dict[str, Any]:
+        """The resolved experiment as plain data, with `provenance` (versions, machine, the point of the sweep)."""
+        try:
+            return dict(yaml.safe_load((self.path / "experiment.yaml").read_text()))
+        except (OSError, yaml.YAMLError, TypeError, ValueError) as error:
+            raise RunError(f"{self.path / 'experiment.yaml'}: cannot be read: {error}") from None
+
+    @property
+    def label(self) -> str:
+        """What tells this run from the others of its sweep; else the experiment's name."""
+        provenance = self.experiment.get("provenance") or {}
+        return str(provenance.get("label") or self.experiment.get("name") or self.path.name)
+
+    def frame(self, table: str) -> pd.DataFrame:
+        """A table of `testbed.records.tables.SCHEMAS`."""
+        return read_table(self.path, table, self._checkpoint).to_pandas()
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """One row per round."""
+        return self.frame("rounds")
+
+    @cached_property
+    def exchanges(self) -> pd.DataFrame:
+        """One row per client asked in a stage."""
+        return self.frame("exchanges")
+
+    @cached_property
+    def participation(self) -> pd.DataFrame:
+        """One row per participant and round."""
+        return self.frame("participation")
+
+    @cached_property
+    def events(self) -> pd.DataFrame:
+        """Refusals, misbehaviour, restarts."""
+        return self.frame("events")
+
+    @property
+    def model(self) -> npt.NDArray[np.float32] | None:
+        """`(d,)` the global model after the last finished round."""
+        return None if self._checkpoint is None else self._checkpoint.model
+
+    @property
+    def wall_s(self) -> float:
+        """Wall-clock seconds that the run took."""
+        return 0.0 if self._checkpoint is None else self._checkpoint.wall_s
+
+
+def find_runs(path: Path) -> list[RunRecords]:
+    """The runs at or below `path`, in the order of their directories; raises `RunError` when there is none."""
+    path = Path(path)
+    if not path.is_dir():
+        raise RunError(f"{path}: no such directory")
+    found = sorted(file.parent for file in path.rglob("experiment.yaml"))
+    if not found:
+        raise RunError(f"{path}: no runs here; `testbed run EXPERIMENT.yaml --out {path}` makes some")
+    return [RunRecords(directory) for directory in found]

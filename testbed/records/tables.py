@@ -1,0 +1,113 @@
+"""What is recorded: the tables of a run and their columns. Times are virtual seconds since the run began."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from testbed.network.emulated import OUTCOMES, Event, Exchanges
+
+_WORD = pa.dictionary(pa.int16(), pa.string())
+
+SCHEMAS: dict[str, pa.Schema] = {
+    # One row per round.
+    "rounds": pa.schema(
+        [
+            ("round", pa.int32()),
+            ("outcome", pa.string()),  # completed, skipped (nobody admissible), aborted
+            ("reason", pa.string()),  # empty when completed
+            ("started_s", pa.float64()),
+            ("ended_s", pa.float64()),
+            ("server_compute_s", pa.float64()),
+            ("population", pa.int64()),
+            ("candidates", pa.int64()),
+            ("participants", pa.int64()),
+            ("survivors", pa.int64()),
+            ("bytes_down", pa.int64()),  # server to clients
+            ("bytes_up", pa.int64()),  # clients to server
+            ("accuracy", pa.float64()),  # null in rounds without an evaluation
+            ("loss", pa.float64()),
+        ]
+    ),
+    # One row per client asked in a stage.
+    "exchanges": pa.schema(
+        [
+            ("round", pa.int32()),
+            ("stage", _WORD),
+            ("client", pa.int64()),
+            ("sent_s", pa.float64()),  # when the stage began
+            ("received_s", pa.float64()),  # when the answer was complete at the server; null: never
+            ("bytes_down", pa.int64()),  # server to this client
+            ("bytes_up", pa.int64()),  # this client to server
+            ("pki_bytes_down", pa.int64()),  # PKI to this client
+            ("pki_bytes_up", pa.int64()),
+            ("compute_s", pa.float64()),  # on this client's device
+            ("outcome", _WORD),  # answered, silent, offline, dropped, late, refused
+            ("as_participant", pa.bool_()),  # counts to the client's participation (and its client time)
+        ]
+    ),
+    # One row per participant of a round; completed and aborted rounds.
+    "participation": pa.schema([("round", pa.int32()), ("client", pa.int64()), ("survived", pa.bool_())]),
+    # Refusals, misbehaviour, restarts.
+    "events": pa.schema(
+        [
+            ("round", pa.int32()),
+            ("stage", pa.string()),
+            ("party", pa.string()),
+            ("kind", pa.string()),
+            ("detail", pa.string()),
+        ]
+    ),
+}
+
+
+def _words(codes: Any, words: tuple[str, ...]) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int16()), pa.array(words, pa.string()))
+
+
+def exchanges_table(round_number: int, stages: list[Exchanges]) -> pa.Table:
+    """The `exchanges` rows of one round."""
+    schema = SCHEMAS["exchanges"]
+    names = tuple(dict.fromkeys(stage.stage for stage in stages))
+    if not stages:
+        return schema.empty_table()
+
+    def join(name: str) -> Any:
+        return np.concatenate([getattr(stage, name) for stage in stages])
+
+    def spread(values: list[Any], kind: Any) -> Any:
+        return np.repeat(np.asarray(values, kind), [len(stage.clients) for stage in stages])
+
+    received = join("received_s")
+    columns = {
+        "round": spread([round_number] * len(stages), np.int32),
+        "stage": _words(spread([names.index(stage.stage) for stage in stages], np.int16), names),
+        "client": join("clients"),
+        "sent_s": spread([stage.sent_s for stage in stages], np.float64),
+        "received_s": pa.array(received, mask=np.isnan(received)),
+        "outcome": _words(join("outcome").astype(np.int16), OUTCOMES),
+        "as_participant": spread([stage.as_participant for stage in stages], np.bool_),
+    }
+    for name in ("bytes_down", "bytes_up", "pki_bytes_down", "pki_bytes_up", "compute_s"):
+        columns[name] = join(name)
+    return pa.table([columns[name] for name in schema.names], schema=schema)
+
+
+def events_table(round_number: int, events: list[Event]) -> pa.Table:
+    """The `events` rows of one round."""
+    rows = [
+        {"round": round_number, "stage": e.stage, "party": e.party, "kind": e.kind, "detail": e.detail} for e in events
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMAS["events"])
+
+
+def participation_table(round_number: int, participants: Any, survivors: Any) -> pa.Table:
+    """The `participation` rows of one round: `(p,)` participants and the survivors among them."""
+    return pa.table(
+        [
+            np.full(len(participants), round_number, np.int32),
+            np.asarray(participants, np.int64),
+            np.isin(participants, survivors),
+        ],
+        schema=SCHEMAS["participation"],
+    )

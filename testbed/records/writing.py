@@ -1,0 +1,182 @@
+"""Writing a run's directory: append-only, a round at a time, resumable.
+
+While a run goes on, each finished round is a folder of small Parquet files under ``parts/``; ``checkpoint.npz`` names
+the last finished round and holds the model after it. Both are written to a temporary name and renamed, the
+checkpoint last, so a run that is killed at any moment loses at most the round it was in. `finish` merges the parts
+into one table each.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from testbed.errors import RunError
+from testbed.records.tables import SCHEMAS
+
+_EXPERIMENT = "experiment.yaml"
+_CHECKPOINT = "checkpoint.npz"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a run stands after a round.
+
+    Attributes:
+        round_number: the last finished round (0: none).
+        now_s: virtual seconds.
+        model: `(d,)` float32 after that round.
+        participations: `(n,)` int64 completed rounds of each client.
+        wall_s: wall-clock seconds spent so far, over all sessions of the run.
+    """
+
+    round_number: int
+    now_s: float
+    model: npt.NDArray[np.float32]
+    participations: npt.NDArray[np.int64]
+    wall_s: float
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Write a file under a temporary name beside `path` and rename it when all is on disk.
+
+    Raises `RunError` with one line when the disk is full or the folder cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.writing")
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        reason = error.strerror or error
+        raise RunError(
+            f"{path}: cannot write: {reason}; what was recorded before is intact, go on with --resume"
+        ) from None
+
+
+class RunDirectory:
+    """One run's directory, open for writing.
+
+    Args:
+        path: the directory.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path, experiment: Mapping[str, Any]) -> "RunDirectory":
+        """A new run; raises `RunError` when `path` already holds one or is not an empty directory."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            what = "already holds a run" if (path / _EXPERIMENT).exists() else "is there and is not an empty directory"
+            raise RunError(f"{path}: {what}; give another --out, or --resume to go on with it")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"{path}: cannot make the directory: {error.strerror}") from None
+        directory = cls(path)
+        with replacing(path / _EXPERIMENT) as file:
+            file.write(yaml.safe_dump(dict(experiment), sort_keys=False, allow_unicode=True).encode())
+        return directory
+
+    @classmethod
+    def reopen(cls, path: Path) -> "RunDirectory":
+        """An existing run, to go on with it; raises `RunError` when there is none."""
+        if not (path / _EXPERIMENT).is_file():
+            raise RunError(f"{path}: no run to resume here (no {_EXPERIMENT}); leave out --resume to start one")
+        return cls(path)
+
+    def checkpoint(self) -> Checkpoint | None:
+        """The last checkpoint, or None before the first round has ended."""
+        path = self.path / _CHECKPOINT
+        if not path.is_file():
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                return Checkpoint(
+                    int(stored["round_number"]), float(stored["now_s"]), stored["model"], stored["participations"],
+                    float(stored["wall_s"]),
+                )  # fmt: skip
+        except (OSError, ValueError, KeyError) as error:
+            raise RunError(f"{path}: damaged checkpoint ({error}); start the run anew with another --out") from None
+
+    def append_round(self, tables: Mapping[str, pa.Table], checkpoint: Checkpoint) -> None:
+        """Record a finished round: its rows, then the checkpoint that makes them count."""
+        part = self._part(checkpoint.round_number)
+        if part.exists():  # of a session that died before its checkpoint
+            shutil.rmtree(part)
+        try:
+            part.mkdir(parents=True)
+        except OSError as error:
+            raise RunError(f"{part}: cannot write: {error.strerror}; free space and go on with --resume") from None
+        for name, table in tables.items():
+            with replacing(part / f"{name}.parquet") as file:
+                pq.write_table(table, file, compression="zstd")
+        with replacing(self.path / _CHECKPOINT) as file:
+            np.savez(
+                file, round_number=checkpoint.round_number, now_s=checkpoint.now_s, model=checkpoint.model,
+                participations=checkpoint.participations, wall_s=checkpoint.wall_s,
+            )  # fmt: skip
+
+    def finish(self) -> None:
+        """Merge the rounds' parts into one file per table; the parts go away once the tables are on disk."""
+        checkpoint = self.checkpoint()
+        if checkpoint is None:
+            return
+        merged = {name: self.table(name) for name in SCHEMAS}
+        for name, table in merged.items():
+            with replacing(self.path / f"{name}.parquet") as file:
+                pq.write_table(table, file, compression="zstd")
+        shutil.rmtree(self.path / "parts", ignore_errors=True)
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Write ``summary.json``: one flat object."""
+        with replacing(self.path / "summary.json") as file:
+            file.write((json.dumps(summary, indent=2) + "\n").encode())
+
+    def table(self, name: str) -> pa.Table:
+        """All finished rounds' rows of a table, in the order of the rounds."""
+        return read_table(self.path, name, self.checkpoint())
+
+    def _part(self, round_number: int) -> Path:
+        return self.path / "parts" / f"round-{round_number:06d}"
+
+
+def read_table(path: Path, name: str, checkpoint: Checkpoint | None) -> pa.Table:
+    """Merged rows, then those parts that a checkpoint vouches for and that are not merged yet."""
+    tables = [SCHEMAS[name].empty_table()]
+    try:
+        merged = path / f"{name}.parquet"
+        covered = 0
+        if merged.is_file():
+            tables.append(pq.read_table(merged, schema=SCHEMAS[name]))
+            rounds = path / "rounds.parquet"
+            covered = _last_round(rounds) if rounds.is_file() else 0
+        last = checkpoint.round_number if checkpoint is not None else 0
+        for part in sorted((path / "parts").glob("round-*")):
+            number = int(part.name.removeprefix("round-"))
+            if covered < number <= last:
+                tables.append(pq.read_table(part / f"{name}.parquet", schema=SCHEMAS[name]))
+    except (OSError, pa.ArrowException) as error:
+        raise RunError(f"{path}: the table {name!r} cannot be read: {error}") from None
+    return pa.concat_tables([table.unify_dictionaries() for table in tables]).unify_dictionaries()
+
+
+def _last_round(path: Path) -> int:
+    column = pq.read_table(path, columns=["round"])["round"]
+    return int(column[-1].as_py()) if len(column) else 0

@@ -1,0 +1,65 @@
+"""One round: selection, model broadcast and local training, aggregation, model update."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.aggregation.combining import AggregationProtocol, AggregationRound, Ids
+from testbed.errors import RoundAborted, RoundSkipped
+from testbed.messages import Vector
+from testbed.network.asking import no_ids
+from testbed.network.emulated import EmulatedNetwork
+from testbed.selection.choosing import SelectionProtocol, SelectionRound
+from testbed.training import Train
+
+
+@dataclass
+class Outcome:
+    """How a round went.
+
+    Attributes:
+        state: "completed", "skipped" (nobody admissible) or "aborted"; then the model is as it was.
+        reason: empty when completed.
+        candidates: how many stood for selection.
+        participants: sorted client numbers that were selected.
+        survivors: those whose update is in the new model.
+        model: `(d,)` float32 after the round.
+        training_loss: mean over the participants that trained; None when nobody did.
+    """
+
+    model: npt.NDArray[np.float32]
+    state: str = "completed"
+    reason: str = ""
+    candidates: int = 0
+    participants: Ids = field(default_factory=no_ids)
+    survivors: Ids = field(default_factory=no_ids)
+    training_loss: float | None = None
+
+
+async def run_round(
+    start: SelectionRound,
+    network: EmulatedNetwork,
+    selection: SelectionProtocol,
+    aggregation: AggregationProtocol,
+    model: npt.NDArray[np.float32],
+) -> Outcome:
+    """Run one round on `network`; a round that ends early costs its time and its bytes, and is not an error."""
+    outcome = Outcome(model)
+    await network.begin_round(start.number)
+    try:
+        chosen = await selection.select(start)
+        outcome.candidates, outcome.participants = chosen.candidates, chosen.participants
+        trained = await network.ask(chosen.participants, Train(start.number, Vector(model, 0)))
+        losses = [answer.loss for answer in trained.valid().values()]
+        outcome.training_loss = float(np.mean(losses)) if losses else None
+        aggregate = await aggregation.aggregate(
+            AggregationRound(start.number, network, chosen.participants, trained.ids, start.directory)
+        )
+        outcome.model = (model + aggregate.mean).astype(np.float32)
+        outcome.survivors = aggregate.survivors
+    except RoundAborted as end:
+        outcome.state = "skipped" if isinstance(end, RoundSkipped) else "aborted"
+        outcome.reason = str(end)
+    network.end_round()
+    return outcome

@@ -1,0 +1,107 @@
+"""Batch-partition selection: So, Ali, Guler, Jiao, Avestimehr, Securing Secure Aggregation: Mitigating Multi-Round
+Privacy Leakage in Federated Learning (Multi-RoundSecAgg), AAAI 2023, arXiv 2106.03328, Algorithms 1 and 2.
+
+The N users are split into batches of T. A round takes K/T whole batches all of whose members are available, so that
+any sum of rounds is a sum over groups of at least T equally weighted users. `batch-partition` samples uniformly
+among the admissible sets, or (fair) among those that hold an available user with the fewest participations.
+The paper enumerates the family of C(N/T, K/T) sets; sampling eligible batches without replacement is the same
+distribution in O(N). `partition` is the case T = K, `random` the case T = 1.
+
+When T does not divide N, the first N mod floor(N/T) batches have one member more (T+1, or a little more when N/T is
+small), so none has fewer than T and a round may hold a few users more than K.
+"""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from testbed.errors import RoundSkipped
+from testbed.parties.client import RoleSpec
+from testbed.selection.check_in import STAGE, Attendant, check_in
+from testbed.selection.choosing import Ids, Selection, SelectionParameters, SelectionRound
+
+
+class BatchPartitionParameters(SelectionParameters):
+    """K/T whole batches of T users each."""
+
+    protocol: Literal["batch-partition"] = "batch-partition"
+    privacy: int = Field(5, gt=0, description="Batch size T: the multi-round privacy guarantee")
+    mode: Literal["uniform", "fair"] = Field(
+        "fair",
+        description="uniform: all users equally often; fair: prefer users with the fewest participations",
+    )
+
+    def check(self, population: int) -> None:
+        """T must divide K, and K/T batches must exist."""
+        super().check(population)
+        if self.participants % self.privacy:
+            raise ValueError(
+                f"privacy: T = {self.privacy} does not divide participants K = {self.participants}; "
+                f"allowed here: {', '.join(str(t) for t in _divisors(self.participants))}"
+            )
+
+
+class PartitionParameters(SelectionParameters):
+    """G = N/K fixed groups; one whole group takes part."""
+
+    protocol: Literal["partition"] = "partition"
+
+
+def _divisors(number: int) -> list[int]:
+    return [d for d in range(1, number + 1) if number % d == 0]
+
+
+def batches_of(population: int, size: int) -> Ids:
+    """`(n,)` int64: the batch of each user; batches are consecutive users and have `size` members or more."""
+    count = max(1, population // size)
+    sizes = np.full(count, population // count, np.int64)
+    sizes[: population % count] += 1
+    return np.repeat(np.arange(count, dtype=np.int64), sizes)
+
+
+class BatchPartitionSelection:
+    """Server side of `batch-partition` (and, with T = K and fair mode, of `partition`)."""
+
+    stages: ClassVar[tuple[str, ...]] = (STAGE,)
+    needs_registration: ClassVar[bool] = False
+
+    def __init__(self, parameters: BatchPartitionParameters | PartitionParameters, population: int) -> None:
+        self.parameters = parameters
+        partition = isinstance(parameters, PartitionParameters)
+        size = parameters.participants if isinstance(parameters, PartitionParameters) else parameters.privacy
+        self.fair = partition or (isinstance(parameters, BatchPartitionParameters) and parameters.mode == "fair")
+        self.batch = batches_of(population, size)
+        self.sizes = np.bincount(self.batch)
+        self.wanted = parameters.participants // size
+
+    @property
+    def maximum_participants(self) -> int:
+        """The largest K/T batches together."""
+        return int(np.sort(self.sizes)[-self.wanted :].sum())
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """Clients only say that they are there."""
+        return [RoleSpec(Attendant, self.parameters)]
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        """See `SelectionProtocol.select`."""
+        present = await check_in(round_)
+        chosen = self.choose(present, round_.participations, round_.coin("participants"))
+        return Selection(np.flatnonzero(np.isin(self.batch, chosen)).astype(np.int64), len(present))
+
+    def choose(self, present: Ids, participations: Ids, coin: np.random.Generator) -> Ids:
+        """`(K/T,)` batches to take; raises `RoundSkipped` when fewer than K/T are whole (Algorithm 2)."""
+        eligible = np.flatnonzero(np.bincount(self.batch[present], minlength=len(self.sizes)) == self.sizes)
+        if len(eligible) < self.wanted:
+            raise RoundSkipped("too-few-whole-batches", f"{len(eligible)} whole batches, {self.wanted} wanted")
+        if not self.fair:
+            return np.sort(coin.choice(eligible, self.wanted, replace=False))
+        # Algorithm 2 names the available user of minimum participation and says nothing for the case that this
+        # user's own batch is not whole: the minimum is taken over the users of eligible batches, ties uniformly.
+        users = np.flatnonzero(np.isin(self.batch, eligible))
+        fewest = users[participations[users] == participations[users].min()]
+        first = int(self.batch[coin.choice(fewest)])
+        others = coin.choice(eligible[eligible != first], self.wanted - 1, replace=False)
+        return np.sort(np.append(others, first).astype(np.int64))

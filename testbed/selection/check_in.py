@@ -1,0 +1,40 @@
+"""Check-in: the server asks everybody who is there. Protocols that need to know it pay for it."""
+
+from typing import ClassVar
+
+from testbed.messages import Count, Message, RoundNumber
+from testbed.parties.client import Environment, Role, handles
+from testbed.selection.choosing import Ids, SelectionRound
+
+STAGE = "check-in"
+
+
+class Present(Message, frozen=True):
+    """I am here."""
+
+
+class CheckIn(Message, frozen=True):
+    """Who is there? Carries the round and the population's size, once per client."""
+
+    stage: ClassVar[str] = STAGE
+    Answer: ClassVar[type[Message] | None] = Present
+    as_participant: ClassVar[bool] = False
+
+    round: RoundNumber
+    population: Count
+
+
+class Attendant(Role):
+    """Client side: answers that it is there."""
+
+    @staticmethod
+    @handles(CheckIn, alike=True)
+    def on_check_in(environment: Environment, message: CheckIn) -> Present:
+        """Everybody who hears the question gives the same answer."""
+        return Present()
+
+
+async def check_in(round_: SelectionRound) -> Ids:
+    """The clients that are available in this round, sorted."""
+    replies = await round_.network.ask(round_.everyone, CheckIn(round_.number, round_.population))
+    return replies.ids

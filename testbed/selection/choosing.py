@@ -1,0 +1,98 @@
+"""What a selection protocol is given, and what it returns."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
+
+from testbed.network import Network
+from testbed.parties.client import RoleSpec
+from testbed.parties.pki import Directory
+from testbed.randomness import Randomness
+
+Ids = npt.NDArray[np.int64]
+
+
+class SelectionParameters(BaseModel):
+    """What every selection protocol has: how many take part."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    participants: Annotated[int, Field(gt=0, description="Participants of a round (K; Lotto: s)")] = 10
+
+    def check(self, population: int) -> None:
+        """Raise `ValueError` (one line: key, what is allowed) when the parameters do not fit the population."""
+        if self.participants > population:
+            raise ValueError(f"participants: {self.participants} of a population of {population}; at most {population}")
+
+
+@dataclass
+class SelectionRound:
+    """What the server knows when a round begins.
+
+    Attributes:
+        number: the round, from 1.
+        population: number of clients n.
+        network: how to reach them.
+        participations: `(n,)` int64 completed rounds of each client so far.
+        directory: the PKI's bulletin board.
+        randomness: for the server's own coins.
+        experiment_id: 16 bytes that tell this experiment from others; part of what is signed and drawn on.
+    """
+
+    number: int
+    population: int
+    network: Network
+    participations: npt.NDArray[np.int64]
+    directory: Directory
+    randomness: Randomness
+    experiment_id: bytes
+
+    def coin(self, purpose: str) -> np.random.Generator:
+        """The honest server's randomness for one decision of this round."""
+        return self.randomness.generator("server", self.number, purpose)
+
+    @property
+    def everyone(self) -> Ids:
+        """All client numbers."""
+        return np.arange(self.population, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The outcome.
+
+    Attributes:
+        participants: sorted client numbers.
+        candidates: how many stood for selection (Lotto: |C|; else those available).
+    """
+
+    participants: Ids
+    candidates: int
+
+
+class SelectionProtocol(Protocol):
+    """Server side of a selection protocol. A user's own class has the same attributes.
+
+    Attributes:
+        stages: its stages, in order.
+        needs_registration: whether clients must be registered with the PKI.
+        roles: the client side.
+
+    Two more are optional: `participants_agree` (bool: clients verify the list, and aggregation must insist on it) and
+    `maximum_participants` (int: when a round may have more than ``parameters.participants``).
+    """
+
+    stages: ClassVar[tuple[str, ...]]
+    needs_registration: ClassVar[bool]
+
+    def __init__(self, parameters: Any, population: int) -> None: ...
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """The client side, for all clients."""
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        """Choose the participants; raises `RoundSkipped` or `RoundAborted`."""

@@ -1,0 +1,270 @@
+"""Lotto: Jiang, Ye, Chen, et al., Lotto: Secure Participant Selection against Adversarial Servers in Federated
+Learning, USENIX Security 2024, arXiv 2401.02880. What both variants share: parameters, messages, client checks.
+
+A client stands as candidate when its number beta, which nobody can choose, falls below a s m / n. The server draws s
+of the candidates; every participant then verifies every other, and all sign the list that they have verified, so
+that a server can neither stuff the round with its own clients nor show different lists to different participants.
+"""
+
+from fractions import Fraction
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+import numpy as np
+from pydantic import Field
+
+from testbed.cost import charge
+from testbed.crypto import signatures
+from testbed.errors import ProtocolError, Refusal, RoundAborted
+from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, signed_content
+from testbed.network import Replies
+from testbed.network.asking import ids
+from testbed.parties.client import Client, Role, handles
+from testbed.parties.pki import Directory
+from testbed.selection.choosing import Ids, Selection, SelectionParameters, SelectionRound
+
+LIST_DOMAIN = b"testbed/lotto/participant-list/v1"
+MAXIMUM_PARTICIPANTS = 100_000
+
+
+class LottoParameters(SelectionParameters):
+    """Parameters of both variants."""
+
+    over_selection: float = Field(
+        1.3,
+        ge=1,
+        le=100,
+        description="Over-selection factor a (the paper's alpha): a*s candidates are expected",
+    )
+    min_population: int | None = Field(
+        None,
+        gt=0,
+        description="n_min: clients refuse to take part in a smaller population (default: the population)",
+    )
+    signatures: Literal["strict"] | Annotated[int, Field(gt=0)] = Field(
+        "strict",
+        description="Signatures on the list that a client needs to see: 'strict' (all s, the paper's) or a number q; "
+        "then up to s-q participants may have been shown another list",
+    )
+
+    def check(self, population: int) -> None:
+        """n_min must not exceed n, a quorum not s, and a*s candidates must be able to exist."""
+        super().check(population)
+        if self.min_population is not None and self.min_population > population:
+            raise ValueError(f"min_population: n_min = {self.min_population} of a population of {population}")
+        if self.signatures != "strict" and self.signatures > self.participants:
+            raise ValueError(f"signatures: {self.signatures} of {self.participants} participants; at most all")
+
+    @property
+    def factor(self) -> Fraction:
+        """The over-selection factor as the exact decimal fraction that the experiment says."""
+        return Fraction(str(self.over_selection))
+
+    @property
+    def quorum(self) -> int:
+        """Signatures that a client needs to see."""
+        return self.participants if self.signatures == "strict" else self.signatures
+
+
+class Lot(Message, frozen=True):
+    """One row of a participant list: who, its registration key, and why it is a candidate."""
+
+    client: ClientId
+    registration_key: Key32
+    output: Annotated[bytes, msgspec.Meta(min_length=32, max_length=64)]
+    proof: Annotated[bytes, msgspec.Meta(max_length=80)]
+
+
+class ListSignature(Message, frozen=True):
+    """The client has verified the list and signs it."""
+
+    signature: Signature64
+
+
+class ParticipantList(Message, frozen=True):
+    """The outcome of selection as the server tells it."""
+
+    stage: ClassVar[str] = "lotto/participants"
+    Answer: ClassVar[type[Message] | None] = ListSignature
+
+    round: RoundNumber
+    population: Count
+    participants: Annotated[list[Lot], msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)]
+
+
+class Agreed(Message, frozen=True):
+    """The client has seen enough signatures and takes part."""
+
+
+class SignedBy(Message, frozen=True):
+    """One signature and whose it is."""
+
+    client: ClientId
+    signature: Signature64
+
+
+class ListSignatures(Message, frozen=True):
+    """The participants' signatures on the list, sent round by the server."""
+
+    stage: ClassVar[str] = "lotto/signatures"
+    Answer: ClassVar[type[Message] | None] = Agreed
+
+    round: RoundNumber
+    signatures: Annotated[list[SignedBy], msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)]
+
+
+def under_threshold(output: bytes, factor: Fraction, participants: int, population: int) -> bool:
+    """Whether beta < a s m / n, with m = 2**(8 len(output)), compared in integers without rounding."""
+    beta = int.from_bytes(output, "big")
+    return beta * population * factor.denominator < factor.numerator * participants << (8 * len(output))
+
+
+def selection_input(experiment_id: bytes, round_number: int) -> bytes:
+    """What the VRF or PRF is evaluated on: domain tag, experiment and round."""
+    return b"testbed/lotto/selection/v1" + experiment_id + round_number.to_bytes(8, "big")
+
+
+def list_content(parameters: LottoParameters, message: ParticipantList) -> bytes:
+    """Canonical bytes of (r, n, s, a, P), which participants sign."""
+    rows = [[lot.client, lot.registration_key, lot.output, lot.proof] for lot in message.participants]
+    factor = parameters.factor
+    return signed_content(
+        message.round, message.population, parameters.participants, factor.numerator, factor.denominator, rows
+    )
+
+
+class LottoClient(Role):
+    """Client side of what both variants share. Each failed check is a refusal that names it."""
+
+    parameters: LottoParameters
+    output_bytes: ClassVar[int]
+
+    def __init__(self, client: Client, parameters: LottoParameters) -> None:
+        super().__init__(client, parameters)
+        self._list: ParticipantList | None = None
+        self._content = b""
+
+    # -- what the variants differ in ------------------------------------------------------------------------------
+
+    def check_round(self, message: ParticipantList) -> None:
+        """Is this the round, and the population, that this client knows of?"""
+        raise NotImplementedError
+
+    def check_own(self, own: Lot) -> None:
+        """Is the client's own row what the client said?"""
+        raise NotImplementedError
+
+    def check_lot(self, lot: Lot, directory: Directory, round_number: int) -> None:
+        """Did this number come about as the protocol says?"""
+        raise NotImplementedError
+
+    # -- stage 2: client verification -----------------------------------------------------------------------------
+
+    @handles(ParticipantList)
+    def on_list(self, message: ParticipantList) -> ListSignature:
+        """Verify the participant list and sign it."""
+        self.check_round(message)
+        self.check_population(message.population)
+        rows = {lot.client: lot for lot in message.participants}
+        if len(rows) != len(message.participants):
+            raise Refusal("lotto.listed-twice", "a client stands twice in the list")
+        if len(rows) != self.parameters.participants:
+            raise Refusal(
+                "lotto.wrong-size",
+                f"{len(rows)} participants announced, {self.parameters.participants} agreed on",
+            )
+        own = rows.get(self.client.number)
+        if own is None:
+            raise Refusal("lotto.not-in-list", "sent a list that this client is not in")
+        self.check_own(own)
+        directory = self.environment.look_up(rows)
+        for lot in message.participants:
+            if directory.signing_key(lot.client) != lot.registration_key:
+                raise Refusal("lotto.wrong-registration-key", f"client {lot.client} has another key at the PKI")
+            if len(lot.output) != self.output_bytes or not under_threshold(
+                lot.output, self.parameters.factor, self.parameters.participants, message.population
+            ):
+                raise Refusal("lotto.over-threshold", f"client {lot.client} is not a candidate")
+            if lot.client != self.client.number:
+                self.check_lot(lot, directory, message.round)
+        self._list = message
+        self._content = list_content(self.parameters, message)
+        assert self.client.identity is not None
+        charge("ed25519.sign")
+        return ListSignature(self.client.identity.signing.sign(LIST_DOMAIN, self._content))
+
+    def check_population(self, population: int) -> None:
+        """Is the announced population large enough for this client's safety?"""
+        minimum = self.parameters.min_population or self.environment.population
+        if population < minimum:
+            raise Refusal("lotto.population-below-minimum", f"n = {population} announced, n_min = {minimum}")
+
+    # -- stage 3: consistency check -------------------------------------------------------------------------------
+
+    @handles(ListSignatures)
+    def on_signatures(self, message: ListSignatures) -> Agreed:
+        """Verify that enough participants have signed the very list that this client has."""
+        if self._list is None or message.round != self._list.round:
+            raise Refusal("lotto.no-list", "signatures for a list that this client has not seen")
+        keys = {lot.client: lot.registration_key for lot in self._list.participants}
+        signed = {row.client: row.signature for row in message.signatures}
+        if len(signed) != len(message.signatures) or not signed.keys() <= keys.keys():
+            raise Refusal("lotto.foreign-signature", "a signature twice, or of somebody who is not in the list")
+        if len(signed) < self.parameters.quorum:
+            raise Refusal("lotto.too-few-signatures", f"{len(signed)} of {self.parameters.quorum} needed")
+        charge("ed25519.verify", len(signed))
+        for client, signature in signed.items():
+            try:
+                signatures.verify(keys[client], LIST_DOMAIN, self._content, signature)
+            except ProtocolError:
+                raise Refusal("lotto.inconsistent-lists", f"client {client} has not signed this list") from None
+        self.client.agreed_participants = keys
+        return Agreed()
+
+
+class LottoServer:
+    """Server side of what both variants share: residual removal, mutual verification, consistency.
+
+    A malicious server overrides `choose`, `list_for` or `signatures_for`.
+    """
+
+    needs_registration: ClassVar[bool] = True
+    participants_agree: ClassVar[bool] = True
+
+    def __init__(self, parameters: LottoParameters, population: int) -> None:
+        self.parameters = parameters
+        self.population = population
+
+    def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
+        """Residual removal: s of the candidates, uniformly."""
+        return np.sort(round_.coin("residual removal").choice(candidates, self.parameters.participants, replace=False))
+
+    def enough(self, candidates: Ids) -> None:
+        """Raise `RoundAborted` when |C| < s."""
+        if len(candidates) < self.parameters.participants:
+            raise RoundAborted(
+                "too-few-candidates", f"{len(candidates)} candidates, {self.parameters.participants} wanted"
+            )
+
+    async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
+        """Stages 2 and 3: participants verify and sign the list, then see each other's signatures."""
+        participants = ids([lot.client for lot in lots])
+        message = ParticipantList(round_.number, self.population, lots)
+        charge("message", len(lots))
+        answers = await round_.network.ask(participants, message)
+        signed = [SignedBy(client, answer.signature) for client, answer in answers.valid().items()]
+        self._require(len(signed), answers, "signatures")
+        charge("message", len(signed))
+        agreed = await round_.network.ask(answers.ids, ListSignatures(round_.number, signed))
+        self._require(len(agreed), agreed, "agreements")
+        return Selection(answers.ids if self.parameters.signatures != "strict" else participants, candidates)
+
+    def _require(self, count: int, replies: Replies, what: str) -> None:
+        strict = self.parameters.signatures == "strict"
+        needed = self.parameters.quorum if what == "signatures" else 1
+        refusals = replies.missing.refusals
+        if refusals and (strict or count < needed):
+            checks = ", ".join(sorted({refusal.check for refusal in refusals}))
+            raise RoundAborted("refused", f"{len(refusals)} participants refused: {checks}")
+        if count < needed:
+            raise RoundAborted(f"too-few-{what}", f"{count} of {needed} needed")

@@ -1,0 +1,92 @@
+"""X25519 against RFC 7748, the derived keys against HKDF written out, and keys that must be refused."""
+
+import hmac
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.crypto.failures import InvalidKey
+from testbed.crypto.key_agreement import PrivateKey
+from testbed.errors import ProtocolError
+
+seeds = st.binary(min_size=32, max_size=32)
+
+P = 2**255 - 19
+SMALL_ORDER = [
+    0,
+    1,
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+    P - 1,
+    P,
+    P + 1,
+]
+"""u-coordinates of the points of small order on the curve and its twist (RFC 7748 section 7)."""
+
+
+def test_keys_and_secret_are_those_of_rfc_7748(vectors):
+    for vector in vectors("x25519/rfc7748")["vectors"]:
+        alice = PrivateKey.from_seed(bytes.fromhex(vector["alice_secret"]))
+        bob = PrivateKey.from_seed(bytes.fromhex(vector["bob_secret"]))
+        assert alice.public.hex() == vector["alice_public"]
+        assert bob.public.hex() == vector["bob_public"]
+        assert alice.exchange(bob.public) == bob.exchange(alice.public) == bytes.fromhex(vector["shared"])
+
+
+@given(seeds, seeds, st.binary(max_size=60))
+def test_both_sides_derive_the_same_key_by_hkdf(one, other, purpose):
+    alice, bob = PrivateKey.from_seed(one), PrivateKey.from_seed(other)
+    key = alice.agree(bob.public, purpose)
+    assert key == bob.agree(alice.public, purpose)
+    low, high = min(alice.public, bob.public), max(alice.public, bob.public)
+    info = b"testbed/key-agreement/v1" + len(purpose).to_bytes(4, "big") + purpose + low + high
+    extracted = hmac.digest(bytes(32), alice.exchange(bob.public), "sha256")
+    assert key == hmac.digest(extracted, info + b"\x01", "sha256")
+
+
+def test_keys_differ_by_purpose_and_by_pair():
+    alice, bob, carol = (PrivateKey.from_seed(bytes([number]) * 32) for number in (1, 2, 3))
+    keys = {
+        alice.agree(bob.public, b"mask"),
+        alice.agree(bob.public, b"seal"),
+        alice.agree(carol.public, b"mask"),
+        bob.agree(carol.public, b"mask"),
+        alice.agree(alice.public, b"mask"),
+    }
+    assert len(keys) == 5
+
+
+@pytest.mark.parametrize("u", SMALL_ORDER)
+@pytest.mark.parametrize("top_bit", [0, 1])
+def test_keys_of_small_order_are_refused(u, top_bit):
+    public = (u | top_bit << 255).to_bytes(32, "little")
+    private = PrivateKey.from_seed(bytes(range(32)))
+    with pytest.raises(InvalidKey, match="small order"):
+        private.agree(public, b"mask")
+    with pytest.raises(InvalidKey, match="small order"):
+        private.exchange(public)
+
+
+def test_wrong_lengths_are_refused():
+    private = PrivateKey.from_seed(bytes(32))
+    for public in (b"", private.public[:-1], private.public + b"\x00"):
+        with pytest.raises(InvalidKey, match="32 bytes"):
+            private.agree(public, b"mask")
+    with pytest.raises(InvalidKey, match="32 bytes"):
+        PrivateKey.from_seed(bytes(31))
+
+
+def test_the_secret_is_not_shown():
+    private = PrivateKey.from_seed(bytes(range(32)))
+    assert repr(private) == f"PrivateKey(public={private.public.hex()})"
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_give_a_key_or_a_typed_error(public):
+    try:
+        key = PrivateKey.from_seed(bytes(range(32))).agree(public, b"mask")
+    except ProtocolError:
+        assert len(public) != 32 or int.from_bytes(public, "little") % 2**255 in SMALL_ORDER
+    else:
+        assert len(key) == 32

@@ -1,0 +1,97 @@
+"""The models compute what the textbook stacks of torch layers compute, from the same flat parameters."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from benchmarks.floors import plain_network
+from testbed.errors import ExperimentError
+from workloads import models
+from workloads.models import SeededDropout
+
+SIZES = [
+    ("logistic", 8, 10, 650),
+    ("logistic", 28, 62, 48_670),
+    ("mlp", 8, 10, 8_970),
+    ("mlp", 28, 10, 199_210),
+    ("cnn", 8, 10, 6_090),
+    ("cnn", 28, 10, 20_490),
+    ("femnist-cnn", 28, 62, 1_018_174),
+]
+
+
+@pytest.mark.parametrize(("name", "size", "classes", "parameters"), SIZES)
+def test_values_and_gradients_equal_the_textbook_network(name, size, classes, parameters) -> None:
+    ours = models.make(name, size, size, classes)
+    assert models.dimension(ours) == parameters
+    vector = models.initial_vector(ours, seed=3)
+    assert vector.shape == (parameters,)
+    assert vector.dtype == np.float32
+    ours.to_empty(device="cpu")
+    plain = plain_network(name, size, size, classes)
+    for network in (ours, plain):
+        vector_to_parameters(torch.from_numpy(vector.copy()), network.parameters())
+        network.eval()  # dropout off: its masks are compared below
+    images = torch.from_numpy(np.random.default_rng(0).normal(size=(6, size, size)).astype(np.float32))
+    labels = torch.arange(6)
+    losses = [cross_entropy(ours(images), labels), cross_entropy(plain(images.unsqueeze(1)), labels)]
+    gradients = []
+    for loss, network in zip(losses, (ours, plain), strict=True):
+        loss.backward()
+        gradients.append(parameters_to_vector([parameter.grad for parameter in network.parameters()]))
+    assert torch.allclose(*losses, rtol=1e-5)
+    assert torch.allclose(*gradients, rtol=1e-4, atol=1e-6)
+    assert gradients[0].abs().max() > 1e-3
+
+
+def test_initial_weights_are_xavier_uniform_with_zero_biases() -> None:
+    network = models.make("femnist-cnn", 28, 28, 62)
+    vector = torch.from_numpy(models.initial_vector(network, seed=1))
+    network.to_empty(device="cpu")
+    vector_to_parameters(vector, network.parameters())
+    for parameter in network.parameters():
+        if parameter.dim() == 1:
+            assert not parameter.any()
+            continue
+        reference = torch.nn.init.xavier_uniform_(torch.empty_like(parameter), gain=2**0.5)
+        assert float(parameter.detach().std()) == pytest.approx(float(reference.std()), rel=0.15)
+        assert float(parameter.detach().abs().max()) == pytest.approx(float(reference.abs().max()), rel=0.05)
+
+
+def test_initial_weights_depend_on_the_seed_alone() -> None:
+    network = models.make("cnn", 8, 8, 10)
+    first = models.initial_vector(network, seed=2**100 + 1)
+    torch.rand(3)
+    np.random.default_rng().random()
+    assert np.array_equal(models.initial_vector(network, seed=2**100 + 1), first)
+    assert not np.array_equal(models.initial_vector(network, seed=2**100 + 2), first)
+
+
+def test_dropout_drops_its_share_scales_the_rest_and_repeats() -> None:
+    dropout = SeededDropout(0.25)
+    values = torch.ones(100, 1000)
+    results = []
+    for _ in range(2):
+        dropout.random = np.random.Generator(np.random.Philox(7))
+        results.append(dropout(values))
+    assert torch.equal(*results)
+    assert torch.allclose(results[0].unique(), torch.tensor([0.0, 4 / 3]))
+    # 10**5 units: the share dropped is within five standard deviations of a quarter.
+    assert float((results[0] == 0).float().mean()) == pytest.approx(0.25, abs=5 * (0.25 * 0.75 / 1e5) ** 0.5)
+    assert not torch.equal(dropout(values), results[0])
+    assert torch.equal(dropout.eval()(values), values)
+
+
+@pytest.mark.parametrize("probability", [-0.25, 0.3, 1.0])
+def test_dropout_refuses_other_probabilities(probability: float) -> None:
+    with pytest.raises(ValueError, match="1/256"):
+        SeededDropout(probability)
+
+
+def test_models_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ExperimentError, match="28x28"):
+        models.make("femnist-cnn", 8, 8, 10)
+    with pytest.raises(ExperimentError, match="allowed: logistic, mlp, cnn, femnist-cnn"):
+        models.make("resnet", 28, 28, 10)

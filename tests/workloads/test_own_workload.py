@@ -1,0 +1,107 @@
+"""A workload class of the user's own: the documented example works, and misfits are refused by name."""
+
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testbed.errors import ExperimentError
+from testbed.experiment.workload import Workload
+from workloads import FederatedWorkload, build, contract
+
+OWN_IMAGES = '''
+import numpy as np
+from workloads import ImageClassification, LabelledImages, PartitionedDataset, Scaling
+
+
+class Stripes(ImageClassification):
+    """Horizontal against vertical stripes."""
+
+    def __init__(self, section, population, seed, size=12):
+        labels = np.arange(400) % 2
+        rows = np.arange(size) % 2 * 200
+        images = np.where(labels[:, None, None] == 0, rows[:, None], rows[None, :])
+        noise = np.random.default_rng(seed).integers(0, 50, (400, size, size))
+        samples = LabelledImages((images + noise).astype(np.uint8), labels)
+        data = PartitionedDataset(
+            samples.take(np.arange(300)), samples.take(np.arange(300, 400)), classes=2,
+            scaling=Scaling(100.0, 100.0), description="stripes",
+            section=section, population=population, seed=seed,
+        )
+        super().__init__("stripes", data, "logistic", section, seed)
+
+
+class Nothing:
+    def __init__(self, section, population, seed):
+        self.name = "nothing"
+
+
+class WrongSize(Stripes):
+    def __init__(self, section, population, seed):
+        super().__init__(section, population + 1, seed)
+
+
+number = 3
+'''
+
+
+@pytest.fixture
+def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = contract.__doc__[contract.__doc__.index("    class MeanEstimation") :]
+    header = "import numpy as np\nfrom workloads import Evaluation, LocalUpdate\n\n"
+    (tmp_path / "documented_example.py").write_text(header + textwrap.dedent(example))
+    (tmp_path / "own_images.py").write_text(OWN_IMAGES)
+    (tmp_path / "broken_inside.py").write_text("import a_module_that_is_not_there\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_the_documented_example_trains() -> None:
+    section = Workload(dataset="documented_example:MeanEstimation", epochs=5, options={"spread": 0.5})
+    workload = build(section, population=4, seed=1)
+    assert isinstance(workload, FederatedWorkload)
+    model = workload.initial_model()
+    for round_number in range(1, 21):
+        updates = [workload.train(client, model, round_number) for client in range(4)]
+        assert all(update.delta.dtype == np.float32 for update in updates)
+        model = model + np.mean([update.delta for update in updates], axis=0)
+    assert workload.evaluate(model).accuracy == 1.0
+    assert updates[0].examples_processed == 150
+    assert workload.label_counts().sum(axis=1).tolist() == workload.sample_counts.tolist()
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_own_images_with_the_built_in_training() -> None:
+    workload = build(Workload(dataset="own_images:Stripes", options={"size": 10}), population=6, seed=1)
+    assert (workload.name, workload.model_name, workload.dimension) == ("stripes", "logistic", 202)
+    model = workload.initial_model()
+    model = model + workload.train(0, model, 1).delta
+    assert workload.evaluate(model).accuracy > 0.95
+
+
+@pytest.mark.usefixtures("own_modules")
+@pytest.mark.parametrize(
+    ("dataset", "options", "says"),
+    [
+        ("no_such_module:Thing", {}, "no module 'no_such_module'"),
+        ("own_images.inner:Thing", {}, "no module 'own_images.inner'"),
+        ("own_images:Absent", {}, "has no class Absent"),
+        ("own_images:number", {}, "has no class number"),
+        ("own_images:Stripes", {"colour": 3}, "colour"),
+        ("own_images:Nothing", {}, "lacks model_name, dimension"),
+        ("own_images:WrongSize", {}, "must have population 6"),
+    ],
+)
+def test_misfits_are_refused_in_one_line(dataset: str, options: dict, says: str) -> None:
+    with pytest.raises(ExperimentError) as refused:
+        build(Workload(dataset=dataset, options=options), population=6, seed=1)
+    assert says in str(refused.value)
+    assert dataset in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_what_the_users_module_itself_lacks_is_not_hidden() -> None:
+    with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_there"):
+        build(Workload(dataset="broken_inside:Thing"), population=6, seed=1)

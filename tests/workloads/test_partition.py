@@ -1,0 +1,114 @@
+"""Partitioners: every sample once, deterministic, and skewed as their papers say."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.errors import ExperimentError
+from testbed.experiment.workload import Partition
+from workloads import partition
+from workloads.partition import Assignment
+
+SCHEMES = st.sampled_from(["iid", "dirichlet", "label-shards"])
+
+
+def by_scheme(scheme: str, labels: np.ndarray, population: int, seed: int, **keys: object) -> Assignment:
+    section = Partition(scheme=scheme, minimum_samples=0, **keys)
+    return partition.assign(labels, population, section, None, np.random.default_rng(seed))
+
+
+@given(
+    scheme=SCHEMES,
+    labels=st.lists(st.integers(0, 9), min_size=1, max_size=200),
+    population=st.integers(1, 60),
+    alpha=st.sampled_from([1e-3, 0.1, 1.0, 1e4]),
+    shards=st.integers(1, 4),
+    seed=st.integers(0, 2**70),
+)
+def test_every_sample_goes_to_exactly_one_client(scheme, labels, population, alpha, shards, seed) -> None:
+    labels = np.array(labels, dtype=np.int64)
+    given_out = by_scheme(scheme, labels, population, seed, alpha=alpha, shards_per_client=shards)
+    assert len(given_out.offsets) == population + 1
+    assert given_out.counts.sum() == len(labels)
+    parts = [given_out.of(client) for client in range(population)]
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(labels)))
+    # Equal shares: of samples, or of shards whose sizes differ by at most one.
+    spread = given_out.counts.max() - given_out.counts.min()
+    assert spread <= (shards if scheme == "label-shards" else 1)
+    again = by_scheme(scheme, labels, population, seed, alpha=alpha, shards_per_client=shards)
+    assert np.array_equal(again.order, given_out.order)
+    assert np.array_equal(again.offsets, given_out.offsets)
+
+
+@given(scheme=SCHEMES, most=st.integers(1, 12), population=st.integers(1, 20))
+def test_cutting_keeps_the_first_samples_of_each_client(scheme, most, population) -> None:
+    labels = np.arange(100) % 10
+    whole = by_scheme(scheme, labels, population, 5)
+    cut = whole.cut(most)
+    for client in range(population):
+        assert np.array_equal(cut.of(client), whole.of(client)[:most])
+
+
+def test_label_shards_equal_mcmahans_construction() -> None:
+    """The oracle: shards as lists, dealt out one after the other."""
+    labels = np.random.default_rng(0).integers(0, 10, 1003)
+    assignment = partition.label_shards(labels, 20, 3, np.random.default_rng(1))
+    random = np.random.default_rng(1)
+    shuffled = random.permutation(1003)
+    by_label = sorted(shuffled, key=lambda sample: labels[sample])
+    sizes = [17] * (1003 % 60) + [16] * (60 - 1003 % 60)
+    shards, start = [], 0
+    for size in sizes:
+        shards.append(by_label[start : start + size])
+        start += size
+    dealt = random.permutation(60)
+    for client in range(20):
+        expected = [sample for shard in dealt[3 * client : 3 * client + 3] for sample in shards[shard]]
+        assert assignment.of(client).tolist() == expected
+
+
+def classes_held(assignment: Assignment, labels: np.ndarray) -> float:
+    clients = range(len(assignment.counts))
+    return float(np.mean([len(np.unique(labels[assignment.of(client)])) for client in clients]))
+
+
+def test_label_shards_give_few_classes_and_iid_gives_all() -> None:
+    labels = np.repeat(np.arange(10), 600)
+    assert classes_held(by_scheme("label-shards", labels, 100, 1, shards_per_client=2), labels) <= 2.0
+    assert classes_held(by_scheme("iid", labels, 100, 1), labels) > 9.8
+
+
+def test_a_small_dirichlet_alpha_is_skewed_and_a_large_one_is_not() -> None:
+    labels = np.repeat(np.arange(10), 600)
+    held = [
+        classes_held(by_scheme("dirichlet", labels, 100, 1, alpha=alpha), labels) for alpha in (0.05, 1, 1e5)
+    ]
+    assert held[0] < 3.0
+    assert held[0] < held[1] < held[2]
+    assert held[2] > 9.8
+
+
+def test_dirichlet_shares_follow_the_drawn_mix_where_classes_last() -> None:
+    """With plenty of every class left, the first client's shares are its Dir(alpha * prior) draw."""
+    labels = np.repeat(np.arange(4), [4000, 3000, 2000, 1000])
+    assignment = partition.dirichlet(labels, 20, 2.0, np.random.default_rng(7))
+    random = np.random.default_rng(7)
+    for size in (4000, 3000, 2000, 1000):
+        random.permutation(size)
+    mix = random.dirichlet(2.0 * np.array([0.4, 0.3, 0.2, 0.1]))
+    shares = np.bincount(labels[assignment.of(0)], minlength=4) / 500
+    assert np.abs(shares - mix).max() < 4 * np.sqrt(0.25 / 500)
+
+
+@pytest.mark.parametrize("scheme", ["iid", "dirichlet", "label-shards"])
+def test_too_few_samples_say_how_many_clients_and_what_to_do(scheme: str) -> None:
+    labels = np.arange(30) % 10
+    with pytest.raises(ExperimentError, match=r"20 of 50 clients.*minimum_samples: 0") as refused:
+        partition.assign(
+            labels, 50, Partition(scheme=scheme, shards_per_client=1), None, np.random.default_rng(0)
+        )
+    assert "\n" not in str(refused.value)
+    allowed = Partition(scheme=scheme, shards_per_client=1, minimum_samples=0)
+    assignment = partition.assign(labels, 50, allowed, None, np.random.default_rng(0))
+    assert (assignment.counts == 0).sum() == 20
