@@ -27,9 +27,7 @@ def refused_edwards_keys() -> list[bytes]:
     # y >= p: every such y below 2**255, with either sign bit (among them the known points of small order)
     high = [y.to_bytes(32, "little") for y in range(2**255 - 19, 2**255)]
     high += [one[:31] + b"\xff" for one in high]
-    minus_zero = [
-        b"\x01" + bytes(30) + b"\x80",
-        (2**255 - 20 + 2**255).to_bytes(32, "little"),
-    ]  # x = 0, sign 1
+    # x = 0 with a sign
+    minus_zero = [b"\x01" + bytes(30) + b"\x80", (2**255 - 20 + 2**255).to_bytes(32, "little")]
     off_curve = [(2).to_bytes(32, "little")]
     return [*small, *high, *minus_zero, *off_curve]

@@ -1,0 +1,1 @@
+"""Speed, measured against floors and peers: one file for each question, run as ``python -m benchmarks.NAME``."""

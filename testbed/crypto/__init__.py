@@ -1,0 +1,1 @@
+"""The cryptographic primitives that the protocols are built from, one module per primitive."""

@@ -1,0 +1,156 @@
+"""The group edwards25519 (RFC 7748 section 4.1, RFC 8032 section 5.1).
+
+Two kinds of arithmetic, kept apart:
+
+- everything that touches a **secret scalar** runs in libsodium, in constant time, on encoded points;
+- field arithmetic with GMP, in variable time, is for **public** points only (hash-to-curve, clearing the
+  cofactor).
+
+libsodium multiplies only points of the prime-order subgroup, other than the identity, in canonical encoding,
+and refuses scalars that are 0. For honest keys and proofs that makes no difference; for made-up ones it is
+stricter than the RFCs.
+"""
+
+import gmpy2
+from nacl import bindings, exceptions
+
+from testbed.crypto.failures import InvalidKey
+
+POINT_BYTES = 32
+SCALAR_BYTES = 32
+
+PRIME = gmpy2.mpz(2**255 - 19)
+ORDER = 2**252 + 27742317777372353535851937790883648493
+"""The prime order of the base point; the group has 8 times as many points."""
+
+D = -121665 * gmpy2.invert(121666, PRIME) % PRIME
+"""The curve is -x^2 + y^2 = 1 + D x^2 y^2."""
+
+SQRT_MINUS_ONE = gmpy2.powmod(2, (PRIME - 1) // 4, PRIME)
+
+_SQUARE_ROOT_EXPONENT = (PRIME - 5) // 8
+_LOW_255_BITS = 2**255 - 1
+
+Point = tuple[int, int]
+"""Affine coordinates (x, y), each in [0, PRIME)."""
+
+
+def decode(encoded: bytes) -> Point | None:
+    """The public point that ``encoded`` stands for, or None if it stands for none (RFC 8032 section 5.1.3).
+
+    Only the canonical encoding of a point is accepted.
+    """
+    if len(encoded) != POINT_BYTES:
+        return None
+    value = int.from_bytes(encoded, "little")
+    sign = value >> 255
+    y = gmpy2.mpz(value & _LOW_255_BITS)
+    if y >= PRIME:
+        return None
+    y_squared = y * y % PRIME
+    u = (y_squared - 1) % PRIME
+    v = (D * y_squared + 1) % PRIME
+    v_cubed = v * v * v % PRIME
+    x = u * v_cubed * gmpy2.powmod(u * v_cubed * v_cubed * v, _SQUARE_ROOT_EXPONENT, PRIME) % PRIME
+    square = v * x * x % PRIME
+    if square != u:
+        if square + u != PRIME:
+            return None
+        x = x * SQRT_MINUS_ONE % PRIME
+    if x & 1 != sign:
+        if x == 0:
+            return None
+        x = PRIME - x
+    return x, y
+
+
+def encode(point: Point) -> bytes:
+    """The 32 bytes of a public point: y, little-endian, topped by x's parity (RFC 8032 section 5.1.2)."""
+    x, y = point
+    return int(y | (x & 1) << 255).to_bytes(POINT_BYTES, "little")
+
+
+def clear_cofactor(x: int, y: int, z: int = 1) -> Point:
+    """8 times the public point (x/z : y/z), always in the prime-order subgroup (RFC 9380 section 7).
+
+    Args:
+        x, y, z: projective coordinates, integers modulo PRIME, z not 0.
+    """
+    for _ in range(3):  # dbl-2008-bbjlp with a = -1; complete, as the curve's addition law is
+        x_squared = x * x % PRIME
+        y_squared = y * y % PRIME
+        cross = (x + y) * (x + y) - x_squared - y_squared
+        f = y_squared - x_squared
+        j = (f - 2 * z * z) % PRIME
+        x, y, z = cross * j % PRIME, -f * (x_squared + y_squared) % PRIME, f * j % PRIME
+    inverse = gmpy2.invert(z, PRIME)
+    return x * inverse % PRIME, y * inverse % PRIME
+
+
+def multiply(scalar: bytes, point: bytes) -> bytes:
+    """scalar * point, in constant time.
+
+    Args:
+        scalar: 32 bytes, little-endian, not reduced by force; the top bit is ignored.
+        point: canonical encoding of a point of prime order.
+
+    Raises:
+        ValueError: if the point is not one of prime order, or the scalar is 0 modulo ORDER.
+    """
+    try:
+        product: bytes = bindings.crypto_scalarmult_ed25519_noclamp(scalar, point)
+    except exceptions.CryptoError:
+        raise ValueError("not the canonical encoding of a point of prime order, or multiplied by 0") from None
+    return product
+
+
+def multiply_base(scalar: bytes) -> bytes:
+    """scalar * B for the base point B, in constant time.
+
+    Raises:
+        ValueError: if the scalar is 0 modulo ORDER.
+    """
+    try:
+        product: bytes = bindings.crypto_scalarmult_ed25519_base_noclamp(scalar)
+    except exceptions.CryptoError:
+        raise ValueError("the base point was multiplied by 0") from None
+    return product
+
+
+def subtract(left: bytes, right: bytes) -> bytes:
+    """left - right, both encoded points on the curve."""
+    difference: bytes = bindings.crypto_core_ed25519_sub(left, right)
+    return difference
+
+
+def reduce_scalar(wide: bytes) -> bytes:
+    """A 64-byte little-endian integer modulo ORDER, 32 bytes, in constant time."""
+    reduced: bytes = bindings.crypto_core_ed25519_scalar_reduce(wide)
+    return reduced
+
+
+def multiply_scalars(left: bytes, right: bytes) -> bytes:
+    """left * right modulo ORDER, in constant time; 32 bytes each."""
+    product: bytes = bindings.crypto_core_ed25519_scalar_mul(left, right)
+    return product
+
+
+def add_scalars(left: bytes, right: bytes) -> bytes:
+    """left + right modulo ORDER, in constant time; 32 bytes each."""
+    total: bytes = bindings.crypto_core_ed25519_scalar_add(left, right)
+    return total
+
+
+def validate_key(public: bytes) -> None:
+    """Accept a public key only if it is the canonical encoding of a point of prime order.
+
+    That is RFC 9381 section 5.4.5 (not of small order) and more: a key that is the sum of a point of prime
+    order and one of small order is refused too. No honest key is such a sum.
+
+    Raises:
+        InvalidKey: otherwise.
+    """
+    if len(public) != POINT_BYTES:
+        raise InvalidKey(f"a public key is {POINT_BYTES} bytes long, got {len(public)}")
+    if not bindings.crypto_core_ed25519_is_valid_point(public):
+        raise InvalidKey("the public key is not a canonically encoded point of prime order on edwards25519")

@@ -1,0 +1,125 @@
+"""The masks of secure aggregation: vectors over the integers modulo 2**bits, expanded from 32-byte seeds.
+
+The generator (PRG of Bonawitz et al., CCS 2017, section 3.3) is the AES-256-CTR key stream under the seed,
+from counter 0, read as little-endian unsigned integers of the smallest lane (16, 32 or 64 bits) that holds
+``bits``. Arithmetic runs modulo the lane, which 2**bits divides, and the result is cut to ``bits`` at the
+end. A seed must be fresh for each round and purpose: two vectors hidden by one mask are not hidden.
+
+Safe to call from several threads at once: buffers are per thread, and AES runs without Python's global lock.
+"""
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+from numpy.typing import NDArray
+
+from testbed.crypto.failures import require_length
+
+SEED_BYTES = 32
+
+_CHUNK_BYTES = 1 << 18
+"""Long enough that AES runs without the global lock and calls cost nothing; the part of the accumulator, the
+stream and the zeros still fit a core's cache together.
+"""
+
+_BLOCK_BYTES = 16
+_COUNTER_ZERO = CTR(bytes(_BLOCK_BYTES))
+_ZEROS = memoryview(bytes(_CHUNK_BYTES))
+
+
+class _Buffers(threading.local):
+    """Each thread's place for one chunk of key stream (the cipher asks for a block of slack)."""
+
+    def __init__(self) -> None:
+        self.stream = np.empty(_CHUNK_BYTES + _BLOCK_BYTES, np.uint8)
+
+
+_buffers = _Buffers()
+
+
+def lane_dtype(bits: int) -> type[np.uint16] | type[np.uint32] | type[np.uint64]:
+    """The unsigned type that ring elements modulo 2**bits are kept in.
+
+    Returns:
+        uint16 up to 16 bits, uint32 up to 32, uint64 up to 64.
+
+    Raises:
+        ValueError: if ``bits`` is not between 1 and 64.
+    """
+    if not 1 <= bits <= 64:
+        raise ValueError(f"the ring's bit width must be between 1 and 64, got {bits}")
+    if bits <= 16:
+        return np.uint16
+    return np.uint32 if bits <= 32 else np.uint64
+
+
+def add_masks(
+    accumulator: NDArray[np.unsignedinteger], seeds: Sequence[bytes], signs: Sequence[int], bits: int
+) -> None:
+    """Add masks to a vector, in place: accumulator + sum_k signs[k] * PRG(seeds[k]) modulo 2**bits.
+
+    All seeds' streams are added to one stretch of the vector before the next, so that it stays in the cache.
+
+    Args:
+        accumulator: (d,) of ``lane_dtype(bits)``, contiguous, writable; on return all is below 2**bits.
+        seeds: 32 secret bytes each.
+        signs: +1 or -1 for each seed.
+        bits: the ring is the integers modulo 2**bits, 1 to 64.
+
+    Raises:
+        InvalidKey: if a seed is not 32 bytes long.
+        ValueError: if the accumulator, the signs or ``bits`` are not as described; nothing is added then.
+    """
+    lane = lane_dtype(bits)
+    if accumulator.ndim != 1 or accumulator.dtype != lane:
+        got = f"{accumulator.shape} {accumulator.dtype}"
+        raise ValueError(f"the accumulator must be (d,) {lane.__name__}, got {got}")
+    if not (accumulator.flags.c_contiguous and accumulator.flags.writeable):
+        raise ValueError("the accumulator must be contiguous and writable: it is changed in place")
+    if len(seeds) != len(signs) or any(sign not in (1, -1) for sign in signs):
+        raise ValueError(f"one sign, +1 or -1, is needed for each of the {len(seeds)} seeds")
+    for seed in seeds:
+        require_length(seed, SEED_BYTES, "a mask's seed")
+
+    itemsize = accumulator.itemsize
+    stream = _buffers.stream
+    stream_bytes = stream.data
+    elements = _CHUNK_BYTES // itemsize
+    lanes = stream[:_CHUNK_BYTES].view(f"<u{itemsize}")
+    largest = lane(2**bits - 1) if bits < 8 * itemsize else None
+    masks = [
+        (Cipher(AES(seed), _COUNTER_ZERO).encryptor().update_into, np.add if sign == 1 else np.subtract)
+        for seed, sign in zip(seeds, signs, strict=True)
+    ]
+    for start in range(0, len(accumulator), elements):
+        part = accumulator[start : start + elements]
+        zeros, values = _ZEROS[: part.nbytes], lanes[: len(part)]
+        for encrypt_into, combine in masks:
+            encrypt_into(zeros, stream_bytes)
+            combine(part, values, out=part)
+        if largest is not None:
+            np.bitwise_and(part, largest, out=part)
+
+
+def mask(seed: bytes, length: int, bits: int) -> NDArray[np.unsignedinteger]:
+    """The mask of one seed.
+
+    Args:
+        seed: 32 secret bytes.
+        length: d, the number of elements.
+        bits: 1 to 64.
+
+    Returns:
+        (d,) of ``lane_dtype(bits)``, uniform modulo 2**bits.
+
+    Raises:
+        InvalidKey: if the seed is not 32 bytes long.
+        ValueError: if ``bits`` is out of range.
+    """
+    vector = np.zeros(length, lane_dtype(bits))
+    add_masks(vector, [seed], [1], bits)
+    return vector

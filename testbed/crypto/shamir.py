@@ -1,0 +1,155 @@
+"""Shamir's secret sharing (Communications of the ACM 22(11), 1979): t of n, secrets of 32 bytes.
+
+Over the integers modulo the smallest prime above 2**256, so that every 32-byte secret is one field element.
+The arithmetic is GMP's, in variable time: in an emulation nobody else's clock is near the secrets. Shares
+carry no proof: a wrong share gives a wrong secret, which the protocol must notice (SecAgg's masks do not
+cancel, a public key does not match).
+"""
+
+import hmac
+from collections.abc import Sequence
+from operator import mul
+
+import gmpy2
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+
+from testbed.crypto.failures import InvalidShares
+
+SECRET_BYTES = 32
+SHARE_BYTES = 33
+ENTROPY_BYTES = 32
+LARGEST_POINT = 2**32
+
+PRIME = gmpy2.mpz(2**256 + 297)
+"""The smallest prime above 2**256."""
+
+_SECRET_BOUND = gmpy2.mpz(2**256)
+_COEFFICIENT_BYTES = 64  # reduced modulo a 257-bit prime: no bias above 2**-255
+
+
+def share(secret: bytes, threshold: int, points: Sequence[int], entropy: bytes) -> list[bytes]:
+    """Split a secret so that any ``threshold`` of the shares give it back, and fewer say nothing about it.
+
+    The polynomial's coefficients are an AES-256-CTR key stream, 64 bytes each, reduced. Its key is derived
+    from the entropy, the threshold **and** the secret, so entropy that is used twice does not relate two
+    secrets.
+
+    Args:
+        secret: 32 bytes.
+        threshold: t, from 1 to the number of points.
+        points: n distinct integers from 1 to 2**32, who gets which share.
+        entropy: 32 secret bytes.
+
+    Returns:
+        n shares of 33 bytes, big-endian, in the order of the points.
+
+    Raises:
+        InvalidShares: if an argument is out of these ranges.
+    """
+    if len(secret) != SECRET_BYTES or len(entropy) != ENTROPY_BYTES:
+        raise InvalidShares(
+            f"a secret has {SECRET_BYTES} bytes and its entropy {ENTROPY_BYTES}, got {len(secret)} and {len(entropy)}"
+        )
+    _check_points(points)
+    if not 1 <= threshold <= len(points):
+        raise InvalidShares(f"the threshold must be between 1 and the {len(points)} points, got {threshold}")
+    leading, *lower = _coefficients(secret, threshold, entropy)[::-1]
+    shares = []
+    for point in points:
+        value = leading
+        for coefficient in lower:  # Horner; reduced at the end only: a point is one limb, values grow slowly
+            value = value * point + coefficient
+        shares.append((value % PRIME).to_bytes(SHARE_BYTES, "big"))
+    return shares
+
+
+def reconstruct(points: Sequence[int], shares: Sequence[bytes], threshold: int) -> bytes:
+    """The secret, 32 bytes, from at least ``threshold`` shares; the first ``threshold`` are used.
+
+    Raises:
+        InvalidShares: if there are too few shares or not one per point, or they do not give a 32-byte secret.
+    """
+    if len(points) != len(shares):
+        raise InvalidShares(f"{len(points)} points for {len(shares)} shares")
+    if not 1 <= threshold <= len(shares):
+        raise InvalidShares(f"{threshold} shares are needed, got {len(shares)}")
+    _check_points(points)
+    return LagrangeWeights(points[:threshold]).reconstruct(shares[:threshold])
+
+
+class LagrangeWeights:
+    """What turns shares into the secret: computed once for many secrets shared to the same points.
+
+    Attributes:
+        points: the t points, in the order in which shares are given to :meth:`reconstruct`.
+    """
+
+    __slots__ = ("_weights", "points")
+
+    def __init__(self, points: Sequence[int]) -> None:
+        """Weights for interpolation at 0: the product over the other points x_j of x_j / (x_j - x_i).
+
+        Args:
+            points: exactly as many points as the threshold: t distinct integers from 1 to 2**32.
+
+        Raises:
+            InvalidShares: if there is none, two are equal, or one is out of range.
+        """
+        _check_points(points)
+        self.points = tuple(points)
+        exact = [gmpy2.mpz(point) for point in points]
+        product = gmpy2.mpz(1)
+        for point in exact:
+            product = product * point % PRIME
+        self._weights = []
+        for own in exact:
+            denominator = own
+            for other in exact:
+                if other != own:
+                    denominator *= other - own
+            self._weights.append(product * gmpy2.invert(denominator % PRIME, PRIME) % PRIME)
+
+    def reconstruct(self, shares: Sequence[bytes]) -> bytes:
+        """The secret, 32 bytes, from one share for each point.
+
+        Args:
+            shares: t shares of 33 bytes, in the order of the points.
+
+        Raises:
+            InvalidShares: if there are more or fewer shares than points, one has the wrong length or is not
+                below the prime, or what they give is not a 32-byte value (then they belong to no secret).
+        """
+        if len(shares) != len(self._weights):
+            raise InvalidShares(f"{len(self._weights)} shares are needed, one per point, got {len(shares)}")
+        lengths = set(map(len, shares))
+        if lengths != {SHARE_BYTES}:
+            raise InvalidShares(f"a share is {SHARE_BYTES} bytes long, got {sorted(lengths)}")
+        values = [gmpy2.mpz.from_bytes(one, "big") for one in shares]
+        if max(values) >= PRIME:
+            raise InvalidShares("a share is not below the prime")
+        secret: int = sum(map(mul, self._weights, values)) % PRIME
+        if secret >= _SECRET_BOUND:
+            raise InvalidShares("the shares give no 32-byte secret: they do not belong together")
+        return secret.to_bytes(SECRET_BYTES, "big")
+
+
+def _coefficients(secret: bytes, threshold: int, entropy: bytes) -> list[int]:
+    """The coefficients of 1, x, x^2, ...: the secret, then t-1 uniform ones (modulo PRIME, up to 2**-255)."""
+    key = hmac.digest(entropy, b"testbed/shamir/v1" + threshold.to_bytes(8, "big") + secret, "sha256")
+    stream = Cipher(AES(key), CTR(bytes(16))).encryptor().update(bytes(_COEFFICIENT_BYTES * (threshold - 1)))
+    random = [
+        gmpy2.mpz.from_bytes(stream[at : at + _COEFFICIENT_BYTES], "big") % PRIME
+        for at in range(0, len(stream), _COEFFICIENT_BYTES)
+    ]
+    return [gmpy2.mpz.from_bytes(secret, "big"), *random]
+
+
+def _check_points(points: Sequence[int]) -> None:
+    if not points:
+        raise InvalidShares("there are no points")
+    if min(points) < 1 or max(points) > LARGEST_POINT:
+        raise InvalidShares(f"points lie between 1 and {LARGEST_POINT}, got {min(points)} to {max(points)}")
+    if len(set(points)) != len(points):
+        raise InvalidShares("two shares are for the same point")

@@ -1,0 +1,206 @@
+"""A verifiable random function: ECVRF of RFC 9381 on edwards25519.
+
+The holder of a secret key turns an input ``alpha`` into 64 pseudorandom bytes ``beta`` and a proof ``pi``
+that ``beta`` is the only output that its public key allows for ``alpha``. Suites:
+ECVRF-EDWARDS25519-SHA512-TAI (0x03) and ECVRF-EDWARDS25519-SHA512-ELL2 (0x04, the default). Names of steps
+and values are the RFC's.
+
+Where this is stricter than the RFC: public keys and proofs in which a point of small order hides (Gamma or Y
+with a component outside the prime-order subgroup) are refused. The RFC lets a key's holder make several such
+proofs of the same ``beta``; it does not gain another ``beta`` by them, so nothing that an honest party makes
+is refused.
+"""
+
+from enum import Enum
+from hashlib import sha512
+
+from testbed.crypto import edwards25519, hash_to_curve
+from testbed.crypto.failures import InvalidProof, require_length
+
+SEED_BYTES = 32
+PUBLIC_KEY_BYTES = 32
+PROOF_BYTES = 80
+OUTPUT_BYTES = 64
+
+_CHALLENGE_BYTES = 16
+_PADDING = bytes(edwards25519.SCALAR_BYTES - _CHALLENGE_BYTES)
+_COFACTOR = (8).to_bytes(edwards25519.SCALAR_BYTES, "little")
+_ELLIGATOR_DOMAIN = b"ECVRF_edwards25519_XMD:SHA-512_ELL2_NU_\x04"
+
+
+class Suite(Enum):
+    """How the input is hashed to the curve (RFC 9381 section 5.5)."""
+
+    TAI = 0x03
+    ELL2 = 0x04
+
+    @property
+    def string(self) -> bytes:
+        """suite_string: the one byte that every hash of the suite begins with."""
+        return b"\x03" if self is Suite.TAI else b"\x04"
+
+
+class SecretKey:
+    """A VRF secret key, expanded once.
+
+    Attributes:
+        public: the public key Y = x B, 32 bytes.
+    """
+
+    __slots__ = ("_cofactor_scalar", "_nonce_key", "_scalar", "public")
+
+    public: bytes
+
+    def __init__(self, scalar: bytes, nonce_key: bytes) -> None:
+        """Use :meth:`from_seed`.
+
+        Args:
+            scalar: x, 32 bytes.
+            nonce_key: the second half of the hashed secret key, 32 bytes.
+        """
+        self._scalar = scalar
+        self._nonce_key = nonce_key
+        self._cofactor_scalar = edwards25519.multiply_scalars(scalar, _COFACTOR)
+        self.public = edwards25519.multiply_base(scalar)
+
+    @classmethod
+    def from_seed(cls, seed: bytes) -> "SecretKey":
+        """The key of a 32-byte SK, expanded as in RFC 8032 section 5.1.5 (RFC 9381 section 5.5).
+
+        Raises:
+            InvalidKey: if the seed is not 32 bytes long.
+        """
+        require_length(seed, SEED_BYTES, "a VRF secret key")
+        hashed = sha512(seed).digest()
+        scalar = bytes([hashed[0] & 248]) + hashed[1:31] + bytes([hashed[31] & 127 | 64])
+        return cls(scalar, hashed[32:])
+
+    def __repr__(self) -> str:
+        return f"SecretKey(public={self.public.hex()})"
+
+    def output(self, alpha: bytes, suite: Suite = Suite.ELL2) -> bytes:
+        """beta for ``alpha``, 64 bytes, without its proof: less than half the work of :meth:`prove`.
+
+        8 Gamma, which is all that beta depends on, is (8 x mod q) H.
+        """
+        h = encode_to_curve(self.public, alpha, suite)
+        return _hash_cofactor_gamma(edwards25519.multiply(self._cofactor_scalar, h), suite)
+
+    def prove(self, alpha: bytes, suite: Suite = Suite.ELL2) -> tuple[bytes, bytes]:
+        """(beta, pi) for ``alpha``: the output, 64 bytes, and its proof, 80 bytes (RFC 9381 section 5.1)."""
+        h = encode_to_curve(self.public, alpha, suite)
+        gamma = edwards25519.multiply(self._scalar, h)
+        k = nonce(self._nonce_key, h)
+        u, v = edwards25519.multiply_base(k), edwards25519.multiply(k, h)
+        c = challenge(self.public, h, gamma, u, v, suite)
+        s = edwards25519.add_scalars(k, edwards25519.multiply_scalars(c + _PADDING, self._scalar))
+        return proof_to_hash(gamma, suite), gamma + c + s
+
+
+def verify(public: bytes, alpha: bytes, proof: bytes, suite: Suite = Suite.ELL2) -> bytes:
+    """beta, 64 bytes, if ``proof`` proves it for ``alpha`` under ``public`` (RFC 9381 section 5.3).
+
+    The key is validated, as the RFC's validate_key asks.
+
+    Args:
+        public: Y, 32 bytes.
+        alpha: the input, any length.
+        proof: pi, 80 bytes.
+
+    Raises:
+        InvalidProof: if anything is wrong: a length, an encoding that is not canonical, a point that is not
+            of prime order, s not below the group's order, or a challenge that does not match.
+    """
+    if len(public) != PUBLIC_KEY_BYTES:
+        raise InvalidProof(f"a VRF public key is {PUBLIC_KEY_BYTES} bytes long, got {len(public)}")
+    gamma, c, s = decode_proof(proof)
+    h = encode_to_curve(public, alpha, suite)
+    try:
+        u, v = recompute(public, h, gamma, c, s)
+    except ValueError as refused:
+        raise InvalidProof(f"the VRF public key or Gamma is {refused}") from None
+    if challenge(public, h, gamma, u, v, suite) != c:
+        raise InvalidProof("the VRF proof's challenge does not match")
+    return proof_to_hash(gamma, suite)
+
+
+def validate_public_key(public: bytes) -> None:
+    """Accept a public key only if the VRF under it is unique and unpredictable (RFC 9381 section 5.4.5).
+
+    Raises:
+        InvalidKey: if it is not the canonical encoding of a point of prime order.
+    """
+    edwards25519.validate_key(public)
+
+
+def encode_to_curve(public: bytes, alpha: bytes, suite: Suite) -> bytes:
+    """H, 32 bytes: the point of prime order that ``alpha`` is hashed to (RFC 9381 section 5.4.1)."""
+    if suite is Suite.ELL2:
+        return hash_to_curve.encode_to_curve(public + alpha, _ELLIGATOR_DOMAIN)
+    prefix = sha512(suite.string + b"\x01" + public + alpha)
+    for counter in range(256):
+        attempt = prefix.copy()
+        attempt.update(bytes([counter, 0x00]))
+        point = edwards25519.decode(attempt.digest()[: edwards25519.POINT_BYTES])
+        if point is not None:
+            h = edwards25519.clear_cofactor(*point)
+            if h != (0, 1):
+                return edwards25519.encode(h)
+    raise InvalidProof("no counter hashes the VRF input to the curve")  # probability 2**-256
+
+
+def nonce(nonce_key: bytes, h: bytes) -> bytes:
+    """k, the secret nonce, as in EdDSA (RFC 9381 section 5.4.2.2): 32 bytes, a scalar.
+
+    Args:
+        nonce_key: the second half of the hashed secret key, 32 bytes.
+        h: the encoded H.
+    """
+    return edwards25519.reduce_scalar(sha512(nonce_key + h).digest())
+
+
+def challenge(public: bytes, h: bytes, gamma: bytes, u: bytes, v: bytes, suite: Suite) -> bytes:
+    """c for the five encoded points (RFC 9381 section 5.4.3): 16 bytes, little-endian."""
+    return sha512(suite.string + b"\x02" + public + h + gamma + u + v + b"\x00").digest()[:_CHALLENGE_BYTES]
+
+
+def recompute(public: bytes, h: bytes, gamma: bytes, c: bytes, s: bytes) -> tuple[bytes, bytes]:
+    """(U, V) = (s B - c Y, s H - c Gamma), which the prover must have hashed (RFC 9381 section 5.3).
+
+    Raises:
+        ValueError: if Y or Gamma is not of prime order (or c or s is 0, which no prover can bring about).
+    """
+    c = c + _PADDING
+    u = edwards25519.subtract(edwards25519.multiply_base(s), edwards25519.multiply(c, public))
+    v = edwards25519.subtract(edwards25519.multiply(s, h), edwards25519.multiply(c, gamma))
+    return u, v
+
+
+def decode_proof(proof: bytes) -> tuple[bytes, bytes, bytes]:
+    """(Gamma, c, s) of an 80-byte proof (RFC 9381 section 5.4.4); Gamma is not yet known to be a point.
+
+    Raises:
+        InvalidProof: if the length is wrong or s is not below the group's order.
+    """
+    if len(proof) != PROOF_BYTES:
+        raise InvalidProof(f"a VRF proof is {PROOF_BYTES} bytes long, got {len(proof)}")
+    gamma, c, s = proof[:32], proof[32:48], proof[48:]
+    if int.from_bytes(s, "little") >= edwards25519.ORDER:
+        raise InvalidProof("s of the VRF proof is not below the group's order")
+    return gamma, c, s
+
+
+def proof_to_hash(gamma: bytes, suite: Suite) -> bytes:
+    """beta, 64 bytes, of a verified proof's Gamma (RFC 9381 section 5.2).
+
+    Raises:
+        InvalidProof: if Gamma is not a point.
+    """
+    point = edwards25519.decode(gamma)
+    if point is None:
+        raise InvalidProof("Gamma of the VRF proof is not a point")
+    return _hash_cofactor_gamma(edwards25519.encode(edwards25519.clear_cofactor(*point)), suite)
+
+
+def _hash_cofactor_gamma(cofactor_gamma: bytes, suite: Suite) -> bytes:
+    return sha512(suite.string + b"\x03" + cofactor_gamma + b"\x00").digest()
