@@ -67,7 +67,7 @@ def _floor_of(task: tuple[Experiment, list[int], int]) -> float:
 
 
 def _shard(workload: Any, client: int) -> Any:
-    images, labels = workload._data.shard(client)
+    images, labels = workload.data.shard(client)
     return images.reshape(len(labels), *images.shape[-2:]).contiguous(), labels
 
 

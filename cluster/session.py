@@ -1,6 +1,7 @@
 """A session on Ray: connect or start it, make the actors once, run experiments one after the other on them."""
 
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from testbed.experiment.schema import Experiment
 from testbed.federation import Progress
 
 PROGRESS_EVERY_S = 0.2
+CONNECT_TIMEOUT_S = 5.0
 
 
 class RaySession:
@@ -102,6 +104,8 @@ def connect(address: str | None) -> bool:
     """Connect to Ray, or start it; whether it was started here. Raises `ClusterError`."""
     if ray.is_initialized():
         return False
+    if address is not None:
+        _answers(address)
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     environment = {"env_vars": {"OMP_NUM_THREADS": "1"}}
     try:
@@ -116,3 +120,14 @@ def connect(address: str | None) -> bool:
         where = f"no Ray cluster at {address!r}" if address is not None else "Ray cannot be started here"
         raise ClusterError(f"{where}: {str(error).strip().splitlines()[0]}") from None
     return False
+
+
+def _answers(address: str) -> None:
+    """Raise `ClusterError` when nothing listens at HOST:PORT; Ray itself would keep trying for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return  # "auto", "local": Ray finds out quickly itself
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        raise ClusterError(f"no Ray cluster at {address!r}: {error.strerror or error}; is the head running?") from None

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import random
 import subprocess
 import sys
@@ -64,7 +65,8 @@ def textbook_sgd(
 )
 def test_training_equals_torch_sgd(model_name: str, keys: dict) -> None:
     section = Workload(dataset="digits", model=model_name, batch_size=16, learning_rate=0.03, **keys)
-    workload = build(section, population=30, seed=11)
+    workload = build(section, population=33, seed=11)
+    assert workload.sample_counts[3] % 16 != 0  # the last batch is smaller
     model = workload.initial_model()
     for client, round_number in ((3, 1), (17, 4)):  # the second starts with the optimizer used before
         update = workload.train(client, model, round_number)
@@ -83,6 +85,8 @@ def test_what_an_update_says() -> None:
     assert update.delta.dtype == model.dtype == np.float32
     assert update.samples == workload.sample_counts[5]
     assert update.examples_processed == 3 * update.samples
+    model[:] += 1.0
+    assert not np.array_equal(workload.initial_model(), model)  # each caller has its own
     kept = update.delta.copy()
     workload.train(6, model, 1)
     assert np.array_equal(update.delta, kept)  # not a view into the trainer's memory
@@ -143,16 +147,18 @@ print(json.dumps(found, sort_keys=True))
 def test_results_do_not_depend_on_the_process_or_on_the_order_of_calls() -> None:
     jobs = [(3, 1), (8, 1), (3, 2), (49, 7)]
     repository = Path(__file__).resolve().parents[2]
-    outputs = [
-        subprocess.run(
+    processes = [
+        subprocess.Popen(
             [sys.executable, "-c", FINGERPRINT, json.dumps(order)],
-            check=True,
-            capture_output=True,
+            stdout=subprocess.PIPE,
             text=True,
             cwd=repository,
-        ).stdout
-        for order in (jobs, jobs[::-1])
+            env={**os.environ, "OMP_NUM_THREADS": threads},
+        )
+        for order, threads in ((jobs, "1"), (jobs[::-1], "2"))
     ]
+    outputs = [process.communicate()[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
     assert outputs[0] == outputs[1]
     found = json.loads(outputs[0])
     assert len({digest for digest, _ in found.values()}) == len(found) == 10

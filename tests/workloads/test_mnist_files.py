@@ -17,9 +17,7 @@ def idx(values: np.ndarray) -> bytes:
     return bytes([0, 0, 8, values.ndim]) + sizes + values.astype(np.uint8).tobytes()
 
 
-def write_part(
-    folder: Path, part: str, count: int, packed: bool, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+def write_part(folder: Path, part: str, count: int, packed: bool, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(seed)
     images = random.integers(0, 256, (count, 28, 28), dtype=np.uint8)
     labels = np.arange(count, dtype=np.uint8) % 10

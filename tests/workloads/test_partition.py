@@ -81,9 +81,7 @@ def test_label_shards_give_few_classes_and_iid_gives_all() -> None:
 
 def test_a_small_dirichlet_alpha_is_skewed_and_a_large_one_is_not() -> None:
     labels = np.repeat(np.arange(10), 600)
-    held = [
-        classes_held(by_scheme("dirichlet", labels, 100, 1, alpha=alpha), labels) for alpha in (0.05, 1, 1e5)
-    ]
+    held = [classes_held(by_scheme("dirichlet", labels, 100, 1, alpha=alpha), labels) for alpha in (0.05, 1, 1e5)]
     assert held[0] < 3.0
     assert held[0] < held[1] < held[2]
     assert held[2] > 9.8
@@ -105,9 +103,7 @@ def test_dirichlet_shares_follow_the_drawn_mix_where_classes_last() -> None:
 def test_too_few_samples_say_how_many_clients_and_what_to_do(scheme: str) -> None:
     labels = np.arange(30) % 10
     with pytest.raises(ExperimentError, match=r"20 of 50 clients.*minimum_samples: 0") as refused:
-        partition.assign(
-            labels, 50, Partition(scheme=scheme, shards_per_client=1), None, np.random.default_rng(0)
-        )
+        partition.assign(labels, 50, Partition(scheme=scheme, shards_per_client=1), None, np.random.default_rng(0))
     assert "\n" not in str(refused.value)
     allowed = Partition(scheme=scheme, shards_per_client=1, minimum_samples=0)
     assignment = partition.assign(labels, 50, allowed, None, np.random.default_rng(0))

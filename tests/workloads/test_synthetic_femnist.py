@@ -21,9 +21,7 @@ def test_a_writer_depends_on_seed_and_number_not_on_population_or_order() -> Non
             assert torch.equal(ours, theirs)
     other = data(population=10, seed=2)
     assert other.sample_counts.tolist() != few.sample_counts.tolist()
-    assert not torch.equal(
-        data(samples_per_client=30).shard(3)[0], data(samples_per_client=30, seed=2).shard(3)[0]
-    )
+    assert not torch.equal(data(samples_per_client=30).shard(3)[0], data(samples_per_client=30, seed=2).shard(3)[0])
 
 
 def test_sample_counts() -> None:

@@ -1,0 +1,42 @@
+# Two commands do everything on a fresh machine with Python 3.11+ and make:
+#   make demo    the main job: four ways to select participants, compared (minutes)
+#   make test    lint, types and tests
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test test-all lint bench clean
+
+demo: $(READY)
+	$(BIN)/testbed run examples/quickstart.yaml --out runs/quickstart --resume
+	$(BIN)/testbed plot runs/quickstart
+
+test: $(READY) lint
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: $(READY) lint
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.vrf
+	$(BIN)/python -m benchmarks.secagg
+	$(BIN)/python -m benchmarks.round --samples 225
+	$(BIN)/python -m benchmarks.round --samples 20
+	$(BIN)/python -m benchmarks.selection
+
+# Debian keeps venv in a package of its own; where it is missing and we may, it is installed.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV) || { apt-get update && apt-get install -y python3-venv && $(PYTHON) -m venv $(VENV); }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

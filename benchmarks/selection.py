@@ -1,0 +1,142 @@
+"""How selection grows with the population: 10^3 to 10^6 clients.
+
+    python -m benchmarks.selection
+
+Timed is the part that grows with n: check-in or announcement of everybody, whatever server and clients compute for
+it, and the draw. (Mutual verification by the s participants does not grow with n; `benchmarks.round` and the demo
+have it.) Server-centric and batch-partition work on a bulletin board of random keys, since only their bytes matter
+here; client-centric has every client evaluate a real verifiable random function under its own key, and its largest
+populations run only with --client-centric-up-to, because a million evaluations take minutes. The floor of the
+headline (server-centric at the largest population) is a bare loop of HMAC-SHA-256 over as many keys.
+"""
+
+import asyncio
+import hmac
+import os
+import time
+from typing import Any
+
+import numpy as np
+
+from benchmarks.report import arguments, emit
+from testbed.availability import AvailabilitySection, RoundwiseAvailability
+from testbed.cost import REFERENCE_COSTS, ComputeModel
+from testbed.crypto import vrf
+from testbed.links import ClientLinks, Links
+from testbed.network.emulated import EmulatedNetwork, Timing
+from testbed.parties.client import Environment
+from testbed.parties.local_hosts import LocalHosts
+from testbed.parties.pki import Directory, Identity
+from testbed.randomness import Randomness
+from testbed.selection.batch_partition import BatchPartitionParameters, BatchPartitionSelection
+from testbed.selection.choosing import Selection, SelectionRound
+from testbed.selection.lotto import Lot
+from testbed.selection.lotto_client_centric import ClientCentricParameters, ClientCentricServer
+from testbed.selection.lotto_server_centric import ServerCentricParameters, ServerCentricServer
+
+PARTICIPANTS = 100
+
+
+class _DrawOnly:
+    """Leaves out mutual verification, which depends on s alone."""
+
+    async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
+        """The drawn participants, unverified."""
+        return Selection(np.array([lot.client for lot in lots], np.int64), candidates)
+
+
+class ServerCentricDraw(_DrawOnly, ServerCentricServer):
+    """Server-centric Lotto up to the draw."""
+
+
+class ClientCentricDraw(_DrawOnly, ClientCentricServer):
+    """Client-centric Lotto up to the draw."""
+
+
+def selection_seconds(protocol: Any, population: int, rounds: int = 1) -> float:
+    """Wall seconds of one selection, the best of `rounds`."""
+    randomness = Randomness(1)
+    compute = ComputeModel(False, REFERENCE_COSTS)
+    keys = np.random.default_rng(0).integers(0, 256, (3, population, 32), dtype=np.uint8)
+    board = Directory(keys[0], keys[1], keys[2], np.ones(population, np.bool_))
+    environment = Environment(population, randomness, compute, board)
+    hosts = LocalHosts(population, environment, protocol.roles)
+    if isinstance(protocol, ClientCentricServer):
+        for number in range(population):
+            identity = hosts.hosts[0].client(number).identity = Identity(number, randomness)
+            identity.vrf = vrf.SecretKey.from_seed(randomness.secret(number, 0, "vrf key"))
+    availability = RoundwiseAvailability(AvailabilitySection(), population, (), randomness)
+    network = EmulatedNetwork(
+        hosts, ClientLinks.of(Links(), population), np.ones(population), availability, Timing(1e6), compute
+    )
+
+    async def once(number: int) -> float:
+        await network.begin_round(number)
+        round_ = SelectionRound(
+            number, population, network, np.zeros(population, np.int64), board, randomness, bytes(16)
+        )
+        began = time.perf_counter()
+        chosen = await protocol.select(round_)
+        seconds = time.perf_counter() - began
+        network.end_round()
+        assert len(chosen.participants) == PARTICIPANTS
+        return seconds
+
+    return min(asyncio.run(once(number)) for number in range(1, rounds + 1))
+
+
+def hmac_floor_seconds(population: int) -> float:
+    """A bare loop of HMAC-SHA-256 over `population` keys."""
+    keys = [os.urandom(32) for _ in range(population)]
+    message = bytes(50)
+    began = time.perf_counter()
+    for key in keys:
+        hmac.digest(key, message, "sha256")
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    """Run the benchmark from the command line."""
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--largest", type=int, default=1_000_000, help="largest population")
+    parser.add_argument("--client-centric-up-to", type=int, default=10_000, help="largest client-centric population")
+    options = parser.parse_args()
+    rows: list[dict[str, object]] = []
+    population = 1000
+    while population <= options.largest:
+        server = ServerCentricDraw(ServerCentricParameters(participants=PARTICIPANTS), population)
+        batch = BatchPartitionSelection(BatchPartitionParameters(participants=PARTICIPANTS, privacy=10), population)
+        row: dict[str, object] = {
+            "population": population,
+            "server_centric_s": selection_seconds(server, population, rounds=2),
+            "batch_partition_s": selection_seconds(batch, population, rounds=2),
+            "client_centric_s": None,
+            "vrf_share": None,
+        }
+        if population <= options.client_centric_up_to:
+            client = ClientCentricDraw(ClientCentricParameters(participants=PARTICIPANTS), population)
+            seconds = selection_seconds(client, population)
+            row["client_centric_s"] = seconds
+            row["vrf_share"] = vrf_seconds(population) / seconds
+        rows.append(row)
+        population *= 10
+    largest = rows[-1]
+    seconds, floor = float(str(largest["server_centric_s"])), hmac_floor_seconds(int(str(largest["population"])))
+    emit(
+        {"seconds": seconds, "floor_seconds": floor, "ratio": seconds / floor, **largest},
+        rows,
+        options.format == "json",
+    )
+
+
+def vrf_seconds(count: int, sample: int = 500) -> float:
+    """What `count` evaluations of the VRF take, from a sample timed here."""
+    secret = vrf.SecretKey.from_seed(bytes(32))
+    began = time.perf_counter()
+    for number in range(sample):
+        secret.output(number.to_bytes(8, "big"))
+    return (time.perf_counter() - began) / sample * count
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Runs on real Ray actors: the same results whatever the number of hosts, and whatever dies on the way."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ray
+
+import workloads
+from cluster.session import RaySession, connect
+from testbed.errors import ClusterError, ExperimentError
+from testbed.experiment.schema import Experiment
+from testbed.federation import Progress
+from testbed.in_process import run_in_process
+from testbed.records import RunDirectory, RunRecords
+
+pytestmark = pytest.mark.ray
+TABLES = ("rounds", "exchanges", "participation")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ray_here() -> Iterator[None]:
+    """One Ray for all tests of this module."""
+    started = connect(None)
+    yield
+    if started:
+        ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def experiment() -> Experiment:
+    """Small, but with everything that could depend on where clients live."""
+    return Experiment.model_validate(
+        {
+            "name": "on-ray", "seed": 5, "rounds": 4, "population": 12,
+            "workload": {"dataset": "digits", "model": "logistic"},
+            "selection": {"protocol": "lotto-client-centric", "participants": 5, "over_selection": 2},
+            "aggregation": {"protocol": "secagg", "threshold": 0.6},
+            "availability": {"dropout": {"rate": 0.15}},
+            "time": {"compute": "modelled", "deadline_s": 5},
+        }
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def reference(experiment: Experiment, tmp_path_factory: pytest.TempPathFactory) -> RunRecords:
+    """The same experiment in this process."""
+    path = tmp_path_factory.mktemp("reference") / "run"
+    records = RunDirectory.create(path, experiment.plain())
+    workload = workloads.build(experiment.workload, experiment.population, 5)
+    run_in_process(experiment, workload, 0, records, lambda progress: None)
+    return RunRecords(path)
+
+
+def assert_same(run: Path, reference: RunRecords) -> None:
+    """Tables and model, bit for bit."""
+    records = RunRecords(run)
+    for table in TABLES:
+        assert records.frame(table).equals(reference.frame(table)), table
+    assert records.model is not None
+    assert reference.model is not None
+    assert records.model.tobytes() == reference.model.tobytes()
+    assert (reference.rounds["outcome"] == "completed").any()
+
+
+def once(condition: Callable[[Progress], bool], action: Callable[[], None]) -> Callable[[Progress], None]:
+    """A progress callback that acts the first time the condition holds."""
+    done = []
+
+    def on_progress(progress: Progress) -> None:
+        if not done and condition(progress):
+            done.append(True)
+            action()
+
+    return on_progress
+
+
+def test_one_and_three_hosts_give_what_one_process_gives(
+    experiment: Experiment, reference: RunRecords, tmp_path: Path
+) -> None:
+    for hosts in (1, 3):
+        run = tmp_path / str(hosts)
+        RunDirectory.create(run, experiment.plain())
+        with RaySession(None, hosts) as session:
+            session.run(experiment, 0, run, lambda progress: None)
+        assert_same(run, reference)
+        assert len(RunRecords(run).events) == len(reference.events)
+
+
+def test_a_killed_host_is_replaced_and_the_result_is_the_same(
+    experiment: Experiment, reference: RunRecords, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    RunDirectory.create(run, experiment.plain())
+    with RaySession(None, 2) as session:
+
+        def kill() -> None:
+            os.kill(ray.get(session.coordinator.host_processes.remote())[1], signal.SIGKILL)
+
+        session.run(experiment, 0, run, once(lambda progress: progress.round_number >= 2, kill))
+    assert_same(run, reference)
+    events = RunRecords(run).events
+    assert (events["kind"] == "restart").sum() == 1
+    assert events[events["kind"] == "restart"]["party"].item() == "host:1"
+
+
+def test_without_a_seed_a_killed_host_ends_the_run_resumably(experiment: Experiment, tmp_path: Path) -> None:
+    unseeded = experiment.model_copy(update={"seed": None})
+    run = tmp_path / "run"
+    RunDirectory.create(run, unseeded.plain())
+    with RaySession(None, 1) as session:
+
+        def kill() -> None:
+            os.kill(ray.get(session.coordinator.host_processes.remote())[0], signal.SIGKILL)
+
+        with pytest.raises(ClusterError, match="--resume"):
+            session.run(unseeded, 7, run, once(lambda progress: progress.round_number >= 2, kill))
+    recorded = len(RunRecords(run).rounds)
+    assert recorded >= 1
+    with RaySession(None, 1) as session:
+        session.run(unseeded, 7, run, lambda progress: None)
+    assert RunRecords(run).rounds["round"].tolist() == [1, 2, 3, 4]
+
+
+def test_a_killed_coordinator_loses_nothing_recorded(
+    experiment: Experiment, reference: RunRecords, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    RunDirectory.create(run, experiment.plain())
+    with RaySession(None, 2) as session:
+
+        def kill() -> None:
+            ray.kill(session.coordinator, no_restart=True)
+
+        with pytest.raises(ClusterError):
+            session.run(experiment, 0, run, once(lambda progress: progress.round_number >= 3, kill))
+    assert len(RunRecords(run).rounds) >= 2
+    with RaySession(None, 2) as session:
+        session.run(experiment, 0, run, lambda progress: None)
+    assert_same(run, reference)
+
+
+def test_errors_inside_actors_arrive_typed(experiment: Experiment, tmp_path: Path) -> None:
+    too_wide = experiment.aggregation.model_copy(update={"bits": 16})
+    broken = experiment.model_copy(update={"aggregation": too_wide})
+    with RaySession(None, 1) as session, pytest.raises(ExperimentError, match="aggregation.bits"):
+        session.run(broken, 0, None, lambda progress: None)
+
+
+def test_an_address_without_a_cluster_is_one_line() -> None:
+    ray.shutdown()
+    try:
+        with pytest.raises(ClusterError, match="127.0.0.1:1") as caught:
+            RaySession("127.0.0.1:1", 1)
+    finally:
+        connect(None)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_model_changes(reference: RunRecords) -> None:
+    assert reference.model is not None
+    assert np.abs(reference.model).max() > 0

@@ -1,0 +1,83 @@
+"""Image classification as a federated workload: some clients' data, one of the models, local SGD.
+
+All built-in workloads are of this kind. A class of the user's own may derive from it and bring only data::
+
+    class MyImages(ImageClassification):
+        def __init__(self, section, population, seed):
+            train, test = ...  # LabelledImages: (n, height, width) uint8 and (n,) int64
+            data = PartitionedDataset(
+                train, test, classes=10, scaling=Scaling(0.0, 255.0), description="mine",
+                section=section, population=population, seed=seed,
+            )
+            super().__init__("my-images", data, "cnn", section, seed)
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from testbed.experiment.workload import Workload
+from workloads import models
+from workloads.contract import Evaluation, LocalUpdate
+from workloads.datasets import ClientData
+from workloads.training import LocalTrainer, prepare_process
+
+
+class ImageClassification:
+    """A `FederatedWorkload` of grey images.
+
+    Making one sets torch to one thread in this process (see `workloads.training.prepare_process`).
+
+    Args:
+        name: what is learned, for the records.
+        data: the clients' images.
+        model: a name of `workloads.models`.
+        section: how to train.
+        seed: the experiment's.
+
+    Raises:
+        ExperimentError: a model that is unknown or does not take such images.
+    """
+
+    def __init__(self, name: str, data: ClientData, model: str, section: Workload, seed: int) -> None:
+        self.name = name
+        self.model_name = model
+        self.description = data.description
+        self.sample_counts = data.sample_counts
+        self.population = len(data.sample_counts)
+        self.data = data
+        self._section = section
+        self._device = prepare_process()
+        network = models.make(model, data.height, data.width, data.classes)
+        self.dimension = models.dimension(network)
+        self._initial = models.initial_vector(network, seed)
+        self._trainer = LocalTrainer(network, section, seed, self._device)
+        self._held_out: tuple[Tensor, Tensor] | None = None
+
+    def initial_model(self) -> NDArray[np.float32]:
+        """(d,) float32, a copy each time; see `workloads.models.initial_vector`."""
+        return self._initial.copy()
+
+    def train(self, client: int, model: NDArray[np.float32], round_number: int) -> LocalUpdate:
+        """Local SGD from `model` on the client's samples; see `LocalTrainer.train`."""
+        samples = int(self.sample_counts[client])
+        if samples == 0:
+            return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), samples=0, loss=0.0, examples_processed=0)
+        images, labels = self._on_device(self.data.shard(client))
+        delta, loss = self._trainer.train(client, images, labels, model, round_number)
+        return LocalUpdate(delta, samples, loss, examples_processed=samples * self._section.epochs)
+
+    def evaluate(self, model: NDArray[np.float32]) -> Evaluation:
+        """Mean cross-entropy and accuracy on the held-out samples, which are kept in memory from then on."""
+        if self._held_out is None:
+            self._held_out = self._on_device(self.data.held_out())
+        return self._trainer.evaluate(*self._held_out, model)
+
+    def label_counts(self) -> NDArray[np.int64]:
+        """(population, classes) int64."""
+        return self.data.label_counts()
+
+    def _on_device(self, samples: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        images, labels = samples
+        return images.to(self._device), labels.to(self._device, torch.int64)

@@ -1,0 +1,162 @@
+"""The models that clients train: small classifiers of grey images, torch modules over (N, H, W) float32.
+
+- ``logistic``: multinomial logistic regression.
+- ``mlp``: two hidden layers of 200 units, the "2NN" of McMahan et al. 2017 (arXiv 1602.05629), 199,210
+  parameters for MNIST; for images of fewer than 200 pixels the layers are as wide as the image has pixels.
+- ``cnn``: two small padded convolutions (16 and 32 channels) with pooling, for 8x8 as well as 28x28.
+- ``femnist-cnn``: the FEMNIST model of Lotto (Jiang et al., arXiv 2401.02880; ``cnn_ddgauss`` in its authors'
+  published code), which is the "1M parameter" CNN of Kairouz, Liu and Steinke 2021 (arXiv 2102.06387; EMNIST
+  task of TensorFlow Federated), sized to stay under 2**20 for the randomised Hadamard transform:
+  conv 3x3 1->32 (320), pool, conv 3x3 32->64 (18,496), dense 7744->128 (991,360), dense 128->62 (7,998),
+  1,018,174 parameters at 62 classes. The sources differ on dropout (0.25 and 0.5 in TensorFlow Federated,
+  0.25 and 0.25 in Lotto's code) and on Xavier's gain; Lotto's choices are used here.
+
+Each computes the same function of the same parameters, in the order of ``module.parameters()``, as the
+textbook stack of torch layers (tests compare values and gradients); three things only make it faster on a
+CPU: images go through convolutions channels-last, pooling comes before ReLU (they commute) and dropout draws
+one byte per unit.
+"""
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from testbed.errors import ExperimentError
+from workloads.randomness import Purpose, stream
+
+_RELU_GAIN = math.sqrt(2.0)
+
+
+class ChannelsLast(nn.Module):
+    """(N, H, W) grey images as (N, 1, H, W) that torch takes for channels-last, without copying.
+
+    With one channel both layouts are the same bytes; only the strides tell torch which kernels to use.
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.unsqueeze(-1).permute(0, 3, 1, 2)
+
+
+class SeededDropout(nn.Module):
+    """Dropout whose masks come from a given stream instead of torch's global generator.
+
+    Each unit costs one random byte (torch's own costs a 32-bit draw and, on a CPU, a tenth of a training
+    step), so the probability is a multiple of 1/256. Without a stream, as in evaluation, it passes values
+    through.
+    """
+
+    def __init__(self, probability: float) -> None:
+        super().__init__()
+        self.threshold = round(probability * 256)
+        if self.threshold != probability * 256 or not 0 <= self.threshold < 256:
+            raise ValueError(f"dropout probability {probability} is not a multiple of 1/256 in [0, 1)")
+        self.random: np.random.Generator | None = None
+
+    def forward(self, values: Tensor) -> Tensor:
+        if not self.training or self.random is None or self.threshold == 0:
+            return values
+        count = values.numel()
+        words = self.random.bit_generator.random_raw((count + 7) // 8)
+        octets = torch.from_numpy(words.view(np.uint8)[:count]).to(values.device)
+        mask = (octets >= self.threshold).to(values.dtype).mul_(256.0 / (256 - self.threshold))
+        return values * mask.view(values.shape)
+
+
+def _logistic(height: int, width: int, classes: int) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(height * width, classes))
+
+
+def _mlp(height: int, width: int, classes: int) -> nn.Sequential:
+    pixels = height * width
+    hidden = min(200, pixels)
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(pixels, hidden),
+        nn.ReLU(inplace=True),
+        nn.Linear(hidden, hidden),
+        nn.ReLU(inplace=True),
+        nn.Linear(hidden, classes),
+    )
+
+
+def _cnn(height: int, width: int, classes: int) -> nn.Sequential:
+    return nn.Sequential(
+        ChannelsLast(),
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.MaxPool2d(2),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.MaxPool2d(2),
+        nn.ReLU(inplace=True),
+        nn.Flatten(),
+        nn.Linear(32 * (height // 4) * (width // 4), classes),
+    )
+
+
+def _femnist_cnn(height: int, width: int, classes: int) -> nn.Sequential:
+    if (height, width) != (28, 28):
+        raise ExperimentError(
+            f"workload.model: femnist-cnn needs 28x28 images, these are {height}x{width}; use logistic, mlp or cnn"
+        )
+    return nn.Sequential(
+        ChannelsLast(),
+        nn.Conv2d(1, 32, 3),
+        nn.MaxPool2d(2),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(32, 64, 3),
+        nn.ReLU(inplace=True),
+        nn.Flatten(),
+        SeededDropout(0.25),
+        nn.Linear(7744, 128),
+        nn.ReLU(inplace=True),
+        SeededDropout(0.25),
+        nn.Linear(128, classes),
+    )
+
+
+_MODELS = {"logistic": _logistic, "mlp": _mlp, "cnn": _cnn, "femnist-cnn": _femnist_cnn}
+
+
+def make(name: str, height: int, width: int, classes: int) -> nn.Sequential:
+    """A model without storage (torch's meta device): its shapes only; `workloads.training` gives it memory.
+
+    Args:
+        name: one of ``logistic``, ``mlp``, ``cnn``, ``femnist-cnn``.
+        height, width: of the images, in pixels.
+        classes: number of labels.
+
+    Raises:
+        ExperimentError: an unknown name, or images that the model cannot take.
+    """
+    if name not in _MODELS:
+        raise ExperimentError(f"workload.model: {name!r} is unknown; allowed: {', '.join(_MODELS)}")
+    # On the meta device the layers' constructors draw no random numbers.
+    with torch.device("meta"):
+        return _MODELS[name](height, width, classes)
+
+
+def dimension(network: nn.Module) -> int:
+    """The number of parameters of a model."""
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def initial_vector(network: nn.Module, seed: int) -> NDArray[np.float32]:
+    """(d,) float32 initial parameters: Xavier uniform with ReLU's gain for weights, zero for biases.
+
+    Glorot and Bengio 2010 with He et al.'s gain sqrt(2). A function of the shapes and the seed alone: no
+    generator of torch is used.
+    """
+    random = stream(seed, Purpose.WEIGHTS)
+    parts = []
+    for parameter in network.parameters():
+        if parameter.dim() < 2:
+            parts.append(np.zeros(parameter.numel(), dtype=np.float32))
+            continue
+        receptive_field = math.prod(parameter.shape[2:])
+        fan_sum = (parameter.shape[0] + parameter.shape[1]) * receptive_field
+        bound = np.float32(_RELU_GAIN * math.sqrt(6.0 / fan_sum))
+        parts.append((random.random(parameter.numel(), dtype=np.float32) * 2 - 1) * bound)
+    return np.concatenate(parts)

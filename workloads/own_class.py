@@ -1,0 +1,66 @@
+"""A workload class of the user's own, named ``package.module:ClassName`` in the experiment."""
+
+import importlib
+import inspect
+
+import numpy as np
+
+from testbed.errors import ExperimentError
+from testbed.experiment.workload import Workload
+from workloads.contract import FederatedWorkload
+
+
+def load(section: Workload, population: int, seed: int) -> FederatedWorkload:
+    """Import the class and construct it as ``ClassName(section, population, seed, **section.options)``.
+
+    Raises:
+        ExperimentError: the module or class is not there, does not take these arguments, or gives something
+        that is
+            not a `FederatedWorkload` of this population. Errors of the class's own are passed on unchanged.
+    """
+    name = section.dataset
+    module_name, _, class_name = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # the module is there; what is missing is something that it imports
+        raise ExperimentError(
+            f"workload.dataset: {name}: no module {error.name!r}; install it or add its folder to PYTHONPATH"
+        ) from error
+    made_by = getattr(module, class_name, None)
+    if not callable(made_by):
+        raise ExperimentError(f"workload.dataset: {name}: module {module_name} has no class {class_name}")
+    try:
+        arguments = inspect.signature(made_by).bind(section, population, seed, **section.options)
+    except TypeError as error:
+        raise ExperimentError(
+            f"workload.options: {name} cannot be called with (section, population, seed"
+            f"{''.join(f', {key}=...' for key in section.options)}): {error}"
+        ) from error
+    workload = made_by(*arguments.args, **arguments.kwargs)
+    if not isinstance(workload, FederatedWorkload):
+        lacking = [part for part in _PARTS if not hasattr(workload, part)]
+        raise ExperimentError(
+            f"workload.dataset: {name} lacks {', '.join(lacking)}; see FederatedWorkload in workloads/contract.py"
+        )
+    counts = np.asarray(workload.sample_counts)
+    if workload.population != population or counts.shape != (population,) or counts.dtype != np.int64:
+        raise ExperimentError(
+            f"workload.dataset: {name} must have population {population} and sample_counts of shape "
+            f"({population},) and dtype int64, not {workload.population}, {counts.shape} and {counts.dtype}"
+        )
+    return workload
+
+
+_PARTS = (
+    "name",
+    "model_name",
+    "dimension",
+    "population",
+    "sample_counts",
+    "initial_model",
+    "train",
+    "evaluate",
+    "label_counts",
+)

@@ -1,0 +1,147 @@
+"""Partitioners: which client holds which samples of one data set.
+
+Each takes every sample exactly once and is a function of its arguments and the generator alone.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.errors import ExperimentError
+from testbed.experiment.workload import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Which samples each client holds, as two arrays (a population of 10**6 makes no 10**6 objects).
+
+    Attributes:
+        order: (samples,) int64, sample numbers, those of client 0 first.
+        offsets: (population + 1,) int64; client i holds ``order[offsets[i]:offsets[i + 1]]``.
+    """
+
+    order: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+    def of(self, client: int) -> NDArray[np.int64]:
+        """The sample numbers of one client, int64."""
+        return self.order[self.offsets[client] : self.offsets[client + 1]]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """(population,) int64: samples of each client."""
+        return np.diff(self.offsets)
+
+    def cut(self, most: int) -> "Assignment":
+        """The same assignment with at most the first `most` samples of each client."""
+        position = np.arange(len(self.order)) - np.repeat(self.offsets[:-1], self.counts)
+        return Assignment(self.order[position < most], _offsets(np.minimum(self.counts, most)))
+
+
+def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
+
+
+def _equal_sizes(samples: int, parts: int) -> NDArray[np.int64]:
+    """(parts,) int64: sizes that differ by at most one and add up to `samples`."""
+    return np.full(parts, samples // parts, dtype=np.int64) + (np.arange(parts) < samples % parts)
+
+
+def iid(samples: int, population: int, random: np.random.Generator) -> Assignment:
+    """A random equal share (sizes differ by at most one) of `samples` samples for each client."""
+    return Assignment(random.permutation(samples), _offsets(_equal_sizes(samples, population)))
+
+
+def dirichlet(labels: NDArray[np.int64], population: int, alpha: float, random: np.random.Generator) -> Assignment:
+    """Equal shares whose class mix is drawn for each client from Dir(alpha * class frequencies).
+
+    Hsu, Qi and Brown 2019 (arXiv 1909.06335), section 2. Samples are drawn without replacement: where a
+    client's mix asks for a class that is used up, the draw is repeated among the classes that are left.
+
+    Args:
+        labels: (samples,) int64 >= 0.
+        alpha: concentration; towards 0 each client has one class, towards infinity the clients are alike.
+    """
+    classes, class_sizes = np.unique(labels, return_counts=True)
+    # The samples of class k are taken from the front of pools[k].
+    pools = [random.permutation(np.flatnonzero(labels == label)) for label in classes]
+    taken = np.zeros(len(classes), dtype=np.int64)
+    sizes = _equal_sizes(len(labels), population)
+    prior = class_sizes / len(labels)
+    parts: list[NDArray[np.int64]] = []
+    for size in sizes[sizes > 0]:  # the clients without samples, if any, come last
+        mix = random.dirichlet(alpha * prior)
+        before = taken.copy()
+        missing = int(size)
+        while missing:
+            left = class_sizes - taken
+            weights = np.where(left > 0, mix, 0.0)
+            if weights.sum() <= 0.0:  # nothing is left of any class that this client wants
+                weights = left.astype(np.float64)
+            drawn = np.minimum(random.multinomial(missing, weights / weights.sum()), left)
+            taken += drawn
+            missing -= int(drawn.sum())
+        parts.extend(pool[start:stop] for pool, start, stop in zip(pools, before, taken, strict=True) if stop > start)
+    return Assignment(np.concatenate(parts), _offsets(sizes))
+
+
+def label_shards(
+    labels: NDArray[np.int64], population: int, shards_per_client: int, random: np.random.Generator
+) -> Assignment:
+    """Samples sorted by label, cut into equal shards, `shards_per_client` random shards for each client.
+
+    McMahan et al. 2017 (arXiv 1602.05629), section 3 (there: 200 shards of 300 MNIST digits, 2 for each of
+    100 clients). Samples of one label are in random order, and shard sizes differ by at most one.
+    """
+    shuffled = random.permutation(len(labels))
+    by_label = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    sizes = _equal_sizes(len(labels), population * shards_per_client)
+    dealt = random.permutation(len(sizes))
+    dealt_sizes = sizes[dealt]
+    # Position p of the result, in the dealt shard that begins at `begin`, is sample p - begin of that shard.
+    begin = _offsets(dealt_sizes)[:-1]
+    source = np.arange(len(labels)) + np.repeat(_offsets(sizes)[:-1][dealt] - begin, dealt_sizes)
+    return Assignment(by_label[source], _offsets(dealt_sizes.reshape(population, shards_per_client).sum(axis=1)))
+
+
+def assign(
+    labels: NDArray[np.int64],
+    population: int,
+    section: Partition,
+    most: int | None,
+    random: np.random.Generator,
+) -> Assignment:
+    """Spread labelled samples over the clients as the experiment says.
+
+    Args:
+        labels: (samples,) int64.
+        population: number of clients.
+        section: ``workload.partition``.
+        most: ``workload.samples_per_client``, or None.
+
+    Raises:
+        ExperimentError: clients would hold fewer samples than ``minimum_samples``.
+    """
+    if section.scheme != "label-shards":  # known at once, before any work
+        _require_samples(_equal_sizes(len(labels), population), len(labels), section)
+    if section.scheme == "iid":
+        assignment = iid(len(labels), population, random)
+    elif section.scheme == "dirichlet":
+        assignment = dirichlet(labels, population, section.alpha, random)
+    else:
+        assignment = label_shards(labels, population, section.shards_per_client, random)
+    if most is not None:
+        assignment = assignment.cut(most)
+    _require_samples(assignment.counts, len(labels), section)
+    return assignment
+
+
+def _require_samples(counts: NDArray[np.int64], samples: int, section: Partition) -> None:
+    short = int((counts < section.minimum_samples).sum())
+    if short:
+        raise ExperimentError(
+            f"workload.partition: {short} of {len(counts)} clients would hold fewer than minimum_samples = "
+            f"{section.minimum_samples} of the {samples} training samples ({section.scheme}); lower "
+            "population or set workload.partition.minimum_samples: 0 to allow clients without data"
+        )
