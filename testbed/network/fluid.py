@@ -76,7 +76,7 @@ def transfer_finish(
     count = np.diff(np.append(at, len(moving)))
     distinct_start, distinct_rate, distinct_size = columns[:, at]
     found = _contended_finish(distinct_start, distinct_rate, distinct_size, count, capacity_bytes_s)
-    finish[moving] = found[np.cumsum(first) - 1]
+    finish[moving] = np.maximum(finish[moving], found[np.cumsum(first) - 1])  # rounding makes nobody too fast
     return finish
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -118,7 +119,7 @@ def synthetic_run(
     population: int = 100,
     participants: int = 10,
     rounds: int = 10,
-    seed: int = 1,
+    seed: int | None = 1,
     aggregation: str = "secagg",
     label: str | None = None,
     sweep: Mapping[str, Any] | None = None,
@@ -133,7 +134,7 @@ def synthetic_run(
         failing: round to ``"skipped"`` (after the check-in) or ``"aborted"`` (in the last stage but one).
         accuracy_every: rounds between two evaluations; None: never.
     """
-    generator = np.random.default_rng([seed, population, *protocol.encode()])
+    generator = np.random.default_rng([seed or 0, population, *protocol.encode()])
     speed = 1 + 3 / np.arange(1, population + 1) ** 1.2
     generator.shuffle(speed)
     stages = SELECTION[protocol] | TRAIN | (PLAIN if aggregation == "plain" else SECAGG)
@@ -150,11 +151,11 @@ def synthetic_run(
         last = {"completed": len(stages), "skipped": 1, "aborted": len(stages) - 1}[outcome]
         started, gone, exchanges = now, set(), []
         dropping = int(generator.choice(chosen)) if number % 3 == 0 else None
-        for place, (stage, (everybody, down, up, compute_s)) in enumerate(list(stages.items())[:last]):
+        for stage, (everybody, down, up, compute_s) in list(stages.items())[:last]:
             clients = np.arange(population) if everybody else chosen
             state = np.full(len(clients), ANSWERED, np.int8)
             state[np.isin(clients, list(gone))] = OFFLINE
-            if not everybody and dropping is not None and place == last - 2:
+            if stage in ("secagg/masked-input", "plain/update") and dropping is not None:
                 state[clients == dropping] = DROPPED
                 gone.add(dropping)
             answers = np.full(len(clients), up)
@@ -167,8 +168,8 @@ def synthetic_run(
             exchanges.append(
                 asked(
                     stage, now, clients, arrival, down=np.where(state == OFFLINE, 0, down),
-                    up=np.where(state == ANSWERED, answers, 0), pki=(64, 9) if stage == "lotto/participants" else (0, 0),
-                    outcome=state, as_participant=stage != "check-in",
+                    up=np.where(state == ANSWERED, answers, 0), outcome=state, as_participant=stage != "check-in",
+                    pki=(64, 9) if stage == "lotto/participants" else (0, 0),
                 )
             )  # fmt: skip
             now = float(np.nanmax(arrival)) if DROPPED not in state else now + DEADLINE_S
@@ -189,3 +190,9 @@ def make_run(tmp_path: Path) -> Callable[..., RunRecords]:
         return synthetic_run(tmp_path / name, protocol, **options)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def recorded() -> SimpleNamespace:
+    """The means to write runs by hand."""
+    return SimpleNamespace(RecordedRound=RecordedRound, asked=asked, synthetic_run=synthetic_run, write_run=write_run)

@@ -1,0 +1,128 @@
+"""The cells of a comparison as a person reads them: scaled units, percentages, and what to know about the numbers.
+
+Shared by the text, Markdown and LaTeX tables of `rendering` and `latex`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analysis.units import Unit, bytes_unit, seconds_unit
+
+MISSING = "–"
+COSTS = {
+    "round_s": "Round time",
+    "client_s": "Client time",
+    "server_bytes": "Server traffic",
+    "client_bytes": "Client traffic",
+}
+COSTS_PER_UPDATE = {"round_s_per_update": "Time/update", "server_bytes_per_update": "Traffic/update"}
+
+
+@dataclass(frozen=True)
+class CostColumn:
+    """A measured column in one unit for all rows.
+
+    Attributes:
+        heading: e.g. ``"Round time [s]"``.
+        unit: of all cells.
+        cells: mean, half-width and ratio of each row; empty where there is none.
+    """
+
+    heading: str
+    unit: Unit
+    cells: list[tuple[str, str, str]]
+
+
+def cost_columns(frame: pd.DataFrame, names: Sequence[str]) -> list[CostColumn]:
+    """The columns `names` of the frame (keys of `COSTS` or `COSTS_PER_UPDATE`)."""
+    return [_cost_column(frame, name) for name in names]
+
+
+def _cost_column(frame: pd.DataFrame, name: str) -> CostColumn:
+    unit = (bytes_unit if "bytes" in name else seconds_unit)(frame[name].dropna().tolist())
+    cells = []
+    for mean, half, ratio in zip(frame[name], frame[f"{name}_half_width"], frame[f"{name}_ratio"], strict=True):
+        cells.append(
+            (
+                MISSING if pd.isna(mean) else unit.number(mean),
+                "" if pd.isna(half) else unit.number(half),
+                "" if pd.isna(ratio) else f"{ratio:.3f}" if ratio < 100 else f"{ratio:.1f}",
+            )
+        )
+    return CostColumn(f"{(COSTS | COSTS_PER_UPDATE)[name]} [{unit.symbol}]", unit, cells)
+
+
+def has_failures(frame: pd.DataFrame) -> bool:
+    """Whether a round was skipped or aborted, so that the costs per update say something of their own."""
+    return bool((frame[["rounds_skipped", "rounds_aborted"]] > 0).any(axis=None))
+
+
+def quality_columns(frame: pd.DataFrame) -> dict[str, list[str]]:
+    """Accuracy, F, C and T by heading."""
+    accuracy = [MISSING if pd.isna(value) else f"{100 * value:.1f}%" for value in frame["final_accuracy"]]
+    return {
+        "Accuracy": accuracy,
+        "F": _decimals(frame["fairness_gap"], 3),
+        "C": _decimals(frame["aggregation_cardinality"], 2),
+        "T": _privacy(frame),
+    }
+
+
+def _decimals(values: pd.Series, decimals: int) -> list[str]:
+    return [MISSING if pd.isna(value) else f"{value:.{decimals}f}" for value in values]
+
+
+def _privacy(frame: pd.DataFrame) -> list[str]:
+    """T, or what is proved of it."""
+    name = "multi_round_privacy_weak"
+    cells = []
+    for value, certified, bound in zip(
+        frame[name], frame[f"{name}_certified"], frame[f"{name}_lower_bound"], strict=True
+    ):
+        if not pd.isna(value) and not pd.isna(certified) and certified:
+            cells.append(str(value))
+        else:
+            cells.append(MISSING if pd.isna(bound) else f"≥{bound}")
+    return cells
+
+
+def round_counts(frame: pd.DataFrame) -> list[str]:
+    """Rounds completed, skipped and aborted, e.g. ``"9/0/1"``."""
+    counts = [frame[f"rounds_{name}"] for name in ("completed", "skipped", "aborted")]
+    return ["/".join(map(str, row)) for row in zip(*counts, strict=True)]
+
+
+def settings(frame: pd.DataFrame) -> list[tuple[str, int, int]]:
+    """(setting, first row, row after the last) in the order of the table."""
+    names = frame["setting"].tolist()
+    starts = [row for row, name in enumerate(names) if row == 0 or names[row - 1] != name]
+    return [(names[start], start, end) for start, end in zip(starts, [*starts[1:], len(names)], strict=True)]
+
+
+def baselines(frame: pd.DataFrame) -> list[str]:
+    """The labels of the baselines, each once."""
+    return list(dict.fromkeys(frame["baseline"].dropna()))
+
+
+def notes(frame: pd.DataFrame) -> list[str]:
+    """What a reader needs to know about the numbers, a sentence or two each."""
+    seeds = sorted(set(frame["seeds"]))
+    over = "rounds" if seeds == [1] else f"{seeds[0]} seeds" if len(seeds) == 1 else "seeds (or rounds, if one seed)"
+    lines = [f"Means over completed rounds ± half-width of the 95% interval over {over}."]
+    if baselines(frame):
+        lines[0] = f"{lines[0][:-1]}; × is the ratio to {' / '.join(baselines(frame))}."
+    if has_failures(frame):
+        lines.append("Per update: what all rounds took, skipped and aborted ones included, per completed round.")
+    lines.append(
+        "Accuracy: last measured. F: aggregation fairness gap. C: mean number of updates in the sum, over all rounds."
+    )
+    privacy = (
+        "T: fewest users whose sum the server can compute from the sums of these rounds (weak multi-round privacy)"
+    )
+    bounded = any(cell.startswith("≥") for cell in _privacy(frame))
+    lines.append(f"{privacy}; ≥: proved, the search did not end." if bounded else f"{privacy}.")
+    if (frame["aggregation"] == "plain").any():
+        lines.append("With plain aggregation the server sees each update alone, whatever T says of the sums.")
+    return lines

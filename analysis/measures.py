@@ -1,0 +1,176 @@
+"""One run's measures, as tidy frames per round, and means with 95% intervals.
+
+Definitions, following Lotto (arXiv 2401.02880, section 5.2, Table 2):
+
+- round time: from the start of the round to its updated model, as the server sees it;
+- client time: from the first message that concerns a client's participation to its last answer, mean over the
+  round's participants (one that never answered has none and is left out);
+- server traffic: all encoded bytes between the server and clients in the round, whoever was asked;
+- client traffic: a participant's bytes in the round, its traffic with the PKI included, mean over participants.
+
+Not every round yields an update: some are skipped, some aborted. Two means follow, and both are offered. The mean
+over *completed rounds* says what a round costs when it works (`mean_interval`); the cost *per update* charges the
+failed rounds to the updates that came out (`per_update_interval`): all that was spent over the number of completed
+rounds. Without failed rounds the two are equal.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import stats
+
+from testbed.records import RunRecords
+
+OUTCOMES = ("completed", "skipped", "aborted")
+_BYTES = ["bytes_down", "bytes_up", "pki_bytes_down", "pki_bytes_up"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and the half-width of its 95% confidence interval.
+
+    Attributes:
+        mean: None when there is nothing to average.
+        half_width: None when there are fewer than two observations.
+    """
+
+    mean: float | None
+    half_width: float | None
+
+
+def mean_interval(values: Sequence[float] | npt.NDArray[np.float64] | pd.Series) -> Interval:
+    """Mean and Student t half-width (n - 1 degrees of freedom) of the values that are there (NaN: not there)."""
+    present = np.asarray(values, np.float64)
+    present = present[~np.isnan(present)]
+    return per_update_interval(present, np.ones(len(present), np.bool_))
+
+
+def per_update_interval(costs: Sequence[float] | npt.NDArray[np.float64] | pd.Series, completed: object) -> Interval:
+    """Cost per completed round with the failed rounds' costs included: the ratio of two sums.
+
+    The half-width is that of the ratio estimator (Cochran, Sampling Techniques, section 6.4): Student t on the
+    residuals ``cost - ratio * completed``. When all rounds are completed it is the ordinary interval of a mean.
+
+    Args:
+        costs: `(r,)` cost of each round, failed or not.
+        completed: `(r,)` bool.
+    """
+    spent = np.asarray(costs, np.float64)
+    updates = np.asarray(completed, np.float64)
+    count, total = len(spent), updates.sum()
+    if total == 0:
+        return Interval(None, None)
+    ratio = float(spent.sum() / total)
+    if total < 2:
+        return Interval(ratio, None)
+    variance = float(np.sum((spent - ratio * updates) ** 2)) / (count - 1)
+    standard_error = np.sqrt(variance / count) / (total / count)
+    return Interval(ratio, float(stats.t.ppf(0.975, count - 1) * standard_error))
+
+
+def per_round(run: RunRecords) -> pd.DataFrame:
+    """One row per recorded round, whatever became of it.
+
+    Columns: round, outcome, reason, ended_s, round_s (s), client_s (s; NaN without participants), server_bytes,
+    client_bytes (NaN without participants), server_compute_s, participants, survivors, accuracy (NaN when not
+    measured).
+    """
+    rounds = run.rounds
+    frame = rounds[["round", "outcome", "reason", "ended_s"]].copy()
+    frame["round_s"] = rounds["ended_s"] - rounds["started_s"]
+    exchanges = run.exchanges
+    served = (exchanges["bytes_down"] + exchanges["bytes_up"]).groupby(exchanges["round"]).sum()
+    frame["client_s"] = frame["round"].map(_client_times(run)).astype(np.float64)
+    frame["server_bytes"] = frame["round"].map(served).fillna(0).astype(np.int64)
+    frame["client_bytes"] = frame["round"].map(_client_traffic(run)).astype(np.float64)
+    kept = ["server_compute_s", "participants", "survivors", "accuracy"]
+    frame[kept] = rounds[kept]
+    return frame
+
+
+def _exchanges_of_participants(run: RunRecords) -> pd.DataFrame:
+    """The rows of `exchanges` of clients that were participants of that round."""
+    exchanges, participation = run.exchanges, run.participation
+    if exchanges.empty or participation.empty:
+        return exchanges.iloc[:0]
+    span = 1 + max(int(exchanges["client"].max()), int(participation["client"].max()))
+
+    def key(frame: pd.DataFrame) -> npt.NDArray[np.int64]:
+        return np.asarray(frame["round"], np.int64) * span + np.asarray(frame["client"], np.int64)
+
+    return exchanges[np.isin(key(exchanges), key(participation))]
+
+
+def _client_times(run: RunRecords) -> pd.Series:
+    """Client time (s) by round. A late answer counts too: the client was busy with it."""
+    rows = _exchanges_of_participants(run)
+    rows = rows[rows["as_participant"]]
+    clients = rows.groupby(["round", "client"]).agg(first=("sent_s", "min"), last=("received_s", "max"))
+    return (clients["last"] - clients["first"]).groupby("round").mean()
+
+
+def _client_traffic(run: RunRecords) -> pd.Series:
+    """Mean bytes of a participant, PKI included, by round."""
+    rows = _exchanges_of_participants(run)
+    totals = rows[_BYTES].sum(axis=1).groupby(rows["round"]).sum()
+    return totals / run.participation.groupby("round").size()
+
+
+def by_stage(run: RunRecords) -> pd.DataFrame:
+    """One row per round and stage, in the order in which the stages began.
+
+    Columns: round, outcome, stage, duration_s, bytes_down (server to clients), bytes_up, pki_bytes_down,
+    pki_bytes_up. A stage lasts until the next one begins, the last one until the round ends, so the server's work
+    after a stage belongs to it; work before the first stage belongs to the first. The durations of a round
+    therefore sum to its round time. A stage that was asked twice in a round is one row.
+    """
+    exchanges = run.exchanges
+    stages = exchanges.groupby(["round", "stage", "sent_s"], sort=False, observed=True)[_BYTES].sum().reset_index()
+    stages["stage"] = stages["stage"].astype(str)
+    stages = stages.merge(run.rounds[["round", "outcome", "started_s", "ended_s"]], on="round", how="inner")
+    # Stable: a stage of no duration (nobody was reachable) keeps its place before the next one.
+    stages = stages.sort_values(["round", "sent_s"], kind="stable", ignore_index=True)
+    same_round = stages["round"].eq(stages["round"].shift())
+    begins = stages["sent_s"].where(same_round, stages["started_s"])
+    ends = begins.shift(-1).where(stages["round"].eq(stages["round"].shift(-1)), stages["ended_s"])
+    stages["duration_s"] = ends - begins
+    grouped = stages.groupby(["round", "outcome", "stage"], sort=False)
+    return grouped[["duration_s", *_BYTES]].sum().reset_index()
+
+
+def by_outcome(run: RunRecords) -> pd.DataFrame:
+    """What rounds of each outcome took: index completed, skipped, aborted; columns rounds, seconds, bytes (server)."""
+    frame = per_round(run)
+    grouped = frame.groupby("outcome").agg(
+        rounds=("round", "size"), seconds=("round_s", "sum"), bytes=("server_bytes", "sum")
+    )
+    return grouped.reindex(list(OUTCOMES), fill_value=0)
+
+
+def participation_matrix(run: RunRecords, *, compact: bool = False) -> npt.NDArray[np.uint8]:
+    """`(rounds, N)` 0/1: whose update is in the sum of each round; a row per recorded round, in their order.
+
+    This is the P of Multi-RoundSecAgg (arXiv 2106.03328, section 3.2) as it came out. A participant whose update
+    was lost counts as absent, because the server has a sum without it; a skipped or aborted round is a row of
+    zeros: it gave no sum, and F(t) and C(t) divide by all rounds.
+
+    Args:
+        compact: only the columns of clients that took part at least once, and one column of zeros for all others
+            (if there are any). F, C and T are the same as those of the full matrix, and a population of 10^6 fits.
+    """
+    completed = run.rounds.loc[run.rounds["outcome"] == "completed", "round"]
+    rows = run.participation
+    rows = rows[rows["survived"] & rows["round"].isin(completed)]
+    population = int(run.experiment["population"])
+    clients = rows["client"].to_numpy(np.int64)
+    columns = population
+    if compact:
+        seen, clients = np.unique(clients, return_inverse=True)
+        columns = len(seen) + (len(seen) < population)
+    matrix = np.zeros((len(run.rounds), columns), np.uint8)
+    position = pd.Series(np.arange(len(run.rounds)), index=run.rounds["round"].to_numpy())
+    matrix[position.loc[rows["round"]].to_numpy(), clients] = 1
+    return matrix

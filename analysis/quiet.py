@@ -1,0 +1,27 @@
+"""Keeping a library's own prints out of our standard output, which scripts parse."""
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def standard_output_to_error() -> Iterator[None]:
+    """Send what the block prints, from Python or from C, to standard error.
+
+    HiGHS prints a line of its own in rare searches and has no option that stops it.
+    """
+    c_library = ctypes.CDLL(None)
+    sys.stdout.flush()
+    c_library.fflush(None)
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        c_library.fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)

@@ -1,0 +1,140 @@
+"""The overhead table as text, Markdown, CSV, LaTeX or JSON.
+
+Text, Markdown and LaTeX are for people: scaled units, the per-update columns only where a round has failed. CSV and
+JSON are for programs: every column of `analysis.overhead.compare`, in seconds and bytes.
+"""
+
+import json
+import textwrap
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pandas as pd
+
+from analysis.cells import (
+    COSTS,
+    COSTS_PER_UPDATE,
+    CostColumn,
+    baselines,
+    cost_columns,
+    has_failures,
+    notes,
+    quality_columns,
+    round_counts,
+    settings,
+)
+from analysis.latex import latex_table
+from testbed.errors import ExperimentError
+
+Format = Literal["text", "markdown", "csv", "latex", "json"]
+_WIDTH = 118
+_SHORTEST_LABEL = 16
+
+
+def render(frame: pd.DataFrame, format: str = "text") -> str:
+    """The table that `analysis.overhead.compare` made, ending in a line feed; the same frame gives the same bytes.
+
+    Args:
+        frame: from `compare`.
+        format: ``text`` (labels are shortened where 118 columns do not suffice), ``markdown``, ``csv``, ``latex``
+            (needs the package booktabs) or ``json`` (``{"baseline": label, or list of labels, "rows": [...]}``).
+
+    Raises `ExperimentError` for another format.
+    """
+    renderers: dict[str, Callable[[pd.DataFrame], str]] = {
+        "text": _text, "markdown": _markdown, "csv": _csv, "latex": latex_table, "json": _json,
+    }  # fmt: skip
+    if format not in renderers:
+        raise ExperimentError(f"--format {format}: unknown; allowed: {', '.join(renderers)}")
+    return renderers[format](frame)
+
+
+# -- text -----------------------------------------------------------------------------------------------------------
+
+
+def _text(frame: pd.DataFrame) -> str:
+    first = [_text_cost(cost) for cost in cost_columns(frame, list(COSTS))]
+    per_update = cost_columns(frame, list(COSTS_PER_UPDATE)) if has_failures(frame) else []
+    second = [
+        _aligned("Done/skip/abort", round_counts(frame)),
+        *map(_text_cost, per_update),
+        *(_aligned(heading, cells) for heading, cells in quality_columns(frame).items()),
+    ]
+    room = min(_WIDTH - sum(len(column[0]) + 2 for column in columns) for columns in (first, second))
+    labels = [_shortened(label, max(room, _SHORTEST_LABEL)) for label in frame["label"]]
+    lines = [line for note in notes(frame) for line in textwrap.wrap(note, _WIDTH)]
+    return "\n\n".join([_grid(frame, labels, first), _grid(frame, labels, second), "\n".join(lines)]) + "\n"
+
+
+def _shortened(label: str, width: int) -> str:
+    return label if len(label) <= width else label[: width - 1] + "…"
+
+
+def _aligned(heading: str, cells: list[str]) -> list[str]:
+    """Heading and cells, to the right."""
+    width = max(map(len, [heading, *cells]))
+    return [heading.rjust(width), *(cell.rjust(width) for cell in cells)]
+
+
+def _text_cost(cost: CostColumn) -> list[str]:
+    means, halves, ratios = (list(part) for part in zip(*cost.cells, strict=True))
+    halves = [f"±{half}" if half else "" for half in halves]
+    ratios = [f"{ratio}×" if ratio else "" for ratio in ratios]
+    widths = [max(map(len, part)) for part in (means, halves, ratios)]
+    cells = [
+        " ".join(part.rjust(width) for part, width in zip(parts, widths, strict=True) if width)
+        for parts in zip(means, halves, ratios, strict=True)
+    ]
+    return _aligned(cost.heading, cells)
+
+
+def _grid(frame: pd.DataFrame, labels: list[str], columns: list[list[str]]) -> str:
+    """Headings, a rule, and the rows, setting by setting."""
+    width = max(map(len, ["Protocol", *labels]))
+    lines = [
+        "  ".join([head.ljust(width), *cells]).rstrip()
+        for head, *cells in zip(["Protocol", *labels], *columns, strict=True)
+    ]
+    body = [lines[0], "─" * max(map(len, lines))]
+    for setting, start, end in settings(frame):
+        body += [setting] if setting else []
+        body += lines[1 + start : 1 + end]
+        body += [""] if setting and end < len(labels) else []
+    return "\n".join(body)
+
+
+# -- Markdown -------------------------------------------------------------------------------------------------------
+
+
+def _markdown(frame: pd.DataFrame) -> str:
+    several = frame["setting"].ne("").any()
+    columns: dict[str, list[str]] = {"Setting": frame["setting"].tolist()} if several else {}
+    columns["Protocol"] = frame["label"].tolist()
+    for cost in cost_columns(frame, [*COSTS, *(COSTS_PER_UPDATE if has_failures(frame) else [])]):
+        columns[cost.heading] = [
+            mean + (f" ± {half}" if half else "") + (f" ({ratio}×)" if ratio else "")
+            for mean, half, ratio in cost.cells
+        ]
+    columns |= {"Done/skipped/aborted": round_counts(frame), **quality_columns(frame)}
+    left = 2 if several else 1
+    lines = [list(columns), ["---"] * left + ["---:"] * (len(columns) - left)]
+    lines += [[cell.replace("|", "\\|") for cell in row] for row in zip(*columns.values(), strict=True)]
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"{table}\n\n{' '.join(notes(frame))}\n"
+
+
+# -- for programs ---------------------------------------------------------------------------------------------------
+
+
+def _csv(frame: pd.DataFrame) -> str:
+    return str(frame.to_csv(index=False, lineterminator="\n"))
+
+
+def _json(frame: pd.DataFrame) -> str:
+    rows: list[dict[str, Any]] = [
+        {str(key): None if pd.isna(value) else value for key, value in row.items()}
+        for row in frame.astype(object).to_dict(orient="records")
+    ]
+    names = baselines(frame)
+    baseline = names[0] if len(names) == 1 else names
+    return json.dumps({"baseline": baseline, "rows": rows}, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,106 @@
+"""One run as one flat object: what scripts read, and what the overhead table is made of."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from analysis.measures import by_outcome, mean_interval, participation_matrix, per_round, per_update_interval
+from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy, weak_privacy
+from testbed.records import RunRecords
+
+PRIVACY_TIME_LIMIT_S = 5.0
+
+
+def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S) -> dict[str, Any]:
+    """The run in one flat dictionary of JSON values; what is not known (nothing completed, not measured) is None.
+
+    ``mean_...`` and ``..._per_round`` are means over completed rounds, ``..._per_update`` are all rounds' costs over
+    the number of completed rounds (see `analysis.measures`). Times are virtual seconds, except ``wall_s``; traffic
+    is in bytes. ``dropouts`` counts clients that went away in the middle of a round, ``participants_lost`` the
+    participants whose update is not in the sum, for whatever reason, ``refusals`` the refusals on record.
+
+    Args:
+        run: the records; also of a run that is still going on.
+        privacy_time_limit_s: wall-clock seconds that the search for the weak multi-round privacy may take. When they
+            do not suffice, ``multi_round_privacy_weak_certified`` is false, ``multi_round_privacy_weak`` is the
+            smallest group found so far, and ``multi_round_privacy_weak_lower_bound`` is what is proved.
+    """
+    experiment, rounds = run.experiment, per_round(run)
+    done = rounds["outcome"] == "completed"
+    completed, failed = rounds[done], by_outcome(run).loc[["skipped", "aborted"]]
+    measured = rounds["accuracy"].dropna()
+    round_s, client_s = mean_interval(completed["round_s"]), mean_interval(completed["client_s"])
+    server, client = mean_interval(completed["server_bytes"]), mean_interval(completed["client_bytes"])
+    update_s = per_update_interval(rounds["round_s"], done)
+    update_bytes = per_update_interval(rounds["server_bytes"], done)
+    summary = {
+        "label": run.label,
+        "name": experiment.get("name"),
+        "seed": experiment.get("seed"),
+        "selection": protocol_name(experiment.get("selection")),
+        "aggregation": protocol_name(experiment.get("aggregation")),
+        "population": int(experiment["population"]),
+        "rounds_completed": len(completed),
+        "rounds_skipped": failed["rounds"]["skipped"],
+        "rounds_aborted": failed["rounds"]["aborted"],
+        "mean_round_s": round_s.mean,
+        "mean_round_s_half_width": round_s.half_width,
+        "mean_client_s": client_s.mean,
+        "mean_client_s_half_width": client_s.half_width,
+        "server_bytes_per_round": server.mean,
+        "server_bytes_per_round_half_width": server.half_width,
+        "client_bytes_per_round": client.mean,
+        "client_bytes_per_round_half_width": client.half_width,
+        "round_s_per_update": update_s.mean,
+        "round_s_per_update_half_width": update_s.half_width,
+        "server_bytes_per_update": update_bytes.mean,
+        "server_bytes_per_update_half_width": update_bytes.half_width,
+        "failed_rounds_s": failed["seconds"].sum(),
+        "failed_rounds_bytes": failed["bytes"].sum(),
+        "server_compute_s_per_round": mean_interval(completed["server_compute_s"]).mean,
+        "participants_mean": mean_interval(completed["participants"]).mean,
+        "survivors_mean": mean_interval(completed["survivors"]).mean,
+        "participants_lost": (~run.participation["survived"].astype(bool)).sum(),
+        "dropouts": (run.exchanges["outcome"] == "dropped").sum(),
+        "refusals": (run.events["kind"] == "refusal").sum(),
+        "final_accuracy": measured.iloc[-1] if len(measured) else None,
+        "best_accuracy": measured.max() if len(measured) else None,
+        **_multi_round(run, privacy_time_limit_s),
+        "virtual_s": rounds["ended_s"].iloc[-1] if len(rounds) else 0.0,
+        "wall_s": run.wall_s,
+    }
+    return {key: _plain(value) for key, value in summary.items()}
+
+
+def protocol_name(section: Any) -> str | None:
+    """The protocol that a section of an experiment names (``{"protocol": ...}``, or the name alone)."""
+    if isinstance(section, dict):
+        section = section.get("protocol")
+    return None if section is None else str(section)
+
+
+def _multi_round(run: RunRecords, time_limit_s: float) -> dict[str, Any]:
+    """F, C and T of who was summed with whom (Multi-RoundSecAgg, section 3.2, equation (5), Remark 1).
+
+    None where there is nothing to measure: F and C before the first round, T before the first sum.
+    """
+    matrix = participation_matrix(run, compact=True)
+    weak = weak_privacy(matrix, time_limit_s=time_limit_s) if matrix.any() else None
+    return {
+        "fairness_gap": fairness_gap(matrix) if len(matrix) else None,
+        "aggregation_cardinality": aggregation_cardinality(matrix) if len(matrix) else None,
+        "multi_round_privacy_strong": strong_privacy(matrix) if weak else None,
+        "multi_round_privacy_weak": weak.value if weak else None,
+        "multi_round_privacy_weak_certified": weak.certified if weak else None,
+        "multi_round_privacy_weak_lower_bound": weak.lower_bound if weak else None,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A JSON value: Python's own number types, and None for NaN and infinity."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,42 @@
+"""A selection protocol of your own, in about 30 lines: clients take turns.
+
+Use it in an experiment file, with this folder on PYTHONPATH:
+
+    selection: {protocol: "own_selection:TakingTurns", participants: 10, start: 5}
+
+`start` is this protocol's own; keys that `SelectionParameters` does not know are handed over as they are.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from testbed.errors import RoundSkipped
+from testbed.parties.client import RoleSpec
+from testbed.selection.check_in import STAGE, Attendant, check_in
+from testbed.selection.choosing import Selection, SelectionRound
+
+
+class TakingTurns:
+    """The next K clients that are there, in the order of their numbers, from where the last round stopped."""
+
+    stages: ClassVar[tuple[str, ...]] = (STAGE,)
+    needs_registration: ClassVar[bool] = False
+
+    def __init__(self, parameters: Any, population: int) -> None:
+        self.wanted: int = parameters.participants
+        self.start: int = getattr(parameters, "start", 0)
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """What clients do: say that they are there. A `Role` of your own may have more handlers."""
+        return [RoleSpec(Attendant, None)]
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        """Choose the participants; everything that crosses the network goes through `round_.network.ask`."""
+        present = await check_in(round_)
+        if len(present) < self.wanted:
+            raise RoundSkipped("too-few-available", f"{len(present)} available, {self.wanted} wanted")
+        next_turn = (self.start + (round_.number - 1) * self.wanted) % round_.population
+        order = np.argsort((present - next_turn) % round_.population)
+        return Selection(np.sort(present[order[: self.wanted]]), len(present))

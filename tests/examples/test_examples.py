@@ -1,0 +1,37 @@
+"""The examples are what users start from: they must hold, and their claims too."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+import workloads
+from testbed.experiment import load
+from testbed.experiment.loading import validated
+from testbed.experiment.sweep import points
+from testbed.federation import Plan
+from testbed.in_process import federation_in_process
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_example_is_a_valid_experiment(path: Path) -> None:
+    experiment = load(path)
+    assert list(points(experiment, str(path)))
+
+
+def test_a_selection_protocol_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    data = {
+        "seed": 1, "rounds": 3, "population": 10,
+        "workload": {"dataset": "digits", "model": "logistic"},
+        "selection": {"protocol": "own_selection:TakingTurns", "participants": 4, "start": 2},
+    }  # fmt: skip
+    experiment = validated(data, "test")
+    workload = workloads.build(experiment.workload, 10, 1)
+    federation = federation_in_process(Plan(experiment, 0), workload, None)
+    taken = [asyncio.run(federation.run_next_round()).participants.tolist() for _ in range(3)]
+    assert taken == [[2, 3, 4, 5], [6, 7, 8, 9], [0, 1, 2, 3]]
+    assert "own_selection" in sys.modules
