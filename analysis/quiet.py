@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def standard_output_to_error() -> Iterator[None]:
-    """Send what the block prints, from Python or from C, to standard error.
+    """Send what the block prints, from C above all, to standard error.
 
     HiGHS prints a line of its own in rare searches and has no option that stops it.
     """
