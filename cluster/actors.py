@@ -113,6 +113,7 @@ class Coordinator:
         """Make and register the clients, load the model; returns whether the run is finished already."""
         import workloads
 
+        self._progress = None
         plan = Plan(experiment, simulation_seed)
         self._records = None if directory is None else RunDirectory(Path(directory))
         checkpoint = None if self._records is None else self._records.checkpoint()

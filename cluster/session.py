@@ -1,5 +1,6 @@
 """A session on Ray: connect or start it, make the actors once, run experiments one after the other on them."""
 
+import logging
 import os
 import socket
 from collections.abc import Callable
@@ -107,12 +108,13 @@ def connect(address: str | None) -> bool:
     if address is not None:
         _answers(address)
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    logging.getLogger("ray").setLevel(logging.ERROR)  # greetings are not results
     environment = {"env_vars": {"OMP_NUM_THREADS": "1"}}
     try:
         if address is None:
             ray.init(
                 include_dashboard=False, log_to_driver=False, logging_level="error", configure_logging=False,
-                runtime_env=environment, _temp_dir=None,
+                runtime_env=environment,
             )  # fmt: skip
             return True
         ray.init(address=address, log_to_driver=False, logging_level="error", runtime_env=environment)

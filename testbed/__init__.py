@@ -9,7 +9,8 @@ The same things as the ``testbed`` command, for notebooks and scripts::
     table = compare(directory)          # a pandas frame
 
 This package is the federation itself: experiment schema, messages, parties, selection, aggregation,
-cryptography, links, devices, availability, rounds and records. It imports neither Ray nor torch.
+cryptography, links, devices, availability, rounds and records. It imports neither Ray nor torch; `running`
+and the command reach up for them when they are needed.
 """
 
 from typing import Any
@@ -25,7 +26,7 @@ def __getattr__(name: str) -> Any:
 
         return Experiment
     if name in ("run", "compare"):
-        from testbed import commands
+        from testbed import running
 
-        return getattr(commands.notebook, name)
+        return getattr(running, name)
     raise AttributeError(f"module 'testbed' has no attribute {name!r}")

@@ -7,7 +7,6 @@ table is used), 2 is a device that needs twice as long.
 response latencies follow Zipf's law with a = 1.2. The paper gives no range; here the law is rescaled to one.
 """
 
-import importlib
 import re
 from typing import Annotated, Any, Protocol
 
@@ -16,13 +15,13 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from testbed.errors import ExperimentError
+from testbed.own_class import OWN_CLASS, own_class
 
 MODELS = ("constant", "uniform", "zipf")
-_OWN_CLASS = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 
 Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 ModelName = Annotated[
-    str, WithJsonSchema({"anyOf": [{"enum": list(MODELS)}, {"type": "string", "pattern": _OWN_CLASS}]})
+    str, WithJsonSchema({"anyOf": [{"enum": list(MODELS)}, {"type": "string", "pattern": OWN_CLASS}]})
 ]
 
 
@@ -49,7 +48,7 @@ class Devices(BaseModel):
     @field_validator("model")
     @classmethod
     def _known(cls, model: str) -> str:
-        if model not in MODELS and not re.fullmatch(_OWN_CLASS, model):
+        if model not in MODELS and not re.fullmatch(OWN_CLASS, model):
             raise ValueError(f"unknown model {model!r}; allowed: {', '.join(MODELS)}, package.module:Name")
         return model
 
@@ -106,13 +105,7 @@ def zipf_factors(population: int, fastest: float, slowest: float, exponent: floa
 
 
 def _own_factors(section: Devices, population: int, generator: np.random.Generator) -> npt.NDArray[np.float64]:
-    module, _, name = section.model.partition(":")
-    try:
-        own = getattr(importlib.import_module(module), name)
-    except ImportError as error:
-        raise ExperimentError(f"devices.model: cannot import {module!r} ({error}); is it on PYTHONPATH?") from None
-    except AttributeError:
-        raise ExperimentError(f"devices.model: {module} has no {name}") from None
+    own = own_class(section.model, "devices.model")
     model: DeviceModel = own(section)
     factors = np.asarray(model.speed_factors(population, generator), dtype=np.float64)
     if factors.shape != (population,) or not (np.isfinite(factors) & (factors > 0)).all():

@@ -1,12 +1,11 @@
 """From the names in an experiment to the classes that they select, built in or the user's own."""
 
-import importlib
 from typing import Any
 
 from testbed.aggregation.combining import AggregationParameters, AggregationProtocol
 from testbed.aggregation.plain import Plain, PlainParameters
 from testbed.aggregation.secagg import SecAgg, SecAggParameters
-from testbed.errors import ExperimentError
+from testbed.own_class import own_class
 from testbed.selection.batch_partition import (
     BatchPartitionParameters,
     BatchPartitionSelection,
@@ -34,21 +33,6 @@ _SELECTION: dict[type[SelectionParameters], Any] = {
     ServerCentricParameters: ServerCentricServer,
 }
 _AGGREGATION: dict[type[AggregationParameters], Any] = {PlainParameters: Plain, SecAggParameters: SecAgg}
-
-
-def own_class(name: str, key: str) -> Any:
-    """The class that ``package.module:Name`` names; raises `ExperimentError` saying what could not be found."""
-    module_name, _, class_name = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ExperimentError(
-            f"{key}: cannot import {module_name!r} ({error}); is it on PYTHONPATH and installed on all nodes?"
-        ) from None
-    try:
-        return getattr(module, class_name)
-    except AttributeError:
-        raise ExperimentError(f"{key}: {module_name} has no {class_name}") from None
 
 
 def selection_protocol(parameters: SelectionParameters, population: int) -> SelectionProtocol:

@@ -1,12 +1,12 @@
 """A workload class of the user's own, named ``package.module:ClassName`` in the experiment."""
 
-import importlib
 import inspect
 
 import numpy as np
 
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
+from testbed.own_class import own_class
 from workloads.contract import FederatedWorkload
 
 
@@ -14,23 +14,11 @@ def load(section: Workload, population: int, seed: int) -> FederatedWorkload:
     """Import the class and construct it as ``ClassName(section, population, seed, **section.options)``.
 
     Raises:
-        ExperimentError: the module or class is not there, does not take these arguments, or gives something
-        that is
+        ExperimentError: the module or class is not there, does not take these arguments, or gives something that is
             not a `FederatedWorkload` of this population. Errors of the class's own are passed on unchanged.
     """
     name = section.dataset
-    module_name, _, class_name = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # the module is there; what is missing is something that it imports
-        raise ExperimentError(
-            f"workload.dataset: {name}: no module {error.name!r}; install it or add its folder to PYTHONPATH"
-        ) from error
-    made_by = getattr(module, class_name, None)
-    if not callable(made_by):
-        raise ExperimentError(f"workload.dataset: {name}: module {module_name} has no class {class_name}")
+    made_by = own_class(name, "workload.dataset")
     try:
         arguments = inspect.signature(made_by).bind(section, population, seed, **section.options)
     except TypeError as error:

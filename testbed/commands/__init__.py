@@ -1,1 +1,73 @@
-"""The `testbed` command, a thin layer over the library."""
+"""The `testbed` command, a thin layer over the library: `run`, `validate`, `schema`, `compare`, `plot`."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import testbed
+from testbed.commands.invocation import Invocation, examples, report
+from testbed.commands.reading import SCHEMA_EPILOG, VALIDATE_EPILOG, schema, validate
+from testbed.commands.results import COMPARE_EPILOG, PLOT_EPILOG, compare, plot
+from testbed.commands.run import RUN_EPILOG, run
+
+_EPILOG = examples(
+    "testbed validate examples/quickstart.yaml",
+    "testbed run examples/quickstart.yaml --out runs/quickstart",
+    "testbed compare runs/quickstart --format markdown",
+    "testbed plot runs/quickstart --out figures",
+    then="Exit codes: 0 done, 2 bad input, 3 run failed, 130 stopped (Ctrl-C).",
+)
+
+app = typer.Typer(
+    name="testbed",
+    help="Emulate secure participant selection in federated learning, and measure what it costs.",
+    epilog=_EPILOG,
+    rich_markup_mode="rich",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+app.command(epilog=RUN_EPILOG)(run)
+app.command(epilog=VALIDATE_EPILOG)(validate)
+app.command(epilog=SCHEMA_EPILOG)(schema)
+app.command(epilog=COMPARE_EPILOG)(compare)
+app.command(epilog=PLOT_EPILOG)(plot)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"testbed {testbed.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _main(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", metavar="", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with `arguments` (default: those of this process); returns the exit code, never raises.
+
+    0: done; 2: bad input; 3: the run failed; 130: stopped by SIGINT or SIGTERM.
+    """
+    invocation = Invocation(tuple(sys.argv[1:] if arguments is None else arguments))
+    try:
+        code = app(args=list(invocation.arguments), prog_name="testbed", standalone_mode=False, obj=invocation)
+        sys.stdout.flush()
+    except SystemExit as end:  # typer's, when the reader of our output has gone
+        return end.code if isinstance(end.code, int) else 1
+    except (Exception, KeyboardInterrupt) as error:
+        return report(error, invocation)
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,98 @@
+"""What every command shares: the arguments as given, errors as lines, exit codes."""
+
+import json
+import os
+import shlex
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from testbed.errors import ExperimentError, TestbedError, TraceError
+
+BAD_INPUT, FAILED, STOPPED = 2, 3, 130
+_NO_READER = 1  # what typer says too, when it is the one to notice
+
+
+@dataclass
+class Invocation:
+    """One call of the command.
+
+    Attributes:
+        arguments: those after the program's name.
+        debug: print tracebacks.
+    """
+
+    arguments: tuple[str, ...]
+    debug: bool = False
+
+    @property
+    def resuming(self) -> str:
+        """The command line that goes on with this one."""
+        more = [] if "--resume" in self.arguments else ["--resume"]
+        return shlex.join(["testbed", *self.arguments, *more])
+
+
+def _set_debug(context: typer.Context, wanted: bool) -> None:
+    context.obj.debug = context.obj.debug or wanted
+
+
+Debug = Annotated[
+    bool, typer.Option("--debug", metavar="", callback=_set_debug, is_eager=True, help="Print tracebacks of errors.")
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the experiment; may be repeated."),
+]
+
+
+def examples(*commands: str, then: str = "") -> str:
+    """The end of a command's help: examples, one per line, and a note."""
+    lines = ["[bold]Examples[/bold]", *(f"[dim]$[/dim] {command}" for command in commands)]
+    return "\n".join([*lines, f"[dim]{then}[/dim]"] if then else lines)
+
+
+def messages() -> Console:
+    """Where progress and messages go: standard error. Results go to standard output, unadorned."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def quoted(value: str) -> str:
+    """`value` as YAML that is this very string, whatever it looks like."""
+    return json.dumps(value)
+
+
+def report(error: BaseException, invocation: Invocation) -> int:
+    """Say what went wrong, on standard error, in lines that begin with ``error:``; returns the exit code."""
+    if isinstance(error, BrokenPipeError):  # the reader of our output has gone (`testbed schema | head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _NO_READER
+    if isinstance(error, KeyboardInterrupt):
+        _print(["stopped"], "")
+        return STOPPED
+    if invocation.debug:
+        traceback.print_exception(error)
+    if isinstance(error, TestbedError):
+        _print(str(error).splitlines() or [type(error).__name__])
+        return BAD_INPUT if isinstance(error, ExperimentError | TraceError) else FAILED
+    if hasattr(error, "format_message"):  # a mistake in the command line itself
+        command = getattr(getattr(error, "ctx", None), "command_path", "testbed")
+        _print([f"{' '.join(error.format_message().split()).rstrip('.')}; see `{command} --help`"])
+        return BAD_INPUT
+    if isinstance(error, OSError) and error.strerror:
+        _print([f"{error.filename}: {error.strerror}" if error.filename else error.strerror])
+        return FAILED
+    what = " ".join("".join(traceback.format_exception_only(error)).split())
+    hint = "" if invocation.debug else "; --debug prints the traceback"
+    _print([f"{what} (this is a bug, here or in a class of your own{hint})"])
+    return FAILED
+
+
+def _print(lines: Sequence[str], before: str = "error: ") -> None:
+    for line in lines:
+        messages().print(Text.assemble((before, "bold red"), line))

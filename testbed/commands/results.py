@@ -1,0 +1,70 @@
+"""``testbed compare`` and ``testbed plot``: what finished (or unfinished) runs have measured."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from testbed.commands.invocation import Debug, examples, messages
+from testbed.errors import ExperimentError
+
+COMPARE_EPILOG = examples(
+    "testbed compare runs/quickstart",
+    "testbed compare runs/quickstart --baseline random --format latex",
+    "testbed compare runs/monday runs/tuesday --format csv > table.csv",
+)
+
+PLOT_EPILOG = examples(
+    "testbed plot runs/quickstart",
+    "testbed plot runs/monday runs/tuesday --out figures",
+)
+
+Directories = Annotated[
+    list[Path],
+    typer.Argument(metavar="DIR", help="Directories of runs or of sweeps.", show_default=False),
+]
+Format = Literal["text", "markdown", "csv", "latex", "json"]
+
+
+def compare(
+    directories: Directories,
+    baseline: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The run that the others are compared with; default: selection random."),
+    ] = None,
+    format: Annotated[Format, typer.Option(help="csv and json hold every column, in seconds and bytes.")] = "text",
+    debug: Debug = False,
+) -> None:
+    """Print the overhead table: what each protocol costs, as means, 95% intervals and ratios to a baseline."""
+    runs = _runs(directories)
+    from analysis import overhead, rendering
+
+    typer.echo(rendering.render(overhead.compare(runs, baseline), format), nl=False)
+
+
+def plot(
+    directories: Directories,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the figures go; default: figures/ in the first directory."),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Draw round time by stage, accuracy and traffic, as PNG and PDF."""
+    runs = _runs(directories)
+    from analysis import figures
+
+    console = messages()
+    for path in figures.plot(runs, out or directories[0] / "figures", note=console.print):
+        typer.echo(path)
+
+
+def _runs(directories: list[Path]) -> list[Any]:
+    for directory in directories:
+        if not directory.is_dir():
+            raise ExperimentError(f"{directory}: no such directory")
+        if next(directory.rglob("experiment.yaml"), None) is None:
+            raise ExperimentError(f"{directory}: no runs here; `testbed run EXPERIMENT.yaml` makes some")
+    from testbed.running import runs_below
+
+    return runs_below(directories)

@@ -1,0 +1,87 @@
+"""``testbed run``: an experiment file becomes run directories and the overhead table."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from testbed.commands.invocation import STOPPED, Debug, Invocation, Overrides, examples, messages, quoted
+from testbed.errors import TestbedError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+RUN_EPILOG = examples(
+    "testbed run examples/quickstart.yaml --out runs/quickstart",
+    "testbed run examples/quickstart.yaml --set rounds=50",
+    "testbed run experiment.yaml --network in-process --set population=20",
+    "testbed run experiment.yaml --address ray://HEAD:10001 --hosts 64",
+    "testbed run experiment.yaml --out runs/long --resume",
+    then="Ctrl-C stops a run and keeps its finished rounds; --resume goes on with it.",
+)
+
+
+def run(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="EXPERIMENT.yaml", help="An experiment file.", show_default=False)],
+    overrides: Overrides = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The run's (or sweep's) directory; default: runs/ and the experiment's name."),
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(metavar="RAY", help="A running Ray cluster; default: Ray is started here.")
+    ] = None,
+    network: Annotated[
+        Literal["ray", "in-process"] | None,
+        typer.Option(help="in-process: no Ray, everything in this process, for debugging.", show_default=False),
+    ] = None,
+    hosts: Annotated[
+        str | None, typer.Option(metavar="N|auto", help="Processes that hold the clients; auto: one per CPU.")
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", metavar="", help="Go on with the runs that are there; finished ones are left as they are."
+        ),
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Run an experiment: every point of its sweep, one after the other; then print the overhead table."""
+    flags = {"address": address, "network": network, "hosts": hosts}
+    given = [
+        f"cluster.{key}={value if key == 'hosts' else quoted(value)}"
+        for key, value in flags.items()
+        if value is not None
+    ]
+    from testbed.experiment import load
+
+    experiment = load(file, [*(overrides or []), *given])
+    console = messages()
+    try:
+        # From here on it takes seconds to import what is needed.
+        from testbed.commands.progress import display
+        from testbed.running import default_directory, run_all
+
+        directory = out or default_directory(experiment)
+        with display(console, quiet) as observer:
+            paths = run_all(experiment, directory, where=str(file), resume=resume, observer=observer)
+        if not quiet:
+            console.print()
+        _print_table(paths, directory, console)
+    except KeyboardInterrupt:
+        invocation: Invocation = context.obj
+        console.print(f"stopped; go on with: {invocation.resuming}", markup=False)
+        raise typer.Exit(STOPPED) from None
+
+
+def _print_table(paths: list[Path], directory: Path, console: "Console") -> None:
+    from analysis import rendering
+    from testbed.running import compare
+
+    try:
+        typer.echo(rendering.render(compare(paths)), nl=False)
+    except TestbedError as error:  # the runs are all there; only which is the baseline may not be clear
+        console.print(f"no table: {error}; see `testbed compare --help`", markup=False)
+    console.print(f"\nrecords: {directory}", markup=False)

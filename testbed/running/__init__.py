@@ -1,0 +1,11 @@
+"""Running experiments into run directories: the library behind ``testbed run``, and what notebooks call.
+
+`planning` decides where each point goes and what is there already, `executing` runs the points, `provenance` says
+where a run's numbers come from, `locking` keeps two processes out of one directory, `stopping` turns signals into
+`KeyboardInterrupt`. This package reaches up to `cluster`, `workloads` and `analysis`, and only when they are needed.
+"""
+
+from testbed.running.executing import Observer, compare, run, run_all, runs_below
+from testbed.running.planning import PlannedRun, default_directory
+
+__all__ = ["Observer", "PlannedRun", "compare", "default_directory", "run", "run_all", "runs_below"]

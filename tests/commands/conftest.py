@@ -1,0 +1,79 @@
+"""A small experiment that needs no Ray, the command called in this process, and a fingerprint of a run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from testbed.commands import main
+from testbed.records import RunRecords
+from testbed.records.tables import SCHEMAS
+
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "seed": 3,
+    "rounds": 3,
+    "population": 8,
+    "workload": {"dataset": "digits", "model": "logistic"},
+    "selection": {"participants": 4},
+    "aggregation": {"protocol": "plain"},
+    "availability": {"dropout": {"rate": 0.2, "stage": "random"}},
+    "time": {"compute": "modelled", "deadline_s": 10},
+    "cluster": {"network": "in-process"},
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a call of the command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def errors(self) -> list[str]:
+        """The lines on standard error."""
+        return self.err.splitlines()
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """Call the command in this process."""
+
+    def call(*arguments: object) -> Ended:
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return Ended(code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., Path]:
+    """Write the small experiment with other values for some keys."""
+
+    def written(**changes: Any) -> Path:
+        data = SMALL | changes
+        path = tmp_path / "small.yaml"
+        path.write_text(yaml.safe_dump(data, sort_keys=False))
+        return path
+
+    return written
+
+
+@pytest.fixture(scope="session")
+def fingerprint() -> Callable[[Path], dict[str, Any]]:
+    """All tables as text and the bits of the model: equal for runs that are equal."""
+
+    def fingerprint(path: Path) -> dict[str, Any]:
+        run = RunRecords(path)
+        tables = {name: run.frame(name).to_csv(index=False) for name in SCHEMAS}
+        assert run.model is not None
+        return {**tables, "model": run.model.tobytes()}
+
+    return fingerprint
