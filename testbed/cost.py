@@ -7,11 +7,13 @@ cost table, so that the same input gives the same virtual times, bit for bit, on
 
 import math
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from testbed.errors import ExperimentError
 
 # Seconds for one unit on the reference machine (one core of a 2 GHz-class server CPU with AES-NI). Medians of the
 # project's own primitives, see benchmarks/; `element` is one ring or float element, `parameter_example` one
@@ -48,7 +50,8 @@ class Meter:
 
     Attributes:
         counts: units per operation.
-        parallel_s: CPU seconds spent in other threads on this work's behalf (measured compute only).
+        parallel_s: seconds that this work waited for other threads on its behalf, on a machine where each has a core
+            of its own (measured compute only).
         pki_bytes_up, pki_bytes_down: bytes exchanged with the PKI meanwhile.
     """
 
@@ -69,7 +72,7 @@ def charge(operation: str, count: float = 1) -> None:
 
 
 def charge_parallel(seconds: float) -> None:
-    """Add wall seconds of work that other threads did while this one waited (measured compute)."""
+    """Add the CPU seconds of the busiest of the threads for which this one waited (measured compute)."""
     meter = _meter.get()
     if meter is not None:
         meter.parallel_s += seconds
@@ -83,15 +86,21 @@ def charge_pki(*, bytes_up: int, bytes_down: int) -> None:
         meter.pki_bytes_down += bytes_down
 
 
-@contextmanager
-def metered() -> Iterator[Meter]:
-    """Collect the charges made inside the block."""
-    meter = Meter()
-    token = _meter.set(meter)
-    try:
-        yield meter
-    finally:
-        _meter.reset(token)
+class _Metering(AbstractContextManager[Meter]):
+    """A class, not a generator: one that is given up half-way (a run that is interrupted) leaves nothing to finish."""
+
+    def __enter__(self) -> Meter:
+        meter = Meter()
+        self._token = _meter.set(meter)
+        return meter
+
+    def __exit__(self, *exception: object) -> None:
+        _meter.reset(self._token)
+
+
+def metered() -> AbstractContextManager[Meter]:
+    """Collect the charges made inside the block; an outer block does not see them."""
+    return _Metering()
 
 
 @dataclass(frozen=True)
@@ -107,7 +116,13 @@ class ComputeModel:
     costs: Mapping[str, float]
 
     def modelled_s(self, counts: Mapping[str, float]) -> float:
-        """Seconds for `counts` by the table; an operation that the table lacks is an error, not zero."""
+        """Seconds for `counts` by the table; an operation that the table lacks is an `ExperimentError`, not zero."""
+        unknown = sorted(counts.keys() - self.costs.keys())
+        if unknown:
+            raise ExperimentError(
+                f"time.compute: the cost table has no {unknown[0]!r}, which this run charges; "
+                f"charge operations that it has, or set time.compute to measured"
+            )
         return math.fsum(count * self.costs[operation] for operation, count in sorted(counts.items()))
 
     def seconds(self, meter: Meter, cpu_s: float) -> float:

@@ -23,6 +23,7 @@ _VECTOR = 1  # MessagePack extension: bits (1 byte, 0 = float32), length (4 byte
 _PLACEHOLDER = 2  # the same header, and the vector's position in `Detached.vectors`
 _FLOAT32 = 0
 _HEADER_BYTES = 5
+_CHUNK = 1 << 15  # elements packed at a time, a multiple of 8: what a chunk needs besides its result stays small
 
 Digest32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Key32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
@@ -38,47 +39,78 @@ class Vector:
     Args:
         values: ``(d,)``; unsigned integers below ``2**bits``, or float32 when ``bits`` is 0.
         bits: ring width, 1..64; 0 for float32.
+
+    Raises:
+        ValueError: if the array's type cannot be what `bits` says: it would not arrive as it was sent.
     """
 
-    __slots__ = ("bits", "values")
+    __slots__ = ("_values", "bits")
 
     def __init__(self, values: npt.NDArray[Any], bits: int) -> None:
         if not 0 <= bits <= 64:
             raise ValueError(f"a vector's ring has 1 to 64 bits (0 for float32), not {bits}")
-        self.values = values
+        kind, width = values.dtype.kind, 8 * values.dtype.itemsize
+        fits = (kind, width) == ("f", 32) if bits == _FLOAT32 else kind == "u" and width >= bits
+        if not fits or values.ndim != 1:
+            wanted = "float32" if bits == _FLOAT32 else f"unsigned integers of {bits} bits or more"
+            raise ValueError(f"a vector of {wanted}, (d,), is needed, not {values.dtype} {values.shape}")
+        self._values = values
         self.bits = bits
+
+    @property
+    def values(self) -> npt.NDArray[Any]:
+        """`(d,)` the elements."""
+        return self._values
+
+    def __len__(self) -> int:
+        return len(self._values)
 
     @property
     def packed_bytes(self) -> int:
         """Length of the packed elements in bytes."""
-        return 4 * len(self.values) if self.bits == _FLOAT32 else -(-len(self.values) * self.bits // 8)
+        return _packed_bytes(len(self), self.bits)
 
     def pack(self) -> bytes:
         """The elements, least significant bit first, without gaps between them."""
         if self.bits == _FLOAT32:
             return self.values.astype("<f4", copy=False).tobytes()
         width = _lane_bytes(self.bits)
-        lanes = np.ascontiguousarray(self.values, dtype=f"<u{width}")
         if self.bits == 8 * width:
-            return lanes.tobytes()
+            return self.values.astype(f"<u{width}", copy=False).tobytes()
+        return b"".join(self._packed_chunk(begin, width) for begin in range(0, len(self), _CHUNK))
+
+    def _packed_chunk(self, begin: int, width: int) -> bytes:
+        lanes = np.ascontiguousarray(self.values[begin : begin + _CHUNK], dtype=f"<u{width}")
         bits = np.unpackbits(lanes.view(np.uint8).reshape(-1, width), axis=1, bitorder="little")
         return np.packbits(bits[:, : self.bits], bitorder="little").tobytes()
 
     @classmethod
     def unpack(cls, data: bytes, bits: int, length: int) -> "Vector":
-        """Inverse of `pack`; raises `ProtocolError` when the sizes do not fit."""
-        expected = 4 * length if bits == _FLOAT32 else -(-length * bits // 8)
-        if bits > 64 or len(data) != expected:
-            raise ProtocolError(f"a vector of {length} elements of {bits} bits takes {expected} bytes, not {len(data)}")
+        """Inverse of `pack`; raises `ProtocolError` when the sizes do not fit, or bits beyond the last element are set.
+
+        What it needs is in proportion to `data`, whatever `length` claims.
+        """
+        if bits > 64 or len(data) != _packed_bytes(length, bits):
+            raise ProtocolError(
+                f"a vector of {length} elements of {bits} bits does not have {len(data)} bytes (rings: 1 to 64 bits)"
+            )
         if bits == _FLOAT32:
             return cls(np.frombuffer(data, dtype="<f4"), bits)
         width = _lane_bytes(bits)
         if bits == 8 * width:
             return cls(np.frombuffer(data, dtype=f"<u{width}"), bits)
-        flat = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little")[: length * bits]
-        lanes = np.zeros((length, 8 * width), dtype=np.uint8)
-        lanes[:, :bits] = flat.reshape(length, bits)
-        return cls(np.packbits(lanes, axis=1, bitorder="little").view(f"<u{width}").reshape(length), bits)
+        unused = -length * bits % 8
+        if unused and data[-1] >> (8 - unused):
+            raise ProtocolError("a vector has bits set beyond its last element")
+        values = np.empty(length, f"<u{width}")
+        packed = np.frombuffer(data, np.uint8)
+        for begin in range(0, length, _CHUNK):
+            part = values[begin : begin + _CHUNK]
+            flat = np.unpackbits(packed[begin * bits // 8 : -(-(begin + len(part)) * bits // 8)], bitorder="little")
+            lanes = np.zeros((len(part), 8 * width), np.uint8)
+            lanes[:, :bits] = flat[: len(part) * bits].reshape(len(part), bits)
+            part[:] = np.packbits(lanes, axis=1, bitorder="little").view(f"<u{width}").reshape(-1)
+        return cls(values, bits)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vector) and self.bits == other.bits and np.array_equal(self.values, other.values)
@@ -86,11 +118,38 @@ class Vector:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"Vector(<{len(self.values)} elements>, bits={self.bits})"
+        return f"{type(self).__name__}(<{len(self)} elements>, bits={self.bits})"
+
+
+class RemoteVector(Vector):
+    """A vector that stays on the host of the client that made it: its shape is known here, its values are not.
+
+    Args:
+        length: d.
+        bits: as in `Vector`.
+    """
+
+    __slots__ = ("_length",)
+
+    def __init__(self, length: int, bits: int) -> None:
+        self._length = length
+        self.bits = bits
+
+    @property
+    def values(self) -> npt.NDArray[Any]:
+        """Raises `ProtocolError`: the values are elsewhere."""
+        raise ProtocolError("this vector stays on its host; ask for the sum with `Replies.total`")
+
+    def __len__(self) -> int:
+        return self._length
 
 
 def _lane_bytes(bits: int) -> int:
     return 1 if bits <= 8 else 2 if bits <= 16 else 4 if bits <= 32 else 8
+
+
+def _packed_bytes(length: int, bits: int) -> int:
+    return 4 * length if bits == _FLOAT32 else -(-length * bits // 8)
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -118,7 +177,12 @@ MessageType = TypeVar("MessageType", bound=Message)
 
 
 def _vector_header(vector: Vector) -> bytes:
-    return vector.bits.to_bytes(1, "big") + len(vector.values).to_bytes(4, "big")
+    return vector.bits.to_bytes(1, "big") + len(vector).to_bytes(4, "big")
+
+
+def _shape(header: memoryview) -> tuple[int, int]:
+    """Bits and length that a vector's header says."""
+    return header[0], int.from_bytes(header[1:_HEADER_BYTES], "big")
 
 
 def _encode_vector(value: Any) -> msgspec.msgpack.Ext:
@@ -132,7 +196,7 @@ def _encode_vector(value: Any) -> msgspec.msgpack.Ext:
 def _decode_extension(code: int, data: memoryview) -> Vector:
     if code != _VECTOR or len(data) < _HEADER_BYTES:
         raise ProtocolError(f"unknown or truncated extension {code} in a message")
-    return Vector.unpack(bytes(data[_HEADER_BYTES:]), data[0], int.from_bytes(data[1:_HEADER_BYTES], "big"))
+    return Vector.unpack(bytes(data[_HEADER_BYTES:]), *_shape(data))
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_encode_vector)
@@ -201,14 +265,27 @@ def detach(message: Message) -> Detached:
 
 
 def attach(kind: type[MessageType], header: bytes, vectors: Sequence[Vector]) -> MessageType:
-    """Inverse of `detach`: decode `header`, putting `vectors` in their places."""
+    """Inverse of `detach`: decode `header`, putting `vectors` in their places.
+
+    Where `vectors` holds an empty stand-in for a vector of another shape, a `RemoteVector` of the shape that the
+    header says is put. Raises `ProtocolError` for anything that is not exactly a `kind` with these vectors.
+    """
     if not vectors:
         return decode(kind, header)
 
     def restore(code: int, data: memoryview) -> Vector:
         if code != _PLACEHOLDER or len(data) != _HEADER_BYTES + 4:
             raise ProtocolError(f"unexpected extension {code} in a detached message")
-        return vectors[int.from_bytes(data[_HEADER_BYTES:], "big")]
+        bits, length = _shape(data)
+        try:
+            vector = vectors[int.from_bytes(data[_HEADER_BYTES:], "big")]
+        except IndexError:
+            raise ProtocolError("a detached message names a vector that is not there") from None
+        if (vector.bits, len(vector)) == (bits, length):
+            return vector
+        if len(vector) or bits > 64:
+            raise ProtocolError(f"a vector of {len(vector)} elements stands where the header has {length}")
+        return RemoteVector(length, bits)
 
     return _decode_with(msgspec.msgpack.Decoder(kind, ext_hook=restore), kind, header)
 

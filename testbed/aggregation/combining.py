@@ -1,5 +1,7 @@
 """What an aggregation protocol is given, and what it returns."""
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -7,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
+from testbed.messages import Vector
 from testbed.network import Network
 from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
@@ -40,6 +43,9 @@ class AggregationRound:
         participants: sorted client numbers that were selected.
         trained: those among them that have reported their training as done.
         directory: the PKI's bulletin board.
+        dimension: number of model parameters d; None: what most updates have.
+        experiment_id: what clients sign with; None: the server leaves signatures for the clients to check, and one
+            client that signs wrongly makes the others end the round.
     """
 
     number: int
@@ -47,6 +53,8 @@ class AggregationRound:
     participants: Ids
     trained: Ids
     directory: Directory
+    dimension: int | None = None
+    experiment_id: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,18 @@ class Aggregate:
     mean: npt.NDArray[np.float64]
     weight: float
     survivors: Ids
+
+
+def of_shape(vectors: Mapping[int, Vector], bits: int, length: int | None) -> Ids:
+    """Sorted numbers of the clients whose vector has `bits` and `length` elements (None: what most have).
+
+    The others cannot be summed: their clients are as good as silent.
+    """
+    lengths = Counter(len(vector) for vector in vectors.values() if vector.bits == bits)
+    if length is None:
+        length = max(lengths, key=lambda candidate: (lengths[candidate], candidate), default=0)
+    fitting = [client for client, vector in vectors.items() if (vector.bits, len(vector)) == (bits, length)]
+    return np.sort(np.array(fitting, np.int64))
 
 
 class AggregationProtocol(Protocol):

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from testbed.aggregation.combining import Aggregate, AggregationParameters, AggregationRound
-from testbed.errors import RoundAborted
+from testbed.aggregation.combining import Aggregate, AggregationParameters, AggregationRound, of_shape
+from testbed.errors import RoundAborted, RunError
 from testbed.messages import Count, Message, RoundNumber, Vector
 from testbed.parties.client import Role, RoleSpec, handles
 from testbed.training import trained_update
@@ -43,7 +43,7 @@ class PlainClient(Role):
     @handles(SendUpdate)
     def on_send_update(self, message: SendUpdate) -> Update:
         """Hand the update over."""
-        update = trained_update(self)
+        update = trained_update(self, message.round)
         weight = update.samples if self.parameters.weights == "samples" else 1
         return Update(weight, Vector(np.asarray(update.delta, np.float32), 0))
 
@@ -63,12 +63,15 @@ class Plain:
         return [RoleSpec(PlainClient, self.parameters)]
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`."""
+        """See `AggregationProtocol.aggregate`. Updates without weight or of another shape are left out."""
         replies = await round_.network.ask(round_.trained, SendUpdate(round_.number))
-        weights = {client: answer.weight for client, answer in replies.valid().items() if answer.weight > 0}
-        if not weights:
+        updates = {client: answer for client, answer in replies.valid().items() if answer.weight > 0}
+        survivors = of_shape({client: answer.delta for client, answer in updates.items()}, 0, round_.dimension)
+        if not len(survivors):
             raise RoundAborted("no-updates", "no participant's update arrived")
-        survivors = np.fromiter(weights, np.int64)
-        shares = np.fromiter(weights.values(), np.int64)
-        total = await replies.total(survivors, shares)
+        shares = np.array([updates[client].weight for client in survivors.tolist()], np.int64)
+        try:
+            total = await replies.total(survivors, shares)
+        except RunError:
+            raise RoundAborted("update-too-large", "an update is not finite or too large to sum") from None
         return Aggregate(total / shares.sum(), float(shares.sum()), survivors)

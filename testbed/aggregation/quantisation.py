@@ -3,6 +3,9 @@
 An update's coordinate is clipped to [-clip, clip] and rounded, up or down at random so that it is right on average,
 to one of 2**levels_bits levels; the client multiplies by its weight and appends the weight itself as one more
 element. The server therefore learns the sum of weights and nothing else about them.
+
+A sum from which not every mask was removed is uniform noise, and nothing signed tells it from a sum. But no honest
+sum has a coordinate above the sum of weights times the highest level: `decode` refuses what has.
 """
 
 from dataclasses import dataclass
@@ -13,7 +16,7 @@ import numpy.typing as npt
 
 from testbed.cost import charge
 from testbed.crypto.masks import lane_dtype
-from testbed.errors import ExperimentError, Refusal
+from testbed.errors import ExperimentError, Refusal, RoundAborted
 
 _CHUNK = 1 << 15  # elements: the float64 working set stays in the second-level cache
 
@@ -50,10 +53,13 @@ class Quantisation:
     def encode(self, delta: npt.NDArray[np.float32], weight: int, generator: np.random.Generator) -> npt.NDArray[Any]:
         """`(d+1,)` ring elements: the weighted levels of `delta` `(d,)`, and the weight.
 
-        `generator` decides the stochastic rounding. Raises `Refusal` for a weight below 1.
+        `generator` decides the stochastic rounding; `delta` must be finite. Raises `Refusal` for a weight below 1, or
+        so large that this update alone exceeds the ring.
         """
         if weight < 1:
             raise Refusal("aggregation.no-weight", f"a weight of {weight} cannot be summed")
+        if weight * self.highest >= 1 << self.bits:
+            raise Refusal("aggregation.weight-too-large", f"a weight of {weight} exceeds the ring of {self.bits} bits")
         length = len(delta)
         lane = lane_dtype(self.bits)
         levels = np.empty(length + 1, lane)
@@ -65,17 +71,23 @@ class Quantisation:
             part += generator.random(len(part))
             np.floor(part, out=part)
             np.minimum(part, self.highest, out=part)
-            part *= weight
-            levels[begin : begin + len(part)] = part
+            target = levels[begin : begin + len(part)]
+            target[:] = part
+            target *= lane(weight)  # in integers: the product may have more than the 53 bits of a double
         levels[length] = weight
         charge("quantise.element", length)
         return levels
 
-    def decode(self, total: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float64], int]:
-        """`(d,)` weighted mean and sum of weights from the `(d+1,)` sum of encoded updates."""
+    def decode(self, total: npt.NDArray[Any], updates: int) -> tuple[npt.NDArray[np.float64], int]:
+        """`(d,)` weighted mean and sum of weights from `total`, the `(d+1,)` sum of `updates` encoded updates.
+
+        Raises `RoundAborted` for what no such sum can be. Noise passes with a probability of at most
+        1 in 2**levels_bits - 1, and less the longer the update.
+        """
         weight = int(total[-1])
-        if weight < 1:
-            raise Refusal("aggregation.no-weight", "the sum of weights is zero")
+        highest_sum = weight * self.highest
+        if weight < updates or highest_sum >= 1 << self.bits or int(total[:-1].max(initial=0)) > highest_sum:
+            raise RoundAborted("implausible-sum", "a mask was not removed, or an input was no encoded update")
         mean = total[:-1] / weight
         mean *= 2 * self.clip / self.highest
         mean -= self.clip

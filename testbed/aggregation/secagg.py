@@ -17,10 +17,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from testbed.aggregation.combining import Aggregate, AggregationParameters, AggregationRound, Ids
+from testbed.aggregation.combining import Aggregate, AggregationParameters, AggregationRound, Ids, of_shape
 from testbed.aggregation.quantisation import Quantisation
-from testbed.aggregation.secagg_client import MASK_PURPOSE, SecAggClient, point_of
+from testbed.aggregation.secagg_client import MASK_PURPOSE, SecAggClient
 from testbed.aggregation.secagg_messages import (
+    KEYS_DOMAIN,
+    SURVIVORS_DOMAIN,
     AdvertiseKeys,
     AdvertOf,
     CheckSurvivors,
@@ -28,18 +30,25 @@ from testbed.aggregation.secagg_messages import (
     MaskInput,
     SealedFromPeers,
     ShareKeys,
+    Shares,
     SharesFor,
     SignatureOf,
     Unmask,
+    advert_content,
+    survivors_content,
 )
+from testbed.aggregation.share_correction import recover
 from testbed.cost import charge, charge_parallel, thread_cpu_s
-from testbed.crypto import shamir
+from testbed.crypto import signatures
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.masks import add_masks
 from testbed.errors import ProtocolError, RoundAborted
+from testbed.messages import Message
 from testbed.network import Replies
 from testbed.parties.client import RoleSpec
 from testbed.parties.summing import reduced
+
+_PROBE = PrivateKey.from_seed(bytes(32))  # shows which public keys are of small order
 
 
 class SecAggParameters(AggregationParameters):
@@ -49,11 +58,14 @@ class SecAggParameters(AggregationParameters):
     threshold: float | int = Field(
         0.7,
         gt=0,
+        allow_inf_nan=False,
         description="Clients that must remain: a number t, or a fraction of the participants; above half (Lotto: 0.7)",
     )
     bits: int = Field(32, ge=8, le=64, description="Ring width: sums are taken modulo 2**bits")
     levels_bits: int = Field(16, ge=1, le=24, description="Bits per coordinate of an update before summing")
-    clip: float = Field(1.0, gt=0, description="Largest absolute value of a coordinate of an update")
+    clip: float = Field(
+        1.0, gt=0, allow_inf_nan=False, description="Largest absolute value of a coordinate of an update"
+    )
 
     @property
     def quantisation(self) -> Quantisation:
@@ -103,44 +115,126 @@ class SecAgg:
         return [RoleSpec(SecAggClient, self.parameters)]
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`. The sum over the survivors, or `RoundAborted` below t of them."""
-        network, number = round_.network, round_.number
-        participants = len(round_.participants)
-        t = self.parameters.threshold_for(participants)
+        """See `AggregationProtocol.aggregate`. The sum over the survivors, or `RoundAborted` below t of them.
 
-        replies = await network.ask(round_.trained, AdvertiseKeys(number, participants, t))
-        adverts: dict[int, KeyAdvert] = self._at_least(t, replies, "advertised keys")
-
-        listed = [AdvertOf(c, a.sealing_key, a.mask_key, a.signature) for c, a in adverts.items()]
-        charge("message", len(listed))
-        replies = await network.ask(_ids(adverts), ShareKeys(number, listed))
-        shared = self._at_least(t, replies, "shared their keys")
-
-        inboxes: dict[int, list[SharesFor]] = {client: [] for client in shared}
-        for sender, bundle in shared.items():
-            for row in bundle.shares:
-                if row.client in inboxes and row.client != sender:
-                    inboxes[row.client].append(SharesFor(sender, row.sealed))
-        charge("message", sum(len(inbox) for inbox in inboxes.values()))
-        private = {client: SealedFromPeers(inbox) for client, inbox in inboxes.items()}
-        masked = await network.ask(_ids(shared), MaskInput(number), private=private)
-        survivors = _ids(self._at_least(t, masked, "sent their input"))
-
-        replies = await network.ask(survivors, CheckSurvivors(number, survivors.tolist()))
-        signed = self._at_least(t, replies, "signed the survivors")
-
-        signatures = [SignatureOf(client, answer.signature) for client, answer in signed.items()]
-        replies = await network.ask(_ids(signed), Unmask(number, signatures))
-        revealed = self._at_least(t, replies, "revealed their shares")
-
+        A malicious server overrides one of the five steps.
+        """
+        t = self.threshold(round_)
+        adverts = await self.advertise_keys(round_, t)
+        bundles = await self.share_keys(round_, t, adverts)
+        masked, survivors = await self.collect_inputs(round_, t, bundles)
+        signed = await self.check_consistency(round_, t, survivors)
+        revealed = await self.collect_shares(round_, t, signed)
         total = await masked.total(survivors)
-        self.unmask(total, t, adverts, _ids(shared), survivors, revealed)
-        mean, weight = self.parameters.quantisation.decode(total)
+        self.unmask(round_, total, t, adverts, _ids(bundles), survivors, revealed)
+        mean, weight = self.parameters.quantisation.decode(total, len(survivors))
+        if self.parameters.weights == "equal" and weight != len(survivors):
+            raise RoundAborted("implausible-sum", f"{len(survivors)} equal weights sum to {weight}")
         return Aggregate(mean, weight, survivors)
 
-    def _at_least(self, t: int, replies: Replies, what: str) -> dict[int, Any]:
-        """The valid answers; fewer than t of them end the round."""
-        answers = replies.valid()
+    def threshold(self, round_: AggregationRound) -> int:
+        """t of this round; raises `RoundAborted` where clients would refuse it anyway."""
+        participants = len(round_.participants)
+        t = self.parameters.threshold_for(participants)
+        if participants < max(2, t):
+            raise RoundAborted("below-threshold", f"{participants} of {max(2, t)} needed participants")
+        if 2 * t <= participants:
+            raise RoundAborted("threshold-too-low", f"t = {t} of {participants} participants, which must exceed half")
+        return t
+
+    # -- round 0 --------------------------------------------------------------------------------------------------
+
+    async def advertise_keys(self, round_: AggregationRound, t: int) -> dict[int, KeyAdvert]:
+        """Who takes part (the paper's U1), with their public keys."""
+        question = AdvertiseKeys(round_.number, len(round_.participants), t)
+        replies = await round_.network.ask(round_.trained, question)
+        return self._at_least(t, self._usable(replies.valid(), round_), replies, "advertised keys")
+
+    def _usable(self, adverts: dict[int, KeyAdvert], round_: AggregationRound) -> dict[int, KeyAdvert]:
+        """Without the adverts that peers would refuse: one client must not be able to end everybody's round."""
+        usable: dict[int, KeyAdvert] = {}
+        seen: set[bytes] = set()
+        for client, advert in adverts.items():
+            keys = {advert.sealing_key, advert.mask_key}
+            content = advert_content(round_.number, client, advert.sealing_key, advert.mask_key)
+            try:
+                if len(keys) < 2 or keys & seen:
+                    raise ProtocolError("a key that is used twice")
+                for key in keys:
+                    _PROBE.exchange(key)
+                _verify(round_, client, KEYS_DOMAIN, content, advert.signature)
+            except ProtocolError as error:
+                round_.network.record_event(f"client:{client}", "misbehaviour", f"advertised keys: {error}")
+                continue
+            seen |= keys
+            usable[client] = advert
+        charge("x25519.agree", 2 * len(adverts))
+        return usable
+
+    # -- round 1 --------------------------------------------------------------------------------------------------
+
+    async def share_keys(
+        self, round_: AggregationRound, t: int, adverts: dict[int, KeyAdvert]
+    ) -> dict[int, dict[int, bytes]]:
+        """What each client (U2) has sealed for each of the others; who leaves somebody out has not shared."""
+        listed = [AdvertOf(c, a.sealing_key, a.mask_key, a.signature) for c, a in adverts.items()]
+        charge("message", len(listed))
+        replies = await round_.network.ask(_ids(adverts), ShareKeys(round_.number, listed))
+        bundles = {}
+        for client, answer in replies.valid().items():
+            bundle = {row.client: row.sealed for row in answer.shares}
+            if len(bundle) == len(answer.shares) and bundle.keys() == adverts.keys() - {client}:
+                bundles[client] = bundle
+            else:
+                round_.network.record_event(f"client:{client}", "misbehaviour", "shared keys: not with every peer")
+        return self._at_least(t, bundles, replies, "shared their keys")
+
+    # -- round 2 --------------------------------------------------------------------------------------------------
+
+    async def collect_inputs(
+        self, round_: AggregationRound, t: int, bundles: dict[int, dict[int, bytes]]
+    ) -> tuple[Replies, Ids]:
+        """The masked inputs, and whose they are (U3)."""
+        private: dict[int, Message] = {
+            client: SealedFromPeers([SharesFor(peer, bundles[peer][client]) for peer in bundles if peer != client])
+            for client in bundles
+        }
+        charge("message", len(bundles) * (len(bundles) - 1))
+        replies = await round_.network.ask(_ids(bundles), MaskInput(round_.number), private=private)
+        inputs = {client: answer.input for client, answer in replies.valid().items()}
+        length = None if round_.dimension is None else round_.dimension + 1  # the weight is summed too
+        survivors = of_shape(inputs, self.parameters.bits, length)
+        for client in np.setdiff1d(_ids(inputs), survivors).tolist():
+            round_.network.record_event(f"client:{client}", "misbehaviour", f"masked input: {inputs[client]}")
+        self._at_least(t, dict.fromkeys(survivors.tolist()), replies, "sent their input")
+        return replies, survivors
+
+    # -- round 3 --------------------------------------------------------------------------------------------------
+
+    async def check_consistency(self, round_: AggregationRound, t: int, survivors: Ids) -> dict[int, bytes]:
+        """The survivors' signatures on the set of survivors (U4)."""
+        replies = await round_.network.ask(survivors, CheckSurvivors(round_.number, survivors.tolist()))
+        content = survivors_content(round_.number, survivors.tolist())
+        signed = {}
+        for client, answer in replies.valid().items():
+            try:
+                _verify(round_, client, SURVIVORS_DOMAIN, content, answer.signature)
+            except ProtocolError as error:
+                round_.network.record_event(f"client:{client}", "misbehaviour", f"consistency check: {error}")
+                continue
+            signed[client] = answer.signature
+        return self._at_least(t, signed, replies, "signed the survivors")
+
+    # -- round 4 --------------------------------------------------------------------------------------------------
+
+    async def collect_shares(self, round_: AggregationRound, t: int, signed: dict[int, bytes]) -> dict[int, Shares]:
+        """What each client (U5) reveals."""
+        rows = [SignatureOf(client, signature) for client, signature in signed.items()]
+        replies = await round_.network.ask(_ids(signed), Unmask(round_.number, rows))
+        return self._at_least(t, replies.valid(), replies, "revealed their shares")
+
+    def _at_least(self, t: int, answers: dict[int, Any], replies: Replies, what: str) -> dict[int, Any]:
+        """`answers`, of which fewer than t end the round."""
         if len(answers) < t:
             refusals = sorted({refusal.check for refusal in replies.missing.refusals})
             because = f"; refusals: {', '.join(refusals)}" if refusals else ""
@@ -149,17 +243,19 @@ class SecAgg:
 
     def unmask(
         self,
+        round_: AggregationRound,
         total: npt.NDArray[Any],
         t: int,
         adverts: dict[int, KeyAdvert],
         shared: Ids,
         survivors: Ids,
-        revealed: dict[int, Any],
+        revealed: dict[int, Shares],
     ) -> None:
         """Remove from `total` (in place) every mask that has not cancelled.
 
         Args:
-            total: `(d,)` sum of the survivors' masked inputs.
+            round_: where wrong shares are recorded.
+            total: `(d+1,)` sum of the survivors' masked inputs.
             t: the secret-sharing threshold.
             adverts: everybody's keys.
             shared: who has shared (their pairwise masks are in the inputs).
@@ -167,11 +263,14 @@ class SecAgg:
             revealed: the answers to `Unmask`, by client.
         """
         gone = np.setdiff1d(shared, survivors)
-        mask_keys = reconstruct(t, gone, {c: answer.mask_keys for c, answer in revealed.items()})
-        self_masks = reconstruct(t, survivors, {c: answer.self_masks for c, answer in revealed.items()})
-        seeds = list(self_masks.values())
+        mask_keys = recover(t, gone.tolist(), {c: answer.mask_keys for c, answer in revealed.items()})
+        self_masks = recover(t, survivors.tolist(), {c: answer.self_masks for c, answer in revealed.items()})
+        for client, holder in mask_keys.wrong + self_masks.wrong:
+            detail = f"unmask: wrong share of client {client}, dealt so by it or changed by client {holder}"
+            round_.network.record_event(f"client:{holder}", "misbehaviour", detail)
+        seeds = list(self_masks.secrets.values())
         signs = [-1] * len(seeds)
-        for client, secret in mask_keys.items():
+        for client, secret in mask_keys.secrets.items():
             key = PrivateKey.from_seed(secret)
             if key.public != adverts[client].mask_key:
                 raise RoundAborted("wrong-shares", f"the shares of client {client} give another key than its own")
@@ -181,32 +280,6 @@ class SecAgg:
         charge("x25519.agree", len(gone) * len(survivors))
         charge("mask.element", len(total) * len(seeds))
         add_masks_in_threads(total, seeds, signs, self.parameters.bits)
-
-
-def reconstruct(t: int, clients: Ids, revealed: dict[int, list[Any]]) -> dict[int, bytes]:
-    """The shared secret of each of `clients`, from the rows that each revealing client has sent.
-
-    Raises `RoundAborted` when fewer than t shares of a secret are there, or they do not fit together.
-    """
-    shares: dict[int, dict[int, bytes]] = {client: {} for client in clients.tolist()}
-    for holder, rows in revealed.items():
-        for row in rows:
-            if row.client in shares:
-                shares[row.client][holder] = row.share
-    weights: dict[tuple[int, ...], shamir.LagrangeWeights] = {}  # most secrets come from the same t holders
-    secrets = {}
-    charge("shamir.reconstruct.term", t * len(shares))
-    for client, held in shares.items():
-        holders = tuple(sorted(held)[:t])
-        if len(holders) < t:
-            raise RoundAborted("below-threshold", f"{len(holders)} of {t} needed shares for client {client}")
-        if holders not in weights:
-            weights[holders] = shamir.LagrangeWeights([point_of(holder) for holder in holders])
-        try:
-            secrets[client] = weights[holders].reconstruct([held[holder] for holder in holders])
-        except ProtocolError as error:
-            raise RoundAborted("wrong-shares", f"client {client}: {error}") from None
-    return secrets
 
 
 def add_masks_in_threads(total: npt.NDArray[Any], seeds: list[bytes], signs: list[int], bits: int) -> None:
@@ -228,6 +301,14 @@ def add_masks_in_threads(total: npt.NDArray[Any], seeds: list[bytes], signs: lis
         np.add(total, part, out=total)
     reduced(total, bits)
     charge_parallel(max(cpu_s for _, cpu_s in parts))
+
+
+def _verify(round_: AggregationRound, client: int, domain: bytes, content: bytes, signature: bytes) -> None:
+    """Raise `ProtocolError` unless `client` has signed `content` for `domain` in this experiment."""
+    if round_.experiment_id is None:
+        return
+    charge("ed25519.verify")
+    signatures.verify(round_.directory.signing_key(client), domain + round_.experiment_id, content, signature)
 
 
 def _ids(answers: dict[int, Any]) -> Ids:

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, Vector
+from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, Vector, signed_content
 
 KEYS_DOMAIN = b"testbed/secagg/advertised-keys/v1"
 SURVIVORS_DOMAIN = b"testbed/secagg/survivors/v1"
@@ -13,6 +13,21 @@ MAXIMUM_PARTICIPANTS = 100_000
 Many = msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)
 SealedShares = Annotated[bytes, msgspec.Meta(min_length=82, max_length=82)]  # two shares of 33 bytes, tag of 16
 Share33 = Annotated[bytes, msgspec.Meta(min_length=33, max_length=33)]
+
+
+def point_of(client: int) -> int:
+    """Where a client's Shamir share is evaluated (never 0)."""
+    return client + 1
+
+
+def advert_content(round_number: int, client: int, sealing_key: bytes, mask_key: bytes) -> bytes:
+    """What the signature on advertised keys covers, beside the domain and the experiment."""
+    return signed_content(round_number, client, sealing_key, mask_key)
+
+
+def survivors_content(round_number: int, survivors: list[int]) -> bytes:
+    """What the signature on the (sorted) set of survivors covers, beside the domain and the experiment."""
+    return signed_content(round_number, survivors)
 
 
 class KeyAdvert(Message, frozen=True):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.errors import RunError
+from testbed.errors import ProtocolError, RunError
 from testbed.messages import Vector
 
 FIXED_POINT_BITS = 32
@@ -15,7 +15,8 @@ _CHUNK = 1 << 16  # elements: the working set stays in the second-level cache
 
 
 def ring_total(vectors: Sequence[Vector]) -> npt.NDArray[Any]:
-    """`(d,)` sum of ring vectors, reduced modulo their ring."""
+    """`(d,)` sum of ring vectors of one shape, reduced modulo their ring; see `_one_shape` for what it raises."""
+    _one_shape(vectors)
     bits = vectors[0].bits
     total = vectors[0].values.copy()
     for vector in vectors[1:]:
@@ -27,9 +28,10 @@ def float_total(vectors: Sequence[Vector], weights: Sequence[int]) -> npt.NDArra
     """`(d,)` sum of weights[i] * vectors[i] in fixed point with 32 fractional bits (divide by 2**32).
 
     Integer addition is associative, so every grouping gives the same bits. Raises `RunError` when an element is not
-    finite or so large that the sum could overflow.
+    finite or so large that the sum could overflow; see `_one_shape` for what else it raises.
     """
-    length = len(vectors[0].values)
+    _one_shape(vectors)
+    length = len(vectors[0])
     total = np.zeros(length, np.int64)
     buffer = np.empty(min(_CHUNK, length), np.float64)
     bound = _LIMIT / max(1, len(vectors))
@@ -45,13 +47,42 @@ def float_total(vectors: Sequence[Vector], weights: Sequence[int]) -> npt.NDArra
 
 
 def combined(parts: Iterable[npt.NDArray[Any]], bits: int) -> npt.NDArray[Any]:
-    """`(d,)` sum of several hosts' partial sums: ring elements, or float64 when `bits` is 0."""
+    """`(d,)` sum of several hosts' partial sums: ring elements, or float64 when `bits` is 0.
+
+    Raises `ProtocolError` when the parts differ in shape or type, `RunError` when there are none or they overflow.
+    """
     total: npt.NDArray[Any] | None = None
     for part in parts:
-        total = part.copy() if total is None else np.add(total, part, out=total)
+        if total is None:
+            total = part.copy()
+            continue
+        if (part.shape, part.dtype) != (total.shape, total.dtype):
+            raise ProtocolError(f"partial sums differ: {part.shape} {part.dtype}, {total.shape} {total.dtype}")
+        _add(total, part, may_wrap=bits > 0)
     if total is None:
         raise RunError("there is nothing to sum")
     return total * 2.0**-FIXED_POINT_BITS if bits == 0 else reduced(total, bits)
+
+
+def _add(total: npt.NDArray[Any], part: npt.NDArray[Any], *, may_wrap: bool) -> None:
+    """Add in place; each host bounds only its own part, so fixed-point sums are checked for overflow here."""
+    if may_wrap:
+        np.add(total, part, out=total)
+        return
+    for begin in range(0, len(total), _CHUNK):
+        own, other = total[begin : begin + _CHUNK], part[begin : begin + _CHUNK]
+        summed = own + other
+        if (((summed ^ own) & (summed ^ other)) < 0).any():  # a sign that neither term has
+            raise RunError("the updates are too large to sum; lower workload.learning_rate")
+        own[:] = summed
+
+
+def _one_shape(vectors: Sequence[Vector]) -> None:
+    """Raise `ProtocolError` unless all have one ring, lane and length (numpy would stretch or promote)."""
+    first = vectors[0]
+    for vector in vectors:
+        if (vector.bits, vector.values.dtype, len(vector)) != (first.bits, first.values.dtype, len(first)):
+            raise ProtocolError(f"vectors to sum differ: {first} and {vector}")
 
 
 def reduced(lanes: npt.NDArray[Any], bits: int) -> npt.NDArray[Any]:

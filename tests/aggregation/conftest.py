@@ -1,0 +1,181 @@
+"""A small federation with given updates, drop-outs at chosen stages, and a record of what hosts saw."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.aggregation.combining import AggregationRound
+from testbed.aggregation.secagg import SecAgg, SecAggParameters
+from testbed.cost import REFERENCE_COSTS, ComputeModel
+from testbed.links import ClientLinks, Links
+from testbed.messages import Vector
+from testbed.network.emulated import EmulatedNetwork, Timing
+from testbed.parties.client import Environment, RoleSpec
+from testbed.parties.local_hosts import LocalHosts
+from testbed.parties.pki import PKI, Directory
+from testbed.randomness import Randomness
+from testbed.training import Train, Trainer
+
+EXPERIMENT = b"a test's own id."
+
+
+@dataclass
+class GivenUpdate:
+    """A `testbed.training.LocalUpdate`."""
+
+    delta: Any
+    samples: int
+    loss: float = 0.5
+    examples_processed: int = 1
+
+
+class GivenUpdates:
+    """A `testbed.training.Workload` whose clients have learned what the test says."""
+
+    def __init__(self, deltas: Sequence[Any], samples: Sequence[int]) -> None:
+        self.deltas = [np.asarray(delta, np.float32) for delta in deltas]
+        self.dimension = len(self.deltas[0])
+        self.sample_counts = np.asarray(samples, np.int64)
+
+    def initial_model(self) -> Any:
+        return np.zeros(self.dimension, np.float32)
+
+    def train(self, client: int, model: Any, round_number: int) -> GivenUpdate:
+        return GivenUpdate(self.deltas[client], int(self.sample_counts[client]))
+
+    def evaluate(self, model: Any) -> Any:
+        return SimpleNamespace(loss=0.0, accuracy=0.0, samples=1)
+
+
+@dataclass
+class Leaving:
+    """An `Availability`: who leaves at which stage."""
+
+    at: Mapping[str, set[int]] = field(default_factory=dict)
+
+    def reachable(self, round_number: int, now_s: float, clients: Any) -> Any:
+        return np.ones(len(clients), np.bool_)
+
+    def drops(self, round_number: int, stage: str, clients: Any) -> Any:
+        return np.isin(clients, sorted(self.at.get(stage, ())))
+
+
+class WatchedHosts(LocalHosts):
+    """Keeps every delivery and every answer."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.seen: list[tuple[Any, Any]] = []
+
+    async def deliver(self, delivery: Any) -> Any:
+        answers = await super().deliver(delivery)
+        self.seen.append((delivery, answers))
+        return answers
+
+
+class SmallFederation:
+    """Registered clients 0..n-1 on an emulated network, all of them participants.
+
+    Args:
+        deltas: each client's update.
+        samples: each client's number of samples (default: all 1).
+        parameters: of the aggregation protocol.
+        protocol: its server side.
+        leaving: stage -> clients that leave in it.
+        roles: client sides beside those of the protocol (`RoleSpec.only` for dishonest ones).
+        hosts: number of hosts.
+        agreed: whether participants must have agreed on a list (which tests then put in place).
+        told: whether the server knows the dimension and the experiment's id.
+        secrets_from_system: as in an experiment without a seed.
+    """
+
+    def __init__(
+        self,
+        deltas: Sequence[Any],
+        parameters: Any = None,
+        *,
+        samples: Sequence[int] | None = None,
+        protocol: Callable[[Any], Any] = SecAgg,
+        leaving: Mapping[str, set[int]] | None = None,
+        roles: Sequence[RoleSpec] = (),
+        hosts: int = 2,
+        agreed: bool = False,
+        told: bool = True,
+        secrets_from_system: bool = False,
+    ) -> None:
+        self.parameters = parameters or SecAggParameters(threshold=0.6, bits=32, levels_bits=16)
+        self.protocol = protocol(self.parameters)
+        n = len(deltas)
+        self.workload = GivenUpdates(deltas, samples if samples is not None else [1] * n)
+        self.randomness = Randomness(7, secrets_from_system=secrets_from_system)
+        self.compute = ComputeModel(False, REFERENCE_COSTS)
+        self.environment = Environment(
+            n, self.randomness, self.compute, Directory.empty(n), self.workload, EXPERIMENT, agreed
+        )
+        all_roles = [RoleSpec(Trainer, None), *self.protocol.roles, *roles]
+        self.hosts = WatchedHosts(n, self.environment, all_roles, hosts=hosts)
+        self.hosts.register(PKI(n, self.randomness))
+        self.everybody = np.arange(n, dtype=np.int64)
+        self.network = EmulatedNetwork(
+            self.hosts, ClientLinks.of(Links(), n), np.ones(n), Leaving(leaving or {}), Timing(60.0), self.compute
+        )
+        self.told = told
+
+    def client(self, number: int) -> Any:
+        """The client object itself, to look into it or to put a list in place."""
+        return self.hosts.hosts[number % len(self.hosts.hosts)].client(number)
+
+    async def begin(self, number: int = 1) -> AggregationRound:
+        """Begin a round and train."""
+        await self.network.begin_round(number)
+        return await self.train(number)
+
+    async def train(self, number: int = 1) -> AggregationRound:
+        """Train everybody; the aggregation's starting point."""
+        trained = await self.network.ask(self.everybody, Train(number, Vector(self.workload.initial_model(), 0)))
+        return AggregationRound(
+            number, self.network, self.everybody, trained.ids, self.environment.directory,
+            *((self.workload.dimension, EXPERIMENT) if self.told else ()),
+        )  # fmt: skip
+
+    async def aggregate(self, number: int = 1) -> Any:
+        """One whole round."""
+        start = await self.begin(number)
+        try:
+            return await self.protocol.aggregate(start)
+        finally:
+            self.network.end_round()
+
+    def run(self, number: int = 1) -> Any:
+        """One whole round, from outside an event loop."""
+        return asyncio.run(self.aggregate(number))
+
+    def refusals(self) -> list[tuple[int, str]]:
+        """(client, check) of all refusals of the round, in order."""
+        found = []
+        for event in self.network.events:
+            if event.kind == "refusal":
+                found.append((int(event.party.removeprefix("client:")), event.detail.partition(":")[0]))
+        return found
+
+    def misbehaviour(self) -> list[tuple[int, str]]:
+        """(client, detail) of what the server noticed."""
+        events = [event for event in self.network.events if event.kind == "misbehaviour"]
+        return [(int(event.party.removeprefix("client:")), event.detail) for event in events]
+
+
+@pytest.fixture(scope="session")
+def federation() -> type[SmallFederation]:
+    """Makes a `SmallFederation`."""
+    return SmallFederation
+
+
+@pytest.fixture(scope="session")
+def within_loop() -> Callable[[Coroutine[Any, Any, Any]], Any]:
+    """Runs a coroutine to its end."""
+    return asyncio.run

@@ -1,0 +1,130 @@
+"""What goes over the wire: exact sizes, and vectors that look like noise."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from testbed.aggregation.plain import Plain, PlainParameters, Update
+from testbed.aggregation.secagg import SecAgg, SecAggParameters
+from testbed.aggregation.secagg_client import SecAggClient
+from testbed.aggregation.secagg_messages import AdvertiseKeys, KeyAdvert
+from testbed.crypto.key_agreement import PrivateKey
+from testbed.messages import Vector, attach, decode, encode
+from testbed.parties.client import RoleSpec, handles
+
+N, D = 6, 37
+
+
+def answers_on_the_wire(small: Any, delivery: Any, answers: Any) -> dict[int, bytes]:
+    """Each client's answer, its vector put back, encoded as it would travel."""
+    found = {}
+    for client, header in answers.headers.items():
+        stored = small.hosts.hosts[client % len(small.hosts.hosts)]._vectors.get(delivery.key, {})
+        vectors = [stored[client]] if client in stored else []
+        found[client] = encode(attach(delivery.kind.Answer, header, vectors))
+    return found
+
+
+@pytest.mark.parametrize("parameters", [
+    SecAggParameters(threshold=0.6, bits=20, levels_bits=12),
+    SecAggParameters(threshold=0.6, bits=33, levels_bits=12),
+    SecAggParameters(threshold=0.6, bits=32),
+    PlainParameters(),
+])  # fmt: skip
+def test_recorded_bytes_are_the_lengths_of_the_encodings(federation: Any, parameters: Any) -> None:
+    """Downloads as hosts received them, and uploads as they would travel, stage by stage and client by client."""
+    protocol = Plain if isinstance(parameters, PlainParameters) else SecAgg
+    deltas = np.random.default_rng(0).uniform(-1, 1, (N, D))
+    small = federation(deltas, parameters, protocol=protocol, leaving={"secagg/masked-input": {1}})
+    small.run()
+    assert [stage.stage for stage in small.network.exchanges] == ["train", *protocol.stages]
+    for stage, (delivery, answers) in zip(small.network.exchanges, small.hosts.seen, strict=True):
+        message = attach(delivery.kind, delivery.header, delivery.vectors)
+        up = answers_on_the_wire(small, delivery, answers)
+        assert decode(delivery.kind, encode(message)) == message
+        assert up
+        for client, down_bytes, up_bytes in zip(stage.clients, stage.bytes_down, stage.bytes_up, strict=True):
+            if client not in up:
+                assert client == 1
+                assert stage.stage == "secagg/masked-input"
+                continue
+            private = delivery.private[client] if delivery.private is not None else b""
+            assert down_bytes == len(encode(message)) + len(private)
+            assert up_bytes == len(up[client])
+            assert decode(delivery.kind.Answer, up[client]) is not None
+
+
+@pytest.mark.parametrize(("bits", "packed"), [(20, 95), (32, 152), (33, 157), (8, 38), (64, 304)])
+def test_the_masked_vector_is_packed_to_the_rings_width(federation: Any, bits: int, packed: int) -> None:
+    """38 elements: 37 coordinates and the weight."""
+    parameters = SecAggParameters(threshold=0.6, bits=bits, levels_bits=4)
+    small = federation(np.zeros((N, D)), parameters)
+    small.run()
+    stage = next(stage for stage in small.network.exchanges if stage.stage == "secagg/masked-input")
+    array, extension, header = 1, 3 if packed + 5 < 256 else 4, 5
+    assert set(stage.bytes_up.tolist()) == {array + extension + header + packed}
+
+
+def masked_inputs(small: Any, number: int = 1) -> dict[int, np.ndarray[Any, Any]]:
+    """The vectors as the server would receive them in one round."""
+    small.run(number)
+    key, found = next((d.key for d, _ in reversed(small.hosts.seen) if d.kind.stage == "secagg/masked-input")), {}
+    for host in small.hosts.hosts:
+        found.update({client: vector.values.copy() for client, vector in host._vectors[key].items()})
+    return found
+
+
+@pytest.mark.parametrize("bits", [16, 32, 64])
+def test_masked_inputs_look_uniform_and_plain_ones_do_not(federation: Any, bits: int) -> None:
+    deltas = np.random.default_rng(0).normal(0, 0.05, (4, 6000)).clip(-1, 1)
+    small = federation(deltas, SecAggParameters(threshold=3, bits=bits, levels_bits=12, weights="equal"))
+    masked = masked_inputs(small)
+    quantisation = small.parameters.quantisation
+    for client in range(4):
+        plain = quantisation.encode(deltas[client], 1, small.randomness.generator(client, 1, "stochastic rounding"))
+        of_masked, of_plain = (
+            stats.chisquare(np.bincount(values.view(np.uint8), minlength=256)).pvalue
+            for values in (masked[client], plain)
+        )
+        assert of_masked > 1e-4
+        assert of_plain < 1e-100
+        assert abs(np.corrcoef(masked[client].astype(float), plain.astype(float))[0, 1]) < 0.06
+    differences = [masked[i] - masked[j] for i in range(4) for j in range(i)]
+    for difference in differences:  # no two clients share a mask
+        assert stats.chisquare(np.bincount(difference.view(np.uint8), minlength=256)).pvalue > 1e-4
+
+
+class ShowsItsSecrets(SecAggClient):
+    """Leaves its secrets for the test to see."""
+
+    shown: list[tuple[int, bytes, bytes]] = []  # noqa: RUF012
+
+    @handles(AdvertiseKeys)
+    def on_advertise_keys(self, message: AdvertiseKeys) -> KeyAdvert:
+        advert = super().on_advertise_keys(message)
+        assert PrivateKey.from_seed(self._mask_secret).public == advert.mask_key
+        self.shown.append((message.round, self._mask_secret, advert.sealing_key))
+        return advert
+
+
+def test_every_round_has_its_own_keys_and_masks(federation: Any) -> None:
+    parameters = SecAggParameters(threshold=4)
+    deltas = np.random.default_rng(0).uniform(-1, 1, (N, 500))
+    small = federation(deltas, parameters, roles=[RoleSpec(ShowsItsSecrets, parameters)])
+    ShowsItsSecrets.shown.clear()
+    first, second = masked_inputs(small, 1), masked_inputs(small, 2)
+    secrets = [secret for _, *pair in ShowsItsSecrets.shown for secret in pair]
+    assert len(set(secrets)) == 2 * 2 * N
+    for client in range(N):  # the same update under two masks: the difference of the two is uniform
+        difference = first[client] - second[client]
+        assert stats.chisquare(np.bincount(difference.view(np.uint8), minlength=256)).pvalue > 1e-4
+
+
+def test_a_plain_update_costs_four_bytes_a_parameter(federation: Any) -> None:
+    small = federation(np.zeros((N, D)), PlainParameters(), protocol=Plain, samples=range(1, N + 1))
+    small.run()
+    expected = len(encode(Update(1, Vector(np.zeros(D, np.float32), 0))))
+    assert set(small.network.exchanges[-1].bytes_up.tolist()) == {expected}
+    assert 4 * D < expected < 4 * D + 16
