@@ -135,5 +135,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-
-

@@ -88,9 +88,7 @@ def aggregation_seconds(clients: int, dimension: int, dropouts: int, cores: int,
         await network.begin_round(1)
         await network.ask(everybody, Train(1, Vector(np.zeros(dimension, np.float32), 0)))
         began = time.perf_counter()
-        aggregate = await protocol.aggregate(
-            AggregationRound(1, network, everybody, everybody, environment.directory)
-        )
+        aggregate = await protocol.aggregate(AggregationRound(1, network, everybody, everybody, environment.directory))
         seconds = time.perf_counter() - began
         network.end_round()
         return seconds, float(np.abs(aggregate.mean - workload.expected(aggregate.survivors)).max())

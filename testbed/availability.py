@@ -12,20 +12,21 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from testbed.links import cycled
+from testbed.links import LIST, NUMBER, EitherForm, NotEmpty, cycled
 from testbed.randomness import Randomness
 
 Ids = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Probability = Annotated[float, Field(ge=0, le=1)]
+Probabilities = Annotated[Annotated[Probability, NUMBER] | Annotated[list[Probability], NotEmpty, LIST], EitherForm]
 
 
 class DropOut(BaseModel):
     """Clients that leave in the middle of a round."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    rate: Probability | list[Probability] = Field(
+    rate: Probabilities = Field(
         0.0, description="Probability that a client leaves during a round it takes part in; a list is cycled"
     )
     stage: str = Field(
@@ -37,13 +38,13 @@ class DropOut(BaseModel):
 class AvailabilitySection(BaseModel):
     """The experiment's `availability` section."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     model: Literal["always", "bernoulli"] = Field(
         "always",
         description="'bernoulli': each client is unavailable in a round with probability `unavailable`",
     )
-    unavailable: Probability | list[Probability] = Field(
+    unavailable: Probabilities = Field(
         0.0,
         description="Probability p of being away at the start of a round; a list is cycled, e.g. [0.1, 0.3, 0.5]",
     )

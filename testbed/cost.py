@@ -15,31 +15,31 @@ from types import MappingProxyType
 
 from testbed.errors import ExperimentError
 
-# Seconds for one unit on the reference machine (one core of a 2 GHz-class server CPU with AES-NI). Medians of the
-# project's own primitives, see benchmarks/; `element` is one ring or float element, `parameter_example` one
+# Seconds for one unit on the reference machine (one core of a server CPU with AVX-512 and AES-NI): medians of
+# `python -m benchmarks.costs`; `element` is one ring or float element, `parameter_example` one
 # model parameter times one training example (forward, backward and step).
 REFERENCE_COSTS: Mapping[str, float] = MappingProxyType(
     {
-        "ed25519.generate": 30e-6,
-        "ed25519.sign": 35e-6,
-        "ed25519.verify": 90e-6,
-        "vrf.generate": 35e-6,
-        "vrf.output": 0.14e-3,
-        "vrf.prove": 0.23e-3,
-        "vrf.verify": 0.33e-3,
-        "hmac": 1.2e-6,
-        "x25519.generate": 35e-6,
-        "x25519.agree": 45e-6,
-        "aead.seal": 4e-6,
-        "aead.open": 4e-6,
-        "shamir.share.term": 0.08e-6,
-        "shamir.reconstruct.term": 0.15e-6,
-        "mask.element": 0.70e-9,
-        "quantise.element": 10e-9,
-        "ring.add.element": 0.4e-9,
-        "float.add.element": 3e-9,
-        "train.parameter_example": 0.55e-9,
-        "message": 5e-6,
+        "ed25519.generate": 15e-6,
+        "ed25519.sign": 16e-6,
+        "ed25519.verify": 42e-6,
+        "vrf.generate": 18e-6,
+        "vrf.output": 93e-6,
+        "vrf.prove": 0.20e-3,
+        "vrf.verify": 0.30e-3,
+        "hmac": 0.8e-6,
+        "x25519.generate": 28e-6,
+        "x25519.agree": 33e-6,
+        "aead.seal": 1.3e-6,
+        "aead.open": 1.3e-6,
+        "shamir.share.term": 67e-9,
+        "shamir.reconstruct.term": 0.25e-6,
+        "mask.element": 0.60e-9,
+        "quantise.element": 4.1e-9,
+        "ring.add.element": 0.28e-9,
+        "float.add.element": 1.8e-9,
+        "train.parameter_example": 0.33e-9,
+        "message": 0.4e-6,
     }
 )
 

@@ -15,7 +15,9 @@ import pyarrow as pa
 from testbed.availability import RoundwiseAvailability
 from testbed.cost import REFERENCE_COSTS, ComputeModel
 from testbed.devices import speed_factors
+from testbed.errors import RunError
 from testbed.experiment.schema import Experiment
+from testbed.experiment.stages import check_stages
 from testbed.links import ClientLinks
 from testbed.network.emulated import EmulatedNetwork, Timing
 from testbed.network.hosting import Hosts
@@ -58,6 +60,9 @@ class Plan:
     Args:
         experiment: one point (no sweep).
         simulation_seed: what stands in for the experiment's seed when it has none.
+
+    Raises:
+        ExperimentError: a class of one's own cannot be found, or a stage is named that does not exist.
     """
 
     def __init__(self, experiment: Experiment, simulation_seed: int) -> None:
@@ -68,6 +73,7 @@ class Plan:
         self.compute = ComputeModel(experiment.time.compute == "measured", costs)
         self.selection = selection_protocol(experiment.selection, experiment.population)
         self.aggregation = aggregation_protocol(experiment.aggregation)
+        check_stages(experiment, (*self.selection.stages, *self.aggregation.stages))
         self.seed = seed
         self.experiment_id = hashlib.sha256(b"testbed/experiment/v1" + experiment.name.encode()).digest()[:16]
 
@@ -110,6 +116,9 @@ class Federation:
         directory: the PKI's bulletin board.
         records: the run's directory, or None to record nothing (benchmarks).
         on_progress: called when a stage begins and when a round has ended.
+
+    Raises:
+        RunError: the directory's checkpoint does not belong to this experiment.
     """
 
     def __init__(
@@ -145,6 +154,12 @@ class Federation:
         self.accuracy: float | None = None
         checkpoint = records.checkpoint() if records is not None else None
         self.state = checkpoint or Checkpoint(0, 0.0, workload.initial_model(), np.zeros(n, np.int64), 0.0)
+        if self.state.model.shape != (workload.dimension,) or self.state.participations.shape != (n,):
+            where = "the workload" if records is None or checkpoint is None else f"{records.path}: the checkpoint"
+            raise RunError(
+                f"{where} has a model of {self.state.model.size} parameters and {self.state.participations.size} "
+                f"clients, the experiment {workload.dimension} and {n}; resume with the experiment that began the run"
+            )
         self.network.now_s = self.state.now_s
 
     @property

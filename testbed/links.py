@@ -1,28 +1,41 @@
 """Links between clients and server: bandwidth and latency per client, capacity of the server."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 BYTES_PER_MBIT = 1e6 / 8
 
-Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+def one_or_list(value: Any) -> str:
+    """Which form a per-client setting has; an error is then about that form alone."""
+    return "list" if isinstance(value, list | tuple) else "number"
+
+
+NUMBER, LIST = Tag("number"), Tag("list")
+EitherForm = Discriminator(one_or_list)
+NotEmpty = Field(min_length=1)
+
+Rate = Annotated[float, Field(gt=0)]
+Delay = Annotated[float, Field(ge=0)]
+Rates = Annotated[Annotated[Rate, NUMBER] | Annotated[list[Rate], NotEmpty, LIST], EitherForm]
+Delays = Annotated[Annotated[Delay, NUMBER] | Annotated[list[Delay], NotEmpty, LIST], EitherForm]
 
 
 class Links(BaseModel):
     """The experiment's `links` section. A list is given to the clients in turn (cycled)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    down_mbit_s: Rate | list[Rate] = Field(
+    down_mbit_s: Rates = Field(
         44.0, description="Each client's downlink in Mbit/s (Lotto: 44), or a list to cycle through"
     )
-    up_mbit_s: Rate | list[Rate] = Field(44.0, description="Each client's uplink in Mbit/s, or a list to cycle through")
-    latency_ms: float | list[float] = Field(
-        50.0, ge=0, description="One-way delay between client and server in ms, or a list to cycle through"
+    up_mbit_s: Rates = Field(44.0, description="Each client's uplink in Mbit/s, or a list to cycle through")
+    latency_ms: Delays = Field(
+        50.0, description="One-way delay between client and server in ms, or a list to cycle through"
     )
     server_down_mbit_s: Rate = Field(25_000.0, description="The server's downlink in Mbit/s, shared max-min fairly")
     server_up_mbit_s: Rate = Field(25_000.0, description="The server's uplink in Mbit/s, shared max-min fairly")

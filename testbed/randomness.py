@@ -15,11 +15,6 @@ import numpy as np
 _DOMAIN = b"testbed/randomness/v1"
 
 
-def server_choice(randomness: "Randomness", round_number: int, purpose: str) -> np.random.Generator:
-    """The honest server's own coin for one decision in one round."""
-    return randomness.generator("server", round_number, purpose)
-
-
 class Randomness:
     """Random material of one experiment.
 

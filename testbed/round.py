@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.combining import AggregationProtocol, AggregationRound, Ids
-from testbed.errors import RoundAborted, RoundSkipped
+from testbed.errors import Refusal, RoundAborted, RoundSkipped
 from testbed.messages import Vector
 from testbed.network.asking import no_ids
 from testbed.network.emulated import EmulatedNetwork
@@ -22,7 +22,7 @@ class Outcome:
         state: "completed", "skipped" (nobody admissible) or "aborted"; then the model is as it was.
         reason: empty when completed.
         candidates: how many stood for selection.
-        participants: sorted client numbers that were selected.
+        participants: sorted client numbers that were selected (also when the round was aborted after that).
         survivors: those whose update is in the new model.
         model: `(d,)` float32 after the round.
         training_loss: mean over the participants that trained; None when nobody did.
@@ -49,8 +49,9 @@ async def run_round(
     await network.begin_round(start.number)
     try:
         chosen = await selection.select(start)
-        outcome.candidates, outcome.participants = chosen.candidates, chosen.participants
-        trained = await network.ask(chosen.participants, Train(start.number, Vector(model, 0)))
+        start.candidates, start.participants = chosen.candidates, chosen.participants
+        ready = chosen.participants if chosen.ready is None else chosen.ready
+        trained = await network.ask(ready, Train(start.number, Vector(model, 0)))
         losses = [answer.loss for answer in trained.valid().values()]
         outcome.training_loss = float(np.mean(losses)) if losses else None
         aggregate = await aggregation.aggregate(
@@ -58,8 +59,11 @@ async def run_round(
         )
         outcome.model = (model + aggregate.mean).astype(np.float32)
         outcome.survivors = aggregate.survivors
-    except RoundAborted as end:
+    except (RoundAborted, Refusal) as end:
         outcome.state = "skipped" if isinstance(end, RoundSkipped) else "aborted"
-        outcome.reason = str(end)
-    network.end_round()
+        name = end.check if isinstance(end, Refusal) else end.reason  # a server refuses, too: wrong sums, strangers
+        outcome.reason = f"{name}: {end.detail}" if end.detail else name
+    finally:
+        network.end_round()
+    outcome.candidates, outcome.participants = start.candidates, start.participants
     return outcome

@@ -1,28 +1,49 @@
-"""Loading an experiment file: YAML, overrides, and errors of one line each that say where and what is allowed."""
+"""Loading an experiment file: YAML, overrides, and errors of one line each that say where and what is allowed.
+
+An experiment is data that JSON could hold; it is validated as JSON would be, strictly: `true` is no number, and
+`"10"` is none either.
+"""
 
 import difflib
-from collections.abc import Hashable, Sequence
+import math
+import re
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Tag, ValidationError
+from pydantic_core import from_json, to_json
 
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 
+_LONGEST_SHOWN = 60
+_YAML_WORDS = {True: "true", False: "false", None: "null"}
+# What PyYAML lets through for odd scalars, e.g. `2024-13-45`, `!!bool x`, numbers of 5000 digits.
+_SCALAR_ERRORS = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
+
 
 class _Loader(yaml.SafeLoader):
-    """YAML's safe loader, but a key that stands twice is an error."""
+    """YAML's safe loader, but a key that stands twice is an error, and 1e-3 is a number (as in YAML 1.2)."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
             key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                raise yaml.constructor.ConstructorError(None, None, "a key must be one word", key_node.start_mark)
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\.\d+|\d+(\.\d*)?)[eE][-+]?\d+$"), list("-+.0123456789")
+)
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -30,14 +51,20 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
 
     Every point of a sweep is validated too. Raises `ExperimentError`: one line per mistake, with file and key path.
     """
+    from testbed.experiment.stages import check_stages
     from testbed.experiment.sweep import points
 
     data = read_yaml(path)
     for override in overrides:
         _apply(data, override)
     experiment = validated(data, str(path))
-    for _ in points(experiment, str(path)):
-        pass
+    for point in points(experiment, str(path)):
+        if ":" in point.experiment.selection.protocol + point.experiment.aggregation.protocol:
+            continue  # a class of one's own may have stages that are known only where its module is
+        try:
+            check_stages(point.experiment)
+        except ExperimentError as error:
+            raise ExperimentError(f"{path}: {error}") from None
     return experiment
 
 
@@ -47,121 +74,184 @@ def read_yaml(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ExperimentError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise ExperimentError(f"{path}: not a text file (UTF-8)") from None
+    except (OSError, ValueError) as error:
         raise ExperimentError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    try:
-        data = yaml.load(text, Loader=_Loader)  # a SafeLoader: builds plain data only
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
-        raise ExperimentError(f"{path}{where}: not valid YAML: {error.problem}") from None
-    except (yaml.YAMLError, RecursionError, TypeError) as error:
-        raise ExperimentError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    data = _parsed(text, str(path))
     if not isinstance(data, dict):
         raise ExperimentError(f"{path}: an experiment is a mapping of keys to values; see `testbed schema`")
     return data
 
 
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return yaml.load(text, Loader=_Loader)  # a SafeLoader: builds plain data only
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        if mark is not None:
+            where = f"{where}:{mark.line + 1}:{mark.column + 1}"
+        problem = error.problem or error.context
+    except (yaml.YAMLError, *_SCALAR_ERRORS) as error:
+        problem = f"{error}" if isinstance(error, yaml.YAMLError | ValueError) else "a value cannot be read"
+    raise ExperimentError(f"{where}: not valid YAML: {' '.join(str(problem).split())}")
+
+
 def validated(data: dict[str, Any], where: str) -> Experiment:
     """`data` as an experiment; `where` begins each line of the error."""
     try:
-        return Experiment.model_validate(data)
-    except ValidationError as error:
-        lines = [f"{where}: {_line(problem)}" for problem in error.errors()]
-        raise ExperimentError("\n".join(dict.fromkeys(lines))) from None
+        text = to_json(data, inf_nan_mode="constants")
+        plain = from_json(text)
+    except (ValueError, RecursionError) as error:
+        why = " ".join(str(error).removeprefix("Error serializing to JSON: ").split())
+        raise ExperimentError(f"{where}: a value that an experiment cannot hold: {why}") from None
+    lines = [f"{path}: must be a finite number" for path in _not_finite(plain, ())]
+    if not lines:
+        try:
+            return Experiment.model_validate_json(text, strict=True)
+        except ValidationError as error:
+            lines = _lines(error, plain)
+    raise ExperimentError("\n".join(f"{where}: {line}" for line in lines))
+
+
+def _not_finite(value: Any, path: tuple[Any, ...]) -> Iterator[str]:
+    """The key paths of infinite numbers and NaN, which no setting can mean."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield _dotted(path)
+    elif isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _not_finite(inner, (*path, key))
+
+
+# -- overrides ----------------------------------------------------------------------------------------------------
 
 
 def _apply(data: dict[str, Any], override: str) -> None:
+    where = f"--set {override if override.isprintable() else repr(override)}"
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
-        raise ExperimentError(f"--set {override}: expected key=value, e.g. selection.participants=20")
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise ExperimentError(f"--set {override}: the value is not valid YAML") from None
-    set_key(data, key.strip(), value, f"--set {override}")
+        raise ExperimentError(f"{where}: expected key=value, e.g. selection.participants=20")
+    set_key(data, key.strip(), _parsed(text, where), where)
 
 
 def set_key(data: dict[str, Any], key: str, value: Any, where: str) -> None:
     """Set a dotted key in nested mappings; a mapping is merged into the one that is there."""
     *sections, last = key.split(".")
+    if not all((*sections, last)):
+        raise ExperimentError(f"{where}: {key!r} is not a key, e.g. selection.participants")
     for section in sections:
-        below = data.setdefault(section, {})
-        if not isinstance(below, dict):
+        if data.get(section) is None:
+            data[section] = {}
+        if not isinstance(data[section], dict):
             raise ExperimentError(f"{where}: {section} is not a section, so it has no key {last}")
-        data = below
-    if isinstance(value, dict) and isinstance(data.get(last), dict):
+        data = data[section]
+    _merge(data, last, value)
+
+
+def _merge(data: dict[str, Any], key: str, value: Any) -> None:
+    if isinstance(value, dict) and isinstance(data.get(key), dict):
         for name, inner in value.items():
-            set_key(data[last], str(name), inner, where)
+            _merge(data[key], name, inner)
     else:
-        data[last] = value
+        data[key] = value
 
 
-def _line(problem: Any) -> str:
-    """One mistake as a line: key path, what is wrong, what is allowed."""
-    location = [part for part in problem["loc"] if not _is_tag(problem["loc"], part)]
-    path = ".".join(str(part) for part in location)
-    given = problem.get("input")
-    kind, context = problem["type"], problem.get("ctx") or {}
+# -- what pydantic found, one line per mistake --------------------------------------------------------------------
+
+
+def _lines(error: ValidationError, data: Any) -> list[str]:
+    """One line per key path; what the alternatives of a union expect is said in one line."""
+    found: dict[str, list[str]] = {}
+    given: dict[str, str] = {}
+    for problem in error.errors(include_url=False):
+        kind = problem["type"]
+        location = _without_tags(problem["loc"], data)
+        if kind == "missing":
+            location.append(problem["loc"][-1])
+        if kind == "union_tag_invalid":
+            location.append("protocol")
+        path = _dotted(location)
+        found.setdefault(path, []).append(_wording(problem))
+        if kind not in ("missing", "extra_forbidden", "union_tag_invalid", "value_error"):
+            given[path] = _shown(problem["input"])
+    lines = []
+    for path, wordings in found.items():
+        first, *others = dict.fromkeys(wordings)
+        line = " or ".join((first, *(other.removeprefix("should be ") for other in others))) + given.get(path, "")
+        lines.append(f"{path}: {line}" if path else line)
+    return lines
+
+
+def _without_tags(location: Sequence[Any], data: Any) -> list[Any]:
+    """The location as a path in the data: pydantic puts the names of a union's alternatives in between."""
+    path = []
+    for part in location:
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            continue
+        path.append(part)
+    return path
+
+
+def _dotted(path: Sequence[Any]) -> str:
+    return ".".join(part if isinstance(part, str) and part.isprintable() else repr(part) for part in path)
+
+
+def _shown(given: Any) -> str:
+    if not isinstance(given, str | int | float | None):
+        return ""
+    text = _YAML_WORDS[given] if given is None or isinstance(given, bool) else repr(given)
+    return f", not {text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + '...'}"
+
+
+def _wording(problem: Any) -> str:
+    """What is wrong and what is allowed, without the path."""
+    kind, context, message = problem["type"], problem.get("ctx") or {}, str(problem["msg"])
     if kind == "extra_forbidden":
-        allowed = _allowed_keys(problem["loc"][:-1])
-        close = difflib.get_close_matches(str(location[-1]), allowed, n=1)
+        *section, key = problem["loc"]
+        allowed = _KEYS.get(tuple(part for part in section if isinstance(part, str)), [])
+        close = difflib.get_close_matches(str(key), allowed, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
-        return f"{path}: unknown key; {hint}allowed: {', '.join(allowed)}"
+        return f"unknown key; {hint}allowed: {', '.join(allowed)}"
     if kind == "union_tag_invalid":
         expected = context["expected_tags"].replace("'a class of your own'", "or package.module:Class")
-        return f"{path}.protocol: unknown protocol {context['tag']!r}; allowed: {expected}"
+        tag = context["tag"]
+        close = difflib.get_close_matches(tag, re.findall("'([^']+)'", expected), n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        return f"unknown protocol {_shown(tag).removeprefix(', not ')}; {hint}allowed: {expected}"
     if kind == "value_error":
-        message = str(problem["msg"]).removeprefix("Value error, ")
-        return f"{path}: {message}" if path else message
+        return message.removeprefix("Value error, ")
     if kind == "missing":
-        return f"{path}: is required"
-    shown = f", not {given!r}" if isinstance(given, str | int | float | bool | None) else ""
-    return f"{path}: {_worded(str(problem['msg']))}{shown}"
+        return "is required"
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        return "should be a mapping of keys to values"
+    if kind == "too_short" and context.get("actual_length") == 0:
+        return "should not be empty"
+    if kind == "string_pattern_mismatch":
+        return "should be package.module:Class"
+    return message.replace("Input should be", "should be").replace("valid array", "list")
 
 
-def _worded(message: str) -> str:
-    """Pydantic's message in the middle of a line."""
-    return "should be " + message.removeprefix("Input should be ") if message.startswith("Input should") else message
-
-
-def _is_tag(location: Sequence[Any], part: Any) -> bool:
-    """Pydantic puts the tag of a union, or the type of an alternative, into the path; a person does not."""
-    position = list(location).index(part)
-    inside_union = position == 1 and location[0] in ("selection", "aggregation")
-    return inside_union or (isinstance(part, str) and ("[" in part or part in ("float", "int", "constrained-float")))
-
-
-def _allowed_keys(location: Sequence[Any]) -> list[str]:
-    """The keys of the model at a validation error's location."""
-    model: Any = Experiment
-    for part in location:
-        alternatives = [model, *_models_in(model)]
-        found = None
-        for alternative in alternatives:
-            fields = getattr(alternative, "model_fields", {})
-            if part in fields:
-                found = fields[part].annotation
-                break
-            if part in _protocol_names(alternative):
-                found = alternative
-                break
-        if found is None:
-            break
-        model = found
-    for candidate in [model, *_models_in(model)]:
-        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-            return sorted(candidate.model_fields)
-    return []
-
-
-def _models_in(annotation: Any) -> list[Any]:
-    found = []
-    for argument in get_args(annotation):
-        found += [argument, *_models_in(argument)]
+def _keys(model: type[BaseModel], section: tuple[str, ...] = ()) -> dict[tuple[str, ...], list[str]]:
+    """The keys of each section, by the section's location in pydantic's errors (tags of unions included)."""
+    found = {section: sorted(model.model_fields)}
+    for name, field in model.model_fields.items():
+        for tag, inner in _models_in(field.annotation):
+            found |= _keys(inner, (*section, name, *tag))
     return found
 
 
-def _protocol_names(model: Any) -> list[Any]:
-    field = getattr(model, "model_fields", {}).get("protocol")
-    return [] if field is None else [field.default]
+def _models_in(annotation: Any, tag: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], type[BaseModel]]]:
+    """The models that an annotation allows, each with the tag it has in a union."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield tag, annotation
+    elif get_origin(annotation) is Annotated:
+        inner, *extra = get_args(annotation)
+        yield from _models_in(inner, tuple(part.tag for part in extra if isinstance(part, Tag)))
+    else:
+        for argument in get_args(annotation):
+            yield from _models_in(argument, tag)
+
+
+_KEYS = _keys(Experiment)

@@ -12,7 +12,6 @@ from testbed.aggregation.secagg import SecAggParameters
 from testbed.availability import AvailabilitySection
 from testbed.cost import REFERENCE_COSTS
 from testbed.devices import Devices
-from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
 from testbed.links import Links
 from testbed.selection.batch_partition import BatchPartitionParameters, PartitionParameters
@@ -30,14 +29,14 @@ _OwnName = Annotated[str, Field(pattern=OWN_CLASS, description="A class of your 
 class OwnSelection(SelectionParameters):
     """A selection protocol of your own; further keys are handed to it."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
     protocol: _OwnName
 
 
 class OwnAggregation(AggregationParameters):
     """An aggregation protocol of your own; further keys are handed to it."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
     protocol: _OwnName
 
 
@@ -69,7 +68,7 @@ AggregationSection = Annotated[
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Time(_Section):
@@ -133,7 +132,7 @@ class Experiment(_Section):
         None,
         description="Same seed (and modelled compute): same bytes. Without: protocol secrets from the operating system",
     )
-    rounds: int = Field(10, gt=0, description="Rounds of training")
+    rounds: int = Field(10, gt=0, le=10_000_000, description="Rounds of training")
     population: int = Field(100, gt=0, le=10_000_000, description="Number of clients (n)")
     workload: Workload = Field(default_factory=Workload, description="What the clients learn")
     selection: SelectionSection = Field(default_factory=RandomParameters, description="Who takes part")
@@ -172,7 +171,4 @@ class Experiment(_Section):
 
     def plain(self) -> dict[str, Any]:
         """As plain data that YAML can hold, every default written out."""
-        return self.model_dump(mode="json", exclude_none=True)
-
-
-__all__ = ["Experiment", "ExperimentError"]
+        return self.model_dump(mode="json")

@@ -95,9 +95,7 @@ class Workload(BaseModel):
         le=10_000_000,
         description="Held-out samples for evaluation (unset: the whole test part; synthetic-femnist: 2000).",
     )
-    epochs: int = Field(
-        default=1, ge=1, le=10_000, description="Local passes over a client's samples per round (E)."
-    )
+    epochs: int = Field(default=1, ge=1, le=10_000, description="Local passes over a client's samples per round (E).")
     batch_size: int = Field(
         default=20,
         ge=1,
@@ -147,21 +145,15 @@ class Workload(BaseModel):
         if not self.is_built_in:
             return self
         if self.samples_per_client is not None and self.samples_per_client < self.partition.minimum_samples:
-            raise ValueError(
-                "samples_per_client is below partition.minimum_samples; raise it or lower the minimum"
-            )
+            raise ValueError("samples_per_client is below partition.minimum_samples; raise it or lower the minimum")
         if self.options:
             raise ValueError(f"options are for a class of your own; dataset {self.dataset} takes none")
         if self.model not in BUILT_IN_MODELS:
             raise ValueError(f"model {self.model!r} is unknown; allowed: {', '.join(BUILT_IN_MODELS)}")
         if self.model == "femnist-cnn" and self.dataset == "digits":
-            raise ValueError(
-                "model femnist-cnn needs 28x28 images; for digits (8x8) use logistic, mlp or cnn"
-            )
+            raise ValueError("model femnist-cnn needs 28x28 images; for digits (8x8) use logistic, mlp or cnn")
         if self.dataset == "mnist" and self.path is None:
-            raise ValueError(
-                "dataset mnist needs path: the folder with the idx files (nothing is downloaded)"
-            )
+            raise ValueError("dataset mnist needs path: the folder with the idx files (nothing is downloaded)")
         if self.dataset != "mnist" and self.path is not None:
             raise ValueError(f"path is read for dataset mnist only; {self.dataset} needs no files")
         if self.dataset == "synthetic-femnist" and self.partition != Partition():

@@ -110,7 +110,7 @@ class EmulatedNetwork:
         self.exchanges: list[Exchanges] = []
         self.events: list[Event] = []
         self.server_compute_s = 0.0
-        self._gone: set[int] = set()
+        self._gone = np.zeros(len(self.speed_factors), np.bool_)
         self._stage = "round"
 
     async def begin_round(self, round_number: int) -> None:
@@ -170,8 +170,8 @@ class EmulatedNetwork:
     ) -> Replies:
         """See `Network.ask`."""
         kind = type(message)
-        if kind.Answer is None:
-            raise ProtocolError(f"{kind.__name__} names no type of answer")
+        if kind.Answer is None or not kind.stage:
+            raise ProtocolError(f"{kind.__name__} names no stage, or no type of answer")
         recipients = ids(recipients)
         detached = detach(message)
         sealed = {client: encode(part) for client, part in private.items()} if private is not None else None
@@ -206,10 +206,7 @@ class EmulatedNetwork:
         return self.timing.stage_deadlines.get(stage, self.timing.deadline_s)
 
     def _reachable(self, recipients: Ids) -> npt.NDArray[np.bool_]:
-        reachable = self.availability.reachable(self.round_number, self.now_s, recipients)
-        if self._gone:
-            reachable = reachable & ~np.isin(recipients, np.fromiter(self._gone, np.int64))
-        return reachable
+        return self.availability.reachable(self.round_number, self.now_s, recipients) & ~self._gone[recipients]
 
     def _time_transfers(self, stage: "_Stage") -> None:
         """Fill `stage.arrival_s`: when each answer is complete at the server (infinite: never)."""
@@ -248,8 +245,7 @@ class EmulatedNetwork:
         return end_s
 
     def _keep_record(self, stage: "_Stage", answers: HostAnswers) -> None:
-        gone = np.isin(stage.outcome, (DROPPED, OFFLINE))
-        self._gone.update(stage.recipients[gone].tolist())
+        self._gone[stage.recipients[np.isin(stage.outcome, (DROPPED, OFFLINE))]] = True
         uploaded = np.isin(stage.outcome, (ANSWERED, REFUSED, LATE))
         self.exchanges.append(
             Exchanges(
@@ -311,9 +307,10 @@ class _Stage:
             return self.recipients[self.outcome == outcome]
 
         refused = who(REFUSED)
+        in_time = set(refused.tolist())
         missing = Missing(
             offline=who(OFFLINE), dropped=who(DROPPED), late=who(LATE), refused=refused, silent=who(SILENT),
-            refusals=tuple(refusal for refusal in answers.refusals if refusal.client in refused),
+            refusals=tuple(refusal for refusal in answers.refusals if refusal.client in in_time),
         )  # fmt: skip
         assert self.kind.Answer is not None
         alike = answers.alike[1] if answers.alike is not None else None

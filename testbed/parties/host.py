@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.cost import metered, thread_cpu_s
-from testbed.errors import ProtocolError, Refusal
+from testbed.errors import ProtocolError, Refusal, RoundAborted
 from testbed.messages import Message, RefusalNotice, Vector, attach, decode, detach
 from testbed.network.hosting import Delivery, HostAnswers, Ids, RefusedBy
 from testbed.parties.client import Client, Environment, RoleSpec
@@ -168,13 +168,19 @@ class Host:
     def total(
         self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
     ) -> tuple[npt.NDArray[Any], int, float]:
-        """Sum of this host's vectors of stage `key`: `(d,)` partial sum, ring bits (0: fixed point), CPU seconds."""
+        """Sum of this host's vectors of stage `key`: `(d,)` partial sum, ring bits (0: fixed point), CPU seconds.
+
+        Raises `RoundAborted` when a client has sent none, or one of another shape.
+        """
         began = thread_cpu_s()
         stored = self._vectors.get(key, {})
+        without = [number for number in clients.tolist() if number not in stored]
+        if without:
+            raise RoundAborted("no-vector", f"client {without[0]} was to send a vector")
         vectors = [stored[number] for number in clients.tolist()]
         bits = vectors[0].bits
         if any(vector.bits != bits or len(vector.values) != len(vectors[0].values) for vector in vectors):
-            raise ProtocolError("clients sent vectors of different shapes")
+            raise RoundAborted("different-vectors", "clients sent vectors of different shapes")
         if bits == 0:
             shares = weights if weights is not None else np.ones(len(vectors), np.int64)
             summed = float_total(vectors, shares.tolist())

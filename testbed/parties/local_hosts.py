@@ -49,6 +49,10 @@ def chosen_on(
 class LocalHosts:
     """One or more hosts in this process; several work in threads at the same time.
 
+    The clients of different hosts share nothing that changes in a round, except through the workload: with several
+    hosts its `train` is called from several threads (those of `workloads` then train one after another), and must
+    depend on its arguments alone. Results do not depend on the number of hosts.
+
     Args:
         population: number of clients n.
         environment: what the clients share.
@@ -69,26 +73,26 @@ class LocalHosts:
         strict: bool = True,
     ) -> None:
         self.environment = environment
-        self._hosts = [
+        self.hosts = [
             Host(owned_by(host, hosts, population), environment, roles, last_round=last_round, strict=strict)
             for host in range(hosts)
         ]
 
     def register(self, pki: PKI) -> None:
         """Register every client with the PKI and read its bulletin board."""
-        for host in self._hosts:
+        for host in self.hosts:
             host.accept_registrations(pki.register_many(host.registrations()))
         self.environment.directory = pki.directory()
 
     async def begin_round(self, round_number: int) -> None:
         """See `Hosts.begin_round`."""
-        for host in self._hosts:
+        for host in self.hosts:
             host.begin_round()
 
     async def deliver(self, delivery: Delivery) -> HostAnswers:
         """See `Hosts.deliver`."""
-        parts = split(delivery, len(self._hosts))
-        work = [functools.partial(host.deliver, part) for host, part in zip(self._hosts, parts, strict=True)]
+        parts = split(delivery, len(self.hosts))
+        work = [functools.partial(host.deliver, part) for host, part in zip(self.hosts, parts, strict=True)]
         return HostAnswers.merged(await self._everywhere(work))
 
     async def total(
@@ -96,8 +100,8 @@ class LocalHosts:
     ) -> tuple[npt.NDArray[Any], float]:
         """See `Hosts.total`."""
         work = []
-        for position, host in enumerate(self._hosts):
-            here, shares = chosen_on(position, len(self._hosts), clients, weights)
+        for position, host in enumerate(self.hosts):
+            here, shares = chosen_on(position, len(self.hosts), clients, weights)
             if len(here):
                 work.append(functools.partial(host.total, key, here, shares))
         if not work:
@@ -108,8 +112,8 @@ class LocalHosts:
     async def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, Vector]:
         """See `Hosts.vectors`."""
         found: dict[int, Vector] = {}
-        for position, host in enumerate(self._hosts):
-            found.update(host.vectors(key, chosen_on(position, len(self._hosts), clients, None)[0]))
+        for position, host in enumerate(self.hosts):
+            found.update(host.vectors(key, chosen_on(position, len(self.hosts), clients, None)[0]))
         return found
 
     async def _everywhere(self, work: Sequence[Callable[[], Result]]) -> list[Result]:

@@ -1,8 +1,9 @@
 """The public key infrastructure of Lotto (Jiang et al., arXiv 2401.02880, section 3.4 and its setup stage).
 
-It is not mediated by the server, accepts a registration only from the client itself (the request is signed with the
-key that it registers; one key per client), generates the VRF key pair so that a client cannot grind for lucky keys,
-and returns it sealed to the client's registration key. Everything public goes to the bulletin board, `Directory`.
+It is not mediated by the server, accepts a registration only from the client itself (over a channel that says who is
+there; the request is signed with the key that it registers; one signing key per client), generates the VRF key pair
+so that a client cannot grind for lucky keys, and returns it sealed to the client's own key. Everything public goes to
+the bulletin board, `Directory`.
 """
 
 from dataclasses import dataclass
@@ -96,31 +97,46 @@ class PKI:
     def __init__(self, population: int, randomness: Randomness) -> None:
         self._board = Directory.empty(population)
         self._randomness = randomness
+        self._vrf_secrets = np.zeros((population, 32), np.uint8)  # drawn once: no second draw for who asks again
 
-    def register(self, request: bytes) -> bytes:
+    def register(self, request: bytes, sender: int | None = None) -> bytes:
         """Answer an encoded `Registration` with an encoded `Registered`.
 
-        Repeating one's own registration gives the same key again (a client that was restarted); anything else that
-        is wrong raises `Refusal`.
+        Repeating one's own registration gives the same VRF key again (a client that was restarted), sealed to the
+        agreement key of the new request; anything else that is wrong raises `Refusal`.
+
+        Args:
+            request: the encoded request.
+            sender: the client at the other end of the authenticated channel; None: the one that the request names.
         """
-        asked = decode(Registration, request)
-        if asked.client >= len(self._board.registered):
-            raise Refusal("pki.unknown-client", f"client {asked.client} is outside the population")
-        keys = signed_content(asked.client, asked.signing_key, asked.agreement_key)
+        try:
+            asked = decode(Registration, request)
+        except ProtocolError as error:
+            raise Refusal("pki.malformed", str(error)) from None
+        board, client = self._board, asked.client
+        if client >= len(board.registered):
+            raise Refusal("pki.unknown-client", f"client {client} is outside the population")
+        if sender is not None and sender != client:
+            raise Refusal("pki.not-by-the-client", f"client {sender} asks to register client {client}")
+        keys = signed_content(client, asked.signing_key, asked.agreement_key)
         try:
             signatures.validate_public_key(asked.signing_key)
             signatures.verify(asked.signing_key, _DOMAIN, keys, asked.signature)
         except ProtocolError as error:
             raise Refusal("pki.not-by-the-client", str(error)) from None
-        board, client = self._board, asked.client
         if client in board and board.signing[client].tobytes() != asked.signing_key:
             raise Refusal("pki.already-registered", f"client {client} has registered another key before")
-        secret = self._randomness.secret("pki", client, "vrf key")
+        secret = self._vrf_secret(client)
         public = vrf.SecretKey.from_seed(secret).public
-        sealed = sealing.seal_to(
-            asked.agreement_key, secret, _SEALED_DOMAIN + client.to_bytes(8, "big"),
-            self._randomness.secret("pki", client, "ephemeral key"),
-        )  # fmt: skip
+        try:
+            sealed = sealing.seal_to(
+                asked.agreement_key, secret, _SEALED_DOMAIN + client.to_bytes(8, "big"),
+                self._randomness.secret("pki", client, "ephemeral key"),
+            )  # fmt: skip
+        except ProtocolError as error:
+            raise Refusal("pki.invalid-agreement-key", str(error)) from None
+        if client not in board:
+            self._vrf_secrets[client] = np.frombuffer(secret, np.uint8)
         for rows, key in (
             (board.signing, asked.signing_key),
             (board.agreement, asked.agreement_key),
@@ -129,6 +145,12 @@ class PKI:
             rows[client] = np.frombuffer(key, np.uint8)
         board.registered[client] = True
         return encode(Registered(public, sealed))
+
+    def _vrf_secret(self, client: int) -> bytes:
+        """The client's one VRF secret: with secrets from the operating system a new draw would be another key."""
+        if client in self._board:
+            return self._vrf_secrets[client].tobytes()
+        return self._randomness.secret("pki", client, "vrf key")
 
     def register_many(self, requests: list[bytes]) -> list[bytes]:
         """`register` for each of a host's clients."""

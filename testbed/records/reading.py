@@ -32,7 +32,8 @@ class RunRecords:
         try:
             return dict(yaml.safe_load((self.path / "experiment.yaml").read_text()))
         except (OSError, yaml.YAMLError, TypeError, ValueError) as error:
-            raise RunError(f"{self.path / 'experiment.yaml'}: cannot be read: {error}") from None
+            reason = " ".join(str(error).split())
+            raise RunError(f"{self.path / 'experiment.yaml'}: cannot be read: {reason}") from None
 
     @property
     def label(self) -> str:

@@ -2,14 +2,20 @@
 
 While a run goes on, each finished round is a folder of small Parquet files under ``parts/``; ``checkpoint.npz`` names
 the last finished round and holds the model after it. Both are written to a temporary name and renamed, the
-checkpoint last, so a run that is killed at any moment loses at most the round it was in. `finish` merges the parts
-into one table each.
+checkpoint last, so a run that is killed at any moment loses at most the round it was in.
+
+`finish` merges the parts into one file per table. Each of these says in its own metadata up to which round it is
+merged: what lies in parts up to that round is not read any more, so a kill between two tables, or while the parts
+are being deleted, neither loses nor doubles a row, and a finished run can be gone on with.
 """
 
 import contextlib
+import io
 import json
 import os
+import re
 import shutil
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +30,18 @@ import yaml
 from testbed.errors import RunError
 from testbed.records.tables import SCHEMAS
 
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes strings such as 1e-3, which `testbed.experiment` would read as numbers."""
+
+
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[.0-9]+[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
 _EXPERIMENT = "experiment.yaml"
 _CHECKPOINT = "checkpoint.npz"
+_MERGED_UP_TO = b"testbed.merged_up_to_round"
 
 
 @dataclass(frozen=True)
@@ -63,10 +79,12 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        reason = error.strerror or error
-        raise RunError(
-            f"{path}: cannot write: {reason}; what was recorded before is intact, go on with --resume"
-        ) from None
+        raise _cannot_write(path, error) from None
+
+
+def _cannot_write(path: Path, error: OSError) -> RunError:
+    reason = error.strerror or " ".join(str(error).split())
+    return RunError(f"{path}: cannot write: {reason}; what was recorded before is intact, go on with --resume")
 
 
 class RunDirectory:
@@ -91,7 +109,7 @@ class RunDirectory:
             raise RunError(f"{path}: cannot make the directory: {error.strerror}") from None
         directory = cls(path)
         with replacing(path / _EXPERIMENT) as file:
-            file.write(yaml.safe_dump(dict(experiment), sort_keys=False, allow_unicode=True).encode())
+            file.write(yaml.dump(dict(experiment), Dumper=_Dumper, sort_keys=False, allow_unicode=True).encode())
         return directory
 
     @classmethod
@@ -112,34 +130,37 @@ class RunDirectory:
                     int(stored["round_number"]), float(stored["now_s"]), stored["model"], stored["participations"],
                     float(stored["wall_s"]),
                 )  # fmt: skip
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise RunError(f"{path}: damaged checkpoint ({error}); start the run anew with another --out") from None
 
     def append_round(self, tables: Mapping[str, pa.Table], checkpoint: Checkpoint) -> None:
         """Record a finished round: its rows, then the checkpoint that makes them count."""
-        part = self._part(checkpoint.round_number)
-        if part.exists():  # of a session that died before its checkpoint
-            shutil.rmtree(part)
+        part = part_of(self.path, checkpoint.round_number)
         try:
+            if part.exists():  # of a session that died before its checkpoint
+                shutil.rmtree(part)
             part.mkdir(parents=True)
         except OSError as error:
-            raise RunError(f"{part}: cannot write: {error.strerror}; free space and go on with --resume") from None
+            raise _cannot_write(part, error) from None
         for name, table in tables.items():
             with replacing(part / f"{name}.parquet") as file:
                 pq.write_table(table, file, compression="zstd")
+        stored = io.BytesIO()  # first in memory: a zip file that a full disk cuts off complains when it is collected
+        np.savez(
+            stored, round_number=checkpoint.round_number, now_s=checkpoint.now_s, model=checkpoint.model,
+            participations=checkpoint.participations, wall_s=checkpoint.wall_s,
+        )  # fmt: skip
         with replacing(self.path / _CHECKPOINT) as file:
-            np.savez(
-                file, round_number=checkpoint.round_number, now_s=checkpoint.now_s, model=checkpoint.model,
-                participations=checkpoint.participations, wall_s=checkpoint.wall_s,
-            )  # fmt: skip
+            file.write(stored.getbuffer())
 
     def finish(self) -> None:
         """Merge the rounds' parts into one file per table; the parts go away once the tables are on disk."""
         checkpoint = self.checkpoint()
         if checkpoint is None:
             return
-        merged = {name: self.table(name) for name in SCHEMAS}
-        for name, table in merged.items():
+        merged_up_to = {_MERGED_UP_TO: str(checkpoint.round_number).encode()}
+        for name in SCHEMAS:
+            table = read_table(self.path, name, checkpoint).replace_schema_metadata(merged_up_to)
             with replacing(self.path / f"{name}.parquet") as file:
                 pq.write_table(table, file, compression="zstd")
         shutil.rmtree(self.path / "parts", ignore_errors=True)
@@ -153,30 +174,37 @@ class RunDirectory:
         """All finished rounds' rows of a table, in the order of the rounds."""
         return read_table(self.path, name, self.checkpoint())
 
-    def _part(self, round_number: int) -> Path:
-        return self.path / "parts" / f"round-{round_number:06d}"
-
 
 def read_table(path: Path, name: str, checkpoint: Checkpoint | None) -> pa.Table:
-    """Merged rows, then those parts that a checkpoint vouches for and that are not merged yet."""
-    tables = [SCHEMAS[name].empty_table()]
+    """Merged rows, then the parts of those rounds that the checkpoint vouches for and that are not merged yet.
+
+    Raises `RunError` when a file is damaged, or a finished round is in neither.
+    """
+    last = checkpoint.round_number if checkpoint is not None else 0
+    merged = path / f"{name}.parquet"
+    while True:
+        covered, tables = 0, [SCHEMAS[name].empty_table()]
+        try:
+            if merged.is_file():
+                covered = _merged_up_to(merged)
+                tables.append(pq.read_table(merged, schema=SCHEMAS[name]))
+            for number in range(covered + 1, last + 1):
+                tables.append(pq.read_table(part_of(path, number) / f"{name}.parquet", schema=SCHEMAS[name]))
+        except (OSError, pa.ArrowException) as error:
+            if merged.is_file() and covered < _merged_up_to(merged):
+                continue  # the run has been finished meanwhile, and the part has gone into the table
+            reason = " ".join(str(error).split())
+            raise RunError(f"{path}: the table {name!r} is damaged or incomplete: {reason}") from None
+        return pa.concat_tables([table.unify_dictionaries() for table in tables]).unify_dictionaries()
+
+
+def part_of(path: Path, round_number: int) -> Path:
+    """The folder of one round's rows while the run goes on."""
+    return path / "parts" / f"round-{round_number:06d}"
+
+
+def _merged_up_to(path: Path) -> int:
     try:
-        merged = path / f"{name}.parquet"
-        covered = 0
-        if merged.is_file():
-            tables.append(pq.read_table(merged, schema=SCHEMAS[name]))
-            rounds = path / "rounds.parquet"
-            covered = _last_round(rounds) if rounds.is_file() else 0
-        last = checkpoint.round_number if checkpoint is not None else 0
-        for part in sorted((path / "parts").glob("round-*")):
-            number = int(part.name.removeprefix("round-"))
-            if covered < number <= last:
-                tables.append(pq.read_table(part / f"{name}.parquet", schema=SCHEMAS[name]))
-    except (OSError, pa.ArrowException) as error:
-        raise RunError(f"{path}: the table {name!r} cannot be read: {error}") from None
-    return pa.concat_tables([table.unify_dictionaries() for table in tables]).unify_dictionaries()
-
-
-def _last_round(path: Path) -> int:
-    column = pq.read_table(path, columns=["round"])["round"]
-    return int(column[-1].as_py()) if len(column) else 0
+        return int((pq.read_schema(path).metadata or {})[_MERGED_UP_TO])
+    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+        raise RunError(f"{path}: not a table of a finished run, or damaged ({type(error).__name__})") from None

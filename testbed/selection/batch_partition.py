@@ -89,7 +89,13 @@ class BatchPartitionSelection:
         """See `SelectionProtocol.select`."""
         present = await check_in(round_)
         chosen = self.choose(present, round_.participations, round_.coin("participants"))
-        return Selection(np.flatnonzero(np.isin(self.batch, chosen)).astype(np.int64), len(present))
+        return Selection(self.members(chosen), len(present))
+
+    def members(self, batches: Ids) -> Ids:
+        """Sorted users of these batches."""
+        taken = np.zeros(len(self.sizes), np.bool_)
+        taken[batches] = True
+        return np.flatnonzero(taken[self.batch]).astype(np.int64)
 
     def choose(self, present: Ids, participations: Ids, coin: np.random.Generator) -> Ids:
         """`(K/T,)` batches to take; raises `RoundSkipped` when fewer than K/T are whole (Algorithm 2)."""
@@ -100,7 +106,7 @@ class BatchPartitionSelection:
             return np.sort(coin.choice(eligible, self.wanted, replace=False))
         # Algorithm 2 names the available user of minimum participation and says nothing for the case that this
         # user's own batch is not whole: the minimum is taken over the users of eligible batches, ties uniformly.
-        users = np.flatnonzero(np.isin(self.batch, eligible))
+        users = self.members(eligible)
         fewest = users[participations[users] == participations[users].min()]
         first = int(self.batch[coin.choice(fewest)])
         others = coin.choice(eligible[eligible != first], self.wanted - 1, replace=False)

@@ -35,6 +35,7 @@ class Attendant(Role):
 
 
 async def check_in(round_: SelectionRound) -> Ids:
-    """The clients that are available in this round, sorted."""
+    """The clients that are available in this round, sorted; they count as candidates until a protocol knows better."""
     replies = await round_.network.ask(round_.everyone, CheckIn(round_.number, round_.population))
+    round_.candidates = len(replies)
     return replies.ids

@@ -1,6 +1,6 @@
 """What a selection protocol is given, and what it returns."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.network import Network
+from testbed.network.asking import no_ids
 from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
 from testbed.randomness import Randomness
@@ -18,7 +19,7 @@ Ids = npt.NDArray[np.int64]
 class SelectionParameters(BaseModel):
     """What every selection protocol has: how many take part."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     participants: Annotated[int, Field(gt=0, description="Participants of a round (K; Lotto: s)")] = 10
 
@@ -30,7 +31,7 @@ class SelectionParameters(BaseModel):
 
 @dataclass
 class SelectionRound:
-    """What the server knows when a round begins.
+    """What the server knows when a round begins, and what it has found out when selection ends early.
 
     Attributes:
         number: the round, from 1.
@@ -40,6 +41,9 @@ class SelectionRound:
         directory: the PKI's bulletin board.
         randomness: for the server's own coins.
         experiment_id: 16 bytes that tell this experiment from others; part of what is signed and drawn on.
+        candidates: how many stand for selection; a protocol sets it as soon as it knows, so that the record of a
+            round that is skipped or aborted has it too.
+        participants: whom the protocol has chosen, set before it tells them, for the same reason.
     """
 
     number: int
@@ -49,6 +53,8 @@ class SelectionRound:
     directory: Directory
     randomness: Randomness
     experiment_id: bytes
+    candidates: int = 0
+    participants: Ids = field(default_factory=no_ids)
 
     def coin(self, purpose: str) -> np.random.Generator:
         """The honest server's randomness for one decision of this round."""
@@ -67,10 +73,12 @@ class Selection:
     Attributes:
         participants: sorted client numbers.
         candidates: how many stood for selection (Lotto: |C|; else those available).
+        ready: those among the participants that are there when selection ends, and are asked to train; None: all.
     """
 
     participants: Ids
     candidates: int
+    ready: Ids | None = None
 
 
 class SelectionProtocol(Protocol):

@@ -6,8 +6,10 @@ of the candidates; every participant then verifies every other, and all sign the
 that a server can neither stuff the round with its own clients nor show different lists to different participants.
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Annotated, ClassVar, Literal
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -17,8 +19,8 @@ from testbed.cost import charge
 from testbed.crypto import signatures
 from testbed.errors import ProtocolError, Refusal, RoundAborted
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, signed_content
-from testbed.network import Replies
 from testbed.network.asking import ids
+from testbed.network.hosting import RefusedBy
 from testbed.parties.client import Client, Role, handles
 from testbed.parties.pki import Directory
 from testbed.selection.choosing import Ids, Selection, SelectionParameters, SelectionRound
@@ -44,18 +46,18 @@ class LottoParameters(SelectionParameters):
     signatures: Literal["strict"] | Annotated[int, Field(gt=0)] = Field(
         "strict",
         description="Signatures on the list that a client needs to see: 'strict' (all s, the paper's) or a number q; "
-        "then up to s-q participants may have been shown another list",
+        "then up to s-q participants may be lost, or have been shown another list",
     )
 
     def check(self, population: int) -> None:
-        """n_min must not exceed n, a quorum not s, and a*s candidates must be able to exist."""
+        """n_min must not exceed n, nor a quorum s."""
         super().check(population)
         if self.min_population is not None and self.min_population > population:
             raise ValueError(f"min_population: n_min = {self.min_population} of a population of {population}")
         if self.signatures != "strict" and self.signatures > self.participants:
             raise ValueError(f"signatures: {self.signatures} of {self.participants} participants; at most all")
 
-    @property
+    @cached_property
     def factor(self) -> Fraction:
         """The over-selection factor as the exact decimal fraction that the experiment says."""
         return Fraction(str(self.over_selection))
@@ -124,13 +126,12 @@ def selection_input(experiment_id: bytes, round_number: int) -> bytes:
     return b"testbed/lotto/selection/v1" + experiment_id + round_number.to_bytes(8, "big")
 
 
-def list_content(parameters: LottoParameters, message: ParticipantList) -> bytes:
-    """Canonical bytes of (r, n, s, a, P), which participants sign."""
+def list_content(experiment_id: bytes, parameters: LottoParameters, message: ParticipantList) -> bytes:
+    """Canonical bytes of the experiment and (r, n, s, a, P), which participants sign."""
     rows = [[lot.client, lot.registration_key, lot.output, lot.proof] for lot in message.participants]
     factor = parameters.factor
-    return signed_content(
-        message.round, message.population, parameters.participants, factor.numerator, factor.denominator, rows
-    )
+    announced = (message.round, message.population, parameters.participants, factor.numerator, factor.denominator)
+    return signed_content(experiment_id, *announced, rows)
 
 
 class LottoClient(Role):
@@ -141,6 +142,7 @@ class LottoClient(Role):
 
     def __init__(self, client: Client, parameters: LottoParameters) -> None:
         super().__init__(client, parameters)
+        self._shown = False
         self._list: ParticipantList | None = None
         self._content = b""
 
@@ -158,12 +160,25 @@ class LottoClient(Role):
         """Did this number come about as the protocol says?"""
         raise NotImplementedError
 
+    def use_round(self, number: int) -> None:
+        """A round number serves once, and what was agreed on in an earlier one ends with it."""
+        if number <= self.client.last_round:
+            raise Refusal("lotto.round-used", f"round {number} was used before")
+        self.client.last_round = number
+        self.client.agreed_participants = None
+
     # -- stage 2: client verification -----------------------------------------------------------------------------
 
     @handles(ParticipantList)
     def on_list(self, message: ParticipantList) -> ListSignature:
-        """Verify the participant list and sign it."""
+        """Verify the participant list and sign it.
+
+        One list in a round: a client that signed a second one could be made to agree with peers who hold another.
+        """
         self.check_round(message)
+        if self._shown:
+            raise Refusal("lotto.second-list", f"a list for round {message.round} was shown before")
+        self._shown = True
         self.check_population(message.population)
         rows = {lot.client: lot for lot in message.participants}
         if len(rows) != len(message.participants):
@@ -176,6 +191,9 @@ class LottoClient(Role):
         own = rows.get(self.client.number)
         if own is None:
             raise Refusal("lotto.not-in-list", "sent a list that this client is not in")
+        assert self.client.identity is not None
+        if own.registration_key != self.client.identity.signing.public:
+            raise Refusal("lotto.own-entry-changed", "the list holds another registration key for this client")
         self.check_own(own)
         directory = self.environment.look_up(rows)
         for lot in message.participants:
@@ -188,8 +206,7 @@ class LottoClient(Role):
             if lot.client != self.client.number:
                 self.check_lot(lot, directory, message.round)
         self._list = message
-        self._content = list_content(self.parameters, message)
-        assert self.client.identity is not None
+        self._content = list_content(self.environment.experiment_id, self.parameters, message)
         charge("ed25519.sign")
         return ListSignature(self.client.identity.signing.sign(LIST_DOMAIN, self._content))
 
@@ -204,7 +221,7 @@ class LottoClient(Role):
     @handles(ListSignatures)
     def on_signatures(self, message: ListSignatures) -> Agreed:
         """Verify that enough participants have signed the very list that this client has."""
-        if self._list is None or message.round != self._list.round:
+        if self._list is None or not message.round == self._list.round == self.client.last_round:
             raise Refusal("lotto.no-list", "signatures for a list that this client has not seen")
         keys = {lot.client: lot.registration_key for lot in self._list.participants}
         signed = {row.client: row.signature for row in message.signatures}
@@ -222,10 +239,14 @@ class LottoClient(Role):
         return Agreed()
 
 
+Told = Sequence[tuple[Ids, Message]]  # groups of clients and what each group is told
+
+
 class LottoServer:
     """Server side of what both variants share: residual removal, mutual verification, consistency.
 
-    A malicious server overrides `choose`, `list_for` or `signatures_for`.
+    A malicious server overrides `choose` (among the candidates), `list_for` or `signatures_for` (to tell clients
+    apart; groups that are told different things are asked one after the other).
     """
 
     needs_registration: ClassVar[bool] = True
@@ -235,36 +256,64 @@ class LottoServer:
         self.parameters = parameters
         self.population = population
 
+    # -- decisions ------------------------------------------------------------------------------------------------
+
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
         """Residual removal: s of the candidates, uniformly."""
         return np.sort(round_.coin("residual removal").choice(candidates, self.parameters.participants, replace=False))
 
-    def enough(self, candidates: Ids) -> None:
+    def list_for(self, participants: Ids, message: ParticipantList) -> Told:
+        """Who is shown which list: everybody the same."""
+        return [(participants, message)]
+
+    def signatures_for(self, signers: Ids, message: ListSignatures) -> Told:
+        """Who is sent which signatures: everybody all of them."""
+        return [(signers, message)]
+
+    # -- stages ---------------------------------------------------------------------------------------------------
+
+    def enough(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[RefusedBy] = ()) -> None:
         """Raise `RoundAborted` when |C| < s."""
+        round_.candidates = len(candidates)
         if len(candidates) < self.parameters.participants:
-            raise RoundAborted(
-                "too-few-candidates", f"{len(candidates)} candidates, {self.parameters.participants} wanted"
-            )
+            found = f"{len(candidates)} candidates, {self.parameters.participants} wanted"
+            if refusals:
+                raise RoundAborted("refused", f"{_summed_up(refusals, 'clients')}; {found}")
+            raise RoundAborted("too-few-candidates", found)
 
     async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
         """Stages 2 and 3: participants verify and sign the list, then see each other's signatures."""
-        participants = ids([lot.client for lot in lots])
-        message = ParticipantList(round_.number, self.population, lots)
+        participants = round_.participants = ids([lot.client for lot in lots])
         charge("message", len(lots))
-        answers = await round_.network.ask(participants, message)
-        signed = [SignedBy(client, answer.signature) for client, answer in answers.valid().items()]
-        self._require(len(signed), answers, "signatures")
+        message = ParticipantList(round_.number, self.population, lots)
+        answers, refusals = await tell(round_, self.list_for(participants, message))
+        self._require(self.parameters.quorum, len(answers), "signatures", refusals)
+        signed = [SignedBy(client, answers[client].signature) for client in sorted(answers)]
         charge("message", len(signed))
-        agreed = await round_.network.ask(answers.ids, ListSignatures(round_.number, signed))
-        self._require(len(agreed), agreed, "agreements")
-        return Selection(answers.ids if self.parameters.signatures != "strict" else participants, candidates)
+        told = self.signatures_for(ids(list(answers)), ListSignatures(round_.number, signed))
+        agreed, refusals = await tell(round_, told)
+        self._require(1, len(agreed), "agreements", refusals)
+        return Selection(participants, candidates, ids(list(agreed)))
 
-    def _require(self, count: int, replies: Replies, what: str) -> None:
+    def _require(self, needed: int, count: int, what: str, refusals: Sequence[RefusedBy]) -> None:
         strict = self.parameters.signatures == "strict"
-        needed = self.parameters.quorum if what == "signatures" else 1
-        refusals = replies.missing.refusals
         if refusals and (strict or count < needed):
-            checks = ", ".join(sorted({refusal.check for refusal in refusals}))
-            raise RoundAborted("refused", f"{len(refusals)} participants refused: {checks}")
+            raise RoundAborted("refused", _summed_up(refusals, "participants"))
         if count < needed:
             raise RoundAborted(f"too-few-{what}", f"{count} of {needed} needed")
+
+
+async def tell(round_: SelectionRound, told: Told) -> tuple[dict[int, Any], list[RefusedBy]]:
+    """Ask each group in turn; the answers that decode by client, and the refusals."""
+    answers: dict[int, Any] = {}
+    refusals: list[RefusedBy] = []
+    for clients, message in told:
+        replies = await round_.network.ask(clients, message)
+        answers.update(replies.valid())
+        refusals += replies.missing.refusals
+    return answers, refusals
+
+
+def _summed_up(refusals: Sequence[RefusedBy], who: str) -> str:
+    checks = ", ".join(sorted({refusal.check for refusal in refusals}))
+    return f"{len(refusals)} {who} refused: {checks}"

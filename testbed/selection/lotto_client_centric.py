@@ -17,16 +17,20 @@ from testbed.messages import Count, Message, RoundNumber
 from testbed.network.asking import ids
 from testbed.parties.client import Client, RoleSpec, handles
 from testbed.parties.pki import Directory
-from testbed.selection.choosing import Selection, SelectionRound
+from testbed.selection.choosing import Ids, Selection, SelectionRound
 from testbed.selection.lotto import (
     Lot,
     LottoClient,
     LottoParameters,
     LottoServer,
     ParticipantList,
+    Told,
     selection_input,
+    tell,
     under_threshold,
 )
+
+Term = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]  # of a fraction that a float's shortest decimal gives
 
 
 class ClientCentricParameters(LottoParameters):
@@ -56,8 +60,8 @@ class Announce(Message, frozen=True):
     round: RoundNumber
     population: Count
     participants: Count
-    factor_numerator: Count
-    factor_denominator: Count
+    factor_numerator: Term
+    factor_denominator: Term
 
 
 class ClientCentricClient(LottoClient):
@@ -77,14 +81,12 @@ class ClientCentricClient(LottoClient):
     def on_announce(self, message: Announce) -> Candidacy | None:
         """Check the announcement, evaluate the VRF, and answer with number and proof if selected."""
         self.check_population(message.population)
-        if message.round <= self.client.last_round:
-            raise Refusal("lotto.round-used", f"round {message.round} was used before")
         factor = self.parameters.factor
         if (message.participants, message.factor_numerator, message.factor_denominator) != (
             self.parameters.participants, factor.numerator, factor.denominator,
         ):  # fmt: skip
             raise Refusal("lotto.other-parameters", "s or a differs from what was agreed on")
-        self.client.last_round = message.round
+        self.use_round(message.round)
         self._announced = message
         assert self.client.identity is not None
         secret = self.client.identity.vrf
@@ -129,7 +131,7 @@ class ClientCentricClient(LottoClient):
 
 
 class ClientCentricServer(LottoServer):
-    """Server side."""
+    """Server side. A malicious one may also override `announcement_for`."""
 
     parameters: ClientCentricParameters
     stages: ClassVar[tuple[str, ...]] = ("lotto/announce", "lotto/participants", "lotto/signatures")
@@ -145,16 +147,21 @@ class ClientCentricServer(LottoServer):
         message = Announce(
             round_.number, self.population, self.parameters.participants, factor.numerator, factor.denominator
         )
-        replies = await round_.network.ask(round_.everyone, message)
+        answers, refusals = await tell(round_, self.announcement_for(round_.everyone, message))
         claims = {
             client: answer
-            for client, answer in replies.valid().items()
-            if answer.output is not None and answer.proof is not None
+            for client, answer in answers.items()
+            if answer.output is not None and answer.proof is not None and client in round_.directory
         }
-        self.enough(ids(list(claims)))
-        chosen = self.choose(ids(list(claims)), round_)
+        candidates = ids(list(claims))
+        self.enough(candidates, round_, refusals)
+        chosen = self.choose(candidates, round_)
         lots = [
             Lot(client, round_.directory.signing_key(client), claims[client].output, claims[client].proof)
             for client in chosen.tolist()
         ]
         return await self.agree(lots, len(claims), round_)
+
+    def announcement_for(self, everyone: Ids, message: Announce) -> Told:
+        """Who is told that which round begins: everybody the same."""
+        return [(everyone, message)]

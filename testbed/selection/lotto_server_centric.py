@@ -43,9 +43,7 @@ class ServerCentricClient(LottoClient):
 
     def check_round(self, message: ParticipantList) -> None:
         """A round number can be used once."""
-        if message.round <= self.client.last_round:
-            raise Refusal("lotto.round-used", f"round {message.round} was used before")
-        self.client.last_round = message.round
+        self.use_round(message.round)
 
     def check_own(self, own: Lot) -> None:
         """The client's own number is recomputed like everybody's."""
@@ -73,9 +71,10 @@ class ServerCentricServer(LottoServer):
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
         present = await check_in(round_)
+        present = present[round_.directory.registered[present]]
         outputs = self.outputs(round_.directory, present, round_)
         candidates = present[below_threshold(outputs, self.parameters, self.population)]
-        self.enough(candidates)
+        self.enough(candidates, round_)
         chosen = self.choose(candidates, round_)
         lots = [
             Lot(client, round_.directory.signing_key(client), outputs[row].tobytes(), b"")

@@ -146,14 +146,14 @@ def test_a_killed_coordinator_loses_nothing_recorded(
 def test_errors_inside_actors_arrive_typed(experiment: Experiment, tmp_path: Path) -> None:
     too_wide = experiment.aggregation.model_copy(update={"bits": 16})
     broken = experiment.model_copy(update={"aggregation": too_wide})
-    with RaySession(None, 1) as session, pytest.raises(ExperimentError, match="aggregation.bits"):
+    with RaySession(None, 1) as session, pytest.raises(ExperimentError, match=r"aggregation\.bits"):
         session.run(broken, 0, None, lambda progress: None)
 
 
 def test_an_address_without_a_cluster_is_one_line() -> None:
     ray.shutdown()
     try:
-        with pytest.raises(ClusterError, match="127.0.0.1:1") as caught:
+        with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1") as caught:
             RaySession("127.0.0.1:1", 1)
     finally:
         connect(None)

@@ -32,7 +32,7 @@ def textbook_sgd(
     seed: int,
 ) -> tuple[np.ndarray, float]:
     """The oracle: stock layers, a new torch.optim.SGD, the same order of samples; (delta, mean loss)."""
-    images, labels = workload._data.shard(client)
+    images, labels = workload.data.shard(client)
     network = plain_network(workload.model_name, images.shape[1], images.shape[2], 10)
     vector_to_parameters(torch.from_numpy(model.copy()), network.parameters())
     rate = section.learning_rate * section.learning_rate_decay ** (round_number - 1)

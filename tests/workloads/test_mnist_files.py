@@ -43,13 +43,13 @@ def test_files_are_read_plain_and_packed_where_torchvision_puts_them(tmp_path, p
     workload = open_mnist(tmp_path)
     assert workload.sample_counts.tolist() == [12] * 5
     assert workload.label_counts().sum(axis=0).tolist() == np.bincount(labels).tolist()
-    held_images, held_labels = workload._data.held_out()
+    held_images, held_labels = workload.data.held_out()
     assert held_labels.tolist() == test_labels.tolist()
     assert np.allclose(held_images.numpy(), (test_images / 255 - 0.1307) / 0.3081, atol=1e-3)
     # Every training image is at the client that the partition says, with its own label.
     known = {image.tobytes(): int(label) for image, label in zip(images, labels, strict=True)}
     for client in range(5):
-        shard_images, shard_labels = workload._data.shard(client)
+        shard_images, shard_labels = workload.data.shard(client)
         raw = np.rint((shard_images.numpy() * 0.3081 + 0.1307) * 255).astype(np.uint8)
         for image, label in zip(raw, shard_labels, strict=True):
             assert known.pop(image.tobytes()) == int(label)
@@ -64,7 +64,7 @@ def test_the_test_files_alone_are_split(tmp_path: Path) -> None:
     assert workload.label_counts().sum(axis=0).tolist() == [8] * 10  # stratified
     assert workload.evaluate(workload.initial_model()).samples == 15
     other = build(Workload(dataset="mnist", path=tmp_path), 5, seed=3)
-    first, second = (item._data.held_out()[0].numpy() for item in (open_mnist(tmp_path), other))
+    first, second = (item.data.held_out()[0].numpy() for item in (open_mnist(tmp_path), other))
     assert not np.array_equal(first, second)
 
 

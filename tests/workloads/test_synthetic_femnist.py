@@ -52,10 +52,10 @@ def test_images_labels_and_class_mix() -> None:
 def test_a_million_writers_cost_nothing_until_they_train() -> None:
     workload = build(Workload(dataset="synthetic-femnist", samples_per_client=20), 1_000_000, seed=1)
     assert workload.sample_counts.shape == (1_000_000,)
-    assert not workload._data._kept
+    assert not workload.data._kept
     update = workload.train(999_999, workload.initial_model(), 1)
     assert update.samples == 20
-    assert list(workload._data._kept) == [999_999]
+    assert list(workload.data._kept) == [999_999]
 
 
 def test_memory_of_writers_is_bounded_and_forgetting_changes_nothing(monkeypatch) -> None:

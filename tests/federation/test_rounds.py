@@ -1,0 +1,204 @@
+"""Rounds as they are recorded: completed, skipped and aborted ones, and what they cost."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.errors import Refusal, RoundAborted
+from testbed.records.tables import SCHEMAS
+from testbed.selection.choosing import Selection, SelectionRound
+from testbed.selection.random_selection import RandomSelection
+
+PLAIN = {"aggregation": {"protocol": "plain"}}
+
+
+def lotto(**keys: Any) -> dict[str, Any]:
+    return {"selection": {"protocol": "lotto-server-centric", "participants": 6, "over_selection": 2.0, **keys}}
+
+
+def test_a_completed_round_moves_the_model_by_the_weighted_mean(run: Callable) -> None:
+    federation = run(PLAIN | {"selection": {"participants": 5}}, "run")
+    before = federation.federation.state.model.copy()
+    (outcome,) = federation.rounds(1).outcomes
+    workload, who = federation.workload, outcome.participants.tolist()
+    updates = np.stack([workload.train(client, before, 1).delta for client in who]).astype(np.float64)
+    mean = np.average(updates, axis=0, weights=workload.sample_counts[who])
+    assert federation.federation.state.model == pytest.approx(before + mean, abs=1e-6)
+    assert outcome.survivors.tolist() == who
+    assert outcome.training_loss == pytest.approx(np.mean([workload.train(c, before, 1).loss for c in who]))
+    assert federation.federation.state.participations.tolist() == [int(c in who) for c in range(30)]
+    (row,) = federation.rows("rounds")
+    assert (row["outcome"], row["reason"]) == ("completed", "")
+    assert (row["population"], row["candidates"], row["participants"], row["survivors"]) == (30, 30, 5, 5)
+    assert federation.rows("participation") == [{"round": 1, "client": c, "survived": True} for c in who]
+
+
+def test_the_rounds_add_up(run: Callable) -> None:
+    """Bytes, times and participants of the rounds are those of the exchanges."""
+    keys = lotto(signatures=4) | {
+        "links": {"latency_ms": [10, 80]},
+        "availability": {"model": "bernoulli", "unavailable": 0.1, "dropout": {"rate": 0.1}},
+    }
+    federation = run(keys, "run").rounds()
+    rounds, exchanges = federation.rows("rounds"), federation.rows("exchanges")
+    clock_s = 0.0
+    for row in rounds:
+        mine = [exchange for exchange in exchanges if exchange["round"] == row["round"]]
+        assert row["bytes_down"] == sum(exchange["bytes_down"] for exchange in mine) > 0
+        assert row["bytes_up"] == sum(exchange["bytes_up"] for exchange in mine) > 0
+        assert row["started_s"] == clock_s
+        clock_s = row["ended_s"]
+        for exchange in mine:
+            assert row["started_s"] <= exchange["sent_s"] <= clock_s
+            assert exchange["outcome"] == "late" or (exchange["received_s"] or 0) <= clock_s
+            assert (exchange["received_s"] is None) == (exchange["outcome"] in ("offline", "dropped", "silent"))
+        assert 0 < row["server_compute_s"] < clock_s - row["started_s"]
+        took_part = [p for p in federation.rows("participation") if p["round"] == row["round"]]
+        assert len(took_part) == row["participants"]
+        assert sum(p["survived"] for p in took_part) == row["survivors"]
+        if row["outcome"] == "completed":
+            assert row["survivors"] >= 4
+    survived = [p["client"] for p in federation.rows("participation") if p["survived"]]
+    assert np.bincount(survived, minlength=30).tolist() == federation.federation.state.participations.tolist()
+    for table in SCHEMAS:
+        for column in federation.records.table(table).itercolumns():
+            assert not any(isinstance(value, float) and np.isnan(value) for value in column.to_pylist())
+
+
+def test_too_few_candidates_abort_with_their_number_and_leave_the_model(run: Callable) -> None:
+    keys = {"selection": {"protocol": "lotto-client-centric", "participants": 15, "over_selection": 1.0}, "rounds": 8}
+    federation = run(keys | PLAIN, "run")
+    models = [federation.federation.state.model.tobytes()]
+    for _ in range(8):
+        federation.rounds(1)
+        models.append(federation.federation.state.model.tobytes())
+    rows = federation.rows("rounds")
+    aborted = [row for row in rows if row["outcome"] == "aborted"]
+    assert 0 < len(aborted) < 8
+    for row in aborted:
+        assert row["reason"] == f"too-few-candidates: {row['candidates']} candidates, 15 wanted"
+        assert 0 < row["candidates"] < 15
+        assert (row["participants"], row["survivors"]) == (0, 0)
+        assert row["bytes_down"] > 0
+        assert row["ended_s"] > row["started_s"]
+        assert models[row["round"]] == models[row["round"] - 1]
+    for row in rows:
+        if row["outcome"] == "completed":
+            assert row["candidates"] >= 15 == row["participants"]
+            assert models[row["round"]] != models[row["round"] - 1]
+
+
+def test_a_round_that_is_aborted_after_the_choice_keeps_whom_it_chose(run: Callable) -> None:
+    lost = {"availability": {"dropout": {"rate": 1.0, "stage": "lotto/participants"}}}
+    federation = run(lotto() | PLAIN | lost, "run").rounds(1)
+    (row,) = federation.rows("rounds")
+    assert (row["outcome"], row["reason"]) == ("aborted", "too-few-signatures: 0 of 6 needed")
+    assert (row["participants"], row["survivors"]) == (6, 0)
+    assert row["candidates"] >= 6
+    assert [p["survived"] for p in federation.rows("participation")] == [False] * 6
+    assert federation.federation.state.participations.sum() == 0
+
+
+def test_nobody_admissible_skips_the_round(run: Callable) -> None:
+    away = {"availability": {"model": "bernoulli", "unavailable": 0.9}}
+    federation = run(PLAIN | away | {"selection": {"participants": 20}}, "run").rounds(2)
+    for row in federation.rows("rounds"):
+        assert row["outcome"] == "skipped"
+        assert row["reason"] == f"too-few-available: {row['candidates']} available, 20 wanted"
+        assert row["ended_s"] - row["started_s"] == pytest.approx(20)  # the deadline of the check-in
+    assert {exchange["stage"] for exchange in federation.rows("exchanges")} == {"check-in"}
+
+
+def test_a_quorum_carries_a_round_through_losses_before_and_after_training(run: Callable) -> None:
+    """Secure aggregation over the agreed list, of which some are lost before they sign."""
+    lost = {"availability": {"dropout": {"rate": [0, 0, 0, 0, 1], "stage": "lotto/participants"}}}
+    secagg = {"aggregation": {"protocol": "secagg", "threshold": 4}, "rounds": 8}
+    strict = run(lotto() | lost | secagg, "strict").rounds()
+    quorum = run(lotto(signatures=4) | lost | secagg, "quorum").rounds()
+    for was, now in zip(strict.outcomes, quorum.outcomes, strict=True):
+        missing = int((now.participants % 5 == 4).sum())
+        if now.reason.startswith("too-few-candidates"):
+            continue
+        assert was.participants.tolist() == now.participants.tolist()
+        assert was.state == ("aborted" if missing else "completed")
+        if missing <= 2:
+            assert (now.state, now.reason) == ("completed", "")
+            assert now.survivors.tolist() == [client for client in now.participants.tolist() if client % 5 != 4]
+    assert "aborted" in {outcome.state for outcome in strict.outcomes}
+    states = [outcome.state for outcome in quorum.outcomes]
+    assert states.count("completed") > [outcome.state for outcome in strict.outcomes].count("completed")
+
+
+def test_who_is_lost_before_training_is_not_asked_to_train(run: Callable) -> None:
+    lost = {"availability": {"dropout": {"rate": [0, 1], "stage": "lotto/participants"}}}
+    federation = run(lotto(signatures=1) | lost | PLAIN, "run").rounds(1)
+    (outcome,) = federation.outcomes
+    trained = [e["client"] for e in federation.rows("exchanges") if e["stage"] == "train"]
+    assert trained == [client for client in outcome.participants.tolist() if client % 2 == 0]
+    assert len(trained) < 6
+
+
+class Choosing(RandomSelection):
+    """Fails as told."""
+
+    error: Exception
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        await super().select(round_)
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (Refusal("pki.unknown-client", "client 7 is not registered"), "pki.unknown-client: client 7 is not registered"),
+        (Refusal("sum.empty"), "sum.empty"),
+        (RoundAborted("own-reason", "of one's own"), "own-reason: of one's own"),
+        (RoundAborted("own-reason"), "own-reason"),
+    ],
+)
+def test_what_the_server_refuses_ends_the_round_and_not_the_run(error: Exception, reason: str, run: Callable) -> None:
+    federation = run(PLAIN, "run")
+    federation.plan.selection = Choosing(federation.experiment.selection, 30)
+    federation.plan.selection.error = error
+    federation.rounds(2)
+    assert [(row["outcome"], row["reason"]) for row in federation.rows("rounds")] == [("aborted", reason)] * 2
+
+
+def test_a_fault_of_the_program_is_not_an_outcome(run: Callable) -> None:
+    federation = run(PLAIN, "run")
+    federation.plan.selection = Choosing(federation.experiment.selection, 30)
+    federation.plan.selection.error = ZeroDivisionError("a fault")
+    with pytest.raises(ZeroDivisionError):
+        federation.rounds(1)
+    assert federation.rows("rounds") == []
+
+
+def test_evaluation_every_k_rounds_and_after_the_last(run: Callable) -> None:
+    federation = run(PLAIN | {"workload": {"evaluate_every": 3}, "rounds": 7}, "run").rounds()
+    measured = [row["accuracy"] is not None for row in federation.rows("rounds")]
+    assert measured == [False, False, True, False, False, True, True]
+    last = federation.rows("rounds")[-1]
+    assert last["accuracy"] == federation.workload.evaluate(federation.federation.state.model).accuracy
+    assert (last["loss"] is None) == (last["accuracy"] is None)
+
+
+def test_progress_tells_each_stage_and_each_end(run: Callable) -> None:
+    federation = run(PLAIN | {"rounds": 2}).rounds()
+    told = [(p.round_number, p.stage, p.outcome) for p in federation.progress]
+    stages = ["check-in", "train", "plain/update"]
+    expected = [(number, *what) for number in (1, 2) for what in [*((s, "") for s in stages), ("", "completed")]]
+    assert told == expected
+    assert [p.now_s for p in federation.progress] == sorted(p.now_s for p in federation.progress)
+    assert federation.progress[-1].accuracy is not None
+
+
+def test_fair_batches_even_out_the_participations(run: Callable) -> None:
+    keys = PLAIN | {"rounds": 30, "selection": {"protocol": "batch-partition", "participants": 6, "privacy": 3}}
+    federation = run(keys).rounds()
+    counts = federation.federation.state.participations
+    assert counts.sum() == 30 * 6
+    assert (counts.reshape(-1, 3) == counts[::3, None]).all()  # whole batches only
+    assert counts.max() - counts.min() <= 3

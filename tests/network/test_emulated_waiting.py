@@ -1,0 +1,173 @@
+"""What a server waits for: deadlines, silence, a quorum, refusals, clients that are away or leave."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+MB = 1e6  # bytes per second
+
+
+def test_who_is_late_is_not_heard_and_the_stage_lasts_until_the_deadline(emulated: Any) -> None:
+    world = emulated.World(2, factors=[1, 60], latency=0, deadline_s=30.0)
+    (replies,) = world.round(emulated.question_of_size(1000, seconds=1.0, answer_size=1000))
+    assert world.outcomes() == ["answered", "late"]
+    assert replies.ids.tolist() == [0]
+    assert replies.missing.late.tolist() == [1]
+    assert world.now_s == 30
+    stage = world.network.exchanges[0]
+    assert stage.received_s[1] == pytest.approx(60.002)  # it has arrived all the same, too late
+    assert stage.bytes_up.tolist() == [1000, 1000]
+    with pytest.raises(KeyError):
+        replies[1]
+
+
+def test_an_answer_at_the_deadline_is_in_time(emulated: Any) -> None:
+    world = emulated.World(latency=0.25, down=np.inf, up=np.inf, server_down=np.inf, server_up=np.inf, deadline_s=1.5)
+    (replies,) = world.round(emulated.Question(seconds=1.0))
+    assert world.now_s == 1.5
+    assert len(replies) == 1
+
+
+def test_the_deadline_of_a_stage_goes_before_the_general_and_the_callers_before_both(emulated: Any) -> None:
+    late = emulated.Question(seconds=50.0)
+    assert lasting(emulated.World(deadline_s=7.0), late) == 7
+    assert lasting(emulated.World(deadline_s=7.0, stage_deadlines={"question": 9.0}), late) == 9
+    assert lasting(emulated.World(deadline_s=7.0, stage_deadlines={"greeting": 9.0}), late) == 7
+    assert lasting(emulated.World(deadline_s=7.0, stage_deadlines={"question": 9.0}), late, deadline_s=3.0) == 3
+
+
+def lasting(world: Any, question: Any, **keys: Any) -> float:
+    world.round(question, **keys)
+    return world.now_s
+
+
+def test_silence_is_waited_for_until_the_deadline(emulated: Any) -> None:
+    world = emulated.World(3, deadline_s=20.0)
+    (replies,) = world.round(emulated.Question(silent=(1,)))
+    assert world.now_s == 20
+    assert world.outcomes() == ["answered", "silent", "answered"]
+    assert replies.missing.silent.tolist() == [1]
+    assert np.isnan(world.network.exchanges[0].received_s).tolist() == [False, True, False]
+    assert world.network.exchanges[0].bytes_up[1] == 0
+
+
+def test_a_quorum_ends_the_stage_at_its_last_answer(emulated: Any) -> None:
+    world = emulated.World(5, factors=[4, 1, 3, 2, 5], latency=0, down=1e12, up=1e12)
+    (replies,) = world.round(emulated.Question(seconds=1.0), quorum=3)
+    assert world.now_s == pytest.approx(3)
+    assert replies.ids.tolist() == [1, 2, 3]
+    assert replies.missing.late.tolist() == [0, 4]
+
+
+def test_a_quorum_that_is_not_reached_lasts_until_the_deadline(emulated: Any) -> None:
+    world = emulated.World(3, deadline_s=20.0, factors=[1, 2, 30])
+    (replies,) = world.round(emulated.Question(seconds=1.0, silent=(1,)), quorum=3)
+    assert world.now_s == 20
+    assert replies.ids.tolist() == [0]
+    world = emulated.World(3, deadline_s=20.0, latency=0, down=1e12, up=1e12)
+    (replies,) = world.round(emulated.Question(seconds=1.0, silent=(1,)), quorum=2)
+    assert world.now_s == pytest.approx(1)  # enough: the silent one is not waited for
+
+
+def test_a_quorum_counts_answers_in_time_and_neither_refusals_nor_late_ones(emulated: Any) -> None:
+    instant = {"latency": 0, "down": 1e12, "up": 1e12}
+    world = emulated.World(4, factors=[1, 2, 3, 4], **instant)
+    (replies,) = world.round(emulated.Question(seconds=1.0, refusing=(0,)), quorum=2)
+    assert world.now_s == pytest.approx(3)
+    assert world.outcomes() == ["refused", "answered", "answered", "late"]
+    assert replies.missing.refused.tolist() == [0]
+    world = emulated.World(3, factors=[1, 2, 30], deadline_s=20.0, **instant)
+    world.round(emulated.Question(seconds=1.0), quorum=3)
+    assert world.now_s == 20
+    assert world.outcomes() == ["answered", "answered", "late"]
+
+
+def test_a_refusal_is_an_answer_that_is_recorded_and_not_waited_for(emulated: Any) -> None:
+    world = emulated.World(3, latency=0)
+    (replies,) = world.round(emulated.question_of_size(1000, refusing=(2,), answer_size=1000))
+    assert world.outcomes() == ["answered", "answered", "refused"]
+    assert replies.ids.tolist() == [0, 1]
+    assert [(r.client, r.check, r.detail) for r in replies.missing.refusals] == [(2, "test.refused", "as asked")]
+    assert world.now_s == pytest.approx(0.002)
+    assert 0 < world.network.exchanges[0].bytes_up[2] < 50
+    (event,) = world.network.events
+    assert (event.stage, event.party, event.kind) == ("question", "client:2", "refusal")
+    assert event.detail == "test.refused: as asked"
+
+
+def test_a_refusal_that_comes_too_late_is_not_heard(emulated: Any) -> None:
+    world = emulated.World(2, factors=[1, 60], deadline_s=30.0)
+    (replies,) = world.round(emulated.Question(seconds=1.0, refusing=(1,)))
+    assert world.outcomes() == ["answered", "late"]
+    assert replies.missing.refusals == ()
+    assert replies.missing.refused.tolist() == []
+
+
+@pytest.mark.parametrize("hosts", [1, 3])
+def test_a_crash_in_a_handler_loses_the_client_and_is_recorded_or_ends_the_run(emulated: Any, hosts: int) -> None:
+    question = emulated.Question(crashing=(1, 3, 5), refusing=(2,))
+    world = emulated.World(6, deadline_s=20.0, hosts=hosts, strict=False)
+    (replies,) = world.round(question)
+    assert world.outcomes() == ["answered", "silent", "refused", "silent", "answered", "silent"]
+    assert world.now_s == 20
+    assert replies.missing.silent.tolist() == [1, 3, 5]
+    crashes = [(event.party, event.detail) for event in world.network.events if event.kind == "crash"]
+    assert crashes == [(f"client:{client}", "ZeroDivisionError: a fault") for client in (1, 3, 5)]
+    with pytest.raises(ZeroDivisionError):
+        emulated.World(6, hosts=hosts).round(question)
+
+
+@pytest.mark.parametrize(("disconnects_visible", "expected_s"), [(False, 20.0), (True, 0.002)])
+def test_who_is_offline_gets_nothing_and_is_missed_by_timeout_or_at_once(
+    emulated: Any, disconnects_visible: bool, expected_s: float
+) -> None:
+    away = emulated.Everybody(offline={1: {0}})
+    world = emulated.World(2, latency=0, deadline_s=20.0, availability=away, disconnects_visible=disconnects_visible)
+    (replies,) = world.round(emulated.question_of_size(1000, answer_size=1000))
+    assert world.now_s == pytest.approx(expected_s)
+    assert world.outcomes() == ["offline", "answered"]
+    assert replies.missing.offline.tolist() == [0]
+    stage = world.network.exchanges[0]
+    assert (stage.bytes_down.tolist(), stage.bytes_up.tolist()) == ([0, 1000], [0, 1000])
+
+
+def test_when_all_are_visibly_gone_nothing_is_waited_for(emulated: Any) -> None:
+    world = emulated.World(2, availability=emulated.Everybody(offline={1: {0, 1}}), disconnects_visible=True)
+    (replies,) = world.round(emulated.Question())
+    assert len(replies) == 0
+    assert world.now_s == 0
+
+
+def test_who_drops_out_in_a_stage_has_got_the_question_and_never_answers(emulated: Any) -> None:
+    gone = emulated.Everybody(drops={"greeting": {1}})
+    world = emulated.World(3, latency=0, deadline_s=20.0, availability=gone, server_up=3 * MB)
+    first, second, third = world.round(emulated.Question(), emulated.Greeting(), emulated.question_of_size(1000))
+    assert first.ids.tolist() == [0, 1, 2]
+    assert second.ids.tolist() == [0, 2]
+    assert second.missing.dropped.tolist() == [1]
+    assert world.outcomes(1) == ["answered", "dropped", "answered"]
+    stage = world.network.exchanges[1]
+    assert (stage.bytes_down > 0).all()
+    assert (stage.bytes_up[1], stage.compute_s[1]) == (0, 0)
+    assert np.isnan(stage.received_s[1])
+    # It stays away for the rest of the round ...
+    assert third.missing.offline.tolist() == [1]
+    assert world.network.exchanges[2].bytes_down.tolist() == [1000, 0, 1000]
+    # ... and is back in the next.
+    (later,) = world.round(emulated.Question(), number=2)
+    assert later.ids.tolist() == [0, 1, 2]
+
+
+def test_who_was_offline_at_one_stage_stays_away_for_the_round(emulated: Any) -> None:
+    class Flickering(emulated.Everybody):
+        """Client 0 is away until the clock shows 10 seconds."""
+
+        def reachable(self, round_number: int, now_s: float, clients: Any) -> Any:
+            return (clients != 0) | (now_s >= 10)
+
+    world = emulated.World(2, availability=Flickering(), deadline_s=20.0)
+    _, second = world.round(emulated.Question(), emulated.Question())
+    assert second.missing.offline.tolist() == [0]
+    (third,) = world.round(emulated.Question(), number=2)
+    assert third.ids.tolist() == [0, 1]

@@ -1,0 +1,267 @@
+"""A run may be killed at any write, and its disk may fill up at any byte: nothing recorded is lost or doubled."""
+
+import errno
+import functools
+import itertools
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.errors import RunError
+from testbed.records import RunDirectory, RunRecords, writing
+from testbed.records.tables import SCHEMAS
+
+ROUNDS, MORE_ROUNDS = 2, 3
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+class Killed(BaseException):
+    """The process is gone: nothing after this line runs, not even a handler of errors."""
+
+
+def whole_life(path: Path, record_round: Callable) -> None:
+    """Run (or go on with) two rounds, finish, extend the run by one, finish."""
+    if not (path / "experiment.yaml").exists():
+        shutil.rmtree(path, ignore_errors=True)  # killed before the run existed: the user starts it again
+        RunDirectory.create(path, {"name": "life"})
+    directory = RunDirectory.reopen(path)
+    for rounds in (ROUNDS, MORE_ROUNDS):
+        for number in range(last_round(directory) + 1, rounds + 1):
+            record_round(directory, number)
+        directory.finish()
+    directory.write_summary({"rounds": MORE_ROUNDS})
+
+
+def last_round(directory: RunDirectory) -> int:
+    checkpoint = directory.checkpoint()
+    return 0 if checkpoint is None else checkpoint.round_number
+
+
+def assert_holds(path: Path, rounds: int, expected_rows: Callable) -> None:
+    """Every table has the rows of exactly these rounds, once, in their order; the model fits."""
+    records = RunRecords(path)
+    for table in SCHEMAS:
+        found = writing.read_table(path, table, RunDirectory(path).checkpoint()).to_pylist()
+        assert found == expected_rows(table, rounds), table
+        assert len(records.frame(table)) == len(found)
+    if rounds:
+        assert records.model.tolist() == [rounds] * 4
+
+
+def killed_at(kill: int, monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) -> bool:
+    """Run `what` and kill it at the k-th change of the disk's names; whether it got that far."""
+    steps = itertools.count(1)
+
+    def dying(real: Callable[..., Any], *, half: bool = False) -> Callable[..., Any]:
+        def call(*arguments: Any, **keys: Any) -> Any:
+            if next(steps) == kill:
+                if half and os.path.isdir(arguments[0]):  # rmtree: some files are gone, others are not
+                    files = sorted(file for file in Path(arguments[0]).rglob("*") if file.is_file())
+                    for file in files[: (len(files) + 1) // 2]:
+                        file.unlink()
+                raise Killed
+            return real(*arguments, **keys)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", dying(os.replace))
+        patched.setattr(shutil, "rmtree", dying(shutil.rmtree, half=True))
+        patched.setattr(Path, "mkdir", dying(Path.mkdir))
+        try:
+            what()
+        except Killed:
+            return True
+    return False
+
+
+def test_a_kill_at_any_write_loses_at_most_the_round_it_was_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_round: Callable, expected_rows: Callable
+) -> None:
+    for kill in itertools.count(1):
+        path = tmp_path / f"killed-{kill}"
+        died = killed_at(kill, monkeypatch, lambda path=path: whole_life(path, record_round))
+        if died and (path / "experiment.yaml").exists():
+            assert_holds(path, last_round(RunDirectory(path)), expected_rows)
+        whole_life(path, record_round)
+        assert_holds(path, MORE_ROUNDS, expected_rows)
+        assert not (path / "parts").exists()
+        assert not list(path.rglob(".*.writing"))
+        if not died:
+            break
+    assert kill > 27  # experiment, 3 x (folder, 4 tables, checkpoint), 2 x (4 tables, parts), summary
+
+
+def test_two_kills_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_round: Callable, expected_rows: Callable
+) -> None:
+    """The second during the clean-up of what the first has left."""
+    for first, second in itertools.product(range(4, 31, 2), (1, 3, 6)):
+        path = tmp_path / f"killed-{first}-{second}"
+        killed_at(first, monkeypatch, lambda path=path: whole_life(path, record_round))
+        killed_at(second, monkeypatch, lambda path=path: whole_life(path, record_round))
+        if (path / "experiment.yaml").exists():
+            assert_holds(path, last_round(RunDirectory(path)), expected_rows)
+        whole_life(path, record_round)
+        assert_holds(path, MORE_ROUNDS, expected_rows)
+
+
+def test_a_round_without_its_checkpoint_does_not_count_and_is_written_anew(
+    run_path: Path, record_round: Callable, expected_rows: Callable
+) -> None:
+    directory = RunDirectory.create(run_path, {"name": "crash"})
+    record_round(directory, 1)
+    before = (run_path / "checkpoint.npz").read_bytes()
+    record_round(directory, 2)
+    (run_path / "checkpoint.npz").write_bytes(before)
+    (writing.part_of(run_path, 2) / "rounds.parquet").write_bytes(b"half a fi")
+    assert_holds(run_path, 1, expected_rows)
+    record_round(RunDirectory.reopen(run_path), 2)
+    assert_holds(run_path, 2, expected_rows)
+
+
+# -- the disk is full ---------------------------------------------------------------------------------------------
+
+
+class FullDisk:
+    """A file on a disk that takes only so many more bytes."""
+
+    def __init__(self, file: Any, left: list[int]) -> None:
+        self._file = file
+        self._left = left
+
+    def write(self, data: Any) -> int:
+        size = len(memoryview(data).cast("B"))
+        if size > self._left[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self._left[0] -= size
+        return self._file.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def __enter__(self) -> "FullDisk":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._file.close()
+
+
+def open_on_full_disk(left: list[int], path: Path, mode: str) -> FullDisk:
+    return FullDisk(open(path, mode), left)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_full_disk_is_one_line_and_the_run_can_be_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_round: Callable, expected_rows: Callable
+) -> None:
+    written = 0
+    for space in itertools.count(0, 1700):
+        path = tmp_path / f"space-{space}"
+        left = [space]
+        with monkeypatch.context() as patched:
+            patched.setattr(writing, "open", functools.partial(open_on_full_disk, left), raising=False)
+            try:
+                whole_life(path, record_round)
+            except RunError as error:
+                line = str(error)
+            else:
+                written = space - left[0]
+                break
+        assert "\n" not in line
+        assert "cannot write: No space left on device" in line
+        assert "--resume" in line
+        assert not list(path.rglob(".*.writing"))
+        if (path / "experiment.yaml").exists():
+            assert_holds(path, last_round(RunDirectory(path)), expected_rows)
+        whole_life(path, record_round)
+        assert_holds(path, MORE_ROUNDS, expected_rows)
+    assert written > 15_000
+
+
+def test_no_permission_is_one_line(run_path: Path, monkeypatch: pytest.MonkeyPatch, record_round: Callable) -> None:
+    directory = RunDirectory.create(run_path, {"name": "locked"})
+
+    def refuse(*arguments: Any, **keys: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(RunError, match="cannot write: Permission denied"):
+        record_round(directory, 1)
+    with pytest.raises(RunError, match="cannot make the directory: Permission denied"):
+        RunDirectory.create(run_path.with_name("another"), {})
+
+
+# -- damage that the testbed has not done -------------------------------------------------------------------------
+
+
+def test_what_is_missing_or_damaged_is_said_and_never_read_as_empty(run_path: Path, record_round: Callable) -> None:
+    directory = RunDirectory.create(run_path, {"name": "damaged"})
+    for number in (1, 2, 3):
+        record_round(directory, number)
+    part = writing.part_of(run_path, 2) / "exchanges.parquet"
+    whole = part.read_bytes()
+    for damage in (lambda: part.unlink(), lambda: part.write_bytes(whole[:100]), lambda: part.write_bytes(b"")):
+        damage()
+        with pytest.raises(RunError, match="'exchanges' is damaged or incomplete") as error:
+            RunRecords(run_path).exchanges  # noqa: B018
+        assert "\n" not in str(error.value)
+        assert len(RunRecords(run_path).rounds) == 3
+        with pytest.raises(RunError):
+            directory.finish()
+    part.write_bytes(whole)
+    directory.finish()
+    (run_path / "events.parquet").write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(RunError, match="damaged") as error:
+        RunRecords(run_path).events  # noqa: B018
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"junk", b"PK\x03\x04 half a zip"])
+def test_a_damaged_checkpoint_is_one_line(run_path: Path, content: bytes, record_round: Callable) -> None:
+    directory = RunDirectory.create(run_path, {"name": "damaged"})
+    record_round(directory, 1)
+    (run_path / "checkpoint.npz").write_bytes(content)
+    with pytest.raises(RunError, match="damaged checkpoint") as error:
+        directory.checkpoint()
+    assert "\n" not in str(error.value)
+
+
+def test_a_checkpoint_that_lacks_something_is_damaged(run_path: Path, record_round: Callable) -> None:
+    directory = RunDirectory.create(run_path, {"name": "damaged"})
+    record_round(directory, 1)
+    np.savez(run_path / "checkpoint.npz", round_number=1)
+    with pytest.raises(RunError, match="damaged checkpoint"):
+        directory.checkpoint()
+    np.savez(run_path / "checkpoint.npz", round_number=np.array([{}], object))
+    with pytest.raises(RunError, match="damaged checkpoint"):  # pickled objects are not loaded
+        directory.checkpoint()
+
+
+def test_a_run_that_is_finished_while_it_is_read(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch, record_round: Callable, expected_rows: Callable
+) -> None:
+    """The reader has seen no merged table and goes for the parts, which by then have gone into the table."""
+    directory = RunDirectory.create(run_path, {"name": "live"})
+    for number in (1, 2, 3):
+        record_round(directory, number)
+    real, finished = writing.pq.read_table, []
+
+    def slow(*arguments: Any, **keys: Any) -> Any:
+        if not finished:
+            finished.append(True)
+            directory.finish()
+        return real(*arguments, **keys)
+
+    checkpoint = directory.checkpoint()
+    monkeypatch.setattr(writing.pq, "read_table", slow)
+    assert writing.read_table(run_path, "rounds", checkpoint).to_pylist() == expected_rows("rounds", 3)

@@ -1,0 +1,139 @@
+"""A selection protocol on an emulated network, without training or aggregation."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.availability import AvailabilitySection, RoundwiseAvailability
+from testbed.cost import REFERENCE_COSTS, ComputeModel
+from testbed.errors import RoundAborted
+from testbed.links import ClientLinks, Links
+from testbed.network.emulated import EmulatedNetwork, Timing
+from testbed.parties.client import Environment, RoleSpec
+from testbed.parties.local_hosts import LocalHosts
+from testbed.parties.pki import PKI, Directory
+from testbed.randomness import Randomness
+from testbed.selection.choosing import Selection, SelectionRound
+
+EXPERIMENT_ID = bytes(range(16))
+POPULATION, PARTICIPANTS = 40, 5  # of the malicious servers
+
+
+class Selecting:
+    """A protocol's server, its clients and the network between them; round after round.
+
+    Args:
+        protocol: the server side.
+        population: number of clients.
+        seed: of everything.
+        registered: whether clients register with a PKI.
+        more_roles: roles that chosen clients play besides (misbehaviour).
+        availability: keys of the section.
+        timing: what the server waits for.
+    """
+
+    def __init__(
+        self,
+        protocol: Any,
+        population: int,
+        *,
+        seed: int = 1,
+        registered: bool = True,
+        more_roles: Sequence[RoleSpec] = (),
+        availability: dict[str, Any] | None = None,
+        timing: Timing | None = None,
+    ) -> None:
+        self.protocol = protocol
+        self.population = population
+        self.randomness = Randomness(seed)
+        compute = ComputeModel(False, REFERENCE_COSTS)
+        self.environment = Environment(
+            population, self.randomness, compute, Directory.empty(population), experiment_id=EXPERIMENT_ID
+        )
+        self.hosts = LocalHosts(population, self.environment, [*protocol.roles, *more_roles])
+        self.pki = PKI(population, self.randomness)
+        if registered and protocol.needs_registration:
+            self.hosts.register(self.pki)
+        section = AvailabilitySection.model_validate(availability or {})
+        self.network = EmulatedNetwork(
+            self.hosts,
+            ClientLinks.of(Links(), population),
+            np.ones(population),
+            RoundwiseAvailability(section, population, (), self.randomness),
+            timing or Timing(60.0),
+            compute,
+        )
+        self.participations = np.zeros(population, np.int64)
+        self.last: SelectionRound | None = None
+
+    def client(self, number: int) -> Any:
+        """The client object."""
+        return self.hosts.hosts[0].client(number)
+
+    def select(self, number: int = 1) -> Selection:
+        """Run the selection of one round; `last` keeps what the server knew at its end."""
+        return asyncio.run(self._select(number))
+
+    async def _select(self, number: int) -> Selection:
+        await self.network.begin_round(number)
+        self.last = SelectionRound(
+            number, self.population, self.network, self.participations, self.environment.directory,
+            self.randomness, EXPERIMENT_ID,
+        )  # fmt: skip
+        try:
+            return await self.protocol.select(self.last)
+        finally:
+            self.network.end_round()
+
+    def refusals(self) -> dict[int, str]:
+        """Who refused in the last round, and the check that failed."""
+        return {
+            int(event.party.removeprefix("client:")): event.detail.partition(":")[0]
+            for event in self.network.events
+            if event.kind == "refusal"
+        }
+
+
+@pytest.fixture
+def selecting() -> Callable[..., Selecting]:
+    """See `Selecting`."""
+    return Selecting
+
+
+def malicious_server(variant: tuple[Any, Any], **decisions: Callable) -> Any:
+    """A server with some decisions overridden; n_min is half the population.
+
+    Args:
+        variant: the class of the honest server and that of its parameters.
+        decisions: the methods of the malicious one.
+    """
+    kind, section = variant
+    parameters = section(participants=PARTICIPANTS, over_selection=3.0, min_population=POPULATION // 2)
+    return type("Malicious", (kind,), decisions)(parameters, POPULATION)
+
+
+def refused_round(run: Any, number: int = 1) -> tuple[list[int], dict[int, str], str]:
+    """Run a round that must be aborted because of refusals: participants, refusals, the reason's detail."""
+    with pytest.raises(RoundAborted) as aborted:
+        run.select(number)
+    assert aborted.value.reason == "refused"
+    refusals = run.refusals()
+    for client, check in refusals.items():
+        assert run.client(client).agreed_participants is None
+        assert check in aborted.value.detail
+    return run.last.participants.tolist(), refusals, aborted.value.detail
+
+
+@pytest.fixture
+def malicious() -> Callable[..., Any]:
+    """See `malicious_server`."""
+    return malicious_server
+
+
+@pytest.fixture
+def refused() -> Callable[..., tuple[list[int], dict[int, str], str]]:
+    """See `refused_round`."""
+    return refused_round

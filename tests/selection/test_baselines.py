@@ -1,0 +1,114 @@
+"""The baselines: who is drawn how often, and when a round is skipped."""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, chisquare
+
+from testbed.errors import RoundSkipped
+from testbed.selection.random_selection import (
+    BernoulliParameters,
+    BernoulliSelection,
+    RandomParameters,
+    RandomSelection,
+    WeightedRandomParameters,
+    WeightedRandomSelection,
+)
+
+DRAWS = 3000
+SUSPICIOUS = 1e-4
+
+
+class Coins:
+    """Stands for a round of which only the coin and the participations are read."""
+
+    def __init__(self, participations: list[int]) -> None:
+        self.participations = np.array(participations, np.int64)
+        self._generator = np.random.default_rng(11)
+
+    def coin(self, purpose: str) -> np.random.Generator:
+        """One generator for all draws."""
+        return self._generator
+
+
+def test_random_takes_each_set_of_k_equally_often() -> None:
+    protocol = RandomSelection(RandomParameters(participants=2), 5)
+    present, round_ = np.array([0, 2, 3, 4]), Coins([0] * 5)
+    found = Counter(frozenset(protocol.choose(present, round_).tolist()) for _ in range(DRAWS))
+    assert set(found) == {frozenset(pair) for pair in itertools.combinations([0, 2, 3, 4], 2)}
+    assert chisquare(list(found.values())).pvalue > SUSPICIOUS
+
+
+def test_weighted_random_takes_the_smallest_counts_and_breaks_ties_uniformly() -> None:
+    protocol = WeightedRandomSelection(WeightedRandomParameters(participants=3), 6)
+    present, round_ = np.arange(6), Coins([5, 0, 2, 2, 2, 9])
+    found = Counter(frozenset(protocol.choose(present, round_).tolist()) for _ in range(DRAWS))
+    assert set(found) == {frozenset({1, *pair}) for pair in itertools.combinations([2, 3, 4], 2)}
+    assert chisquare(list(found.values())).pvalue > SUSPICIOUS
+    # The smallest counts among those present, not among all.
+    assert set(protocol.choose(np.array([0, 4, 5]), round_).tolist()) == {0, 4, 5}
+
+
+@pytest.mark.parametrize(("assumed", "rate"), [(0.0, 0.2), (0.5, 0.4)])
+def test_bernoulli_draws_each_at_the_published_rate(assumed: float, rate: float) -> None:
+    protocol = BernoulliSelection(BernoulliParameters(participants=40, assumed_unavailable=assumed), 200)
+    round_ = Coins([0] * 200)
+    present = np.arange(0, 200, 2)
+    draws = [protocol.choose(present, round_) for _ in range(200)]
+    assert all(np.isin(drawn, present).all() for drawn in draws)
+    total = sum(len(drawn) for drawn in draws)
+    assert binomtest(total, 200 * 100, rate).pvalue > SUSPICIOUS
+    each = np.bincount(np.concatenate(draws), minlength=200)[present]
+    assert chisquare(each).pvalue > SUSPICIOUS  # nobody more often than others
+    sizes = np.array([len(drawn) for drawn in draws])
+    assert abs(sizes.var() / (100 * rate * (1 - rate)) - 1) < 0.4  # independent draws, not a fixed number
+    assert protocol.maximum_participants == 200
+
+
+def test_a_round_without_enough_clients_is_skipped() -> None:
+    for protocol in (
+        RandomSelection(RandomParameters(participants=4), 10),
+        WeightedRandomSelection(WeightedRandomParameters(participants=4), 10),
+    ):
+        with pytest.raises(RoundSkipped) as skipped:
+            protocol.choose(np.arange(3), Coins([0] * 10))
+        assert skipped.value.reason == "too-few-available"
+    with pytest.raises(RoundSkipped) as skipped:
+        BernoulliSelection(BernoulliParameters(participants=1), 10).choose(np.empty(0, np.int64), Coins([0] * 10))
+    assert skipped.value.reason == "nobody-selected"
+
+
+def test_bernoulli_cannot_expect_more_than_are_there() -> None:
+    with pytest.raises(ValueError, match="of 50 clients expected to be there"):
+        BernoulliParameters(participants=60, assumed_unavailable=0.5).check(100)
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        RandomSelection(RandomParameters(participants=5), 30),
+        WeightedRandomSelection(WeightedRandomParameters(participants=5), 30),
+    ],
+)
+def test_a_round_over_the_network_chooses_among_those_present(protocol: RandomSelection, selecting: Callable) -> None:
+    run = selecting(protocol, 30, availability={"model": "bernoulli", "unavailable": [0, 1]})
+    for number in (1, 2, 3):
+        chosen = run.select(number)
+        assert len(chosen.participants) == 5
+        assert (chosen.participants % 2 == 0).all()  # the odd ones are always away
+        assert (np.diff(chosen.participants) > 0).all()
+        assert chosen.candidates == 15
+
+
+def test_two_rounds_draw_differently_and_one_seed_draws_the_same(selecting: Callable) -> None:
+    def draws(seed: int) -> list[list[int]]:
+        run = selecting(RandomSelection(RandomParameters(participants=10), 200), 200, seed=seed)
+        return [run.select(number).participants.tolist() for number in (1, 2, 3)]
+
+    first = draws(4)
+    assert first == draws(4)
+    assert first != draws(5)
+    assert first[0] != first[1] != first[2]

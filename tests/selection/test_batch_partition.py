@@ -1,0 +1,186 @@
+"""Batch partition against the paper's own algorithms, which enumerate the family of sets."""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from testbed.errors import RoundSkipped
+from testbed.selection.batch_partition import (
+    BatchPartitionParameters,
+    BatchPartitionSelection,
+    PartitionParameters,
+    batches_of,
+)
+
+DRAWS = 4000
+SUSPICIOUS = 1e-4  # below this p-value the distributions differ (the draws are seeded: no flake)
+
+
+def family(users: int, selected: int, privacy: int) -> list[frozenset[int]]:
+    """Algorithm 1: every union of K/T of the N/T batches of T consecutive users."""
+    batches = [range(first, first + privacy) for first in range(0, users, privacy)]
+    return [
+        frozenset(itertools.chain.from_iterable(union))
+        for union in itertools.combinations(batches, selected // privacy)
+    ]
+
+
+def admissible(sets: list[frozenset[int]], present: set[int], frequency: np.ndarray, fair: bool) -> Counter:
+    """Algorithm 2: the probability of each set, by enumeration.
+
+    In fair mode the user of minimum frequency is drawn uniformly among those that stand in any admissible set.
+    """
+    rows = [row for row in sets if row <= present]
+    if not fair:
+        return Counter({row: 1 / len(rows) for row in rows})
+    users = sorted(set().union(*rows))
+    fewest = [user for user in users if frequency[user] == min(frequency[u] for u in users)]
+    chance: Counter = Counter()
+    for user in fewest:
+        with_user = [row for row in rows if user in row]
+        for row in with_user:
+            chance[row] += 1 / len(fewest) / len(with_user)
+    return chance
+
+
+def drawn(protocol: BatchPartitionSelection, present: list[int], frequency: np.ndarray) -> Counter:
+    """How often each set of users was taken."""
+    coin = np.random.default_rng(7)
+    there = np.array(present, np.int64)
+    return Counter(frozenset(protocol.members(protocol.choose(there, frequency, coin)).tolist()) for _ in range(DRAWS))
+
+
+def assert_same_distribution(found: Counter, expected: Counter) -> None:
+    assert found.keys() == expected.keys()
+    if len(expected) == 1:
+        return
+    counts = [found[row] for row in expected]
+    assert chisquare(counts, [DRAWS * chance for chance in expected.values()]).pvalue > SUSPICIOUS
+
+
+@pytest.mark.parametrize("away", [(), (3,), (0, 7), (0, 1, 4)])
+@pytest.mark.parametrize("fair", [False, True])
+@pytest.mark.parametrize("frequency", [[0] * 8, [2, 2, 1, 1, 0, 0, 3, 3], [0, 5, 0, 0, 1, 1, 0, 2]])
+def test_sets_are_drawn_as_by_the_enumerating_algorithms(
+    away: tuple[int, ...], fair: bool, frequency: list[int]
+) -> None:
+    parameters = BatchPartitionParameters(participants=4, privacy=2, mode="fair" if fair else "uniform")
+    protocol = BatchPartitionSelection(parameters, 8)
+    present = [user for user in range(8) if user not in away]
+    expected = admissible(family(8, 4, 2), set(present), np.array(frequency), fair)
+    assert len(expected) >= 1
+    assert_same_distribution(drawn(protocol, present, np.array(frequency)), expected)
+
+
+def test_random_selection_is_the_case_t_1_and_partition_the_case_t_k() -> None:
+    singles = BatchPartitionSelection(BatchPartitionParameters(participants=2, privacy=1, mode="uniform"), 5)
+    present = [0, 1, 3, 4]
+    expected = Counter({frozenset(pair): 1 / 6 for pair in itertools.combinations(present, 2)})
+    assert_same_distribution(drawn(singles, present, np.zeros(5, np.int64)), expected)
+
+    whole = BatchPartitionSelection(PartitionParameters(participants=3), 9)
+    frequency = np.array([1, 1, 1, 0, 0, 0, 0, 0, 0])
+    groups = Counter({frozenset({3, 4, 5}): 0.5, frozenset({6, 7, 8}): 0.5})
+    assert_same_distribution(drawn(whole, list(range(9)), frequency), groups)
+
+
+def test_fair_mode_takes_the_batch_of_the_user_with_the_fewest_participations() -> None:
+    protocol = BatchPartitionSelection(BatchPartitionParameters(participants=6, privacy=3), 30)
+    coin = np.random.default_rng(0)
+    for fewest in range(30):
+        frequency = np.full(30, 4)
+        frequency[fewest] = 3
+        assert fewest in protocol.members(protocol.choose(np.arange(30), frequency, coin))
+    # His own batch is not whole: the minimum is taken over the others.
+    frequency = np.arange(30)
+    present = np.setdiff1d(np.arange(30), [1])
+    assert 3 in protocol.members(protocol.choose(present, frequency, coin))
+
+
+@pytest.mark.parametrize("mode", ["uniform", "fair"])
+def test_fewer_whole_batches_than_wanted_skip_the_round(mode: str) -> None:
+    protocol = BatchPartitionSelection(BatchPartitionParameters(participants=4, privacy=2, mode=mode), 8)
+    with pytest.raises(RoundSkipped) as skipped:
+        protocol.choose(np.array([0, 1, 2, 4, 6, 7][:4]), np.zeros(8, np.int64), np.random.default_rng(0))
+    assert skipped.value.reason == "too-few-whole-batches"
+    assert "1 whole batches, 2 wanted" in skipped.value.detail
+
+
+@given(population=st.integers(1, 400), size=st.integers(1, 60))
+def test_batches_are_consecutive_and_none_is_smaller_than_t(population: int, size: int) -> None:
+    batch = batches_of(population, size)
+    sizes = np.bincount(batch)
+    assert len(batch) == population == sizes.sum()
+    assert (np.diff(batch) >= 0).all()
+    assert len(sizes) == max(1, population // size)
+    assert sizes.max() - sizes.min() <= 1
+    if population >= size:
+        assert sizes.min() >= size
+    if population >= size * size:
+        assert sizes.max() <= size + 1
+    if population % size == 0:
+        assert (sizes == size).all()
+
+
+def test_sizes_that_do_not_divide_never_give_more_than_announced() -> None:
+    protocol = BatchPartitionSelection(BatchPartitionParameters(participants=4, privacy=2), 11)
+    assert protocol.sizes.tolist() == [3, 2, 2, 2, 2]
+    coin = np.random.default_rng(3)
+    taken = {len(protocol.members(protocol.choose(np.arange(11), np.zeros(11, np.int64), coin))) for _ in range(200)}
+    assert taken == {4, 5}
+    assert protocol.maximum_participants == 5
+
+
+def test_a_population_of_a_million() -> None:
+    population = 1_000_000
+    protocol = BatchPartitionSelection(BatchPartitionParameters(participants=100, privacy=10), population)
+    generator = np.random.default_rng(1)
+    present = np.flatnonzero(generator.random(population) < 0.9)
+    frequency = generator.integers(0, 5, population)
+    chosen = protocol.members(protocol.choose(present, frequency, generator))
+    assert len(chosen) == 100
+    assert np.isin(chosen, present).all()
+    whole = np.add.reduceat(np.isin(np.arange(population), present), np.arange(0, population, 10)) == 10
+    assert frequency[chosen].min() == frequency[np.repeat(whole, 10)].min()
+
+
+@pytest.mark.parametrize(
+    ("keys", "population", "says"),
+    [
+        ({"participants": 10, "privacy": 3}, 100, "T = 3 does not divide participants K = 10"),
+        ({"participants": 10, "privacy": 3}, 100, "allowed here: 1, 2, 5, 10"),
+        ({"participants": 20, "privacy": 5}, 10, "20 of a population of 10"),
+    ],
+)
+def test_parameters_that_do_not_fit(keys: dict, population: int, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        BatchPartitionParameters(**keys).check(population)
+
+
+def test_a_whole_round_over_the_network(selecting: Callable) -> None:
+    parameters = BatchPartitionParameters(participants=6, privacy=2)
+    run = selecting(
+        BatchPartitionSelection(parameters, 20), 20, availability={"model": "bernoulli", "unavailable": 0.2}
+    )
+    chosen = run.select()
+    assert len(chosen.participants) == 6
+    assert (chosen.participants % 2 == [0, 1] * 3).all()
+    there = run.network.availability.reachable(1, 0.0, np.arange(20))
+    assert chosen.candidates == run.last.candidates == there.sum() < 20
+    assert there[chosen.participants].all()
+
+
+def test_a_skipped_round_keeps_how_many_were_there(selecting: Callable) -> None:
+    parameters = BatchPartitionParameters(participants=6, privacy=2)
+    run = selecting(
+        BatchPartitionSelection(parameters, 20), 20, availability={"model": "bernoulli", "unavailable": 0.6}
+    )
+    with pytest.raises(RoundSkipped):
+        run.select()
+    assert 0 < run.last.candidates < 20
