@@ -97,6 +97,7 @@ class Plan:
             workload,
             self.experiment_id,
             getattr(self.selection, "participants_agree", False),
+            getattr(self.selection, "minimum_participants", 2),
         )
 
     def check_sums(self, workload: Workload) -> None:

@@ -54,8 +54,9 @@ async def run_round(
         trained = await network.ask(ready, Train(start.number, Vector(model, 0)))
         losses = [answer.loss for answer in trained.valid().values()]
         outcome.training_loss = float(np.mean(losses)) if losses else None
+        known = (start.directory, len(model), start.experiment_id)
         aggregate = await aggregation.aggregate(
-            AggregationRound(start.number, network, chosen.participants, trained.ids, start.directory)
+            AggregationRound(start.number, network, chosen.participants, trained.ids, *known)
         )
         outcome.model = (model + aggregate.mean).astype(np.float32)
         outcome.survivors = aggregate.survivors

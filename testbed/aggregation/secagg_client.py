@@ -108,6 +108,9 @@ class SecAggClient(Role):
             raise Refusal("secagg.other-participants", f"{message.participants} announced, {len(agreed)} agreed on")
         if message.participants < 2:
             raise Refusal("secagg.alone", "the sum of one update hides nothing")
+        fewest = self.environment.minimum_participants
+        if message.participants < fewest:
+            raise Refusal("secagg.too-few-participants", f"{message.participants} announced, never fewer than {fewest}")
         if message.threshold != self.parameters.threshold_for(message.participants):
             raise Refusal("secagg.other-threshold", f"t = {message.threshold} is not what the experiment says")
         if 2 * message.threshold <= message.participants:

@@ -76,6 +76,11 @@ class BatchPartitionSelection:
         self.wanted = parameters.participants // size
 
     @property
+    def minimum_participants(self) -> int:
+        """K: whole batches of T or more."""
+        return self.parameters.participants
+
+    @property
     def maximum_participants(self) -> int:
         """The largest K/T batches together."""
         return int(np.sort(self.sizes)[-self.wanted :].sum())

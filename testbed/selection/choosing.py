@@ -89,8 +89,9 @@ class SelectionProtocol(Protocol):
         needs_registration: whether clients must be registered with the PKI.
         roles: the client side.
 
-    Two more are optional: `participants_agree` (bool: clients verify the list, and aggregation must insist on it) and
-    `maximum_participants` (int: when a round may have more than ``parameters.participants``).
+    Three more are optional: `participants_agree` (bool: clients verify the list, and aggregation must insist on it),
+    `maximum_participants` (int: when a round may have more than ``parameters.participants``) and
+    `minimum_participants` (int: an honest server never has fewer, so clients refuse to be summed with fewer).
     """
 
     stages: ClassVar[tuple[str, ...]]

@@ -58,6 +58,11 @@ class _AmongThePresent:
         self.population = population
 
     @property
+    def minimum_participants(self) -> int:
+        """K: with fewer available, the round is skipped."""
+        return self.parameters.participants
+
+    @property
     def roles(self) -> list[RoleSpec]:
         """Clients only say that they are there: they can check nothing."""
         return [RoleSpec(Attendant, self.parameters)]
@@ -100,6 +105,11 @@ class BernoulliSelection(_AmongThePresent):
     """`bernoulli`."""
 
     parameters: BernoulliParameters
+
+    @property
+    def minimum_participants(self) -> int:
+        """However few are drawn; a sum of fewer than 2 hides nothing."""
+        return 2
 
     @property
     def maximum_participants(self) -> int:

@@ -107,6 +107,7 @@ class SmallFederation:
         agreed: bool = False,
         told: bool = True,
         secrets_from_system: bool = False,
+        minimum: int = 2,
     ) -> None:
         self.parameters = parameters or SecAggParameters(threshold=0.6, bits=32, levels_bits=16)
         self.protocol = protocol(self.parameters)
@@ -115,7 +116,7 @@ class SmallFederation:
         self.randomness = Randomness(7, secrets_from_system=secrets_from_system)
         self.compute = ComputeModel(False, REFERENCE_COSTS)
         self.environment = Environment(
-            n, self.randomness, self.compute, Directory.empty(n), self.workload, EXPERIMENT, agreed
+            n, self.randomness, self.compute, Directory.empty(n), self.workload, EXPERIMENT, agreed, minimum
         )
         all_roles = [RoleSpec(Trainer, None), *self.protocol.roles, *roles]
         self.hosts = WatchedHosts(n, self.environment, all_roles, hosts=hosts)

@@ -573,3 +573,10 @@ def test_it_takes_2t_minus_s_colluders_to_have_both_shares_of_a_client(federatio
     assert 2 * T - N == 2
     assert min(_both_kinds_of_shares(federation, colluders=2)) >= T
     assert min(_both_kinds_of_shares(federation, colluders=1)) < T
+
+
+@pytest.mark.parametrize(("minimum", "checks"), [(N, []), (N + 1, ["secagg.too-few-participants"])])
+def test_fewer_participants_than_an_honest_server_takes_are_refused(
+    federation: Any, minimum: int, checks: list[str]
+) -> None:
+    assert refused(federation, "advertise", lambda stand: (AdvertiseKeys(1, N, T),), minimum=minimum) == checks
