@@ -12,14 +12,16 @@ from testbed.messages import Count, Message, RoundNumber, Vector
 from testbed.parties.client import Role, handles
 
 
-class LocalUpdate(Protocol):
-    """What a client has learned.
+@dataclass(frozen=True, slots=True)
+class LocalUpdate:
+    """What one client's local training gave.
 
     Attributes:
-        delta: `(d,)` float32, local model minus global model.
-        samples: training samples, the weight in federated averaging.
-        loss: mean training loss.
-        examples_processed: samples times epochs, what modelled compute charges.
+        delta: (d,) float32, the local model minus the model that was given.
+        samples: training samples that the client holds, FedAvg's weight n_k (McMahan et al. 2017).
+        loss: mean training loss over all examples processed, each measured before its own step; 0.0 for a
+            client without samples.
+        examples_processed: samples times epochs, what modelled compute is charged for.
     """
 
     delta: npt.NDArray[np.float32]
@@ -28,8 +30,15 @@ class LocalUpdate(Protocol):
     examples_processed: int
 
 
-class Evaluation(Protocol):
-    """Quality of a model on held-out data."""
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """How good a model is on held-out data.
+
+    Attributes:
+        loss: mean loss over the held-out samples.
+        accuracy: share of them classified correctly, 0 to 1.
+        samples: how many were held out.
+    """
 
     loss: float
     accuracy: float
@@ -37,24 +46,34 @@ class Evaluation(Protocol):
 
 
 class Workload(Protocol):
-    """What a federation learns; `workloads.build` makes the built-in ones, a user's class is one too.
+    """What the federation needs of a workload; `workloads.FederatedWorkload` is the whole interface.
 
-    Attributes:
-        dimension: number of model parameters d.
-        sample_counts: `(n,)` int64 training samples per client.
+    Every result is a function of the experiment and the arguments: never of which process asks, of the order of the
+    calls, or of earlier calls.
     """
 
-    dimension: int
-    sample_counts: npt.NDArray[np.int64]
+    @property
+    def dimension(self) -> int:
+        """d, the number of model parameters."""
+
+    @property
+    def sample_counts(self) -> npt.NDArray[np.int64]:
+        """(population,) int64: the training samples of each client."""
 
     def initial_model(self) -> npt.NDArray[np.float32]:
-        """`(d,)` the model before the first round."""
+        """(d,) float32: the model before round 1, the same on every machine for the same seed."""
 
     def train(self, client: int, model: npt.NDArray[np.float32], round_number: int) -> LocalUpdate:
-        """Train `model` on the client's data; depends on (seed, client, round) alone."""
+        """Train `model` on the client's own samples, as one round does.
+
+        Args:
+            client: 0 <= client < population.
+            model: (d,) float32; it may be read-only or memory-mapped and is not changed.
+            round_number: 1 for the first round.
+        """
 
     def evaluate(self, model: npt.NDArray[np.float32]) -> Evaluation:
-        """Quality of `model` on held-out data."""
+        """Evaluate `model`, (d,) float32, on held-out samples."""
 
 
 class Trained(Message, frozen=True):
@@ -74,19 +93,15 @@ class Train(Message, frozen=True):
     model: Vector
 
 
-@dataclass
-class RoundUpdate:
+@dataclass(frozen=True, slots=True)
+class RoundUpdate(LocalUpdate):
     """The update of one round, which `trained_update` hands to that round's aggregation alone.
 
     Attributes:
-        round: the round that it was trained in; the rest as in `LocalUpdate`.
+        round: the round that it was trained in.
     """
 
     round: int
-    delta: npt.NDArray[np.float32]
-    samples: int
-    loss: float
-    examples_processed: int
 
 
 class Trainer(Role):
@@ -109,7 +124,7 @@ class Trainer(Role):
         if not np.isfinite(delta).all():
             raise Refusal("train.diverged", "the update is not finite; lower workload.learning_rate")
         samples, loss = int(update.samples), float(update.loss)
-        self.client.local_update = RoundUpdate(message.round, delta, samples, loss, update.examples_processed)
+        self.client.local_update = RoundUpdate(delta, samples, loss, update.examples_processed, message.round)
         return Trained(samples, loss)
 
     def _check_round(self, number: int) -> None:

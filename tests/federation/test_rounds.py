@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.errors import Refusal, RoundAborted
+from testbed.errors import ExperimentError, Refusal, RoundAborted
 from testbed.records.tables import SCHEMAS
 from testbed.selection.choosing import Selection, SelectionRound
 from testbed.selection.random_selection import RandomSelection
@@ -202,3 +202,20 @@ def test_fair_batches_even_out_the_participations(run: Callable) -> None:
     assert counts.sum() == 30 * 6
     assert (counts.reshape(-1, 3) == counts[::3, None]).all()  # whole batches only
     assert counts.max() - counts.min() <= 3
+
+
+def test_a_plan_refuses_what_could_never_work(run: Callable) -> None:
+    stage = {"availability": {"dropout": {"rate": 0.1, "stage": "secagg/masked"}}}
+    with pytest.raises(ExperimentError, match=r"availability\.dropout\.stage: unknown stage 'secagg/masked'"):
+        run(PLAIN | stage)
+    narrow = {"aggregation": {"protocol": "secagg", "bits": 16, "levels_bits": 16}}
+    with pytest.raises(ExperimentError, match=r"aggregation\.bits"):
+        run(narrow)
+
+
+def test_the_ring_must_hold_the_largest_round_that_may_be_drawn(run: Callable) -> None:
+    """Bernoulli selection may draw everybody, so K weights that fit are not enough."""
+    ring = {"aggregation": {"protocol": "secagg", "bits": 20, "levels_bits": 16, "weights": "equal"}}
+    run(ring | {"selection": {"protocol": "random", "participants": 8}})
+    with pytest.raises(ExperimentError, match="30 participants"):
+        run(ring | {"selection": {"protocol": "bernoulli", "participants": 8}})
