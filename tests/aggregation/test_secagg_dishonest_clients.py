@@ -1,6 +1,7 @@
 """What dishonest clients can do to an honest server, and what it notices."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -223,7 +224,7 @@ def test_a_client_can_still_lie_within_the_range_of_an_update(federation: Any) -
     class TwiceItsWeight(SecAggClient):
         @handles(MaskInput)
         def on_mask_input(self, message: MaskInput, private: SealedFromPeers) -> Masked:
-            self.client.local_update.samples = 30
+            self.client.local_update = replace(self.client.local_update, samples=30)
             return super().on_mask_input(message, private)
 
     assert play(federation, TwiceItsWeight, {3}).run().weight == N - 1 + 30
@@ -233,7 +234,8 @@ def test_where_all_weights_are_equal_no_other_weight_is_accepted(federation: Any
     class WeighsTwo(SecAggClient):
         @handles(MaskInput)
         def on_mask_input(self, message: MaskInput, private: SealedFromPeers) -> Masked:
-            self.client.local_update.samples, self.parameters = 2, SecAggParameters(threshold=T)
+            self.client.local_update = replace(self.client.local_update, samples=2)
+            self.parameters = SecAggParameters(threshold=T)
             return super().on_mask_input(message, private)
 
     parameters = SecAggParameters(threshold=T, weights="equal")
