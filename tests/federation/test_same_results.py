@@ -1,5 +1,6 @@
 """The same seed gives the same tables and model, bit for bit: again, on more hosts, and after a resume."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -95,3 +96,23 @@ def test_without_a_seed_secrets_are_fresh_and_the_simulation_is_not(run: Callabl
     ]
     assert away[0] == away[1]
     assert (first.federation.network.speed_factors == second.federation.network.speed_factors).all()
+
+
+def test_the_time_that_a_run_took_adds_up_over_its_sessions(run: Callable) -> None:
+    keys = experiment_with("random", rounds=2)
+    first = run(keys, "here").rounds(1).federation.state.wall_s
+    both = run(keys, "here", resume=True).rounds().federation.state.wall_s
+    assert 0 < first < both < 3600
+
+
+@pytest.mark.parametrize("hosts", [1, 3])
+def test_single_vectors_can_be_had_for_attacks_and_debugging(hosts: int, run: Callable) -> None:
+    federation = run(experiment_with("random", "plain"), hosts=hosts)
+    (outcome,) = federation.rounds(1).outcomes
+    network = federation.federation.network
+    last = (1, len(network.exchanges) - 1)
+    vectors = asyncio.run(network.hosts.vectors(last, outcome.survivors))
+    assert sorted(vectors) == outcome.survivors.tolist()
+    model = federation.workload.initial_model()
+    for client, vector in vectors.items():
+        assert vector.values.tobytes() == federation.workload.train(client, model, 1).delta.tobytes()
