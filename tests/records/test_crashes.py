@@ -220,6 +220,10 @@ def test_what_is_missing_or_damaged_is_said_and_never_read_as_empty(run_path: Pa
             directory.finish()
     part.write_bytes(whole)
     directory.finish()
+    record_round(directory, 4)
+    (writing.part_of(run_path, 4) / "exchanges.parquet").unlink()
+    with pytest.raises(RunError, match="'exchanges' is damaged or incomplete"):
+        RunRecords(run_path).exchanges  # noqa: B018
     (run_path / "events.parquet").write_bytes(b"PAR1 and then nothing")
     with pytest.raises(RunError, match="damaged") as error:
         RunRecords(run_path).events  # noqa: B018
