@@ -1,5 +1,6 @@
 """The Ray actors: hosts of clients, the PKI, and the coordinator. Each is a thin shell around a class of `testbed`."""
 
+import contextlib
 import os
 import traceback
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from testbed.parties.host import Host
 from testbed.parties.local_hosts import owned_by
 from testbed.parties.pki import PKI, Directory
 from testbed.records import RunDirectory
+from testbed.running.locking import held
 
 
 class ClientHost:
@@ -108,6 +110,7 @@ class Coordinator:
         self._federation: Federation | None = None
         self._records: RunDirectory | None = None
         self._progress: Progress | None = None
+        self._held = contextlib.ExitStack()
 
     async def prepare(self, experiment: Experiment, simulation_seed: int, directory: str | None) -> bool:
         """Make and register the clients, load the model; returns whether the run is finished already."""
@@ -115,7 +118,10 @@ class Coordinator:
 
         self._progress = None
         plan = Plan(experiment, simulation_seed)
+        self._held.close()
         self._records = None if directory is None else RunDirectory(Path(directory))
+        if self._records is not None:  # the driver's lock ends with the driver, which this actor may outlive a little
+            self._held.enter_context(held(self._records.path, ".writer"))
         checkpoint = None if self._records is None else self._records.checkpoint()
         last_round = 0 if checkpoint is None else checkpoint.round_number
         await self._hosts.prepare(experiment, simulation_seed, last_round)
@@ -144,6 +150,7 @@ class Coordinator:
         """Merge the records into one file per table."""
         if self._records is not None:
             self._records.finish()
+        self._held.close()
 
     async def host_processes(self) -> list[int]:
         """Process ids of the hosts (for tests that kill one)."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.actors import ClientHost, Coordinator, PKIActor, one_line
@@ -98,7 +98,9 @@ def typed(error: RayError) -> TestbedError:
     for kind in (ExperimentError, RunError, ClusterError, TestbedError):
         if isinstance(cause, kind):
             return cause
-    return ClusterError(f"{type(error).__name__}: {one_line(error)}")
+    if isinstance(error, RayActorError):
+        return ClusterError("the coordinator died (killed, or out of memory?); go on with --resume")
+    return ClusterError(f"{type(error).__name__}: {one_line(error)}; go on with --resume")
 
 
 def connect(address: str | None) -> bool:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from testbed.availability import RoundwiseAvailability
 from testbed.cost import REFERENCE_COSTS, ComputeModel
 from testbed.devices import speed_factors
-from testbed.errors import RunError
+from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import Experiment
 from testbed.experiment.stages import check_stages
 from testbed.links import ClientLinks
@@ -62,7 +62,8 @@ class Plan:
         simulation_seed: what stands in for the experiment's seed when it has none.
 
     Raises:
-        ExperimentError: a class of one's own cannot be found, or a stage is named that does not exist.
+        ExperimentError: a class of one's own cannot be found, a stage is named that does not
+            exist, or the aggregation cannot take as many participants as the selection may choose.
     """
 
     def __init__(self, experiment: Experiment, simulation_seed: int) -> None:
@@ -74,6 +75,15 @@ class Plan:
         self.selection = selection_protocol(experiment.selection, experiment.population)
         self.aggregation = aggregation_protocol(experiment.aggregation)
         check_stages(experiment, (*self.selection.stages, *self.aggregation.stages))
+        self.maximum_participants: int = getattr(
+            self.selection, "maximum_participants", experiment.selection.participants
+        )
+        try:
+            experiment.aggregation.check(self.maximum_participants)
+        except ValueError as error:
+            raise ExperimentError(
+                f"aggregation.{error}; a round of this selection may have {self.maximum_participants} participants"
+            ) from None
         self.seed = seed
         self.experiment_id = hashlib.sha256(b"testbed/experiment/v1" + experiment.name.encode()).digest()[:16]
 
@@ -98,13 +108,13 @@ class Plan:
             self.experiment_id,
             getattr(self.selection, "participants_agree", False),
             getattr(self.selection, "minimum_participants", 2),
+            self.experiment.rounds,
         )
 
     def check_sums(self, workload: Workload) -> None:
         """Raise `ExperimentError` when the weighted sum of a round could exceed the aggregation's ring."""
-        most = getattr(self.selection, "maximum_participants", self.experiment.selection.participants)
         heaviest = int(workload.sample_counts.max(initial=1))
-        self.experiment.aggregation.check_weights(most, heaviest)
+        self.experiment.aggregation.check_weights(self.maximum_participants, heaviest)
 
 
 class Federation:

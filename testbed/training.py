@@ -132,6 +132,8 @@ class Trainer(Role):
         not hidden. Where participants are agreed on, that has used the number; elsewhere training does.
         """
         client = self.client
+        if number > self.environment.rounds:
+            raise Refusal("train.round-beyond-the-last", f"round {number} of {self.environment.rounds}")
         if self.environment.participants_are_agreed:
             if client.agreed_participants is None:
                 raise Refusal("train.not-agreed", "no participant list was agreed on in this round")

@@ -11,6 +11,7 @@ from testbed.commands.invocation import Invocation, examples, report
 from testbed.commands.reading import SCHEMA_EPILOG, VALIDATE_EPILOG, schema, validate
 from testbed.commands.results import COMPARE_EPILOG, PLOT_EPILOG, compare, plot
 from testbed.commands.run import RUN_EPILOG, run
+from testbed.stopping import stopping_on_signals
 
 _EPILOG = examples(
     "testbed validate examples/quickstart.yaml",
@@ -64,10 +65,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     invocation = Invocation(tuple(sys.argv[1:] if arguments is None else arguments))
     try:
+        with stopping_on_signals():
+            return _invoked(invocation)
+    except (Exception, KeyboardInterrupt) as error:
+        return report(error, invocation)
+
+
+def _invoked(invocation: Invocation) -> int:
+    try:
         code = app(args=list(invocation.arguments), prog_name="testbed", standalone_mode=False, obj=invocation)
         sys.stdout.flush()
     except SystemExit as end:  # typer's, when the reader of our output has gone
         return end.code if isinstance(end.code, int) else 1
-    except (Exception, KeyboardInterrupt) as error:
-        return report(error, invocation)
     return code if isinstance(code, int) else 0

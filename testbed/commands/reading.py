@@ -32,14 +32,13 @@ def validate(
     """
     from testbed.experiment import load
     from testbed.experiment.sweep import points
-    from testbed.registry import aggregation_protocol, selection_protocol
+    from testbed.federation import Plan
 
     experiment = load(file, overrides or [])
     all_points = list(points(experiment, str(file)))
-    for point in all_points:  # classes of the user's own have to be there
+    for point in all_points:  # the protocols have to fit each other, and classes of the user's own to be there
         try:
-            selection_protocol(point.experiment.selection, point.experiment.population)
-            aggregation_protocol(point.experiment.aggregation)
+            Plan(point.experiment, 0)
         except ExperimentError as error:
             raise ExperimentError(f"{file}: {error}") from error
     first = all_points[0].experiment

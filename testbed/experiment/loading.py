@@ -16,7 +16,7 @@ from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import from_json, to_json
 
 from testbed.errors import ExperimentError
-from testbed.experiment.schema import Experiment
+from testbed.experiment.schema import Experiment, protocol_keys
 
 _LONGEST_SHOWN = 60
 _YAML_WORDS = {True: "true", False: "false", None: "null"}
@@ -135,7 +135,10 @@ def _apply(data: dict[str, Any], override: str) -> None:
 
 
 def set_key(data: dict[str, Any], key: str, value: Any, where: str) -> None:
-    """Set a dotted key in nested mappings; a mapping is merged into the one that is there."""
+    """Set a dotted key in nested mappings; a mapping is merged into the one that is there.
+
+    Setting another `protocol` drops the keys of its section that the new protocol does not have.
+    """
     *sections, last = key.split(".")
     if not all((*sections, last)):
         raise ExperimentError(f"{where}: {key!r} is not a key, e.g. selection.participants")
@@ -149,6 +152,11 @@ def set_key(data: dict[str, Any], key: str, value: Any, where: str) -> None:
 
 
 def _merge(data: dict[str, Any], key: str, value: Any) -> None:
+    if key == "protocol" and data.get("protocol", value) != value:
+        # Another protocol: what only the one before knew goes with it.
+        keys = protocol_keys().get(str(value))
+        for other in [other for other in data if keys is not None and other not in keys]:
+            del data[other]
     if isinstance(value, dict) and isinstance(data.get(key), dict):
         for name, inner in value.items():
             _merge(data[key], name, inner)

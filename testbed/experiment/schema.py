@@ -1,8 +1,9 @@
 """The experiment's schema: one pydantic model, whose JSON schema editors use (`testbed schema`)."""
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
@@ -65,6 +66,21 @@ AggregationSection = Annotated[
     | Annotated[OwnAggregation, Tag(_OWN)],
     Discriminator(_tag("secagg")),
 ]
+
+
+@cache
+def protocol_keys() -> dict[str, frozenset[str]]:
+    """The keys of each built-in protocol's section, by the protocol's name."""
+    models = [
+        get_args(alternative)[0]
+        for section in (SelectionSection, AggregationSection)
+        for alternative in get_args(get_args(section)[0])
+    ]
+    return {
+        model.model_fields["protocol"].default: frozenset(model.model_fields)
+        for model in models
+        if not model.model_fields["protocol"].is_required()
+    }
 
 
 class _Section(BaseModel):
@@ -145,7 +161,8 @@ class Experiment(_Section):
     output: Output = Field(default_factory=Output, description="Where records go")
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         default_factory=dict,
-        description="A grid: keys (dotted) and their values; a mapping as value is merged into the section it names",
+        description="A grid: keys (dotted) and their values; a mapping is merged into the section it names; another "
+        "protocol drops the keys that it does not have",
     )
     provenance: dict[str, Any] | None = Field(None, description="Written by the testbed into a run's directory")
 

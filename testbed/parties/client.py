@@ -33,6 +33,7 @@ class Environment:
         workload: what clients train on; None when a run needs no training.
         experiment_id: 16 bytes that tell this experiment from others; part of what is signed and drawn on.
         participants_are_agreed: clients must have verified the participant list (Lotto) before they aggregate.
+        rounds: the experiment's; a server that could name any later number could look for one that favours its clients.
         minimum_participants: with fewer, an honest server would have skipped the round: clients refuse to sum.
     """
 
@@ -44,6 +45,7 @@ class Environment:
     experiment_id: bytes = bytes(16)
     participants_are_agreed: bool = False
     minimum_participants: int = 2
+    rounds: int = 2**40
 
     def look_up(self, clients: Iterable[int]) -> Directory:
         """Query the PKI for the keys of `clients`; the asking client pays for the bytes."""

@@ -2,15 +2,17 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import yaml
 
 from testbed.errors import RunError
 from testbed.records.writing import RunDirectory, read_table
+
+if TYPE_CHECKING:
+    import pandas as pd  # slow to import, and not everything that writes records reads them
 
 
 class RunRecords:
@@ -41,27 +43,27 @@ class RunRecords:
         provenance = self.experiment.get("provenance") or {}
         return str(provenance.get("label") or self.experiment.get("name") or self.path.name)
 
-    def frame(self, table: str) -> pd.DataFrame:
+    def frame(self, table: str) -> "pd.DataFrame":
         """A table of `testbed.records.tables.SCHEMAS`."""
         return read_table(self.path, table, self._checkpoint).to_pandas()
 
     @cached_property
-    def rounds(self) -> pd.DataFrame:
+    def rounds(self) -> "pd.DataFrame":
         """One row per round."""
         return self.frame("rounds")
 
     @cached_property
-    def exchanges(self) -> pd.DataFrame:
+    def exchanges(self) -> "pd.DataFrame":
         """One row per client asked in a stage."""
         return self.frame("exchanges")
 
     @cached_property
-    def participation(self) -> pd.DataFrame:
+    def participation(self) -> "pd.DataFrame":
         """One row per participant and round."""
         return self.frame("participation")
 
     @cached_property
-    def events(self) -> pd.DataFrame:
+    def events(self) -> "pd.DataFrame":
         """Refusals, misbehaviour, restarts."""
         return self.frame("events")
 

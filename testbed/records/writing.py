@@ -100,7 +100,7 @@ class RunDirectory:
     @classmethod
     def create(cls, path: Path, experiment: Mapping[str, Any]) -> "RunDirectory":
         """A new run; raises `RunError` when `path` already holds one or is not an empty directory."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if path.exists() and not is_empty(path):
             what = "already holds a run" if (path / _EXPERIMENT).exists() else "is there and is not an empty directory"
             raise RunError(f"{path}: {what}; give another --out, or --resume to go on with it")
         try:
@@ -136,6 +136,8 @@ class RunDirectory:
     def append_round(self, tables: Mapping[str, pa.Table], checkpoint: Checkpoint) -> None:
         """Record a finished round: its rows, then the checkpoint that makes them count."""
         part = part_of(self.path, checkpoint.round_number)
+        if not (self.path / _EXPERIMENT).is_file():
+            raise RunError(f"{self.path}: the run directory has gone while the run went on; nothing can be recorded")
         try:
             if part.exists():  # of a session that died before its checkpoint
                 shutil.rmtree(part)
@@ -173,6 +175,12 @@ class RunDirectory:
     def table(self, name: str) -> pa.Table:
         """All finished rounds' rows of a table, in the order of the rounds."""
         return read_table(self.path, name, self.checkpoint())
+
+
+def is_empty(path: Path) -> bool:
+    """Whether `path` is a directory that holds at most what a run leaves that was killed before it began."""
+    leftovers = {f".{_EXPERIMENT}.writing", ".lock", ".writer"}
+    return path.is_dir() and {entry.name for entry in path.iterdir()} <= leftovers
 
 
 def read_table(path: Path, name: str, checkpoint: Checkpoint | None) -> pa.Table:

@@ -23,7 +23,7 @@ from testbed.records import RunDirectory, RunRecords, find_runs
 from testbed.running.locking import held
 from testbed.running.planning import PlannedRun, default_directory, planned
 from testbed.running.provenance import provenance
-from testbed.running.stopping import stop_on_signals, stopping_on_signals
+from testbed.stopping import stop_on_signals, stopping_on_signals
 
 if TYPE_CHECKING:
     import pandas
@@ -149,6 +149,7 @@ def _execute(run: PlannedRun, networks: "_Networks", observer: Observer) -> None
     """Run one point to its end and summarise it."""
     from analysis.summary import summarise
 
+    networks.ready(run.point.experiment.cluster)  # first: without a cluster there is no run, and no directory
     if not run.exists:
         RunDirectory.create(run.path, _resolved(run))
     with held(run.path):
@@ -187,6 +188,11 @@ class _Networks:
 
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
+
+    def ready(self, cluster: Cluster) -> None:
+        """Start or join Ray if the next point needs it."""
+        if cluster.network == "ray":
+            self._ray_session(cluster)
 
     def run(
         self,

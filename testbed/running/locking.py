@@ -10,10 +10,10 @@ from testbed.errors import RunError
 
 
 @contextlib.contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Hold the run directory `path`; raises `RunError` when another process does."""
+def held(path: Path, name: str = ".lock") -> Iterator[None]:
+    """Hold the run directory `path` by its lock file `name`; raises `RunError` when another process does."""
     try:
-        descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(path / name, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise RunError(f"{path}: cannot write: {error.strerror}") from None
     try:

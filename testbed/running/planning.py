@@ -13,6 +13,7 @@ from testbed.experiment.loading import read_yaml, validated
 from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import Point
 from testbed.records import RunDirectory
+from testbed.records.writing import is_empty
 
 _LONGEST_NAME = 100
 _MAY_DIFFER = ("cluster", "output", "provenance")  # no result depends on them
@@ -85,7 +86,7 @@ def planned(points: Sequence[Point], out: Path, *, resume: bool) -> list[Planned
 
 def _refuse_what_is_there(path: Path) -> None:
     """The same check that `RunDirectory.create` will make, for all points before the first one runs."""
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+    if not path.exists() or is_empty(path):
         return
     if (path / "experiment.yaml").is_file():
         raise RunError(f"{path}: already holds a run; give another --out, or --resume to go on with it")

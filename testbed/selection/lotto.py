@@ -164,6 +164,8 @@ class LottoClient(Role):
         """A round number serves once, and what was agreed on in an earlier one ends with it."""
         if number <= self.client.last_round:
             raise Refusal("lotto.round-used", f"round {number} was used before")
+        if number > self.environment.rounds:
+            raise Refusal("lotto.round-beyond-the-last", f"round {number} of {self.environment.rounds}")
         self.client.last_round = number
         self.client.agreed_participants = None
 
@@ -287,13 +289,30 @@ class LottoServer:
         charge("message", len(lots))
         message = ParticipantList(round_.number, self.population, lots)
         answers, refusals = await tell(round_, self.list_for(participants, message))
-        self._require(self.parameters.quorum, len(answers), "signatures", refusals)
-        signed = [SignedBy(client, answers[client].signature) for client in sorted(answers)]
+        signed = self.valid_signatures(answers, message, round_)
+        self._require(self.parameters.quorum, len(signed), "signatures", refusals)
         charge("message", len(signed))
-        told = self.signatures_for(ids(list(answers)), ListSignatures(round_.number, signed))
+        told = self.signatures_for(ids([row.client for row in signed]), ListSignatures(round_.number, signed))
         agreed, refusals = await tell(round_, told)
         self._require(1, len(agreed), "agreements", refusals)
         return Selection(participants, candidates, ids(list(agreed)))
+
+    def valid_signatures(
+        self, answers: dict[int, Any], message: ParticipantList, round_: SelectionRound
+    ) -> list[SignedBy]:
+        """The signatures that the participants will accept; who signs anything else is left out of the round."""
+        content = list_content(round_.experiment_id, self.parameters, message)
+        keys = {lot.client: lot.registration_key for lot in message.participants}
+        charge("ed25519.verify", len(answers))
+        signed = []
+        for client in sorted(answers):
+            try:
+                signatures.verify(keys[client], LIST_DOMAIN, content, answers[client].signature)
+            except ProtocolError:
+                round_.network.record_event(f"client:{client}", "misbehaviour", "signed something else than the list")
+            else:
+                signed.append(SignedBy(client, answers[client].signature))
+        return signed
 
     def _require(self, needed: int, count: int, what: str, refusals: Sequence[RefusedBy]) -> None:
         strict = self.parameters.signatures == "strict"

@@ -151,7 +151,7 @@ class ClientCentricServer(LottoServer):
         claims = {
             client: answer
             for client, answer in answers.items()
-            if answer.output is not None and answer.proof is not None and client in round_.directory
+            if answer.output is not None and self.is_candidate(client, answer, round_)
         }
         candidates = ids(list(claims))
         self.enough(candidates, round_, refusals)
@@ -161,6 +161,22 @@ class ClientCentricServer(LottoServer):
             for client in chosen.tolist()
         ]
         return await self.agree(lots, len(claims), round_)
+
+    def is_candidate(self, client: int, claim: Candidacy, round_: SelectionRound) -> bool:
+        """Check a claim as the participants will: one false candidate must not be able to end everybody's round."""
+        if client not in round_.directory or claim.output is None or claim.proof is None:
+            return False
+        charge("vrf.verify")
+        try:
+            evaluated = selection_input(round_.experiment_id, round_.number)
+            valid = vrf.verify(round_.directory.vrf_key(client), evaluated, claim.proof) == claim.output
+        except ProtocolError:
+            valid = False
+        s, factor = self.parameters.participants, self.parameters.factor
+        if not valid or not under_threshold(claim.output, factor, s, self.population):
+            round_.network.record_event(f"client:{client}", "misbehaviour", "claimed to be a candidate and is not")
+            return False
+        return True
 
     def announcement_for(self, everyone: Ids, message: Announce) -> Told:
         """Who is told that which round begins: everybody the same."""

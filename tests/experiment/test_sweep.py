@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
-from testbed.experiment.loading import set_key
+from testbed.experiment.loading import set_key, validated
 from testbed.experiment.sweep import MAXIMUM_POINTS, Point, points
 
 
@@ -180,3 +180,15 @@ def test_setting_keys() -> None:
     assert data == {
         "a": {"b": 5, "c": {"d": {"i": 1}, "f": 3}, "x": {"y": {"dotted.name": 1}}}, "e": {"g": {"h": [1]}}
     }  # fmt: skip
+
+
+def test_another_protocol_drops_what_only_the_one_before_knew() -> None:
+    base = {"selection": {"protocol": "lotto-client-centric", "participants": 4, "over_selection": 2.0}}
+    for key, value in (("selection.protocol", "random"), ("selection", {"protocol": "batch-partition", "privacy": 2})):
+        data = {"selection": dict(base["selection"])}
+        set_key(data, key, value, "test")
+        section = validated(data, "test").selection
+        assert section.participants == 4
+        assert not hasattr(section, "over_selection")
+    set_key(base, "selection", {"protocol": "lotto-server-centric"}, "test")
+    assert validated(base, "test").selection.over_selection == 2.0

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from testbed.errors import ExperimentError, Refusal, RoundAborted
+from testbed.experiment import Experiment
+from testbed.federation import Plan
 from testbed.records.tables import SCHEMAS
 from testbed.selection.choosing import Selection, SelectionRound
 from testbed.selection.random_selection import RandomSelection
@@ -219,3 +221,15 @@ def test_the_ring_must_hold_the_largest_round_that_may_be_drawn(run: Callable) -
     run(ring | {"selection": {"protocol": "random", "participants": 8}})
     with pytest.raises(ExperimentError, match="30 participants"):
         run(ring | {"selection": {"protocol": "bernoulli", "participants": 8}})
+
+
+def test_a_threshold_must_fit_the_largest_round_that_selection_may_choose() -> None:
+    data = {
+        "population": 11,
+        "selection": {"protocol": "partition", "participants": 4},
+        "aggregation": {"protocol": "secagg", "threshold": 3},
+    }
+    with pytest.raises(ExperimentError, match=r"aggregation\.threshold: t = 3 of 6 .* may have 6 participants"):
+        Plan(Experiment.model_validate(data), 0)
+    data["aggregation"] = {"protocol": "secagg", "threshold": 0.6}
+    assert Plan(Experiment.model_validate(data), 0).maximum_participants == 6

@@ -1,6 +1,7 @@
 """Run directories: made, found, read; what the tables look like."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -128,3 +129,19 @@ def test_a_checkpoint_comes_back_as_it_was(run_path: Path, record_round: Callabl
     assert (checkpoint.round_number, checkpoint.now_s, checkpoint.wall_s) == (3, 4.0, 6.0)
     assert checkpoint.model.dtype == np.float32
     assert checkpoint.participations.dtype == np.int64
+
+
+def test_a_run_directory_that_goes_away_stops_the_run(run_path: Path, record_round: Callable) -> None:
+    directory = RunDirectory.create(run_path, {"name": "gone"})
+    record_round(directory, 1)
+    shutil.rmtree(run_path)
+    with pytest.raises(RunError, match="has gone"):
+        record_round(directory, 2)
+    assert not run_path.exists()
+
+
+def test_what_a_run_leaves_that_never_began_is_not_in_the_way(run_path: Path) -> None:
+    run_path.mkdir()
+    (run_path / ".experiment.yaml.writing").write_text("name: ha")
+    (run_path / ".lock").touch()
+    assert RunDirectory.create(run_path, {"name": "now"}).table("rounds").num_rows == 0

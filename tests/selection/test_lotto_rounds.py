@@ -211,7 +211,7 @@ def test_silence_costs_the_deadline_and_acknowledging_costs_messages(selecting: 
     assert silent.participants.tolist() == noisy.participants.tolist()
     assert silent.candidates == noisy.candidates < 50
 
-    assert silent_s == pytest.approx(30, abs=0.001)  # the deadline, and what the server then computes
+    assert silent_s == pytest.approx(30, abs=0.05)  # the deadline, and what the server then computes
     assert acknowledged_s < 1
     small = len(encode(Candidacy()))
     assert small == 3
@@ -282,7 +282,8 @@ def test_modelled_compute_counts_every_operation_once(selecting: Callable) -> No
     assert announce.compute_s == pytest.approx(cost["vrf.output"] + proved * cost["vrf.prove"])
     assert shown.compute_s == pytest.approx(np.full(s, (s - 1) * cost["vrf.verify"] + cost["ed25519.sign"]))
     assert signed.compute_s == pytest.approx(np.full(s, s * cost["ed25519.verify"]))
-    assert run.network.server_compute_s == pytest.approx(2 * s * cost["message"])
+    verified = proved.sum() * cost["vrf.verify"] + s * cost["ed25519.verify"]
+    assert run.network.server_compute_s == pytest.approx(verified + 2 * s * cost["message"])
     assert (shown.pki_bytes_down > s * 64).all()
     assert not announce.pki_bytes_down.any()
     assert not signed.pki_bytes_down.any()
@@ -293,4 +294,5 @@ def test_modelled_compute_counts_every_operation_once(selecting: Callable) -> No
     assert not present.compute_s.any()
     assert shown.compute_s == pytest.approx(np.full(s, s * cost["hmac"] + cost["ed25519.sign"]))
     assert signed.compute_s == pytest.approx(np.full(s, s * cost["ed25519.verify"]))
-    assert run.network.server_compute_s == pytest.approx(n * cost["hmac"] + 2 * s * cost["message"])
+    recomputed = n * cost["hmac"] + s * cost["ed25519.verify"]
+    assert run.network.server_compute_s == pytest.approx(recomputed + 2 * s * cost["message"])
