@@ -65,6 +65,7 @@ def selection_seconds(protocol: Any, population: int, rounds: int = 1) -> float:
         for number in range(population):
             identity = hosts.hosts[0].client(number).identity = Identity(number, randomness)
             identity.vrf = vrf.SecretKey.from_seed(randomness.secret(number, 0, "vrf key"))
+            board.vrf[number] = np.frombuffer(identity.vrf.public, np.uint8)
     availability = RoundwiseAvailability(AvailabilitySection(), population, (), randomness)
     network = EmulatedNetwork(
         hosts, ClientLinks.of(Links(), population), np.ones(population), availability, Timing(1e6), compute
