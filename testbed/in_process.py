@@ -25,7 +25,7 @@ def federation_in_process(
         workload: what the clients learn.
         records: the run's directory; None records nothing.
         on_progress: see `Federation`.
-        hosts: number of hosts; several work in threads (torch workloads want one: they share a model buffer).
+        hosts: number of hosts; several work in threads (the built-in workloads train one client at a time).
     """
     plan.check_sums(workload)
     experiment = plan.experiment
