@@ -15,13 +15,13 @@ from testbed.cost import REFERENCE_COSTS
 from testbed.devices import Devices
 from testbed.experiment.workload import Workload
 from testbed.links import Links
+from testbed.own_class import OWN_CLASS
 from testbed.selection.batch_partition import BatchPartitionParameters, PartitionParameters
 from testbed.selection.choosing import SelectionParameters
 from testbed.selection.lotto_client_centric import ClientCentricParameters
 from testbed.selection.lotto_server_centric import ServerCentricParameters
 from testbed.selection.random_selection import BernoulliParameters, RandomParameters, WeightedRandomParameters
 
-OWN_CLASS = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 _OWN = "a class of your own"
 
 _OwnName = Annotated[str, Field(pattern=OWN_CLASS, description="A class of your own, as package.module:Name")]
