@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import ray
 
-from testbed.errors import TestbedError
 from testbed.experiment.schema import Experiment
 from testbed.federation import Federation, Plan, Progress
 from testbed.messages import Vector
@@ -155,11 +153,3 @@ class Coordinator:
     async def host_processes(self) -> list[int]:
         """Process ids of the hosts (for tests that kill one)."""
         return list(self._hosts.processes)
-
-
-def one_line(error: BaseException) -> str:
-    """What went wrong inside an actor, without Ray's wrapping."""
-    cause = getattr(error, "cause", None)
-    if isinstance(cause, TestbedError):
-        return str(cause)
-    return "".join(traceback.format_exception_only(cause or error)).strip().splitlines()[-1]

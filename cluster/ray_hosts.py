@@ -7,6 +7,7 @@ secrets are gone with the process, and the run stops with a resumable error.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -80,10 +81,7 @@ class RayHosts:
     async def deliver(self, delivery: Delivery) -> HostAnswers:
         """See `Hosts.deliver`."""
         vectors = ray.put([(v.values, v.bits) for v in delivery.vectors]) if delivery.vectors else None
-        parts = split(
-            Delivery(delivery.key, delivery.kind, delivery.header, (), delivery.recipients, delivery.private),
-            len(self._actors),
-        )
+        parts = split(replace(delivery, vectors=()), len(self._actors))
         calls = []
         for index, part in enumerate(parts):
             if len(part.recipients):

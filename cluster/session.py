@@ -3,6 +3,7 @@
 import logging
 import os
 import socket
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ import ray
 from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster.actors import ClientHost, Coordinator, PKIActor, one_line
-from testbed.errors import ClusterError, ExperimentError, RunError, TestbedError
+from cluster.actors import ClientHost, Coordinator, PKIActor
+from testbed.errors import ClusterError, TestbedError
 from testbed.experiment.schema import Experiment
 from testbed.federation import Progress
 
@@ -95,12 +96,12 @@ class RaySession:
 def typed(error: RayError) -> TestbedError:
     """The testbed's error inside one of Ray's, or a `ClusterError` that says what Ray says."""
     cause = getattr(error, "cause", None)
-    for kind in (ExperimentError, RunError, ClusterError, TestbedError):
-        if isinstance(cause, kind):
-            return cause
+    if isinstance(cause, TestbedError):
+        return cause
     if isinstance(error, RayActorError):
         return ClusterError("the coordinator died (killed, or out of memory?); go on with --resume")
-    return ClusterError(f"{type(error).__name__}: {one_line(error)}; go on with --resume")
+    line = "".join(traceback.format_exception_only(cause or error)).strip().splitlines()[-1]  # without Ray's wrapping
+    return ClusterError(f"{type(error).__name__}: {line}; go on with --resume")
 
 
 def connect(address: str | None) -> bool:

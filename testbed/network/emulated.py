@@ -231,17 +231,19 @@ class EmulatedNetwork:
         """Decide who is late; return when the stage ends (virtual seconds)."""
         started = self.now_s
         answering = stage.outcome == ANSWERED
+        speaking = answering | (stage.outcome == REFUSED)  # a refusal arrives, too
         in_time = stage.arrival_s <= started + limit_s
         unheard = stage.outcome == SILENT
         if not self.timing.disconnects_visible:
             unheard = unheard | (stage.outcome == OFFLINE) | (stage.outcome == DROPPED)
-        must_wait = bool(unheard.any() or (~in_time & (answering | (stage.outcome == REFUSED))).any())
-        heard = in_time & (answering | (stage.outcome == REFUSED))
+        must_wait = bool(unheard.any() or (~in_time & speaking).any())
+        heard = in_time & speaking
         last = float(stage.arrival_s[heard].max()) if heard.any() else started
         end_s = started + limit_s if must_wait else last
-        if quorum is not None and 0 < quorum <= int((answering & in_time).sum()):
-            end_s = min(end_s, float(np.partition(stage.arrival_s[answering & in_time], quorum - 1)[quorum - 1]))
-        stage.outcome[(answering | (stage.outcome == REFUSED)) & (stage.arrival_s > end_s)] = LATE
+        arrivals = stage.arrival_s[answering & in_time]
+        if quorum is not None and 0 < quorum <= len(arrivals):
+            end_s = min(end_s, float(np.partition(arrivals, quorum - 1)[quorum - 1]))
+        stage.outcome[speaking & (stage.arrival_s > end_s)] = LATE
         return end_s
 
     def _keep_record(self, stage: "_Stage", answers: HostAnswers) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,7 +35,7 @@ def split(delivery: Delivery, hosts: int) -> list[Delivery]:
         private = delivery.private
         if private is not None:
             private = {number: private[number] for number in recipients.tolist()}
-        parts.append(Delivery(delivery.key, delivery.kind, delivery.header, delivery.vectors, recipients, private))
+        parts.append(replace(delivery, recipients=recipients, private=private))
     return parts
 
 
