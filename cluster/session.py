@@ -25,7 +25,7 @@ class RaySession:
     """Actors on a Ray cluster, ready to run experiments.
 
     Args:
-        address: a running cluster ("auto", "ray://HEAD:10001", "HOST:PORT"); None starts Ray here, and stops it at
+        address: a running cluster ("auto", "HEAD:6379", "HOST:PORT"); None starts Ray here, and stops it at
             the end.
         hosts: number of host actors, or "auto": one per CPU.
 

@@ -15,7 +15,7 @@ RUN_EPILOG = examples(
     "testbed run examples/quickstart.yaml --out runs/quickstart",
     "testbed run examples/quickstart.yaml --set rounds=50",
     "testbed run experiment.yaml --network in-process --set population=20",
-    "testbed run experiment.yaml --address ray://HEAD:10001 --hosts 64",
+    "testbed run experiment.yaml --address HEAD:6379 --hosts 64",
     "testbed run experiment.yaml --out runs/long --resume",
     then="Ctrl-C stops a run and keeps its finished rounds; --resume goes on with it.",
 )

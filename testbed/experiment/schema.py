@@ -126,7 +126,7 @@ class Cluster(_Section):
         "auto", description="Client host processes; auto: one per CPU of the cluster"
     )
     address: str | None = Field(
-        None, description="A running Ray cluster, e.g. auto or ray://HEAD:10001; none: local Ray"
+        None, description="A running Ray cluster, e.g. auto or HEAD:6379; none: local Ray"
     )
     network: Literal["ray", "in-process"] = Field(
         "ray",
