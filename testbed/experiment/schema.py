@@ -125,9 +125,7 @@ class Cluster(_Section):
     hosts: Literal["auto"] | Annotated[int, Field(gt=0)] = Field(
         "auto", description="Client host processes; auto: one per CPU of the cluster"
     )
-    address: str | None = Field(
-        None, description="A running Ray cluster, e.g. auto or HEAD:6379; none: local Ray"
-    )
+    address: str | None = Field(None, description="A running Ray cluster, e.g. auto or HEAD:6379; none: local Ray")
     network: Literal["ray", "in-process"] = Field(
         "ray",
         description="in-process runs everything in this process, for debugging: no Ray, plain stack traces",
