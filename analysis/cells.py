@@ -17,6 +17,7 @@ COSTS = {
     "server_bytes": "Server traffic",
     "client_bytes": "Client traffic",
 }
+TRANSPORT = {"transport_bytes": "Overhead"}
 COSTS_PER_UPDATE = {"round_s_per_update": "Time/update", "server_bytes_per_update": "Traffic/update"}
 
 
@@ -36,27 +37,55 @@ class CostColumn:
 
 
 def cost_columns(frame: pd.DataFrame, names: Sequence[str]) -> list[CostColumn]:
-    """The columns `names` of the frame (keys of `COSTS` or `COSTS_PER_UPDATE`)."""
+    """The columns `names` of the frame (keys of `COSTS`, `COSTS_PER_UPDATE` or `TRANSPORT`)."""
     return [_cost_column(frame, name) for name in names]
 
 
 def _cost_column(frame: pd.DataFrame, name: str) -> CostColumn:
     unit = (bytes_unit if "bytes" in name else seconds_unit)(frame[name].dropna().tolist())
     cells = []
-    for mean, half, ratio in zip(frame[name], frame[f"{name}_half_width"], frame[f"{name}_ratio"], strict=True):
-        cells.append(
-            (
-                MISSING if pd.isna(mean) else unit.number(mean),
-                "" if pd.isna(half) else unit.number(half),
-                "" if pd.isna(ratio) else f"{ratio:.3f}" if ratio < 100 else f"{ratio:.1f}",
-            )
-        )
-    return CostColumn(f"{(COSTS | COSTS_PER_UPDATE)[name]} [{unit.symbol}]", unit, cells)
+    for mean, half, ratio in zip(frame[name], frame[f"{name}_half_width"], _ratios(frame, name), strict=True):
+        number = MISSING if pd.isna(mean) else unit.number(mean)
+        cells.append((number, "" if pd.isna(half) else unit.number(half), ratio))
+    return CostColumn(f"{(COSTS | COSTS_PER_UPDATE | TRANSPORT)[name]} [{unit.symbol}]", unit, cells)
+
+
+def _ratios(frame: pd.DataFrame, name: str) -> list[str]:
+    """Ratios to the baseline, with the half-widths of their own intervals where the rounds are paired."""
+    cells = [
+        "" if pd.isna(ratio) else f"{ratio:.3f}" if ratio < 100 else f"{ratio:.1f}" for ratio in frame[f"{name}_ratio"]
+    ]
+    if not is_paired(frame) or name not in COSTS:
+        return cells
+    halves = zip(frame[f"{name}_ratio_half_width"], frame["is_baseline"], strict=True)
+    return [
+        cell if base or pd.isna(half) else f"{cell}±{half:.3f}"
+        for cell, (half, base) in zip(cells, halves, strict=True)
+    ]
+
+
+def is_paired(frame: pd.DataFrame) -> bool:
+    """Whether the frame is one of `analysis.pairing`."""
+    return "pairs" in frame
+
+
+def pair_columns(frame: pd.DataFrame) -> dict[str, list[str]]:
+    """How many rounds were paired, and in how many of them the same happened to the same; empty without pairs."""
+    if not is_paired(frame):
+        return {}
+    identical = [f"{same}/{pairs}" for same, pairs in zip(frame["pairs_identical"], frame["pairs"], strict=True)]
+    return {"Pairs": frame["pairs"].astype(str).tolist(), "Identical": identical}
+
+
+def result_costs(frame: pd.DataFrame) -> list[str]:
+    """Costs that stand with the results: those per update where a round has failed, and transport overhead if any."""
+    per_update = list(COSTS_PER_UPDATE) if has_failures(frame) else []
+    return per_update + (list(TRANSPORT) if (frame["transport_bytes"] > 0).any() else [])
 
 
 def has_failures(frame: pd.DataFrame) -> bool:
     """Whether a round was skipped or aborted, so that the costs per update say something of their own."""
-    return bool((frame[["rounds_skipped", "rounds_aborted"]] > 0).any(axis=None))
+    return not is_paired(frame) and bool((frame[["rounds_skipped", "rounds_aborted"]] > 0).any(axis=None))
 
 
 def quality_columns(frame: pd.DataFrame) -> dict[str, list[str]]:
@@ -111,10 +140,14 @@ def notes(frame: pd.DataFrame) -> list[str]:
     seeds = sorted(set(frame["seeds"]))
     over = "rounds" if seeds == [1] else f"{seeds[0]} seeds" if len(seeds) == 1 else "seeds (or rounds, if one seed)"
     lines = [f"Means over completed rounds ± half-width of the 95% interval over {over}."]
-    if baselines(frame):
+    if is_paired(frame):
+        lines = _pair_notes(frame, over)
+    elif baselines(frame):
         lines[0] = f"{lines[0][:-1]}; × is the ratio to {' / '.join(baselines(frame))}."
     if has_failures(frame):
         lines.append("Per update: what all rounds took, skipped and aborted ones included, per completed round.")
+    if "transport_bytes" in result_costs(frame):
+        lines.append("Overhead: headers and acknowledgements of the transport, on top of the server's traffic.")
     lines.append(
         "Accuracy: last measured. F: aggregation fairness gap. C: mean number of updates in the sum, over all rounds."
     )
@@ -125,4 +158,16 @@ def notes(frame: pd.DataFrame) -> list[str]:
     lines.append(f"{privacy}; ≥: proved, the search did not end." if bounded else f"{privacy}.")
     if (frame["aggregation"] == "plain").any():
         lines.append("With plain aggregation the server sees each update alone, whatever T says of the sums.")
+    return lines
+
+
+def _pair_notes(frame: pd.DataFrame, over: str) -> list[str]:
+    base = " / ".join(baselines(frame))
+    lines = [
+        f"Means over the rounds that {base or 'the baseline'} completed too, matched by number, ± half-width of the "
+        f"95% interval over {over}; × is the ratio to its mean over the same rounds, ± that of the paired ratio.",
+        "Identical: pairs in which the same clients took part and the same of them were offline or dropped out.",
+    ]
+    if (frame["pairs_same_stages"] < frame["pairs_identical"]).any():
+        lines[-1] = lines[-1][:-1] + ", in other stages for some."
     return lines

@@ -4,11 +4,11 @@ import pandas as pd
 
 from analysis.cells import (
     COSTS,
-    COSTS_PER_UPDATE,
     cost_columns,
-    has_failures,
     notes,
+    pair_columns,
     quality_columns,
+    result_costs,
     round_counts,
     settings,
 )
@@ -53,8 +53,9 @@ def _costs(frame: pd.DataFrame) -> list[str]:
 
 def _results(frame: pd.DataFrame) -> list[str]:
     """What the rounds gave."""
-    heads, columns = ["Protocol", "Done/skip/abort"], [round_counts(frame)]
-    for cost in cost_columns(frame, list(COSTS_PER_UPDATE)) if has_failures(frame) else []:
+    pairs = pair_columns(frame)
+    heads, columns = ["Protocol", *pairs, "Done/skip/abort"], [*pairs.values(), round_counts(frame)]
+    for cost in cost_columns(frame, result_costs(frame)):
         heads.append(rf"\multicolumn{{2}}{{c}}{{{cost.heading}}}")
         columns += _pairs(cost.cells)
     for head, column in quality_columns(frame).items():

@@ -75,8 +75,8 @@ def per_round(run: RunRecords) -> pd.DataFrame:
     """One row per recorded round, whatever became of it.
 
     Columns: round, outcome, reason, ended_s, round_s (s), client_s (s; NaN without participants), server_bytes,
-    client_bytes (NaN without participants), server_compute_s, participants, survivors, accuracy (NaN when not
-    measured).
+    client_bytes (NaN without participants), transport_bytes (headers and acknowledgements on top of server_bytes),
+    server_compute_s, participants, survivors, accuracy (NaN when not measured).
     """
     rounds = run.rounds
     frame = rounds[["round", "outcome", "reason", "ended_s"]].copy()
@@ -86,12 +86,14 @@ def per_round(run: RunRecords) -> pd.DataFrame:
     frame["client_s"] = frame["round"].map(_client_times(run)).astype(np.float64)
     frame["server_bytes"] = frame["round"].map(served).fillna(0).astype(np.int64)
     frame["client_bytes"] = frame["round"].map(_client_traffic(run)).astype(np.float64)
+    transport = (exchanges["transport_down"] + exchanges["transport_up"]).groupby(exchanges["round"]).sum()
+    frame["transport_bytes"] = frame["round"].map(transport).fillna(0).astype(np.int64)
     kept = ["server_compute_s", "participants", "survivors", "accuracy"]
     frame[kept] = rounds[kept]
     return frame
 
 
-def _exchanges_of_participants(run: RunRecords) -> pd.DataFrame:
+def exchanges_of_participants(run: RunRecords) -> pd.DataFrame:
     """The rows of `exchanges` of clients that were participants of that round."""
     exchanges, participation = run.exchanges, run.participation
     if exchanges.empty or participation.empty:
@@ -105,8 +107,8 @@ def _exchanges_of_participants(run: RunRecords) -> pd.DataFrame:
 
 
 def _client_times(run: RunRecords) -> pd.Series:
-    """Client time (s) by round. A late answer counts too: the client was busy with it."""
-    rows = _exchanges_of_participants(run)
+    """Client time (s) by round. An answer that was late does not count: the server had closed the connection."""
+    rows = exchanges_of_participants(run)
     rows = rows[rows["as_participant"]]
     clients = rows.groupby(["round", "client"]).agg(first=("sent_s", "min"), last=("received_s", "max"))
     return (clients["last"] - clients["first"]).groupby("round").mean()
@@ -114,7 +116,7 @@ def _client_times(run: RunRecords) -> pd.Series:
 
 def _client_traffic(run: RunRecords) -> pd.Series:
     """Mean bytes of a participant, PKI included, by round."""
-    rows = _exchanges_of_participants(run)
+    rows = exchanges_of_participants(run)
     totals = rows[_BYTES].sum(axis=1).groupby(rows["round"]).sum()
     return totals / run.participation.groupby("round").size()
 
@@ -139,6 +141,19 @@ def by_stage(run: RunRecords) -> pd.DataFrame:
     stages["duration_s"] = ends - begins
     grouped = stages.groupby(["round", "outcome", "stage"], sort=False)
     return grouped[["duration_s", *_BYTES]].sum().reset_index()
+
+
+def stage_order(orders: Sequence[Sequence[str]]) -> list[str]:
+    """All stages, merged from each protocol's order so that every one of these holds: a stage before its successor."""
+    merged: list[str] = []
+    for names in orders:
+        place = len(merged)
+        for name in reversed([str(name) for name in names]):
+            if name in merged:
+                place = merged.index(name)
+            else:
+                merged.insert(place, name)
+    return merged
 
 
 def by_outcome(run: RunRecords) -> pd.DataFrame:

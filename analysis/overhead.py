@@ -24,6 +24,8 @@ COSTS = {
     "round_s_per_update": "round_s_per_update",
     "server_bytes_per_update": "server_bytes_per_update",
 }
+TRANSPORT = {"transport_bytes": "transport_bytes_per_round"}
+_MEASURED = COSTS | TRANSPORT
 _COUNTS = ("rounds_completed", "rounds_skipped", "rounds_aborted")
 _MEANS = ("participants_mean", "final_accuracy", "fairness_gap", "aggregation_cardinality")
 _PRIVACY = "multi_round_privacy_weak"
@@ -35,11 +37,12 @@ def compare(
     """The overhead table: one row per protocol and setting, the baseline of a setting first.
 
     Columns: setting, label, protocol, aggregation, population, seeds (how many runs were pooled), baseline (label),
-    is_baseline; for each of round_s, client_s (s), server_bytes, client_bytes (means over *completed* rounds) and
-    round_s_per_update, server_bytes_per_update (failed rounds included): itself, ``_half_width`` of its 95%
-    interval, ``_ratio`` to the baseline; then the rounds by outcome, participants_mean, final_accuracy,
-    fairness_gap, aggregation_cardinality and multi_round_privacy_weak with ``_certified`` and ``_lower_bound``.
-    Unknown values are missing.
+    is_baseline; for each of round_s, client_s (s), server_bytes, client_bytes (means over *completed* rounds),
+    round_s_per_update, server_bytes_per_update (failed rounds included) and transport_bytes (headers and
+    acknowledgements on top of server_bytes, mean over completed rounds; 0 where the experiment models none): itself,
+    ``_half_width`` of its 95% interval, ``_ratio`` to the baseline; then the rounds by outcome, participants_mean,
+    final_accuracy, fairness_gap, aggregation_cardinality and multi_round_privacy_weak with ``_certified`` and
+    ``_lower_bound``. Unknown values are missing.
 
     Repetitions with other seeds are one row. Its values are means over the seeds, its intervals are taken over the
     seeds too (rounds of one seed share devices and links, so they do not tell how much these matter), rounds are
@@ -59,7 +62,7 @@ def compare(
         reference = found[id(base)] if base is not None else {}
         record["baseline"] = None if base is None else base.label if base.setting == row.setting else base.full_label
         record["is_baseline"] = base is row
-        for cost in COSTS:
+        for cost in _MEASURED:
             mean, other = record[cost], reference.get(cost)
             record[f"{cost}_ratio"] = mean / other if mean is not None and other else None
         records.append(record)
@@ -73,13 +76,13 @@ def compare(
 
 
 def _columns() -> list[str]:
-    costs = [name for cost in COSTS for name in (cost, f"{cost}_half_width", f"{cost}_ratio")]
+    costs = [name for cost in _MEASURED for name in (cost, f"{cost}_half_width", f"{cost}_ratio")]
     who = ["setting", "label", "protocol", "aggregation", "population", "seeds", "baseline", "is_baseline"]
     return [*who, *costs, *_COUNTS, *_MEANS, _PRIVACY, f"{_PRIVACY}_certified", f"{_PRIVACY}_lower_bound"]
 
 
 def _is_number(column: str) -> bool:
-    return column in _MEANS or any(column.startswith(cost) for cost in COSTS)
+    return column in _MEANS or any(column.startswith(cost) for cost in _MEASURED)
 
 
 def _measured(row: Row, privacy_time_limit_s: float) -> dict[str, Any]:
@@ -93,7 +96,7 @@ def _measured(row: Row, privacy_time_limit_s: float) -> dict[str, Any]:
         "population": summaries[0]["population"],
         "seeds": len(summaries),
     }
-    for cost, key in COSTS.items():
+    for cost, key in _MEASURED.items():
         if len(summaries) == 1:
             record[cost], record[f"{cost}_half_width"] = summaries[0][key], summaries[0][f"{key}_half_width"]
         else:

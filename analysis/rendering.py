@@ -13,13 +13,13 @@ import pandas as pd
 
 from analysis.cells import (
     COSTS,
-    COSTS_PER_UPDATE,
     CostColumn,
     baselines,
     cost_columns,
-    has_failures,
     notes,
+    pair_columns,
     quality_columns,
+    result_costs,
     round_counts,
     settings,
 )
@@ -35,7 +35,7 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
     """The table that `analysis.overhead.compare` made, ending in a line feed; the same frame gives the same bytes.
 
     Args:
-        frame: from `compare`.
+        frame: from `compare`, or `analysis.pairing.compare_paired`.
         format: ``text`` (labels are shortened where 118 columns do not suffice), ``markdown``, ``csv``, ``latex``
             (needs the package booktabs) or ``json`` (``{"baseline": label, or list of labels, "rows": [...]}``).
 
@@ -54,10 +54,10 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
 
 def _text(frame: pd.DataFrame) -> str:
     first = [_text_cost(cost) for cost in cost_columns(frame, list(COSTS))]
-    per_update = cost_columns(frame, list(COSTS_PER_UPDATE)) if has_failures(frame) else []
     second = [
+        *(_aligned(heading, cells) for heading, cells in pair_columns(frame).items()),
         _aligned("Done/skip/abort", round_counts(frame)),
-        *map(_text_cost, per_update),
+        *map(_text_cost, cost_columns(frame, result_costs(frame))),
         *(_aligned(heading, cells) for heading, cells in quality_columns(frame).items()),
     ]
     room = min(_WIDTH - sum(len(column[0]) + 2 for column in columns) for columns in (first, second))
@@ -110,11 +110,12 @@ def _markdown(frame: pd.DataFrame) -> str:
     several = frame["setting"].ne("").any()
     columns: dict[str, list[str]] = {"Setting": frame["setting"].tolist()} if several else {}
     columns["Protocol"] = frame["label"].tolist()
-    for cost in cost_columns(frame, [*COSTS, *(COSTS_PER_UPDATE if has_failures(frame) else [])]):
+    for cost in cost_columns(frame, [*COSTS, *result_costs(frame)]):
         columns[cost.heading] = [
             mean + (f" ± {half}" if half else "") + (f" ({ratio}×)" if ratio else "")
             for mean, half, ratio in cost.cells
         ]
+    columns |= pair_columns(frame)
     columns |= {"Done/skipped/aborted": round_counts(frame), **quality_columns(frame)}
     left = 2 if several else 1
     lines = [list(columns), ["---"] * left + ["---:"] * (len(columns) - left)]

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.losses import counts
 from analysis.measures import by_outcome, mean_interval, participation_matrix, per_round, per_update_interval
 from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy, weak_privacy
 from testbed.records import RunRecords
@@ -16,9 +17,13 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     """The run in one flat dictionary of JSON values; what is not known (nothing completed, not measured) is None.
 
     ``mean_...`` and ``..._per_round`` are means over completed rounds, ``..._per_update`` are all rounds' costs over
-    the number of completed rounds (see `analysis.measures`). Times are virtual seconds, except ``wall_s``; traffic
-    is in bytes. ``dropouts`` counts clients that went away in the middle of a round, ``participants_lost`` the
-    participants whose update is not in the sum, for whatever reason, ``refusals`` the refusals on record.
+    the number of completed rounds (see `analysis.measures`). Times are seconds of the run's clock, except
+    ``wall_s``; traffic is in bytes; ``transport_bytes_per_round`` comes on top of ``server_bytes_per_round``.
+    ``dropouts`` counts clients
+    that went away in the middle of a stage, ``dropped_by_stage.STAGE`` those of one stage, ``offline`` the clients
+    that were away when they were first asked for something in a round, ``late`` the answers after the deadline (see
+    `analysis.losses`); ``participants_lost`` the participants whose update is not in the sum, for whatever reason,
+    ``refusals`` the refusals on record.
 
     Args:
         run: the records; also of a run that is still going on.
@@ -29,9 +34,11 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     experiment, rounds = run.experiment, per_round(run)
     done = rounds["outcome"] == "completed"
     completed, failed = rounds[done], by_outcome(run).loc[["skipped", "aborted"]]
+    lost = counts(run)
     measured = rounds["accuracy"].dropna()
     round_s, client_s = mean_interval(completed["round_s"]), mean_interval(completed["client_s"])
     server, client = mean_interval(completed["server_bytes"]), mean_interval(completed["client_bytes"])
+    transport = mean_interval(completed["transport_bytes"])
     update_s = per_update_interval(rounds["round_s"], done)
     update_bytes = per_update_interval(rounds["server_bytes"], done)
     summary = {
@@ -52,6 +59,8 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         "server_bytes_per_round_half_width": server.half_width,
         "client_bytes_per_round": client.mean,
         "client_bytes_per_round_half_width": client.half_width,
+        "transport_bytes_per_round": transport.mean,
+        "transport_bytes_per_round_half_width": transport.half_width,
         "round_s_per_update": update_s.mean,
         "round_s_per_update_half_width": update_s.half_width,
         "server_bytes_per_update": update_bytes.mean,
@@ -62,11 +71,15 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         "participants_mean": mean_interval(completed["participants"]).mean,
         "survivors_mean": mean_interval(completed["survivors"]).mean,
         "participants_lost": (~run.participation["survived"].astype(bool)).sum(),
-        "dropouts": (run.exchanges["outcome"] == "dropped").sum(),
+        "dropouts": lost["asked_dropped"].sum(),
+        "offline": lost["asked_offline"].sum(),
+        "late": lost["asked_late"].sum(),
+        **{f"dropped_by_stage.{stage}": dropped for stage, dropped in lost["asked_dropped"].items()},
         "refusals": (run.events["kind"] == "refusal").sum(),
         "final_accuracy": measured.iloc[-1] if len(measured) else None,
         "best_accuracy": measured.max() if len(measured) else None,
         **_multi_round(run, privacy_time_limit_s),
+        "clock": (run.experiment.get("time") or {}).get("clock", "virtual"),
         "virtual_s": rounds["ended_s"].iloc[-1] if len(rounds) else 0.0,
         "wall_s": run.wall_s,
     }

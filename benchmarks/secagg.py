@@ -20,10 +20,12 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from benchmarks.report import arguments, emit
 from testbed.aggregation.combining import AggregationRound
 from testbed.aggregation.secagg import SecAgg, SecAggParameters
+from testbed.availability import Presence
 from testbed.cost import REFERENCE_COSTS, ComputeModel
 from testbed.links import ClientLinks, Links
 from testbed.messages import Vector
-from testbed.network.emulated import EmulatedNetwork, Timing
+from testbed.network.bookkeeping import Timing
+from testbed.network.emulated import EmulatedNetwork
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory
@@ -58,13 +60,12 @@ class LeaveBeforeInput:
     def __init__(self, clients: int, count: int) -> None:
         self._first = clients - count
 
-    def reachable(self, round_number: int, now_s: float, clients: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Everybody, until they leave."""
-        return np.ones(len(clients), np.bool_)
+    comes_back = False
 
-    def drops(self, round_number: int, stage: str, clients: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Who leaves at this stage."""
-        return (clients >= self._first) & (stage == "secagg/masked-input")
+    def presence(self, round_number: int, stage: str, now_s: float, clients: npt.NDArray[np.int64]) -> Presence:
+        """Everybody, until they leave."""
+        leaves = (clients >= self._first) & (stage == "secagg/masked-input")
+        return Presence.of(np.ones(len(clients), np.bool_), leaves)
 
 
 def aggregation_seconds(clients: int, dimension: int, dropouts: int, cores: int, bits: int) -> tuple[float, float]:

@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.report import arguments, emit
-from testbed.availability import AvailabilitySection, RoundwiseAvailability
+from testbed.availability.roundwise import AlwaysAvailable
 from testbed.cost import REFERENCE_COSTS, ComputeModel
 from testbed.crypto import vrf
 from testbed.links import ClientLinks, Links
-from testbed.network.emulated import EmulatedNetwork, Timing
+from testbed.network.bookkeeping import Timing
+from testbed.network.emulated import EmulatedNetwork
 from testbed.parties.client import Environment
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import Directory, Identity
@@ -66,9 +67,8 @@ def selection_seconds(protocol: Any, population: int, rounds: int = 1) -> float:
             identity = hosts.hosts[0].client(number).identity = Identity(number, randomness)
             identity.vrf = vrf.SecretKey.from_seed(randomness.secret(number, 0, "vrf key"))
             board.vrf[number] = np.frombuffer(identity.vrf.public, np.uint8)
-    availability = RoundwiseAvailability(AvailabilitySection(), population, (), randomness)
     network = EmulatedNetwork(
-        hosts, ClientLinks.of(Links(), population), np.ones(population), availability, Timing(1e6), compute
+        hosts, ClientLinks.of(Links(), population), np.ones(population), AlwaysAvailable(), Timing(1e6), compute
     )
 
     async def once(number: int) -> float:

@@ -1,6 +1,7 @@
 """The Ray actors: hosts of clients, the PKI, and the coordinator. Each is a thin shell around a class of `testbed`."""
 
 import contextlib
+import functools
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +16,8 @@ from testbed.experiment.schema import Experiment
 from testbed.federation import Federation, Plan, Progress
 from testbed.messages import Vector
 from testbed.network.hosting import Delivery, HostAnswers, Ids
+from testbed.network.live import Address, LiveClients, LiveNetwork
+from testbed.network.live.admission import connecting_s
 from testbed.parties.host import Host
 from testbed.parties.local_hosts import owned_by
 from testbed.parties.pki import PKI, Directory
@@ -27,11 +30,15 @@ class ClientHost:
 
     def __init__(self) -> None:
         self._host: Host | None = None
+        self._live: LiveClients | None = None
 
     def prepare(self, experiment: Experiment, simulation_seed: int, index: int, hosts: int, last_round: int) -> int:
         """Make this host's clients for an experiment; returns the process id."""
         import workloads
 
+        if self._live is not None:  # of an earlier experiment
+            self._live.close()
+            self._live = None
         plan = Plan(experiment, simulation_seed)
         workload = workloads.build(experiment.workload, experiment.population, plan.seed)
         numbers = owned_by(index, hosts, experiment.population)
@@ -59,6 +66,14 @@ class ClientHost:
     def begin_round(self) -> None:
         """See `Host.begin_round`."""
         self.host.begin_round()
+
+    def go_live(self, address: Address) -> None:
+        """Let the clients connect to a live network; from then on the host is theirs alone."""
+        self._live = LiveClients(self.host, address)
+        self._live.start()
+
+    def alive(self) -> None:
+        """Fails when this actor does not live any more."""
 
     def deliver(self, delivery: Delivery, vectors: Sequence[tuple[npt.NDArray[Any], int]] | None) -> HostAnswers:
         """See `Host.deliver`; `vectors` come zero-copy from the object store."""
@@ -106,6 +121,7 @@ class Coordinator:
 
         self._hosts = RayHosts(hosts, pki, ray.remote(ClientHost))
         self._federation: Federation | None = None
+        self._live: LiveNetwork | None = None
         self._records: RunDirectory | None = None
         self._progress: Progress | None = None
         self._held = contextlib.ExitStack()
@@ -116,6 +132,7 @@ class Coordinator:
 
         self._progress = None
         plan = Plan(experiment, simulation_seed)
+        await self._hang_up()
         self._held.close()
         self._records = None if directory is None else RunDirectory(Path(directory))
         if self._records is not None:  # the driver's lock ends with the driver, which this actor may outlive a little
@@ -126,10 +143,27 @@ class Coordinator:
         board = await self._hosts.register() if plan.needs_registration else Directory.empty(experiment.population)
         workload = workloads.build(experiment.workload, experiment.population, plan.seed)
         plan.check_sums(workload)
-        self._federation = Federation(plan, self._hosts, workload, board, self._records, self._note)
+        live = functools.partial(
+            LiveNetwork,
+            listen_host=ray.util.get_node_ip_address(),
+            before_round=self._hosts.begin_live_round,
+        )
+        self._federation = Federation(
+            plan, self._hosts, workload, board, self._records, self._note,
+            live if experiment.time.clock == "wall" else None,
+        )  # fmt: skip
         self._hosts.on_event = self._federation.network.record_event
         self._progress = self._federation.progress("start")
+        if isinstance(self._federation.network, LiveNetwork) and not self._federation.finished:
+            self._live = self._federation.network
+            await self._hosts.go_live(await self._live.open())
+            await self._live.wait_for_clients(experiment.population, connecting_s(experiment.population))
         return self._federation.finished
+
+    async def _hang_up(self) -> None:
+        if self._live is not None:
+            await self._live.close()
+            self._live = None
 
     def _note(self, progress: Progress) -> None:
         self._progress = progress
@@ -146,6 +180,7 @@ class Coordinator:
 
     async def finish(self) -> None:
         """Merge the records into one file per table."""
+        await self._hang_up()
         if self._records is not None:
             self._records.finish()
         self._held.close()

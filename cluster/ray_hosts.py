@@ -19,6 +19,7 @@ from testbed.errors import ClusterError, Refusal
 from testbed.experiment.schema import Experiment
 from testbed.messages import Vector
 from testbed.network.hosting import Delivery, HostAnswers, Ids
+from testbed.network.live import Address
 from testbed.parties.local_hosts import chosen_on, split
 from testbed.parties.pki import Directory
 from testbed.parties.summing import combined
@@ -42,13 +43,14 @@ class RayHosts:
         self._log: list[tuple[list[Delivery], Any]] = []  # this round's deliveries, for replay
         self._restarts = 0
         self._board: Any = None
+        self._address: Address | None = None  # of the live network, if there is one
         self.processes: list[int] = []
         self.on_event: Callable[[str, str, str], None] = lambda party, kind, detail: None
 
     async def prepare(self, experiment: Experiment, simulation_seed: int, last_round: int) -> None:
         """Make the clients of an experiment on all hosts."""
         self._experiment, self._seed, self._last_round = experiment, simulation_seed, last_round
-        self._board = None
+        self._board = self._address = None
         self._log.clear()
         await self._pki.prepare.remote(experiment, simulation_seed)
         self.processes = list(await asyncio.gather(*(self._prepare_one(i) for i in range(len(self._actors)))))
@@ -77,6 +79,18 @@ class RayHosts:
         await asyncio.gather(
             *(self._call(i, lambda actor: actor.begin_round.remote()) for i in range(len(self._actors)))
         )
+
+    async def go_live(self, address: Address) -> None:
+        """Let all clients connect to a live network; they are then asked over it, and no longer by `deliver`."""
+        self._address = address
+        calls = (self._call(i, lambda actor: actor.go_live.remote(address)) for i in range(len(self._actors)))
+        await asyncio.gather(*calls)
+
+    async def begin_live_round(self, round_number: int) -> None:
+        """Bring hosts back that have died: their clients were gone for the rest of the round, and connect again."""
+        self._last_round = round_number - 1
+        self._restarts = 0
+        await asyncio.gather(*(self._call(i, lambda actor: actor.alive.remote()) for i in range(len(self._actors))))
 
     async def deliver(self, delivery: Delivery) -> HostAnswers:
         """See `Hosts.deliver`."""
@@ -134,9 +148,8 @@ class RayHosts:
             )
         if self._restarts > MAXIMUM_RESTARTS:
             raise ClusterError(f"hosts died {self._restarts} times in one round, the last was {index}; see Ray's logs")
-        self.on_event(
-            f"host:{index}", "restart", f"host {index} died; its clients were restored and the round replayed"
-        )
+        done = "the round replayed" if self._address is None else "connect again"
+        self.on_event(f"host:{index}", "restart", f"host {index} died; its clients were restored and {done}")
         self._actors[index] = self._host_class.options(num_cpus=0).remote()
         try:
             self.processes[index] = await self._prepare_one(index)
@@ -146,5 +159,7 @@ class RayHosts:
             for parts, vectors in self._log:
                 if len(parts[index].recipients):
                     await self._actors[index].deliver.remote(parts[index], vectors)
+            if self._address is not None:
+                await self._actors[index].go_live.remote(self._address)
         except RayActorError:
             await self._replace(index)

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from testbed.errors import ExperimentError
 
 # Seconds for one unit on the reference machine (one core of a server CPU with AVX-512 and AES-NI): medians of
-# `python -m benchmarks.costs`; `element` is one ring or float element, `parameter_example` one
+# `testbed calibrate`; `element` is one ring or float element, `parameter_example` one
 # model parameter times one training example (forward, backward and step).
 REFERENCE_COSTS: Mapping[str, float] = MappingProxyType(
     {

@@ -3,6 +3,7 @@
 Nothing here knows whether the clients live in this process or on a cluster: `Federation` is given `Hosts`.
 """
 
+import functools
 import hashlib
 import time
 from collections.abc import Callable
@@ -12,15 +13,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from testbed.availability import RoundwiseAvailability
+from testbed.availability import Availability, availability_model
 from testbed.cost import REFERENCE_COSTS, ComputeModel
 from testbed.devices import speed_factors
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import Experiment
 from testbed.experiment.stages import check_stages
-from testbed.links import ClientLinks
-from testbed.network.emulated import EmulatedNetwork, Timing
+from testbed.links import ClientLinks, client_links
+from testbed.network.bookkeeping import Timing
+from testbed.network.emulated import EmulatedNetwork
 from testbed.network.hosting import Hosts
+from testbed.network.live import LiveNetwork
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.pki import Directory
 from testbed.randomness import Randomness
@@ -30,6 +33,7 @@ from testbed.records.writing import Checkpoint
 from testbed.registry import aggregation_protocol, selection_protocol
 from testbed.round import Outcome, run_round
 from testbed.selection.choosing import SelectionRound
+from testbed.selection.random_selection import RandomSelection
 from testbed.training import Evaluation, Trainer, Workload
 
 
@@ -41,7 +45,7 @@ class Progress:
         round_number: the round that is running (or has just ended).
         rounds: how many there will be.
         stage: the stage that is running.
-        now_s: virtual seconds.
+        now_s: seconds of the run's clock.
         accuracy: last measured, or None.
         outcome: the last finished round's, or empty.
     """
@@ -111,6 +115,46 @@ class Plan:
             self.experiment.rounds,
         )
 
+    def links(self) -> ClientLinks:
+        """The clients' and the server's links; raises `TraceError` for files that cannot be used."""
+        generator = self.randomness.generator("links", 0, "draw")
+        return client_links(self.experiment.links, self.experiment.population, generator)
+
+    def speed_factors(self) -> npt.NDArray[np.float64]:
+        """`(n,)` how many times longer than the reference machine each client computes; raises as `links` does."""
+        generator = self.randomness.generator("devices", 0, "speed")
+        return speed_factors(self.experiment.devices, self.experiment.population, generator)
+
+    def availability(self, workload: Workload) -> Availability:
+        """Who is reachable when; raises as `links` does, and `ExperimentError` when the workload has no labels."""
+
+        def label_counts() -> npt.NDArray[np.int64]:
+            count = getattr(workload, "label_counts", None)
+            if count is None:
+                raise ExperimentError("availability.model: this workload has no label_counts(), which the model needs")
+            counts: npt.NDArray[np.int64] = count()
+            return counts
+
+        after_selection = ("train", *self.aggregation.stages)
+        experiment = self.experiment
+        return availability_model(
+            experiment.availability, experiment.population, after_selection, self.randomness, label_counts
+        )
+
+    def read_files(self, workload: Workload) -> None:
+        """Read every file that the experiment names, to raise before anything runs what is wrong with one."""
+        self.links()
+        self.speed_factors()
+        self.availability(workload)
+        if isinstance(self.selection, RandomSelection):
+            self.selection.check_files()
+
+    @property
+    def timing(self) -> Timing:
+        """What the server waits for."""
+        time_ = self.experiment.time
+        return Timing(time_.deadline_s, time_.stage_deadlines, time_.disconnects == "visible", time_.stage_quorums)
+
     def check_sums(self, workload: Workload) -> None:
         """Raise `ExperimentError` when the weighted sum of a round could exceed the aggregation's ring."""
         heaviest = int(workload.sample_counts.max(initial=1))
@@ -127,6 +171,8 @@ class Federation:
         directory: the PKI's bulletin board.
         records: the run's directory, or None to record nothing (benchmarks).
         on_progress: called when a stage begins and when a round has ended.
+        network: makes the network from the plan's links, speed factors, availability, timing and compute model, and a
+            callback for progress; default: the virtual clock over `hosts`.
 
     Raises:
         RunError: the directory's checkpoint does not belong to this experiment.
@@ -140,6 +186,7 @@ class Federation:
         directory: Directory,
         records: RunDirectory | None,
         on_progress: Callable[[Progress], None] = lambda progress: None,
+        network: Callable[..., EmulatedNetwork | LiveNetwork] | None = None,
     ) -> None:
         self.plan = plan
         self.workload = workload
@@ -148,17 +195,12 @@ class Federation:
         self.on_progress = on_progress
         experiment = plan.experiment
         n = experiment.population
-        after_selection = ("train", *plan.aggregation.stages)
-        self.network = EmulatedNetwork(
-            hosts,
-            ClientLinks.of(experiment.links, n),
-            speed_factors(experiment.devices, n, plan.randomness.generator("devices", 0, "speed")),
-            RoundwiseAvailability(experiment.availability, n, after_selection, plan.randomness),
-            Timing(
-                experiment.time.deadline_s,
-                experiment.time.stage_deadlines,
-                experiment.time.disconnects == "visible",
-            ),
+        make_network = functools.partial(EmulatedNetwork, hosts) if network is None else network
+        self.network = make_network(
+            plan.links(),
+            plan.speed_factors(),
+            plan.availability(workload),
+            plan.timing,
             plan.compute,
             self._on_stage,
         )
@@ -207,7 +249,7 @@ class Federation:
         return outcome
 
     def _evaluate(self, number: int, model: npt.NDArray[np.float32]) -> Evaluation | None:
-        """Evaluate every k-th round and the last; outside the virtual clock."""
+        """Evaluate every k-th round and the last; outside the clock."""
         every = self.plan.experiment.workload.evaluate_every
         if number % every and number != self.plan.experiment.rounds:
             return None

@@ -8,8 +8,7 @@ import numpy.typing as npt
 from testbed.aggregation.combining import AggregationProtocol, AggregationRound, Ids
 from testbed.errors import Refusal, RoundAborted, RoundSkipped
 from testbed.messages import Vector
-from testbed.network.asking import no_ids
-from testbed.network.emulated import EmulatedNetwork
+from testbed.network.asking import RoundNetwork, no_ids
 from testbed.selection.choosing import SelectionProtocol, SelectionRound
 from testbed.training import Train
 
@@ -39,7 +38,7 @@ class Outcome:
 
 async def run_round(
     start: SelectionRound,
-    network: EmulatedNetwork,
+    network: RoundNetwork,
     selection: SelectionProtocol,
     aggregation: AggregationProtocol,
     model: npt.NDArray[np.float32],

@@ -1,4 +1,7 @@
-"""The `testbed` command, a thin layer over the library: `run`, `validate`, `schema`, `compare`, `plot`."""
+"""The `testbed` command, a thin layer over the library.
+
+Commands: `run`, `validate`, `schema`, `compare`, `plot`, `trace`, `calibrate`.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -7,10 +10,12 @@ from typing import Annotated
 import typer
 
 import testbed
+from testbed.commands.calibrate import CALIBRATE_EPILOG, calibrate
 from testbed.commands.invocation import Invocation, examples, report
 from testbed.commands.reading import SCHEMA_EPILOG, VALIDATE_EPILOG, schema, validate
-from testbed.commands.results import COMPARE_EPILOG, PLOT_EPILOG, compare, plot
+from testbed.commands.results import COMPARE_EPILOG, DROPOUTS_EPILOG, PLOT_EPILOG, compare, dropouts, plot
 from testbed.commands.run import RUN_EPILOG, run
+from testbed.commands.trace import trace
 from testbed.stopping import stopping_on_signals
 
 _EPILOG = examples(
@@ -35,6 +40,9 @@ app.command(epilog=VALIDATE_EPILOG)(validate)
 app.command(epilog=SCHEMA_EPILOG)(schema)
 app.command(epilog=COMPARE_EPILOG)(compare)
 app.command(epilog=PLOT_EPILOG)(plot)
+app.command(epilog=DROPOUTS_EPILOG)(dropouts)
+app.add_typer(trace)
+app.command(epilog=CALIBRATE_EPILOG)(calibrate)
 
 
 def _print_version(wanted: bool) -> None:

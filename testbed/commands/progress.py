@@ -29,6 +29,7 @@ class Display(Observer):
         self.console = console
         self.outcomes: Counter[str] = Counter()
         self.accuracy: float | None = None
+        self.clock = "virtual"
         self.runs: list[PlannedRun] = []
 
     def __enter__(self) -> Self:
@@ -52,6 +53,7 @@ class Display(Observer):
         """See `Observer`."""
         self.outcomes = Counter(outcomes)
         self.accuracy = None
+        self.clock = run.point.experiment.time.clock
 
     def count(self, progress: Standing) -> bool:
         """Whether a round has just ended; each round is counted once, however often its progress comes."""
@@ -85,7 +87,7 @@ class Lines(Display):
             accuracy = "" if progress.accuracy is None else f", accuracy {100 * progress.accuracy:.1f}%"
             self._line(
                 f"{self._label}: round {progress.round_number}/{progress.rounds} {progress.outcome}, "
-                f"virtual time {duration(progress.now_s)}{accuracy}"
+                f"{self.clock} time {duration(progress.now_s)}{accuracy}"
             )
 
     def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
@@ -190,7 +192,7 @@ class Bars(Display):
     def _say(self, what: str, stage: str = "", now_s: float | None = None) -> None:
         parts = [Text(what)]
         parts += [Text(stage, style="cyan")] if stage else []
-        parts += [Text(f"virtual {duration(now_s)}")] if now_s is not None else []
+        parts += [Text(f"{self.clock} {duration(now_s)}")] if now_s is not None else []
         parts += [Text(f"accuracy {100 * self.accuracy:.1f}%")] if self.accuracy is not None else []
         for outcome in _OUTCOMES:
             count = self.outcomes[outcome]
@@ -216,7 +218,7 @@ def display(console: Console, quiet: bool) -> Display:
 def summarised(summary: Mapping[str, Any]) -> str:
     """A run's end in one line."""
     counts = [f"{summary[f'rounds_{outcome}']} {outcome}" for outcome in _OUTCOMES if summary[f"rounds_{outcome}"]]
-    parts = [*counts, f"virtual {duration(summary['virtual_s'])}"]
+    parts = [*counts, f"{summary['clock']} {duration(summary['virtual_s'])}"]
     if summary["final_accuracy"] is not None:
         parts.append(f"accuracy {100 * summary['final_accuracy']:.1f}%")
     return ", ".join([*parts, f"took {duration(summary['wall_s'])}"])

@@ -1,4 +1,4 @@
-"""``testbed compare`` and ``testbed plot``: what finished (or unfinished) runs have measured."""
+"""``testbed compare``, ``testbed dropouts`` and ``testbed plot``: what finished (or unfinished) runs have measured."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,6 +12,15 @@ COMPARE_EPILOG = examples(
     "testbed compare runs/quickstart",
     "testbed compare runs/quickstart --baseline random --format latex",
     "testbed compare runs/monday runs/tuesday --format csv > table.csv",
+    "testbed compare runs/lotto runs/replayed --paired",
+    then="Paired, rounds are matched by their number, and only those count that both runs completed: for a run and its "
+    "replay under another protocol (`testbed trace record`).",
+)
+
+DROPOUTS_EPILOG = examples(
+    "testbed dropouts runs/quickstart",
+    "testbed dropouts runs/quickstart --format csv > dropouts.csv",
+    then="A client that has gone and is asked again in the same round counts once; asked counts every question.",
 )
 
 PLOT_EPILOG = examples(
@@ -33,13 +42,31 @@ def compare(
         typer.Option(metavar="NAME", help="The run that the others are compared with; default: selection random."),
     ] = None,
     format: Annotated[Format, typer.Option(help="csv and json hold every column, in seconds and bytes.")] = "text",
+    paired: Annotated[
+        bool, typer.Option("--paired", help="Match rounds by number: the same misfortunes, round by round.")
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Print the overhead table: what each protocol costs, as means, 95% intervals and ratios to a baseline."""
     runs = _runs(directories)
-    from analysis import overhead, rendering
+    from analysis import overhead, pairing, rendering
 
-    typer.echo(rendering.render(overhead.compare(runs, baseline), format), nl=False)
+    frame = (pairing.compare_paired if paired else overhead.compare)(runs, baseline)
+    typer.echo(rendering.render(frame, format), nl=False)
+
+
+def dropouts(
+    directories: Directories,
+    format: Annotated[
+        Literal["text", "markdown", "csv", "json"], typer.Option(help="csv and json hold every column.")
+    ] = "text",
+    debug: Debug = False,
+) -> None:
+    """Print who was lost at which stage: offline, dropped out, too late or refusing, participants and all asked."""
+    runs = _runs(directories)
+    from analysis import dropouts as tables
+
+    typer.echo(tables.render(tables.dropouts(runs), format), nl=False)
 
 
 def plot(
@@ -50,7 +77,7 @@ def plot(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Draw round time by stage, accuracy and traffic, as PNG and PDF."""
+    """Draw round time, traffic and dropouts by stage, accuracy and availability, as PNG and PDF."""
     runs = _runs(directories)
     from analysis import figures
 

@@ -16,7 +16,8 @@ from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import from_json, to_json
 
 from testbed.errors import ExperimentError
-from testbed.experiment.schema import Experiment, protocol_keys
+from testbed.experiment.schema import Experiment, alternative_keys
+from testbed.links import form_of
 
 _LONGEST_SHOWN = 60
 _YAML_WORDS = {True: "true", False: "false", None: "null"}
@@ -56,7 +57,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
 
     data = read_yaml(path)
     for override in overrides:
-        _apply(data, override)
+        apply_override(data, override)
     experiment = validated(data, str(path))
     for point in points(experiment, str(path)):
         if ":" in point.experiment.selection.protocol + point.experiment.aggregation.protocol:
@@ -126,7 +127,8 @@ def _not_finite(value: Any, path: tuple[Any, ...]) -> Iterator[str]:
 # -- overrides ----------------------------------------------------------------------------------------------------
 
 
-def _apply(data: dict[str, Any], override: str) -> None:
+def apply_override(data: dict[str, Any], override: str) -> None:
+    """Set what ``key=value`` says in `data`; raises `ExperimentError`."""
     where = f"--set {override if override.isprintable() else repr(override)}"
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
@@ -137,7 +139,7 @@ def _apply(data: dict[str, Any], override: str) -> None:
 def set_key(data: dict[str, Any], key: str, value: Any, where: str) -> None:
     """Set a dotted key in nested mappings; a mapping is merged into the one that is there.
 
-    Setting another `protocol` drops the keys of its section that the new protocol does not have.
+    Setting another `protocol` (or availability `model`) drops the keys of its section that the new one does not have.
     """
     *sections, last = key.split(".")
     if not all((*sections, last)):
@@ -152,16 +154,21 @@ def set_key(data: dict[str, Any], key: str, value: Any, where: str) -> None:
 
 
 def _merge(data: dict[str, Any], key: str, value: Any) -> None:
-    if key == "protocol" and data.get("protocol", value) != value:
-        # Another protocol: what only the one before knew goes with it.
-        keys = protocol_keys().get(str(value))
+    if data.get(key, value) != value:
+        # Another protocol or model: what only the one before knew goes with it.
+        keys = alternative_keys().get((key, str(value)))
         for other in [other for other in data if keys is not None and other not in keys]:
             del data[other]
-    if isinstance(value, dict) and isinstance(data.get(key), dict):
+    if isinstance(value, dict) and isinstance(data.get(key), dict) and not _another_form(data[key], value):
         for name, inner in value.items():
             _merge(data[key], name, inner)
     else:
         data[key] = value
+
+
+def _another_form(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether the two are different forms of a setting of the links, which have nothing in common to merge."""
+    return form_of(old) != form_of(new) and None not in (form_of(old), form_of(new))
 
 
 # -- what pydantic found, one line per mistake --------------------------------------------------------------------
@@ -177,7 +184,7 @@ def _lines(error: ValidationError, data: Any) -> list[str]:
         if kind == "missing":
             location.append(problem["loc"][-1])
         if kind == "union_tag_invalid":
-            location.append("protocol")
+            location.append(_discriminator(location))
         path = _dotted(location)
         found.setdefault(path, []).append(_wording(problem))
         if kind not in ("missing", "extra_forbidden", "union_tag_invalid", "value_error"):
@@ -188,6 +195,11 @@ def _lines(error: ValidationError, data: Any) -> list[str]:
         line = " or ".join((first, *(other.removeprefix("should be ") for other in others))) + given.get(path, "")
         lines.append(f"{path}: {line}" if path else line)
     return lines
+
+
+def _discriminator(location: Sequence[Any]) -> str:
+    """The key that names the alternative of a section."""
+    return "model" if location[0] == "availability" else "protocol"
 
 
 def _without_tags(location: Sequence[Any], data: Any) -> list[Any]:
@@ -227,7 +239,9 @@ def _wording(problem: Any) -> str:
         tag = context["tag"]
         close = difflib.get_close_matches(tag, re.findall("'([^']+)'", expected), n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
-        return f"unknown protocol {_shown(tag).removeprefix(', not ')}; {hint}allowed: {expected}"
+        return (
+            f"unknown {_discriminator(problem['loc'])} {_shown(tag).removeprefix(', not ')}; {hint}allowed: {expected}"
+        )
     if kind == "value_error":
         return message.removeprefix("Value error, ")
     if kind == "missing":

@@ -5,14 +5,16 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator, model_validator
 
 from testbed.aggregation.combining import AggregationParameters
 from testbed.aggregation.plain import PlainParameters
 from testbed.aggregation.secagg import SecAggParameters
-from testbed.availability import AvailabilitySection
+from testbed.availability import Always, AvailabilitySection
+from testbed.calibration import read_costs
 from testbed.cost import REFERENCE_COSTS
 from testbed.devices import Devices
+from testbed.errors import TestbedError
 from testbed.experiment.workload import Workload
 from testbed.links import Links
 from testbed.own_class import OWN_CLASS
@@ -69,18 +71,24 @@ AggregationSection = Annotated[
 
 
 @cache
-def protocol_keys() -> dict[str, frozenset[str]]:
-    """The keys of each built-in protocol's section, by the protocol's name."""
-    models = [
-        get_args(alternative)[0]
-        for section in (SelectionSection, AggregationSection)
-        for alternative in get_args(get_args(section)[0])
-    ]
-    return {
-        model.model_fields["protocol"].default: frozenset(model.model_fields)
-        for model in models
-        if not model.model_fields["protocol"].is_required()
-    }
+def alternative_keys() -> dict[tuple[str, str], frozenset[str]]:
+    """The keys of each built-in alternative of a section, by what names it, e.g. ("protocol", "secagg")."""
+    found = {}
+    for section, name in (
+        (SelectionSection, "protocol"),
+        (AggregationSection, "protocol"),
+        (AvailabilitySection, "model"),
+    ):
+        for alternative in get_args(get_args(section)[0]):
+            fields = get_args(alternative)[0].model_fields
+            if not fields[name].is_required():
+                found[name, str(fields[name].default)] = frozenset(fields)
+    return found
+
+
+_COSTS_SCHEMA = WithJsonSchema(
+    {"anyOf": [{"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}, {"type": "string"}]}
+)
 
 
 class _Section(BaseModel):
@@ -90,25 +98,51 @@ class _Section(BaseModel):
 class Time(_Section):
     """The clock."""
 
-    clock: Literal["virtual"] = Field(
-        "virtual", description="Time is computed from the links and devices, not waited for"
+    clock: Literal["virtual", "wall"] = Field(
+        "virtual",
+        description="virtual: time is computed from links and devices, not waited for; wall: live mode, the real bytes "
+        "go through throttled sockets and everything is waited for",
     )
     compute: Literal["measured", "modelled"] = Field(
         "measured",
         description="Compute time: thread CPU time of the real work, or a cost table (reproducible bit for bit)",
     )
-    costs: dict[str, Annotated[float, Field(ge=0)]] = Field(
+    costs: Annotated[dict[str, Annotated[float, Field(ge=0)]], _COSTS_SCHEMA] = Field(
         default_factory=dict,
-        description="Seconds per unit that replace entries of the reference cost table (modelled)",
+        description="Seconds per unit that replace entries of the reference cost table (modelled), or a file of them "
+        "as `testbed calibrate` writes it",
     )
-    deadline_s: float = Field(60.0, gt=0, description="Virtual seconds that a stage lasts at most")
+    deadline_s: float = Field(60.0, gt=0, description="Seconds that a stage lasts at most")
     stage_deadlines: dict[str, Annotated[float, Field(gt=0)]] = Field(
         default_factory=dict, description="Stages with a deadline of their own, e.g. {lotto/announce: 5}"
+    )
+    stage_quorums: dict[str, Annotated[float, Field(gt=0)]] = Field(
+        default_factory=dict,
+        description="Stages in which the server goes on when enough have answered (over-commitment): a number of "
+        "clients, or a share of those asked, e.g. {train: 0.8}; the others are late",
     )
     disconnects: Literal["visible", "invisible"] = Field(
         "invisible",
         description="Does the server learn at once that a client has gone, or only by its silence?",
     )
+
+    @field_validator("costs", mode="before")
+    @classmethod
+    def _from_file(cls, costs: Any) -> Any:
+        if not isinstance(costs, str):
+            return costs
+        try:
+            return read_costs(Path(costs))
+        except TestbedError as error:
+            raise ValueError(str(error)) from None
+
+    @field_validator("stage_quorums")
+    @classmethod
+    def _shares_or_whole_numbers(cls, quorums: dict[str, float]) -> dict[str, float]:
+        for stage, enough in quorums.items():
+            if enough >= 1 and enough != int(enough):
+                raise ValueError(f"{stage}: {enough:g} is neither a number of clients nor a share below 1")
+        return quorums
 
     @field_validator("costs")
     @classmethod
@@ -153,7 +187,7 @@ class Experiment(_Section):
     aggregation: AggregationSection = Field(default_factory=SecAggParameters, description="How updates become one")
     links: Links = Field(default_factory=Links, description="Bandwidth and latency")
     devices: Devices = Field(default_factory=Devices, description="How fast the clients compute")
-    availability: AvailabilitySection = Field(default_factory=AvailabilitySection, description="Who is there")
+    availability: AvailabilitySection = Field(default_factory=Always, description="Who is there")
     time: Time = Field(default_factory=Time, description="The clock")
     cluster: Cluster = Field(default_factory=Cluster, description="Where it runs")
     output: Output = Field(default_factory=Output, description="Where records go")
@@ -173,6 +207,8 @@ class Experiment(_Section):
             self.selection.check(self.population)
             section = "aggregation"
             self.aggregation.check(self.selection.participants)
+            section = "availability"
+            self.availability.check(self.population)
         except ValueError as error:
             raise ValueError(f"{section}.{error}") from None
         return self

@@ -21,13 +21,16 @@ def check_stages(experiment: Experiment, own: Iterable[str] = ()) -> None:
     A stage of another protocol than the experiment's is no mistake: in a sweep the protocols differ.
 
     Args:
-        experiment: what names stages (drop-out and deadlines).
+        experiment: what names stages (drop-out, deadlines and quorums).
         own: stages of protocols of the user's own.
     """
     known = known_stages() | set(own)
-    dropout = experiment.availability.dropout.stage
-    named = [("availability.dropout.stage", dropout)] if dropout != "random" else []
+    dropout = experiment.availability.dropout
+    named = [("availability.dropout.stage", dropout.stage)] if dropout.stage != "random" else []
+    if isinstance(dropout.hazard, dict):
+        named += [("availability.dropout.hazard", stage) for stage in dropout.hazard]
     named += [("time.stage_deadlines", stage) for stage in experiment.time.stage_deadlines]
+    named += [("time.stage_quorums", stage) for stage in experiment.time.stage_quorums]
     for key, stage in named:
         if stage not in known:
             close = difflib.get_close_matches(stage, sorted(known), n=1)

@@ -147,3 +147,13 @@ class Network(Protocol):
 
     def record_event(self, party: str, kind: str, detail: str) -> None:
         """Add a line to the records' events: what `party` ("server", "client:7") saw or did at this stage."""
+
+
+class RoundNetwork(Network, Protocol):
+    """A network that rounds are run on: what `testbed.round` needs besides asking."""
+
+    async def begin_round(self, round_number: int) -> None:
+        """Start a round at the present time."""
+
+    def end_round(self) -> None:
+        """Account the server's work since the last stage."""

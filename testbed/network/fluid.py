@@ -9,29 +9,115 @@ What the model leaves out: packets, TCP's slow start, loss, and what a long roun
 its share. A message of a few packets is therefore faster here than on a real link; long transfers come out
 right.
 
-How it is computed. Transfers with the same cap form a group. Groups with caps of at most L are *capped*
-(they move at their cap), the others are *shared* (they move at L). Only the largest capped and the smallest
-shared cap can cross the level next; a heap gives each. A transfer waits in one of two queues: by time (when
-it would be done at its cap) or by volume V, the integral of L over time (when it would be done at L). No
-transfer is ever faster than its cap, nor than L, so both are lower bounds whatever L does later: when a
-group crosses the level, its transfers stay where they are, and one that comes up too early is queued again
-with what it lacks.
-
-Cost: O((n + x) log n), x being the number of times that a group crosses the level. If all transfers start
-together, x <= n; otherwise it is a few per transfer, and more when the caps are nearly but not exactly
-equal and the link stays just about full.
+How it is computed: transfers that never fill the server's link take what their own links take. Otherwise, while
+rates are constant and nobody is cut off, `water_level` follows the level; `fluid_windows` does for the rest.
 """
 
 import math
-from heapq import heappop, heappush
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from testbed.links.rates import Rates
+from testbed.network.fluid_windows import CLOCK_STEPS, NEGLIGIBLE, Transfers, contended
+from testbed.network.water_level import contended_finish
+
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
 
-_IDLE, _CAPPED, _SHARED = 0, 1, 2
+
+@dataclass(frozen=True, eq=False)
+class Transferred:
+    """What became of transfers.
+
+    Attributes:
+        finish_s: `(n,)` float64 seconds; infinite: not complete when it was cut off, or never.
+        delivered_bytes: `(n,)` float64 bytes that got through, all of them if the transfer is complete.
+    """
+
+    finish_s: Floats
+    delivered_bytes: Floats
+
+
+def transfer(
+    start_s: npt.ArrayLike,
+    size_bytes: npt.ArrayLike,
+    rates: Rates,
+    capacity_bytes_s: float,
+    stop_s: npt.ArrayLike = math.inf,
+) -> Transferred:
+    """What becomes of transfers that share one link max-min fairly, each at most as fast as its own link then is.
+
+    Exact up to float rounding. The order of the transfers in the arrays has no influence, not even on that. A
+    transfer that lacks less than a part in 10^10 when it is cut off counts as complete.
+
+    Args:
+        start_s: `(n,)` seconds; infinite: never starts.
+        size_bytes: `(n,)` bytes; a transfer of nothing is complete when it starts.
+        rates: of the n transfers' own links.
+        capacity_bytes_s: bytes per second of the shared link; may be infinite.
+        stop_s: `(n,)` seconds or one for all: from then on a transfer uses no capacity; one that is complete by
+            then (inclusive) is not affected.
+
+    Returns:
+        When each transfer is complete, and the bytes of it that got through.
+
+    Raises:
+        ValueError: arrays of different lengths, a number that is NaN, or a negative size or capacity.
+    """
+    start, size = (np.asarray(column, np.float64) for column in (start_s, size_bytes))
+    stop = np.asarray(stop_s, np.float64)
+    if stop.ndim and stop.shape != start.shape:
+        raise ValueError(f"start and stop differ in shape: {start.shape}, {stop.shape}")
+    if np.isnan(stop).any():
+        raise ValueError("a stop must be a number of seconds, or infinite for none")
+    stop = np.broadcast_to(stop, start.shape)
+    most = rates.maximum()
+    _check(start, size, most, capacity_bytes_s)
+    finish, delivered = np.where((size > 0) | (start > stop), np.inf, start), np.zeros(len(start))
+    moving = np.flatnonzero((size > 0) & (start < np.inf) & (start <= stop) & (most > 0) & (capacity_bytes_s > 0))
+    finish[moving], delivered[moving] = _moved(
+        start[moving], size[moving], stop[moving], rates.take(moving), capacity_bytes_s
+    )
+    return Transferred(finish, delivered)
+
+
+def _moved(start: Floats, size: Floats, stop: Floats, rates: Rates, capacity: float) -> tuple[Floats, Floats]:
+    """Finish times and delivered bytes of transfers that all get something through."""
+    most = rates.maximum()
+    alone = rates.time_to_send(start, size)
+    if math.fsum(most.tolist()) > capacity:
+        if rates.is_constant and (alone <= stop).all():
+            finish = transfer_finish(start, size, most, capacity)
+            if (finish <= stop).all():
+                return finish, size
+        finish, lacking = _in_one_order(start, size, stop, rates, capacity)
+        finish = np.maximum(finish, alone)  # rounding makes nobody too fast
+    else:
+        finish, lacking = alone, size - rates.bytes_between(start, np.minimum(stop, alone))
+    slack_s = np.zeros(len(start))
+    np.spacing(np.abs(stop), out=slack_s, where=stop < np.inf)
+    complete = (finish - CLOCK_STEPS * slack_s <= stop) | (lacking <= NEGLIGIBLE * size)
+    delivered = np.where(complete, size, size - np.clip(lacking, 0.0, size))
+    return np.where(complete, np.minimum(finish, stop), np.inf), delivered
+
+
+def _in_one_order(start: Floats, size: Floats, stop: Floats, rates: Rates, capacity: float) -> tuple[Floats, Floats]:
+    """Finish times and lacking bytes, with the transfers put in an order that does not depend on the given one."""
+    columns = np.stack((start, size, stop, rates.trace_of, rates.phase_s, rates.scale))
+    order = np.lexsort(columns[::-1])
+    columns = columns[:, order]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (columns[:, 1:] != columns[:, :-1]).any(axis=0)
+    at = np.flatnonzero(first)
+    count = np.diff(np.append(at, len(order)))
+    distinct = order[at]
+    found = contended(Transfers(start[distinct], size[distinct], stop[distinct], rates.take(distinct), count), capacity)
+    finish, lacking = np.empty(len(order)), np.empty(len(order))
+    which = np.cumsum(first) - 1
+    finish[order], lacking[order] = found[0][which], found[1][which]
+    return finish, lacking
 
 
 def transfer_finish(
@@ -75,7 +161,7 @@ def transfer_finish(
     at = np.flatnonzero(first)
     count = np.diff(np.append(at, len(moving)))
     distinct_start, distinct_rate, distinct_size = columns[:, at]
-    found = _contended_finish(distinct_start, distinct_rate, distinct_size, count, capacity_bytes_s)
+    found = contended_finish(distinct_start, distinct_rate, distinct_size, count, capacity_bytes_s)
     finish[moving] = np.maximum(finish[moving], found[np.cumsum(first) - 1])  # rounding makes nobody too fast
     return finish
 
@@ -98,186 +184,3 @@ def _peak_load(start: Floats, finish: Floats, rate: Floats) -> float:
     with np.errstate(invalid="ignore"):  # infinite rates: the load is infinite or NaN, which means contention
         peak = float(np.cumsum(change).max())
     return math.inf if math.isnan(peak) else peak
-
-
-class _Level:
-    """The water level L over the active groups, kept up to date as transfers come and go.
-
-    Groups are numbered by cap, ascending. `volume` is the integral of `speed` over time, and `speed` is L;
-    while nobody is shared it is the largest finite cap, so that nobody ever does more than `volume`.
-    """
-
-    def __init__(self, caps: list[float], capacity: float) -> None:
-        self.caps = caps
-        self.capacity = capacity
-        self.idle_speed = max((cap for cap in caps if cap < math.inf), default=1.0)
-        self.mode = [_IDLE] * len(caps)
-        self.members = [0] * len(caps)
-        self._work = [0.0] * len(caps)  # bytes per transfer that the group did until `_since`
-        self._since = [0.0] * len(caps)  # a time if capped, a volume if shared
-        self.restart()
-
-    def restart(self) -> None:
-        """Begin a busy period: nothing is active, the clocks are at zero (which keeps rounding small)."""
-        self.time_s = self.volume = 0.0
-        self.speed = self.idle_speed
-        self._capped_load = 0.0
-        self.shared_members = 0
-        # Heaps of -group and of group; a group that has left is taken out when it comes to the top.
-        self._largest_capped: list[int] = []
-        self._smallest_shared: list[int] = []
-
-    def work(self, group: int) -> float:
-        """Bytes that each transfer of `group` has done since the group became active."""
-        if self.mode[group] == _CAPPED:
-            return self._work[group] + self.caps[group] * (self.time_s - self._since[group])
-        return self._work[group] + (self.volume - self._since[group])
-
-    def due(self, group: int, goal: float) -> tuple[float, float]:
-        """What the clock of `group` reads now, and what it reads when `work` can be `goal` at the earliest.
-
-        The clock is the time if the group is capped, the volume if it is shared.
-        """
-        if self.mode[group] == _CAPPED:
-            return self.time_s, self.time_s + (goal - self.work(group)) / self.caps[group]
-        return self.volume, self.volume + (goal - self.work(group))
-
-    def advance(self, time_s: float, volume: float) -> None:
-        """Let time pass until `time_s` or until `volume`, whichever comes first."""
-        reached_s = self.time_s + (volume - self.volume) / self.speed
-        if reached_s <= time_s:
-            self.time_s, self.volume = reached_s, volume
-        else:
-            self.volume = min(volume, self.volume + self.speed * (time_s - self.time_s))
-            self.time_s = time_s
-
-    def join(self, group: int, count: int) -> None:
-        """`count` transfers of `group` become active; `settle` must follow."""
-        self.members[group] += count
-        if self.mode[group] == _CAPPED:
-            self._capped_load += self.caps[group] * count
-        elif self.mode[group] == _SHARED:
-            self.shared_members += count
-        else:
-            self._work[group] = 0.0
-            highest = self._top_capped()
-            if highest >= 0 and group < highest:  # capped groups keep the smaller caps
-                self._enter_capped(group)
-            else:
-                self._enter_shared(group)
-
-    def leave(self, group: int, count: int) -> None:
-        """`count` transfers of `group` are done; `settle` must follow."""
-        self.members[group] -= count
-        if self.mode[group] == _SHARED:
-            self.shared_members -= count
-        else:
-            self._capped_load -= self.caps[group] * count
-        if not self.members[group]:
-            self.mode[group] = _IDLE
-
-    def settle(self) -> None:
-        """Move groups across the level until every capped cap is at most L and every shared one above it."""
-        caps, moved = self.caps, False
-        while (group := self._top_capped()) >= 0 and caps[group] > self._level():
-            self._cross(group)
-            moved = True
-        # Both directions in one call could swap a group for ever between two roundings of one level.
-        while not moved and self.shared_members:
-            group = self._bottom_shared()
-            if caps[group] > self._level():
-                break
-            self._cross(group)
-        self.speed = self._level() if self.shared_members else self.idle_speed
-
-    def _level(self) -> float:
-        spare = self.capacity - self._capped_load
-        if self.shared_members:
-            return spare / self.shared_members
-        return math.inf if spare >= 0 else -math.inf
-
-    def _top_capped(self) -> int:
-        heap, mode = self._largest_capped, self.mode
-        while heap and mode[-heap[0]] != _CAPPED:
-            heappop(heap)
-        if heap:
-            return -heap[0]
-        self._capped_load = 0.0  # exactly: adding and subtracting caps leaves rounding behind
-        return -1
-
-    def _bottom_shared(self) -> int:
-        heap, mode = self._smallest_shared, self.mode
-        while mode[heap[0]] != _SHARED:
-            heappop(heap)
-        return heap[0]
-
-    def _enter_capped(self, group: int) -> None:
-        self.mode[group] = _CAPPED
-        self._since[group] = self.time_s
-        self._capped_load += self.caps[group] * self.members[group]
-        heappush(self._largest_capped, -group)
-
-    def _enter_shared(self, group: int) -> None:
-        self.mode[group] = _SHARED
-        self._since[group] = self.volume
-        self.shared_members += self.members[group]
-        heappush(self._smallest_shared, group)
-
-    def _cross(self, group: int) -> None:
-        self._work[group] = self.work(group)
-        if self.mode[group] == _CAPPED:
-            self._capped_load -= self.caps[group] * self.members[group]
-            self._enter_shared(group)
-        else:
-            self.shared_members -= self.members[group]
-            self._enter_capped(group)
-
-
-def _contended_finish(start: Floats, rate: Floats, size: Floats, count: Ids, capacity: float) -> Floats:
-    """Finish times of distinct transfers sorted by start, `count[i]` equal ones of each."""
-    caps, group_of = np.unique(rate, return_inverse=True)
-    starts, sizes, groups, counts = start.tolist(), size.tolist(), group_of.tolist(), count.tolist()
-    level = _Level(caps.tolist(), capacity)
-    finish = [0.0] * len(starts)
-    goal = [0.0] * len(starts)  # the group's work at which the transfer is done
-    by_time: list[tuple[float, int]] = []
-    by_volume: list[tuple[float, int]] = []
-    queue_of = {_CAPPED: by_time, _SHARED: by_volume}
-    following, active, origin = 0, 0, 0.0
-    while active or following < len(starts):
-        if not active:
-            level.restart()
-            origin = starts[following]
-        next_start = starts[following] - origin if following < len(starts) else math.inf
-        next_time = by_time[0][0] if by_time else math.inf
-        next_volume = by_volume[0][0] if by_volume else math.inf
-        level.advance(min(next_start, next_time), next_volume)
-        came_up = []
-        while by_time and by_time[0][0] <= level.time_s:
-            came_up.append(heappop(by_time)[1])
-        while by_volume and by_volume[0][0] <= level.volume:
-            came_up.append(heappop(by_volume)[1])
-        for transfer in came_up:
-            group = groups[transfer]
-            clock, due = level.due(group, goal[transfer])
-            if due > clock:
-                heappush(queue_of[level.mode[group]], (due, transfer))
-            else:  # done, or lacking so little that the clock cannot show it
-                finish[transfer] = origin + level.time_s
-                level.leave(group, counts[transfer])
-                active -= 1
-        begun = following
-        while following < len(starts) and starts[following] - origin <= level.time_s:
-            level.join(groups[following], counts[following])
-            following += 1
-        level.settle()
-        for transfer in range(begun, following):
-            group = groups[transfer]
-            goal[transfer] = level.work(group) + sizes[transfer]
-            heappush(queue_of[level.mode[group]], (level.due(group, goal[transfer])[1], transfer))
-        active += following - begun
-        if following == len(starts) and not level.shared_members:
-            break  # nobody is held back and nobody will come: the rest goes on as it does now
-    for _, transfer in by_time + by_volume:
-        finish[transfer] = origin + level.due(groups[transfer], goal[transfer])[1]
-    return np.asarray(finish)

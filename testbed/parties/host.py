@@ -52,6 +52,11 @@ class Host:
             client = self._clients[number] = Client(number, self.environment, self._last_round)
         return client
 
+    @property
+    def questions(self) -> dict[str, type[Message]]:
+        """What its clients answer: the type of question of each stage."""
+        return {kind.stage: kind for spec in self._roles for kind in spec.role._handlers}
+
     # -- registration ----------------------------------------------------------------------------------------
 
     def registrations(self) -> list[bytes]:

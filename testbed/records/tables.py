@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from testbed.network.emulated import OUTCOMES, Event, Exchanges
+from testbed.network.bookkeeping import OUTCOMES, Event, Exchanges
 
 _WORD = pa.dictionary(pa.int16(), pa.string())
 
@@ -39,6 +39,8 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("received_s", pa.float64()),  # when the answer was complete at the server; null: never
             ("bytes_down", pa.int64()),  # server to this client
             ("bytes_up", pa.int64()),  # this client to server
+            ("transport_down", pa.int64()),  # headers and acknowledgements that went with them, server to this client
+            ("transport_up", pa.int64()),
             ("pki_bytes_down", pa.int64()),  # PKI to this client
             ("pki_bytes_up", pa.int64()),
             ("compute_s", pa.float64()),  # on this client's device
@@ -88,8 +90,7 @@ def exchanges_table(round_number: int, stages: list[Exchanges]) -> pa.Table:
         "outcome": _words(join("outcome").astype(np.int16), OUTCOMES),
         "as_participant": spread([stage.as_participant for stage in stages], np.bool_),
     }
-    for name in ("bytes_down", "bytes_up", "pki_bytes_down", "pki_bytes_up", "compute_s"):
-        columns[name] = join(name)
+    columns |= {name: join(name) for name in schema.names if name not in columns}
     return pa.table([columns[name] for name in schema.names], schema=schema)
 
 

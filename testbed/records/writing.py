@@ -195,15 +195,25 @@ def read_table(path: Path, name: str, checkpoint: Checkpoint | None) -> pa.Table
         try:
             if merged.is_file():
                 covered = _merged_up_to(merged)
-                tables.append(pq.read_table(merged, schema=SCHEMAS[name]))
+                tables.append(_read(merged, name))
             for number in range(covered + 1, last + 1):
-                tables.append(pq.read_table(part_of(path, number) / f"{name}.parquet", schema=SCHEMAS[name]))
+                tables.append(_read(part_of(path, number) / f"{name}.parquet", name))
         except (OSError, pa.ArrowException) as error:
             if merged.is_file() and covered < _merged_up_to(merged):
                 continue  # the run has been finished meanwhile, and the part has gone into the table
             reason = " ".join(str(error).split())
             raise RunError(f"{path}: the table {name!r} is damaged or incomplete: {reason}") from None
         return pa.concat_tables([table.unify_dictionaries() for table in tables]).unify_dictionaries()
+
+
+def _read(file: Path, name: str) -> pa.Table:
+    """One file's rows; a run of an earlier version lacks columns that count what it did not have: they are 0."""
+    table = pq.read_table(file, schema=SCHEMAS[name])
+    for column in ("transport_down", "transport_up"):
+        if column in table.column_names and table[column].null_count:
+            position = table.column_names.index(column)
+            table = table.set_column(position, table.schema.field(column), table[column].fill_null(0))
+    return table
 
 
 def part_of(path: Path, round_number: int) -> Path:

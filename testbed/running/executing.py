@@ -13,13 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from testbed.errors import ExperimentError
+from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.loading import load, set_key, validated
 from testbed.experiment.schema import Cluster, Experiment
 from testbed.experiment.sweep import points
 from testbed.federation import Plan, Progress
 from testbed.in_process import run_in_process
 from testbed.records import RunDirectory, RunRecords, find_runs
+from testbed.running.inputs import digests, located
 from testbed.running.locking import held
 from testbed.running.planning import PlannedRun, default_directory, planned
 from testbed.running.provenance import provenance
@@ -140,7 +141,8 @@ def _check(runs: Sequence[PlannedRun], where: str) -> None:
             if built[0] != key:
                 built = (key, workloads.build(*key))
             plan.check_sums(built[1])
-        except ExperimentError as error:
+            plan.read_files(built[1])
+        except (ExperimentError, TraceError) as error:
             place = f"{where}: sweep point {run.point.label}" if run.point.label else where
             raise ExperimentError("\n".join(f"{place}: {line}" for line in str(error).splitlines())) from error
 
@@ -171,6 +173,8 @@ def _resolved(run: PlannedRun) -> dict[str, Any]:
     experiment, origin = run.point.experiment, provenance()
     if experiment.seed is None:
         origin["simulation_seed"] = run.simulation_seed
+    if files := digests(experiment):
+        origin["files"] = files
     return experiment.plain() | {"provenance": {"label": run.label, "sweep": run.point.values, **origin}}
 
 
@@ -205,7 +209,7 @@ class _Networks:
         if experiment.cluster.network == "in-process":
             _in_process(experiment, simulation_seed, records, on_progress)
         else:
-            self._ray_session(experiment.cluster).run(experiment, simulation_seed, records.path, on_progress)
+            self._ray_session(experiment.cluster).run(located(experiment), simulation_seed, records.path, on_progress)
 
     def _ray_session(self, cluster: Cluster) -> Any:
         if self._session is None or self._cluster != cluster:

@@ -14,6 +14,7 @@ from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import Point
 from testbed.records import RunDirectory
 from testbed.records.writing import is_empty
+from testbed.running.inputs import check_unchanged
 
 _LONGEST_NAME = 100
 _MAY_DIFFER = ("cluster", "output", "provenance")  # no result depends on them
@@ -104,7 +105,9 @@ def _existing(point: Point, path: Path) -> PlannedRun:
             f"{path}: --resume: this run has {key}: {was}, the experiment {given}; "
             "go on with the experiment as it was, or give another --out"
         )
-    seed = stored.seed if stored.seed is not None else (stored.provenance or {}).get("simulation_seed")
+    provenance = stored.provenance or {}
+    check_unchanged(provenance.get("files") or {}, point.experiment, str(path))
+    seed = stored.seed if stored.seed is not None else provenance.get("simulation_seed")
     if not isinstance(seed, int) or seed < 0:
         raise ExperimentError(f"{file}: provenance.simulation_seed: is required to go on with a run without seed")
     checkpoint = RunDirectory.reopen(path).checkpoint()

@@ -5,21 +5,32 @@
 Federated Learning, arXiv 2106.03328, section 3.3 and appendix H.
 """
 
+from functools import cached_property
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from testbed.errors import RoundSkipped
+from testbed.errors import RoundSkipped, TraceError
 from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, Attendant, check_in
 from testbed.selection.choosing import Ids, Selection, SelectionParameters, SelectionRound
+from testbed.traces.schedule import PARTICIPANT, Schedule
 
 
 class RandomParameters(SelectionParameters):
-    """K of the available clients, uniformly; the round is skipped when fewer than K are available."""
+    """K of the available clients, uniformly; the round is skipped when fewer than K are available.
+
+    With `recorded`, nothing is drawn: those that took part in the recorded round take part again.
+    """
 
     protocol: Literal["random"] = "random"
+    recorded: Path | None = Field(
+        None,
+        description="A recorded schedule (`testbed trace record`): choose in each round the clients that took part in "
+        "the recorded one, as far as they are there; at most `participants` of them",
+    )
 
 
 class WeightedRandomParameters(SelectionParameters):
@@ -84,10 +95,56 @@ class _AmongThePresent:
 class RandomSelection(_AmongThePresent):
     """`random`."""
 
+    parameters: RandomParameters
+
+    @property
+    def minimum_participants(self) -> int:
+        """K; of recorded participants, however few have come; a sum of fewer than 2 hides nothing."""
+        return super().minimum_participants if self.parameters.recorded is None else 2
+
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
-        """K uniformly, without replacement."""
+        """K uniformly, without replacement; or the recorded participants that are there.
+
+        The round is skipped when fewer than K are there, or none of the recorded participants, and when the recorded
+        round had no participants or there was none.
+        """
+        if self.parameters.recorded is not None:
+            return self._recorded(present, round_.number)
         self._enough(present)
         return round_.coin("participants").choice(present, self.parameters.participants, replace=False)
+
+    def check_files(self) -> None:
+        """Read the recorded schedule, if there is one; raises `TraceError` when it cannot be replayed here."""
+        if self.parameters.recorded is not None:
+            _ = self._schedule
+
+    def _recorded(self, present: Ids, number: int) -> Ids:
+        took_part = self._schedule.participants(number)
+        if not len(took_part):
+            raise RoundSkipped("nobody-recorded", f"no participants in round {number} of {self.parameters.recorded}")
+        there = np.intersect1d(took_part, present)
+        if not len(there):
+            raise RoundSkipped("too-few-available", f"none of {len(took_part)} recorded participants is there")
+        return there
+
+    @cached_property
+    def _schedule(self) -> Schedule:
+        """Read where it is needed: the processes that only host clients may have no such file."""
+        path, most = self.parameters.recorded, self.parameters.participants
+        assert path is not None
+        schedule = Schedule.read(path)
+        schedule.check_population(self.population)
+        rounds, counts = np.unique(schedule.round[schedule.fate == PARTICIPANT], return_counts=True)
+        if not len(rounds):
+            raise TraceError(
+                f"{path}: no round has participants; a schedule that `testbed trace record` writes has them"
+            )
+        if counts.max() > most:
+            raise TraceError(
+                f"{path}: round {rounds[counts.argmax()]} has {counts.max()} participants, and selection.participants "
+                f"is {most}; set that to {counts.max()}"
+            )
+        return schedule
 
 
 class WeightedRandomSelection(_AmongThePresent):

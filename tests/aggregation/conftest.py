@@ -6,15 +6,19 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from testbed.aggregation.combining import AggregationRound
 from testbed.aggregation.secagg import SecAgg, SecAggParameters
+from testbed.aggregation.secagg_messages import AdvertOf, ShareKeys, SharesFor, SignatureOf
+from testbed.availability import Presence
 from testbed.cost import REFERENCE_COSTS, ComputeModel
 from testbed.links import ClientLinks, Links
 from testbed.messages import Vector
-from testbed.network.emulated import EmulatedNetwork, Timing
+from testbed.network.bookkeeping import Timing
+from testbed.network.emulated import EmulatedNetwork
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory
@@ -57,12 +61,10 @@ class Leaving:
     """An `Availability`: who leaves at which stage."""
 
     at: Mapping[str, set[int]] = field(default_factory=dict)
+    comes_back = False
 
-    def reachable(self, round_number: int, now_s: float, clients: Any) -> Any:
-        return np.ones(len(clients), np.bool_)
-
-    def drops(self, round_number: int, stage: str, clients: Any) -> Any:
-        return np.isin(clients, sorted(self.at.get(stage, ())))
+    def presence(self, round_number: int, stage: str, now_s: float, clients: Any) -> Presence:
+        return Presence.of(np.ones(len(clients), np.bool_), np.isin(clients, sorted(self.at.get(stage, ()))))
 
 
 class WatchedHosts(LocalHosts):
@@ -170,6 +172,72 @@ class SmallFederation:
         return [(int(event.party.removeprefix("client:")), event.detail) for event in events]
 
 
+@dataclass
+class Stand:
+    """Where an honest run has got to."""
+
+    small: Any
+    start: Any
+    adverts: Any = None
+    bundles: Any = None
+    survivors: Any = None
+    signed: Any = None
+
+    @property
+    def listed(self) -> list[AdvertOf]:
+        return [AdvertOf(c, a.sealing_key, a.mask_key, a.signature) for c, a in self.adverts.items()]
+
+    def sealed_for(self, client: int) -> list[SharesFor]:
+        return [SharesFor(peer, self.bundles[peer][client]) for peer in self.bundles if peer != client]
+
+    @property
+    def signatures(self) -> list[SignatureOf]:
+        return [SignatureOf(client, signature) for client, signature in self.signed.items()]
+
+    def with_advert(self, of: int, **fields: Any) -> ShareKeys:
+        """The list of keys, with something else in client `of`'s row."""
+        changed = msgspec.structs.replace
+        return ShareKeys(1, [changed(row, **fields) if row.client == of else row for row in self.listed])
+
+    async def ask(self, message: Any, private: Any = None, who: Any = (2,)) -> list[tuple[int, str]]:
+        """The refusals that a question brings."""
+        known = None if private is None else dict.fromkeys(who, private)
+        replies = await self.small.network.ask(np.array(who, np.int64), message, private=known)
+        assert len(replies) + len(replies.missing.refused) == len(who)
+        return [(refusal.client, refusal.check) for refusal in replies.missing.refusals]
+
+
+async def stand_before(stage: str, **keywords: Any) -> Stand:
+    """Six clients (threshold 4) run honestly until `stage` is next."""
+    deltas = np.random.default_rng(3).uniform(-1, 1, (6, 5))
+    small = SmallFederation(deltas, SecAggParameters(threshold=4, bits=32), **keywords)
+    protocol, start = small.protocol, await small.begin()
+    stand = Stand(small, start)
+    if stage == "advertise":
+        return stand
+    stand.adverts = await protocol.advertise_keys(start, 4)
+    if stage == "share":
+        return stand
+    stand.bundles = await protocol.share_keys(start, 4, stand.adverts)
+    if stage == "mask":
+        return stand
+    _, stand.survivors = await protocol.collect_inputs(start, 4, stand.bundles)
+    if stage == "check":
+        return stand
+    stand.signed = await protocol.check_consistency(start, 4, stand.survivors)
+    return stand
+
+
+def refused_by_the_victim(stage: str, question: Callable[[Stand], tuple[Any, ...]], **keywords: Any) -> list[str]:
+    """The names of the checks with which client 2 answers a dishonest question before `stage`."""
+
+    async def play() -> Any:
+        stand = await stand_before(stage, **keywords)
+        return await stand.ask(*question(stand))
+
+    return [check for client, check in asyncio.run(play()) if client == 2]
+
+
 @pytest.fixture(scope="session")
 def federation() -> type[SmallFederation]:
     """Makes a `SmallFederation`."""
@@ -180,3 +248,9 @@ def federation() -> type[SmallFederation]:
 def within_loop() -> Callable[[Coroutine[Any, Any, Any]], Any]:
     """Runs a coroutine to its end."""
     return asyncio.run
+
+
+@pytest.fixture(scope="session")
+def stands() -> SimpleNamespace:
+    """`stands.Stand`, `stands.before(stage)`, `stands.refused(stage, question)`."""
+    return SimpleNamespace(Stand=Stand, before=stand_before, refused=refused_by_the_victim)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from testbed.network.emulated import ANSWERED, DROPPED, OFFLINE, OUTCOMES, SILENT, Event, Exchanges
+from testbed.network.bookkeeping import ANSWERED, DROPPED, OFFLINE, OUTCOMES, SILENT, Event, Exchanges
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
 from testbed.records.writing import Checkpoint
@@ -44,6 +44,7 @@ def asked(
     down: int | Sequence[int] = 0,
     up: int | Sequence[int] = 0,
     pki: tuple[int, int] = (0, 0),
+    overhead: tuple[int, int] = (0, 0),
     outcome: str | Sequence[int] = "answered",
     as_participant: bool = True,
 ) -> Exchanges:
@@ -57,7 +58,8 @@ def asked(
     received = np.array([np.nan if at is None else at for at in received_s], np.float64)
     return Exchanges(
         stage, as_participant, np.asarray(clients, np.int64), sent_s, received, spread(down), spread(up),
-        spread(pki[0]), spread(pki[1]), np.zeros(count), spread(outcomes).astype(np.int8),
+        spread(overhead[0]), spread(overhead[1]), spread(pki[0]), spread(pki[1]), np.zeros(count),
+        spread(outcomes).astype(np.int8),
     )  # fmt: skip
 
 

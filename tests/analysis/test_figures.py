@@ -18,7 +18,7 @@ from analysis.measures import by_stage
 from testbed.records import RunRecords
 
 MakeRun = Callable[..., RunRecords]
-NAMES = ["round-time-by-stage", "accuracy", "traffic-by-stage"]
+NAMES = ["round-time-by-stage", "accuracy", "traffic-by-stage", "availability", "dropouts-by-stage"]
 FILES = [f"{name}.{kind}" for name in NAMES for kind in ("png", "pdf")]
 PROTOCOLS = ("random", "batch-partition", "lotto-client-centric", "lotto-server-centric")
 
@@ -43,7 +43,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Figure]:
     return figures
 
 
-def test_png_and_pdf_of_three_figures(sweep: list[RunRecords], tmp_path: Path) -> None:
+def test_png_and_pdf_of_five_figures(sweep: list[RunRecords], tmp_path: Path) -> None:
     notes: list[str] = []
     paths = plot(sweep, tmp_path / "new" / "plots", notes.append)
     assert [path.name for path in paths] == FILES
@@ -131,9 +131,10 @@ def test_nothing_is_clipped_and_labels_do_not_overlap(
             labels = [label.get_window_extent() for label in axes.get_yticklabels()]
             assert all(box.x0 >= -1 for box in labels), name
             assert not any(one.overlaps(two) for i, one in enumerate(labels) for two in labels[:i]), name
-        (legend,) = figure.legends
+        legends = [legend for part in (figure, *figure.subfigs) for legend in part.legends]
+        assert legends, name
         bars = [axes.get_window_extent() for axes in figure.axes]
-        assert not any(legend.get_window_extent().overlaps(box) for box in bars), name
+        assert not any(legend.get_window_extent().overlaps(box) for legend in legends for box in bars), name
 
 
 def test_accuracy_against_time_and_rounds(make_run: MakeRun, drawn: dict[str, Figure], tmp_path: Path) -> None:
@@ -161,11 +162,14 @@ def test_seeds_are_averaged(make_run: MakeRun, drawn: dict[str, Figure], tmp_pat
 def test_what_was_not_measured_is_left_out_and_said(make_run: MakeRun, tmp_path: Path) -> None:
     notes: list[str] = []
     paths = plot([make_run("run", rounds=2, accuracy_every=None)], tmp_path / "one", notes.append)
-    assert [path.name for path in paths] == [name for name in FILES if "accuracy" not in name]
-    assert notes == ["no accuracy figure: no accuracy was measured in these runs"]
+    assert [path.name for path in paths] == [name for name in FILES if "-by-stage" in name and "dropouts" not in name]
+    assert notes == [
+        "no accuracy figure: no accuracy was measured in these runs",
+        "no availability and dropouts-by-stage figures: nobody was away or lost in these runs",
+    ]
     failed = make_run("failed", rounds=1, failing={1: "skipped"}, accuracy_every=None)
     assert plot([failed], tmp_path / "two", notes.append) == []
-    assert len(notes) == 4
+    assert len(notes) == 6
 
 
 def test_a_protocol_without_completed_rounds_keeps_its_place(

@@ -11,7 +11,7 @@ import pytest
 import analysis.summary
 from analysis.multi_round import WeakPrivacy
 from analysis.summary import summarise
-from testbed.network.emulated import Event
+from testbed.network.bookkeeping import Event
 from testbed.records import RunRecords
 
 MakeRun = Callable[..., RunRecords]
@@ -21,7 +21,7 @@ REQUIRED = {
     "mean_client_s", "server_bytes_per_round", "client_bytes_per_round", "server_compute_s_per_round",
     "participants_mean", "final_accuracy", "best_accuracy", "fairness_gap", "aggregation_cardinality",
     "multi_round_privacy_weak", "multi_round_privacy_weak_certified", "multi_round_privacy_weak_lower_bound",
-    "dropouts", "refusals", "virtual_s", "wall_s",
+    "dropouts", "refusals", "clock", "virtual_s", "wall_s",
 }  # fmt: skip
 
 

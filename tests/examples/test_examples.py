@@ -50,15 +50,16 @@ def test_the_experiment_in_the_readme_is_valid() -> None:
 
 def test_the_readme_names_every_protocol_and_no_other() -> None:
     readme = (EXAMPLES.parent / "README.md").read_text()
-    for section, known in (("selection", schema.SelectionSection), ("aggregation", schema.AggregationSection)):
-        (row,) = re.findall(rf"^\| `{section}\.protocol` \| (.*) \|$", readme, re.MULTILINE)
-        tags = {tag.tag for tag in tags_of(known)} - {"a class of your own"}
-        assert set(re.findall(r"`([^`]+)`", row)) == tags
+    for key, known, besides in (
+        ("selection.protocol", schema.SelectionSection, set()),
+        ("aggregation.protocol", schema.AggregationSection, set()),
+        ("availability.model", schema.AvailabilitySection, {"dropout"}),
+    ):
+        (row,) = re.findall(rf"^\| `{re.escape(key)}` \| (.*) \|$", readme, re.MULTILINE)
+        tags = {tag.tag for alternative in typing.get_args(typing.get_args(known)[0]) for tag in tags_of(alternative)}
+        assert set(re.findall(r"`([^`]+)`", row)) - besides == tags - {"a class of your own"}
 
 
 def tags_of(annotation: object) -> list[Tag]:
-    """The tags of a discriminated union."""
-    found = [part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, Tag)]
-    for argument in typing.get_args(annotation):
-        found += tags_of(argument)
-    return found
+    """The tag of one alternative of a discriminated union."""
+    return [part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, Tag)]

@@ -12,7 +12,7 @@ import pytest
 from testbed.experiment.schema import Experiment
 from testbed.federation import Federation, Plan
 from testbed.in_process import federation_in_process
-from testbed.network.emulated import Exchanges
+from testbed.network.bookkeeping import Exchanges
 from testbed.records import RunDirectory
 from testbed.round import Outcome
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from testbed.errors import RunError
@@ -90,8 +91,12 @@ def test_without_a_seed_secrets_are_fresh_and_the_simulation_is_not(run: Callabl
     assert first.plan.randomness.secrets_from_system
     boards = [r.federation.directory.vrf.tobytes() for r in (first, second)]
     assert boards[0] != boards[1]
+    everybody = np.arange(first.plan.experiment.population)
     away = [
-        [r.federation.network.availability.reachable(number, 0.0, slice(None)).tolist() for number in (1, 2)]
+        [
+            r.federation.network.availability.presence(number, "check-in", 0.0, everybody).reachable.tolist()
+            for number in (1, 2)
+        ]
         for r in (first, second)
     ]
     assert away[0] == away[1]

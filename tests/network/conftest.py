@@ -2,18 +2,21 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from testbed.availability import Presence
 from testbed.cost import ComputeModel, charge
 from testbed.errors import Refusal
 from testbed.links import ClientLinks
 from testbed.messages import Message, Vector, encode
 from testbed.network.asking import Replies
-from testbed.network.emulated import OUTCOMES, EmulatedNetwork, Timing
+from testbed.network.bookkeeping import OUTCOMES, Timing
+from testbed.network.emulated import EmulatedNetwork
 from testbed.parties.client import Environment, Role, RoleSpec, handles
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import Directory
@@ -93,17 +96,25 @@ class Answering(Role):
 
 
 class Everybody:
-    """Always there, except who is named; drop-outs by stage."""
+    """Always there, except who is named; drop-outs by stage, or at a virtual time for good."""
 
-    def __init__(self, offline: Mapping[int, set[int]] | None = None, drops: Mapping[str, set[int]] | None = None):
+    def __init__(
+        self,
+        offline: Mapping[int, set[int]] | None = None,
+        drops: Mapping[str, set[int]] | None = None,
+        leaves: Mapping[int, float] | None = None,
+        comes_back: bool = False,
+    ):
         self.offline = offline or {}
         self.dropping = drops or {}
+        self.leaving = leaves or {}
+        self.comes_back = comes_back
 
-    def reachable(self, round_number: int, now_s: float, clients: Any) -> Any:
-        return ~np.isin(clients, list(self.offline.get(round_number, set())))
-
-    def drops(self, round_number: int, stage: str, clients: Any) -> Any:
-        return np.isin(clients, list(self.dropping.get(stage, set())) if round_number == 1 else [])
+    def presence(self, round_number: int, stage: str, now_s: float, clients: Any) -> Presence:
+        away = np.isin(clients, list(self.offline.get(round_number, set())))
+        drops = np.isin(clients, list(self.dropping.get(stage, set())) if round_number == 1 else [])
+        leaves_s = np.array([self.leaving.get(client, np.inf) for client in clients.tolist()])
+        return Presence.of(~away & (now_s < leaves_s), drops, leaves_s)
 
 
 def of_size(size: int) -> Reply:
@@ -137,6 +148,7 @@ class World:
         hosts: int = 1,
         measured: bool = False,
         strict: bool = True,
+        transport: Any = None,
         **timing: Any,
     ) -> None:
         def each(value: Any) -> Any:
@@ -145,9 +157,10 @@ class World:
         compute = ComputeModel(measured, COSTS)
         environment = Environment(clients, Randomness(1), compute, Directory.empty(clients))
         self.stages: list[tuple[str, float]] = []
+        links = ClientLinks(each(down), each(up), each(latency), server_down, server_up)
         self.network = EmulatedNetwork(
             LocalHosts(clients, environment, [RoleSpec(Answering, None)], hosts=hosts, strict=strict),
-            ClientLinks(each(down), each(up), each(latency), server_down, server_up),
+            links if transport is None else replace(links, transport=transport),
             each(factors),
             availability or Everybody(),
             Timing(timing.pop("deadline_s", 100.0), **timing),

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from testbed.network.emulated import ANSWERED, DROPPED, Event, Exchanges
+from testbed.network.bookkeeping import ANSWERED, DROPPED, Event, Exchanges
 from testbed.records import RunDirectory
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
 from testbed.records.writing import Checkpoint
@@ -19,7 +19,8 @@ def tables_of(number: int) -> dict[str, pa.Table]:
     clients = np.arange(3, dtype=np.int64)
     stage = Exchanges(
         "check-in" if number < 3 else f"stage-{number}", False, clients, float(number),
-        np.array([number + 0.5, np.nan, number + 1]), clients + number, clients, clients * 0, clients * 0,
+        np.array([number + 0.5, np.nan, number + 1]), clients + number, clients, clients * 2, clients * 3,
+        clients * 0, clients * 0,
         np.array([0.1, 0.0, 0.2]), np.array([ANSWERED, DROPPED, ANSWERED], np.int8),
     )  # fmt: skip
     row = dict.fromkeys(SCHEMAS["rounds"].names) | {

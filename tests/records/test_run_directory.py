@@ -13,7 +13,7 @@ import yaml
 from testbed.errors import RunError
 from testbed.experiment.loading import read_yaml, validated
 from testbed.experiment.schema import Experiment
-from testbed.network.emulated import OUTCOMES
+from testbed.network.bookkeeping import OUTCOMES
 from testbed.records import RunDirectory, RunRecords, find_runs
 from testbed.records.tables import SCHEMAS
 

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
-from testbed.availability import AvailabilitySection, RoundwiseAvailability
+from testbed.availability import AvailabilitySection, availability_model
 from testbed.cost import REFERENCE_COSTS, ComputeModel
 from testbed.errors import RoundAborted
 from testbed.links import ClientLinks, Links
-from testbed.network.emulated import EmulatedNetwork, Timing
+from testbed.network.bookkeeping import Timing
+from testbed.network.emulated import EmulatedNetwork
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory
@@ -57,12 +59,12 @@ class Selecting:
         self.pki = PKI(population, self.randomness)
         if registered and protocol.needs_registration:
             self.hosts.register(self.pki)
-        section = AvailabilitySection.model_validate(availability or {})
+        section = TypeAdapter(AvailabilitySection).validate_python(availability or {})
         self.network = EmulatedNetwork(
             self.hosts,
             ClientLinks.of(Links(), population),
             np.ones(population),
-            RoundwiseAvailability(section, population, (), self.randomness),
+            availability_model(section, population, (), self.randomness, lambda: np.zeros((population, 1), np.int64)),
             timing or Timing(60.0),
             compute,
         )

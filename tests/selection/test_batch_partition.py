@@ -171,7 +171,7 @@ def test_a_whole_round_over_the_network(selecting: Callable) -> None:
     chosen = run.select()
     assert len(chosen.participants) == 6
     assert (chosen.participants % 2 == [0, 1] * 3).all()
-    there = run.network.availability.reachable(1, 0.0, np.arange(20))
+    there = run.network.availability.presence(1, "check-in", 0.0, np.arange(20)).reachable
     assert chosen.candidates == run.last.candidates == there.sum() < 20
     assert there[chosen.participants].all()
 

@@ -15,7 +15,7 @@ from testbed.cost import REFERENCE_COSTS
 from testbed.crypto import prf, vrf
 from testbed.errors import RoundAborted
 from testbed.messages import encode
-from testbed.network.emulated import OUTCOMES, Timing
+from testbed.network.bookkeeping import OUTCOMES, Timing
 from testbed.selection.lotto import selection_input, under_threshold
 from testbed.selection.lotto_client_centric import Candidacy, ClientCentricParameters, ClientCentricServer
 from testbed.selection.lotto_server_centric import ServerCentricParameters, ServerCentricServer, below_threshold

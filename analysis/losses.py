@@ -1,0 +1,48 @@
+"""Clients that were lost: offline, dropped out, too late, or refusing, stage by stage.
+
+Two groups are counted: the participants of a round, whose loss costs the round something, and all that were asked
+(a check-in asks the whole population). Each question that was not answered counts, but a client that has gone and is
+asked again in the same round is not lost again. `first_losses` has each lost participant of a round once.
+"""
+
+import numpy as np
+import pandas as pd
+
+from analysis.measures import exchanges_of_participants
+from testbed.records import RunRecords
+
+LOST = ("offline", "dropped", "late", "refused")
+GROUPS = ("participants", "asked")
+
+
+def somebody_was_lost(run: RunRecords) -> bool:
+    """Whether any client was lost in any stage of the run."""
+    return bool(run.exchanges["outcome"].isin(LOST).any())
+
+
+def counts(run: RunRecords) -> pd.DataFrame:
+    """`(stages, 10)` int64, stages in the order of the protocol.
+
+    Columns, for each of `GROUPS`: ``GROUP`` (how many were asked) and ``GROUP_offline``, ``GROUP_dropped``,
+    ``GROUP_late``, ``GROUP_refused`` (how many of them were lost, and how).
+    """
+    tables = {"participants": exchanges_of_participants(run), "asked": run.exchanges}
+    stages = [str(stage) for stage in run.exchanges["stage"].unique()]
+    frame = pd.DataFrame(index=pd.Index(stages, name="stage", dtype=object))
+    for group in GROUPS:
+        rows = tables[group]
+        gone = rows.loc[rows["outcome"].isin(("offline", "dropped")), ["round", "client", "outcome"]]
+        again = gone.index[(gone["outcome"] == "offline") & gone.duplicated(["round", "client"])]
+        lost = rows.drop(index=again).groupby(["stage", "outcome"], observed=True).size().unstack(fill_value=0)
+        frame[group] = rows.groupby("stage", observed=True).size().reindex(stages, fill_value=0)
+        frame[[f"{group}_{outcome}" for outcome in LOST]] = lost.reindex(
+            index=stages, columns=list(LOST), fill_value=0
+        ).to_numpy()
+    return frame.astype(np.int64)
+
+
+def first_losses(run: RunRecords) -> pd.DataFrame:
+    """One row per participant that was lost in a round, where it was lost first: round, client, stage, outcome."""
+    rows = exchanges_of_participants(run)  # in the order in which the stages began
+    rows = rows.loc[rows["outcome"].isin(LOST), ["round", "client", "stage", "outcome"]]
+    return rows.drop_duplicates(["round", "client"]).astype({"stage": str, "outcome": str}).reset_index(drop=True)

@@ -1,0 +1,249 @@
+"""Network namespaces joined by a bridge: several "machines" on this one, with the kernel's own TCP between them.
+
+    server --veth-- bridge --veth-- client 0
+                      |  `---veth-- client 1 ...
+
+Everything lives in namespaces of its own, whose names carry this process's number; interfaces of the machine itself are
+never touched. A namespace takes its interfaces and queues along when it is removed. Needs root, and iproute2.
+"""
+
+import ctypes
+import fcntl
+import json
+import os
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PREFIX = "fidelity"
+INTERFACE = "eth0"  # the one interface of the server, and of every client
+BUFFER_BYTES = 128 * 1024  # most that TCP buffers at either end: what waits in front of a slow link
+
+_NETWORK_NAMESPACE = 0x40000000  # CLONE_NEWNET
+_SIOCETHTOOL = 0x8946
+_OFFLOADS = (0x1F, 0x24, 0x2C)  # ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO of linux/ethtool.h
+
+
+class Unavailable(Exception):
+    """This machine, or this user, cannot make namespaces with limited links; one line says what to do."""
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What has passed an interface: bytes with Ethernet headers (14 to a packet), and packets."""
+
+    sent_bytes: int
+    received_bytes: int
+    sent_packets: int
+    received_packets: int
+
+    @property
+    def total_bytes(self) -> int:
+        """Both directions."""
+        return self.sent_bytes + self.received_bytes
+
+    def since(self, before: "Counters") -> "Counters":
+        """What has passed after `before` was read."""
+        return Counters(*(getattr(self, name) - getattr(before, name) for name in self.__dataclass_fields__))
+
+
+class Star:
+    """A server and clients in namespaces of their own, joined by a bridge in one more; a context manager.
+
+    Args:
+        clients: how many, 1 to 200.
+    """
+
+    server_port = "server"
+    """The bridge's interface towards the server."""
+
+    def __init__(self, clients: int) -> None:
+        self._name = f"{PREFIX}-{os.getpid()}"
+        self.clients = clients
+        self.server = f"{self._name}-server"
+        self.bridge = f"{self._name}-bridge"
+
+    def client(self, number: int) -> str:
+        """Name of a client's namespace."""
+        return f"{self._name}-client{number}"
+
+    @staticmethod
+    def port(number: int) -> str:
+        """The bridge's interface towards a client."""
+        return f"client{number}"
+
+    @staticmethod
+    def address(number: int | None = None) -> str:
+        """IPv4 address of a client, or of the server."""
+        return f"10.77.0.{1 if number is None else 10 + number}"
+
+    def __enter__(self) -> "Star":
+        remove_leftovers()
+        try:
+            self._build()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._remove()
+
+    def _remove(self) -> None:
+        _remove([name for name in _existing() if name.startswith(f"{self._name}-")])
+
+    def _build(self) -> None:
+        ends = [(self.server, self.server_port, self.address())]
+        ends += [(self.client(number), self.port(number), self.address(number)) for number in range(self.clients)]
+        run("ip", "-batch", "-", lines=[f"netns add {name}" for name in (self.bridge, *(end[0] for end in ends))])
+        for name in (self.bridge, *(end[0] for end in ends)):
+            _inside(name, _without_ipv6)
+        links = [f"link add {INTERFACE} netns {name} type veth peer name {port}" for name, port, _ in ends]
+        run("ip", "-n", self.bridge, "-batch", "-", lines=["link add bridge type bridge mcast_snooping 0", *links])
+        up = [f"link set {port} master bridge gso_max_segs 1 up" for _, port, _ in ends]
+        run("ip", "-n", self.bridge, "-batch", "-", lines=[*up, "link set bridge up"])
+        _inside(self.bridge, lambda: _without_offloads([port for _, port, _ in ends]))
+        cards = {name: self._bring_up(name, address) for name, _, address in ends}
+        for name, _, own in ends:  # neighbours are known: no ARP among the packets that are counted
+            others = [(address, cards[other]) for other, _, address in ends if address != own]
+            known = [f"neigh add {address} lladdr {card} dev {INTERFACE} nud permanent" for address, card in others]
+            run("ip", "-n", name, "-batch", "-", lines=known)
+
+    @staticmethod
+    def _bring_up(name: str, address: str) -> str:
+        """Configure an end; returns its hardware address."""
+        commands = [
+            f"addr add {address}/24 dev {INTERFACE}",
+            f"link set {INTERFACE} gso_max_segs 1 multicast off up",  # TCP hands over single packets
+            "link set lo up",
+        ]
+        run("ip", "-n", name, "-batch", "-", lines=commands)
+        _inside(name, lambda: _without_offloads([INTERFACE]))
+        _inside(name, _with_tcp_settings)
+        return str(json.loads(run("ip", "-n", name, "-j", "link", "show", INTERFACE))[0]["address"])
+
+    def counters(self) -> Counters:
+        """What has passed the server's interface since it was made."""
+        statistics = json.loads(run("ip", "-n", self.server, "-s", "-j", "link", "show", INTERFACE))[0]["stats64"]
+        sent, received = statistics["tx"], statistics["rx"]
+        return Counters(sent["bytes"], received["bytes"], sent["packets"], received["packets"])
+
+    def retransmitted(self) -> int:
+        """TCP segments that were sent again so far, by all machines together."""
+        ends = (self.server, *(self.client(number) for number in range(self.clients)))
+        return sum(_tcp_counter(name, "RetransSegs") for name in ends)
+
+
+def run(*command: str, lines: Sequence[str] = ()) -> str:
+    """What `command` prints; `lines` are its standard input. Raises `Unavailable` when it fails."""
+    done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Unavailable(f"`{' '.join(command)}` failed: {' '.join(done.stderr.split()) or done.returncode}")
+    return done.stdout
+
+
+def enter(name: str) -> None:
+    """Move this thread, and the threads and processes that it starts later, into a namespace."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(f"/run/netns/{name}", "rb") as namespace:
+        if libc.setns(namespace.fileno(), _NETWORK_NAMESPACE):
+            raise Unavailable(f"cannot enter namespace {name}: {os.strerror(ctypes.get_errno())}")
+
+
+def remove_leftovers() -> None:
+    """Remove the namespaces of earlier runs that were killed: those of this prefix whose process is gone."""
+    gone = []
+    for name in _existing():
+        process = re.fullmatch(rf"{PREFIX}-(\d+)-\w+", name)
+        if process and not Path("/proc", process[1]).exists():
+            gone.append(name)
+    _remove(gone)
+
+
+def check_available() -> None:
+    """Raises `Unavailable`, with the one line to show, when limited links cannot be made here."""
+    if os.geteuid() != 0:
+        raise Unavailable("network namespaces need root: run this as root, on a machine where you may")
+    missing = [tool for tool in ("ip", "tc") if shutil.which(tool) is None]
+    if missing:
+        raise Unavailable(f"{' and '.join(missing)} not found: install Debian's package iproute2")
+    trial = f"{PREFIX}-{os.getpid()}-trial"
+    try:
+        run("ip", "netns", "add", trial)
+        run("ip", "-n", trial, "link", "add", "v0", "type", "veth", "peer", "name", "v1")
+        run("tc", "-n", trial, "-batch", "-", lines=[
+            "qdisc add dev v0 root tbf rate 1mbit burst 2kb limit 10kb",
+            "qdisc add dev v1 root handle 1: htb",
+            "class add dev v1 parent 1: classid 1:1 htb rate 1mbit",
+            "filter add dev v1 parent 1: protocol ip u32 match ip dst 10.0.0.1/32 flowid 1:1",
+        ])  # fmt: skip
+    except Unavailable as error:
+        why = f"the kernel or Debian's package iproute2 lacks namespaces, veth, tbf, htb or u32: {error}"
+        raise Unavailable(why) from None
+    finally:
+        _remove([name for name in _existing() if name == trial])
+
+
+def _existing() -> list[str]:
+    return [line.split()[0] for line in run("ip", "netns", "list").splitlines() if line.strip()]
+
+
+def _remove(names: Sequence[str]) -> None:
+    if names:
+        run("ip", "-force", "-batch", "-", lines=[f"netns del {name}" for name in names])
+
+
+def _inside(name: str, action: Callable[[], None]) -> None:
+    """Do something in a namespace; in a thread of its own, since that is what has a namespace."""
+
+    def act() -> None:
+        try:
+            enter(name)
+            action()
+        except (OSError, Unavailable) as error:
+            failed.append(error)
+
+    failed: list[Exception] = []
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join()
+    if failed:
+        raise Unavailable(f"cannot set up namespace {name}: {failed[0]}")
+
+
+def _without_offloads(interfaces: Sequence[str]) -> None:
+    """No packets that only the kernel sees: a veth otherwise passes 64 KiB at a time under one header."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        for interface in interfaces:
+            for offload in _OFFLOADS:
+                value = ctypes.create_string_buffer(struct.pack("II", offload, 0))
+                fcntl.ioctl(control, _SIOCETHTOOL, struct.pack("16sP", interface.encode(), ctypes.addressof(value)))
+
+
+def _without_ipv6() -> None:
+    """No neighbour discovery among the packets that are counted."""
+    for which in ("all", "default"):
+        setting = Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6")
+        if setting.exists():
+            setting.write_text("1")
+
+
+def _with_tcp_settings() -> None:
+    """TCP that is the same on every machine. Reno, since every kernel lets a namespace choose it: without loss, what
+    tells the algorithms apart does not come into play."""
+    ipv4 = Path("/proc/sys/net/ipv4")
+    (ipv4 / "tcp_congestion_control").write_text("reno")
+    (ipv4 / "tcp_rmem").write_text(f"4096 {BUFFER_BYTES} {BUFFER_BYTES}")
+    (ipv4 / "tcp_wmem").write_text(f"4096 16384 {BUFFER_BYTES}")
+
+
+def _tcp_counter(name: str, key: str) -> int:
+    rows = run("ip", "netns", "exec", name, "cat", "/proc/net/snmp").splitlines()
+    keys, values = (line.split() for line in rows if line.startswith("Tcp:"))
+    return int(values[keys.index(key)])

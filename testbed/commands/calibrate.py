@@ -1,0 +1,81 @@
+"""``testbed calibrate``: this machine's cost table, for modelled compute."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from testbed.commands.invocation import Debug, examples, messages
+from testbed.errors import ExperimentError
+
+CALIBRATE_EPILOG = examples(
+    "testbed calibrate",
+    "testbed calibrate --out costs.yaml",
+    "testbed run experiment.yaml --set time.compute=modelled --set time.costs=costs.yaml",
+    then="Costs are CPU times of one thread, medians over --repeat batches.",
+)
+
+
+def calibrate(
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the table here, in YAML; default: only print it.", show_default=False),
+    ] = None,
+    repeat: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Batches for each operation.")] = 5,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Measure what each operation of the protocols costs on this machine: the cost table of modelled compute."""
+    if out is not None:
+        _check_writable(out)
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    from testbed.calibration import measured_costs, write_costs
+    from testbed.cost import REFERENCE_COSTS
+    from workloads.calibration import local_training
+
+    bars = Progress(
+        TextColumn("{task.description:24}", markup=False), BarColumn(), MofNCompleteColumn(),
+        console=messages(), transient=True, disable=quiet,
+    )  # fmt: skip
+    with bars:
+        bar = bars.add_task("", total=len(REFERENCE_COSTS))
+        done = iter(range(len(REFERENCE_COSTS)))
+        costs = measured_costs(
+            local_training, repeat, lambda operation: bars.update(bar, description=operation, completed=next(done))
+        )
+    typer.echo(table(costs))
+    if out is not None:
+        write_costs(out, costs)
+        messages().print(f"wrote {out}; use it with time: {{compute: modelled, costs: {out}}}", markup=False)
+
+
+def table(costs: Mapping[str, float]) -> str:
+    """The costs beside those of the reference table, as text in columns; the last row weighs them together."""
+    from testbed.calibration import participant_seconds
+    from testbed.cost import REFERENCE_COSTS
+
+    rows = [(operation, costs[operation], reference) for operation, reference in REFERENCE_COSTS.items()]
+    rows.append(("a participant's round *", participant_seconds(costs), participant_seconds(REFERENCE_COSTS)))
+    lines = [f"{'operation':24}  {'measured':>10}  {'reference':>10}  {'ratio':>6}"]
+    for operation, seconds, reference in rows:
+        lines.append(f"{operation:24}  {_duration(seconds)}  {_duration(reference)}  {seconds / reference:6.2f}")
+    lines.append("* 70 participants, SecAgg and client-centric Lotto, 225 examples, the FEMNIST CNN")
+    return "\n".join(lines)
+
+
+def _duration(seconds: float) -> str:
+    """Right-aligned in 10 columns, three digits: 0.284 ns, 42.0 us, 1.23 s."""
+    for unit, least in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= least:
+            return f"{seconds / least:7.3g} {unit:2}"
+    return f"{seconds / 1e-9:7.3g} ns"
+
+
+def _check_writable(out: Path) -> None:
+    """Before minutes of measuring, not after."""
+    if out.is_dir():
+        raise ExperimentError(f"--out {out}: is a directory; give the name of a file")
+    if not out.parent.is_dir():
+        raise ExperimentError(f"--out {out}: no such directory {out.parent}")

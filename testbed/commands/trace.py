@@ -1,0 +1,290 @@
+"""``testbed trace``: availability traces made, looked at and recorded."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from testbed.commands.durations import seconds
+from testbed.commands.invocation import Debug, examples, messages
+from testbed.commands.trace_text import counts_table, duration, facts_json, facts_text
+from testbed.errors import ExperimentError, TraceError
+
+if TYPE_CHECKING:
+    from testbed.traces.conversion.collecting import Counts
+    from testbed.traces.intervals import AvailabilityTrace
+
+TRACE_EPILOG = examples(
+    "testbed trace convert cached_timers.json --from phone-intervals --out phones.parquet",
+    "testbed trace inspect phones.parquet --out phones.png",
+    "testbed trace record runs/lotto --out misfortunes.parquet",
+)
+_CONVERT_EPILOG = examples(
+    "testbed trace convert cached_timers.json --from phone-intervals --out phones.parquet",
+    "testbed trace convert state_traces.json --from flash --out phones.parquet",
+    "testbed trace convert client_behave_trace --from fedscale --out fedscale.parquet",
+    "testbed trace convert client_device_capacity --from fedscale --out capacity.csv",
+    "testbed trace convert rounds.npy --from matrix --round-seconds 5min --out rounds.parquet",
+    "testbed trace convert log.csv --from csv --client-column phone --from-column begin --until-column end --unit min "
+    "--out log.parquet",
+)
+_INSPECT_EPILOG = examples(
+    "testbed trace inspect phones.parquet",
+    "testbed trace inspect phones.parquet --out figures/phones.png",
+    "testbed trace inspect bandwidth-3g --format json",
+)
+_SYNTHESIZE_EPILOG = examples(
+    "testbed trace synthesize --model markov --set mean_online_s=600 --set mean_offline_s=5400 "
+    "--clients 1000 --horizon 7d --seed 1 --out markov.parquet",
+    "testbed trace synthesize --model bernoulli --set unavailable=0.3 --round-seconds 5min "
+    "--clients 100 --horizon 12h --seed 1 --out rounds.csv",
+)
+_RECORD_EPILOG = examples(
+    "testbed trace record runs/lotto --out misfortunes.parquet",
+    "testbed run experiment.yaml --set selection.protocol=random --set availability.model=schedule "
+    "--set availability.path=misfortunes.parquet",
+    then="Under the schedule the same clients drop out in the same rounds and stages.",
+)
+
+trace = typer.Typer(
+    name="trace",
+    help="Make, convert, look at and record traces: who is online when, and who dropped out.",
+    epilog=TRACE_EPILOG,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+Out = Annotated[Path, typer.Option(metavar="FILE", help="What to write: .parquet or .csv.", show_default=False)]
+Force = Annotated[bool, typer.Option("--force", metavar="", help="Overwrite the file if it is there.")]
+RoundSeconds = Annotated[
+    str | None, typer.Option(metavar="DURATION", help="How long a round lasts, e.g. 300, 5min.", show_default=False)
+]
+
+
+@trace.callback(invoke_without_command=True)
+def _main(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
+
+
+@trace.command(epilog=_CONVERT_EPILOG)
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="The file to convert.", show_default=False)],
+    format: Annotated[
+        Literal["phone-intervals", "flash", "fedscale", "matrix", "csv"],
+        typer.Option("--from", help="What the file is.", show_default=False),
+    ],
+    out: Out,
+    outside: Annotated[
+        Literal["repeat", "offline"] | None,
+        typer.Option(
+            help="Outside its own recording a device does the same again, as in FLASH and FedScale (repeat), or is "
+            "offline. (phone-intervals, flash, fedscale)  \\[default: repeat]",
+            show_default=False,
+        ),
+    ] = None,
+    round_seconds: RoundSeconds = None,
+    client_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The column that says whose interval it is. (csv)")
+    ] = None,
+    from_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The column with the begin of the interval. (csv)")
+    ] = None,
+    until_column: Annotated[str | None, typer.Option(metavar="NAME", help="The column with its end. (csv)")] = None,
+    unit: Annotated[
+        Literal["s", "ms", "min", "h"] | None,
+        typer.Option(help="The unit of both. (csv)  \\[default: s]", show_default=False),
+    ] = None,
+    force: Force = False,
+    debug: Debug = False,
+) -> None:
+    """Convert availability data of other projects, and print what was kept and what was dropped.
+
+    FedScale's file of device capacities becomes a table for the `devices` and `links` of experiments.
+    """
+    given = {
+        "--outside": outside,
+        "--round-seconds": round_seconds,
+        "--client-column": client_column,
+        "--from-column": from_column,
+        "--until-column": until_column,
+        "--unit": unit,
+    }
+    _check_options(format, given)
+    round_s = seconds(round_seconds, "--round-seconds") if round_seconds is not None else 0.0
+    _check_target(out, force, source)
+    if not source.exists():
+        raise TraceError(f"{source}: no such file")
+    if format == "fedscale":
+        from testbed.traces.conversion import fedscale
+
+        clients = fedscale.read(source)
+        if fedscale.is_capacity(clients):
+            _write_capacity(*fedscale.capacity(clients, str(source)), out)
+            return
+        found, counts = fedscale.behaviour(clients, str(source), outside or "repeat")
+    else:
+        found, counts = _converted(format, source, given, round_s)
+    found.write(out)
+    typer.echo(counts_table(counts), nl=False)
+    _tell(found, out)
+
+
+def _converted(format: str, source: Path, given: dict[str, Any], round_s: float) -> "tuple[AvailabilityTrace, Counts]":
+    from testbed.traces.conversion import csv_intervals, flash_events, matrix, phone_intervals
+
+    if format == "matrix":
+        return matrix.convert(source, round_s)
+    if format == "csv":
+        client, begin, end = (given[f"--{name}-column"] for name in ("client", "from", "until"))
+        return csv_intervals.convert(source, client, begin, end, given["--unit"] or "s")
+    of_phones = phone_intervals if format == "phone-intervals" else flash_events
+    return of_phones.convert(source, given["--outside"] or "repeat")
+
+
+_READS = {  # the options that a format needs, and those that it may have
+    "phone-intervals": ((), ("--outside",)),
+    "flash": ((), ("--outside",)),
+    "fedscale": ((), ("--outside",)),
+    "matrix": (("--round-seconds",), ()),
+    "csv": (("--client-column", "--from-column", "--until-column"), ("--unit",)),
+}
+
+
+def _check_options(format: str, given: dict[str, Any]) -> None:
+    needed, possible = _READS[format]
+    for option, value in given.items():
+        if value is None and option in needed:
+            raise ExperimentError(f"{option}: needed with --from {format}")
+        if value is not None and option not in (*needed, *possible):
+            raise ExperimentError(f"{option}: has no effect with --from {format}; leave it out")
+
+
+def _write_capacity(table: Any, counts: "Counts", out: Path) -> None:
+    from testbed.traces.interval_files import replacing
+
+    with replacing(out) as file:
+        if out.suffix == ".csv":
+            file.write(table.to_csv(index=False).encode())
+        else:
+            table.to_parquet(file, index=False)
+    typer.echo(counts_table(counts), nl=False)
+    typer.echo(f"{out}: capacities of {len(table)} clients: {', '.join(table.columns)}")
+
+
+@trace.command(epilog=_INSPECT_EPILOG)
+def inspect(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TRACE",
+            help="An availability trace, a recorded schedule, a bandwidth file or a directory of them.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="PICTURE.png", help="Draw it, as PNG and as PDF.", show_default=False)
+    ] = None,
+    format: Annotated[Literal["text", "json"], typer.Option(help="json holds seconds and Mbit/s.")] = "text",
+    debug: Debug = False,
+) -> None:
+    """Print what is in a trace, and draw it: who is online when, how fast links are, who was lost in which round."""
+    from testbed.traces.opening import facts, open_trace
+
+    if out is not None and out.suffix not in ("", ".png", ".pdf"):
+        raise ExperimentError(f"--out: {out}: pictures are .png and .pdf")
+    traced = open_trace(file)
+    found = facts(traced)
+    typer.echo(facts_json(found) if format == "json" else facts_text(found), nl=False)
+    if out is not None:
+        from analysis import trace_figures
+
+        for path in trace_figures.draw(traced, out):
+            messages().print(str(path), markup=False)
+
+
+@trace.command(epilog=_SYNTHESIZE_EPILOG)
+def synthesize(
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Availability model: markov, diurnal-weibull, bernoulli, or package.module:Name.",
+            show_default=False,
+        ),
+    ],
+    clients: Annotated[int, typer.Option(metavar="N", min=1, help="How many clients.", show_default=False)],
+    horizon: Annotated[str, typer.Option(metavar="DURATION", help="How long, e.g. 12h, 7d.", show_default=False)],
+    seed: Annotated[int, typer.Option(metavar="S", min=0, help="The same seed gives the same trace.")],
+    out: Out,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A key of the model; may be repeated."),
+    ] = None,
+    round_seconds: RoundSeconds = None,
+    force: Force = False,
+    debug: Debug = False,
+) -> None:
+    """Make a trace with one of the availability models of experiments."""
+    _check_target(out, force)
+    horizon_s = seconds(horizon, "--horizon")
+    round_s = None if round_seconds is None else seconds(round_seconds, "--round-seconds")
+    from testbed.randomness import Randomness
+    from testbed.traces.synthesis import section, synthesize
+
+    made = synthesize(section(model, settings or []), clients, horizon_s, Randomness(seed), round_s)
+    made.write(out)
+    _tell(made, out)
+
+
+@trace.command(epilog=_RECORD_EPILOG)
+def record(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a run.", show_default=False)],
+    out: Out,
+    force: Force = False,
+    debug: Debug = False,
+) -> None:
+    """Write down who took part and who was lost in a run, so that it can happen again under another protocol."""
+    _check_target(out, force)
+    if not run.is_dir():
+        raise ExperimentError(f"{run}: no such directory")
+    if next(run.rglob("experiment.yaml"), None) is None:
+        raise ExperimentError(f"{run}: no runs here; `testbed run EXPERIMENT.yaml` makes some")
+    from testbed.records import find_runs
+    from testbed.traces.opening import describe_schedule
+    from testbed.traces.recording import record
+
+    runs = find_runs(run)
+    if len(runs) > 1:
+        names = ", ".join(str(one.path) for one in runs[:3])
+        raise ExperimentError(f"{run}: {len(runs)} runs; choose one, e.g. {names}")
+    schedule = record(runs[0])
+    schedule.write(out)
+    typer.echo(facts_text(describe_schedule(schedule)), nl=False)
+    typer.echo(f"{out}: {len(schedule)} rows")
+
+
+def _check_target(out: Path, force: bool, source: Path | None = None) -> None:
+    if out.suffix not in (".parquet", ".csv"):
+        raise ExperimentError(f"--out: {out}: the file must end in .parquet or .csv")
+    if out.is_dir():
+        raise ExperimentError(f"--out: {out}: a directory")
+    if source is not None and out.exists() and source.exists() and out.samefile(source):
+        raise ExperimentError(f"--out: {out}: the source itself; write somewhere else")
+    if out.exists() and not force:
+        raise ExperimentError(f"--out: {out}: is there already; --force overwrites it")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ExperimentError(f"--out: {out.parent}: cannot be made: {error.strerror}") from None
+
+
+def _tell(written: "AvailabilityTrace", out: Path) -> None:
+    never = len(written.never_online)
+    if never and out.suffix == ".csv":
+        messages().print(
+            f"note: CSV has no place for the {never} clients that are never online, nor for the horizon; .parquet has",
+            markup=False,
+        )
+    typer.echo(f"{out}: {len(written)} clients, {len(written.online_from_s)} intervals, {duration(written.horizon_s)}")

@@ -1,0 +1,153 @@
+"""What every network keeps of a round: the exchanges, the events, the server's own work, and who has gone."""
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.availability import Availability, Presence
+from testbed.cost import ComputeModel, Meter, metered, thread_cpu_s
+from testbed.network.hosting import Ids
+
+OUTCOMES = ("answered", "silent", "offline", "dropped", "late", "refused")
+ANSWERED, SILENT, OFFLINE, DROPPED, LATE, REFUSED = range(6)
+
+
+@dataclass(frozen=True)
+class Exchanges:
+    """One stage's record: arrays aligned by client (see `testbed.records`)."""
+
+    stage: str
+    as_participant: bool
+    clients: Ids
+    sent_s: float
+    received_s: npt.NDArray[np.float64]  # NaN where no answer arrived
+    bytes_down: Ids
+    bytes_up: Ids
+    transport_down: Ids
+    transport_up: Ids
+    pki_bytes_down: Ids
+    pki_bytes_up: Ids
+    compute_s: npt.NDArray[np.float64]
+    outcome: npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something worth a line: a refusal, a misbehaviour, a restart."""
+
+    stage: str
+    party: str
+    kind: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What the server waits for.
+
+    Attributes:
+        deadline_s: seconds a stage lasts at most.
+        stage_deadlines: stages with their own.
+        disconnects_visible: the server learns at once that a client has gone, instead of by timeout.
+        stage_quorums: stages in which the server goes on when so many have answered: a number of clients (1 or
+            more), or a share of those asked (below 1).
+    """
+
+    deadline_s: float
+    stage_deadlines: Mapping[str, float] = field(default_factory=dict)
+    disconnects_visible: bool = False
+    stage_quorums: Mapping[str, float] = field(default_factory=dict)
+
+    def limit_s(self, stage: str, asked_for_s: float | None) -> float:
+        """Seconds that `stage` lasts at most; what the protocol asked for goes before what the experiment says."""
+        return self.stage_deadlines.get(stage, self.deadline_s) if asked_for_s is None else asked_for_s
+
+    def quorum(self, stage: str, asked_for: int | None, recipients: int) -> int | None:
+        """How many answers are enough in `stage`; None: the server waits for all."""
+        if asked_for is not None or stage not in self.stage_quorums:
+            return asked_for
+        enough = self.stage_quorums[stage]
+        return math.ceil(enough * recipients) if enough < 1 else int(enough)
+
+
+class RoundBooks:
+    """The books of one round at a time; a network adds how it asks.
+
+    Args:
+        population: number of clients n.
+        availability: who is reachable when, and who drops out where.
+        timing: what the server waits for.
+        compute: measured or modelled seconds.
+        on_stage: called with (stage, seconds) when a stage begins.
+    """
+
+    def __init__(
+        self,
+        population: int,
+        availability: Availability,
+        timing: Timing,
+        compute: ComputeModel,
+        on_stage: Callable[[str, float], None],
+    ) -> None:
+        self.availability = availability
+        self.timing = timing
+        self.compute = compute
+        self.on_stage = on_stage
+        self.now_s = 0.0
+        self._population = population
+        self._meter_scope: AbstractContextManager[Meter] | None = None
+        self._open_books(0)
+
+    def _open_books(self, round_number: int) -> None:
+        self.round_number = round_number
+        self.exchanges: list[Exchanges] = []
+        self.events: list[Event] = []
+        self.server_compute_s = 0.0
+        self._gone = np.zeros(self._population, np.bool_)
+        self._stage = "round"
+
+    def end_round(self) -> None:
+        """Account the server's work since the last stage."""
+        self._finish_server_work()
+
+    def record_event(self, party: str, kind: str, detail: str) -> None:
+        """See `Network.record_event`."""
+        self.events.append(Event(self._stage, party, kind, detail))
+
+    # -- the server's own work between two stages ------------------------------------------------------------
+
+    def _start_server_work(self) -> None:
+        self._meter_scope = metered()
+        self._meter = self._meter_scope.__enter__()
+        self._cpu_mark_s = thread_cpu_s()
+
+    def _finish_server_work(self) -> None:
+        if self._meter_scope is None:
+            return
+        spent_s = self.compute.seconds(self._meter, thread_cpu_s() - self._cpu_mark_s)
+        self._meter_scope.__exit__(None, None, None)
+        self._meter_scope = None
+        self._server_worked(spent_s)
+
+    def _server_worked(self, spent_s: float) -> None:
+        """Account `spent_s` seconds of the server's work; a network whose clock does not run by itself moves it."""
+        self.server_compute_s += spent_s
+
+    # -- who is there ----------------------------------------------------------------------------------------
+
+    def _presence(self, recipients: Ids) -> Presence:
+        """What becomes of `recipients` in the present stage, those who have gone in this round left out."""
+        presence = self.availability.presence(self.round_number, self._stage, self.now_s, recipients)
+        reachable = presence.reachable & ~self._gone[recipients]
+        drops = presence.drops & reachable
+        self._gone[recipients[drops]] = True
+        return Presence(reachable, drops, presence.leaves_s)
+
+    def _remember_gone(self, clients: Ids) -> None:
+        """`clients` dropped out or were offline: the model may say that they stay away for the rest of the round."""
+        if not self.availability.comes_back:
+            self._gone[clients] = True

@@ -1,0 +1,207 @@
+"""Who is connected: the door of a live network. Strangers are turned away before they can say anything."""
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Callable
+
+from testbed.errors import ClusterError
+from testbed.network.live import sockets
+from testbed.network.live.framing import (
+    GOODBYE,
+    GREETING_BYTES,
+    WELCOME,
+    Address,
+    FramingError,
+    QuestionHeader,
+    challenge,
+    greeted,
+)
+
+GREETING_S = 10.0  # a stranger that takes longer to say who it is has stalled
+STRANGERS = 256  # so many are listened to at the same time
+
+
+def connecting_s(clients: int) -> float:
+    """Seconds in which so many clients are given up if they have not connected: a start takes a few ms of them."""
+    return 60 + 0.05 * clients
+
+
+class Connection:
+    """One client's connection. Either a stage uses it (`taken`), or it rests and is watched.
+
+    Args:
+        client: the number that has been proved at the door.
+        stream: the socket.
+        on_lost: called with this connection when it ends while it rests.
+    """
+
+    def __init__(self, client: int, stream: socket.socket, on_lost: Callable[["Connection"], None]) -> None:
+        self.client = client
+        self.stream = stream
+        self.taken = False
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not been cut."""
+        return self.stream.fileno() >= 0
+
+    def rest(self) -> None:
+        """Nobody is asked anything now: whatever comes is a hang-up, or nonsense."""
+        self.taken = False
+        self._loop.add_reader(self.stream, self._disturbed)
+
+    def take(self) -> None:
+        """A stage begins to use it."""
+        self._loop.remove_reader(self.stream)
+        self.taken = True
+
+    def _disturbed(self) -> None:
+        self.cut()
+        self._on_lost(self)
+
+    def cut(self) -> None:
+        """End it at once. While it is taken, only the task that uses it may do so."""
+        if self.alive:
+            if not self.taken:
+                self._loop.remove_reader(self.stream)
+            sockets.cut(self.stream)
+
+
+class Admission:
+    """Listens, asks strangers for the run's token, and knows who is connected.
+
+    Args:
+        population: clients are numbered 0..population-1.
+        on_stranger: told in one line about each stranger that was turned away.
+    """
+
+    def __init__(self, population: int, on_stranger: Callable[[str], None]) -> None:
+        self._population = population
+        self._on_stranger = on_stranger
+        self._connections: dict[int, Connection] = {}
+        self._awaited: dict[int, list[asyncio.Future[Connection]]] = {}
+        self._changed = asyncio.Event()
+        self._listener: socket.socket | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self, host: str, *, small_buffers: bool) -> Address:
+        """Begin to listen on a free port of `host`; raises `ClusterError`."""
+        self._token = secrets.token_bytes(32)
+        self._listener = sockets.listening(host, min(4096, self._population + 16), small_buffers=small_buffers)
+        self._start(self._accept(self._listener))
+        return Address(host, self._listener.getsockname()[1], self._token)
+
+    async def close(self) -> None:
+        """Tell everybody that the run is over, and stop listening."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        goodbye = QuestionHeader(GOODBYE).pack()
+        for connection in list(self._connections.values()):
+            if connection.alive and not connection.taken:
+                connection.take()
+                try:
+                    connection.stream.send(goodbye)
+                except OSError:
+                    connection.cut()
+                connection.stream.close()
+        self._connections.clear()
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def __len__(self) -> int:
+        """How many clients are connected."""
+        return sum(connection.alive for connection in self._connections.values())
+
+    async def wait_for(self, count: int, timeout_s: float) -> None:
+        """Wait until `count` clients are connected; raises `ClusterError` when that takes longer than `timeout_s`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while len(self) < count:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise ClusterError(
+                f"{len(self)} of {count} clients have connected within {timeout_s:g} s; are their hosts running?"
+            ) from None
+
+    async def connection(self, client: int) -> Connection:
+        """The client's connection, taken, as soon as it has one."""
+        connection = self._connections.get(client)
+        if connection is None or not connection.alive:
+            awaited: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
+            self._awaited.setdefault(client, []).append(awaited)
+            try:
+                connection = await awaited
+            finally:
+                self._awaited[client].remove(awaited)
+        connection.take()
+        return connection
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        listened_to = asyncio.Semaphore(STRANGERS)
+        while True:
+            await listened_to.acquire()
+            try:
+                stream, where = await loop.sock_accept(listener)
+            except OSError as error:  # e.g. no file descriptors left
+                listened_to.release()
+                self._on_stranger(f"a connection could not be accepted: {error.strerror or error}")
+                await asyncio.sleep(0.1)
+                continue
+            task = self._start(self._admit(stream, str(where[0])))
+            task.add_done_callback(lambda _: listened_to.release())
+
+    def _start(self, work: "asyncio._CoroutineLike[None]") -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _admit(self, stream: socket.socket, where: str) -> None:
+        try:
+            stream.setblocking(False)
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            async with asyncio.timeout(GREETING_S):
+                nonce = secrets.token_bytes(16)
+                await sockets.send_all(stream, challenge(nonce))
+                client = greeted(self._token, nonce, await sockets.receive_exactly(stream, GREETING_BYTES))
+                self._check_free(client)
+                await sockets.send_all(stream, QuestionHeader(WELCOME).pack())
+            self._check_free(client)
+        except TimeoutError:
+            self._on_stranger(f"{where} did not say who it is within {GREETING_S:g} s")
+            sockets.cut(stream)
+        except FramingError as error:
+            self._on_stranger(f"{where}: {error}")
+            sockets.cut(stream)
+        except OSError:  # has thought better of it
+            sockets.cut(stream)
+        except BaseException:
+            sockets.cut(stream)
+            raise
+        else:
+            self._enter(Connection(client, stream, self._lost))
+
+    def _check_free(self, client: int) -> None:
+        if client >= self._population:
+            raise FramingError(f"client {client} is outside the population of {self._population}")
+        if (present := self._connections.get(client)) is not None and present.alive:
+            raise FramingError(f"client {client} is connected already")
+
+    def _enter(self, connection: Connection) -> None:
+        self._connections[connection.client] = connection
+        connection.rest()
+        self._changed.set()
+        for awaited in self._awaited.get(connection.client, ()):
+            if not awaited.done():
+                awaited.set_result(connection)
+
+    def _lost(self, connection: Connection) -> None:
+        if self._connections.get(connection.client) is connection:
+            del self._connections[connection.client]

@@ -1,0 +1,105 @@
+"""The server's talk with one client in one stage: a question, an answer, and what becomes of it."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from testbed.errors import RunError
+from testbed.network.bookkeeping import ANSWERED, DROPPED, REFUSED, SILENT
+from testbed.network.live import framing
+from testbed.network.live.admission import Admission, Connection
+from testbed.network.live.exchange import Exchange
+from testbed.network.live.framing import FramingError, QuestionHeader
+from testbed.network.live.links import ThrottledLinks
+from testbed.network.live.throttle import until
+from testbed.network.live.waiting import Waiting
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What all clients are asked in a stage.
+
+    Attributes:
+        key: (round, number of the stage within it).
+        stage: its name.
+        common: the encoded common part.
+    """
+
+    key: tuple[int, int]
+    stage: str
+    common: bytes
+
+
+class Conversation:
+    """How the server talks to its clients.
+
+    Args:
+        admission: who is connected.
+        links: what the bytes go through.
+        clock: seconds since the run began.
+        largest_answer: bytes that an answer may have.
+        on_misbehaviour: told (client, one line) when a client has been cut off for what it sent.
+    """
+
+    def __init__(
+        self,
+        admission: Admission,
+        links: ThrottledLinks,
+        clock: Callable[[], float],
+        largest_answer: int,
+        on_misbehaviour: Callable[[int, str], None],
+    ) -> None:
+        self._admission = admission
+        self._links = links
+        self._clock = clock
+        self._largest_answer = largest_answer
+        self._on_misbehaviour = on_misbehaviour
+
+    async def with_client(
+        self, waiting: Waiting, exchange: Exchange, asked: Asked, private: bytes | None, speed_factor: float
+    ) -> None:
+        """Ask, and tell `waiting` what has become of it; if cancelled, the connection is cut where it stands."""
+        connection = await self._admission.connection(exchange.client)
+        exchange.connected = True
+        try:
+            outcome = await self._talk(exchange, connection, asked, private, speed_factor)
+        except FramingError as error:
+            exchange.hang_up(connection)
+            self._on_misbehaviour(exchange.client, str(error))
+            waiting.settle(exchange, SILENT)
+        except OSError:  # it has hung up, or its host has died
+            exchange.hang_up(connection)
+            waiting.settle(exchange, DROPPED)
+        except RunError as error:
+            connection.cut()
+            waiting.fail(error)
+        except BaseException:  # told to stop
+            exchange.hang_up(connection)
+            raise
+        else:
+            connection.rest()
+            if outcome != SILENT:
+                await asyncio.sleep(self._links.latency_s(exchange.client))
+            waiting.settle(exchange, outcome)
+
+    async def _talk(
+        self, exchange: Exchange, connection: Connection, asked: Asked, private: bytes | None, speed_factor: float
+    ) -> int:
+        """Question and answer; returns the outcome once the answer has been received (or never will be)."""
+        client, links = exchange.client, self._links
+        name = asked.stage.encode()
+        header = QuestionHeader(
+            framing.LOSING if exchange.losing else framing.QUESTION, *asked.key, links.latency_s(client), speed_factor,
+            len(name), len(asked.common), None if private is None else len(private),
+        )  # fmt: skip
+        parts = (asked.common,) if private is None else (asked.common, private)
+        await exchange.send_question(connection, header, name, parts, links.downwards(client, sum(map(len, parts))))
+        answer = await exchange.receive_header(connection, asked.key, self._largest_answer)
+        await until(links.looked_up_s(client, self._clock(), answer.pki_up, answer.pki_down), self._clock)
+        if answer.status in (framing.ANSWERED, framing.REFUSED):
+            await exchange.receive_answer(connection, answer.length, links.upwards(client, answer.length))
+            return ANSWERED if answer.status == framing.ANSWERED else REFUSED
+        line = await exchange.receive_line(connection, answer.length)
+        if answer.status == framing.FAILED:
+            raise RunError(f"client {client}'s host cannot go on: {line}")
+        return SILENT

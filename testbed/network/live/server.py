@@ -1,0 +1,297 @@
+"""The live network: `ask` with real waiting and real bytes over TCP. Time is the wall clock.
+
+    network = LiveNetwork(links, speed_factors, availability, timing, compute)
+    address = await network.open()                  # clients: `LiveClients(host, address).start()`, anywhere
+    await network.wait_for_clients(8, timeout_s=30)
+    ...                                             # rounds, as on the virtual clock
+    await network.close()
+
+What it means is what it means on the virtual clock (`EmulatedNetwork`): the same outcomes, the same bytes, and times
+that differ by what the machine, the kernel and the network add. Both directions of a client's link, and the server's,
+are token buckets at the server (`throttle`), which hold back the writing of questions and the reading of answers; a
+socket with small buffers then holds back the client. So there is one clock, and a client need not know its link. A
+message's latency is a timer at its receiver. With ``throttled=False`` there are no buckets and no latency: the real
+network is the link.
+
+A client that leaves has its connection cut where it stands, and so has everybody whose part is not done when the stage
+ends; bytes that got through until then are counted. It connects again on its own and is there for the next stage.
+
+The clock stands still between rounds (evaluation is outside of it, as on the virtual clock). With modelled compute the
+server waits until its modelled work is done, as the clients do.
+"""
+
+import asyncio
+import functools
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.availability import Availability, Presence
+from testbed.cost import ComputeModel
+from testbed.errors import ProtocolError
+from testbed.links import ClientLinks
+from testbed.messages import Message, Vector, encode
+from testbed.network.asking import Replies, ids
+from testbed.network.bookkeeping import DROPPED, OFFLINE, RoundBooks, Timing
+from testbed.network.hosting import HostAnswers, Ids
+from testbed.network.live import framing, sockets
+from testbed.network.live.admission import Admission
+from testbed.network.live.collecting import collected, summed
+from testbed.network.live.conversation import Asked, Conversation
+from testbed.network.live.exchange import Exchange
+from testbed.network.live.framing import Address
+from testbed.network.live.links import RealLinks, ThrottledLinks
+from testbed.network.live.throttle import until
+from testbed.network.live.waiting import Waiting
+from testbed.network.staging import Stage
+
+Floats = npt.NDArray[np.float64]
+
+RECONNECT_S = 2.0  # where disconnects are visible: who has no connection for so long is known to be gone
+BEHIND_S, BEHIND_SHARE = 0.1, 0.05  # hosts that keep answers so much longer than the devices would are worth a line
+STRANGERS_NOTED = 20  # per round
+
+
+class LiveNetwork(RoundBooks):
+    """The wall clock and the network of one run.
+
+    Args:
+        links: the clients' and the server's links.
+        speed_factors: `(n,)` compute slowdown per client.
+        availability: who is reachable when, and who drops out where.
+        timing: deadlines.
+        compute: measured or modelled seconds.
+        on_stage: called with (stage, seconds) when a stage begins.
+        listen_host: the name or address to listen on, under which clients reach it.
+        throttled: emulate the links; False: the real network is the link.
+        largest_answer: bytes; a client that announces more is cut off.
+        before_round: awaited before each round, outside of the clock, e.g. to bring lost hosts back.
+    """
+
+    def __init__(
+        self,
+        links: ClientLinks,
+        speed_factors: Floats,
+        availability: Availability,
+        timing: Timing,
+        compute: ComputeModel,
+        on_stage: Callable[[str, float], None] = lambda stage, now: None,
+        *,
+        listen_host: str = "127.0.0.1",
+        throttled: bool = True,
+        largest_answer: int = framing.LARGEST_PART,
+        before_round: Callable[[int], Awaitable[None]] | None = None,
+    ) -> None:
+        self._base_s = 0.0
+        self._running_since: float | None = None
+        super().__init__(len(speed_factors), availability, timing, compute, on_stage)
+        self.links = links
+        self.speed_factors = speed_factors
+        self.before_round = before_round
+        self._listen_host = listen_host
+        self._throttled = throttled
+        self._carrying = (ThrottledLinks if throttled else RealLinks)(links, self._clock)
+        self._admission = Admission(len(speed_factors), self._turned_away)
+        self._conversation = Conversation(
+            self._admission, self._carrying, self._clock, largest_answer,
+            lambda client, line: self.record_event(f"client:{client}", "misbehaviour", line),
+        )  # fmt: skip
+        self._server_busy_until_s = 0.0
+        self._strangers = 0
+
+    # -- connections -----------------------------------------------------------------------------------------
+
+    async def open(self) -> Address:
+        """Begin to listen; what is returned is all that clients need. Raises `ClusterError`."""
+        sockets.allow(len(self.speed_factors))
+        return await self._admission.open(self._listen_host, small_buffers=self._throttled)
+
+    async def wait_for_clients(self, count: int, timeout_s: float) -> None:
+        """Wait until `count` clients are connected; raises `ClusterError` after `timeout_s`."""
+        await self._admission.wait_for(count, timeout_s)
+
+    @property
+    def connected(self) -> int:
+        """How many clients are connected."""
+        return len(self._admission)
+
+    async def close(self) -> None:
+        """Tell the clients that the run is over and stop listening."""
+        await self._admission.close()
+
+    def _turned_away(self, line: str) -> None:
+        self._strangers += 1
+        if self._strangers <= STRANGERS_NOTED:
+            self.record_event("stranger", "misbehaviour", line)
+
+    # -- the clock -------------------------------------------------------------------------------------------
+
+    @property
+    def now_s(self) -> float:
+        """Seconds of all rounds so far; may be set between rounds (a resumed run)."""
+        return self._clock()
+
+    @now_s.setter
+    def now_s(self, value: float) -> None:
+        self._base_s = value
+        if self._running_since is not None:
+            self._running_since = time.monotonic()
+
+    def _clock(self) -> float:
+        since = self._running_since
+        return self._base_s if since is None else self._base_s + (time.monotonic() - since)
+
+    async def begin_round(self, round_number: int) -> None:
+        """Start a round; the clock runs from now on."""
+        self._open_books(round_number)
+        self._strangers = 0
+        if self.before_round is not None:
+            await self.before_round(round_number)
+        self._running_since = time.monotonic()
+        self._start_server_work()
+
+    def end_round(self) -> None:
+        """Account the server's work since the last stage, and stop the clock."""
+        super().end_round()
+        self._base_s = max(self._clock(), self._server_busy_until_s)
+        self._running_since = None
+
+    def _start_server_work(self) -> None:
+        self._work_began_s = self._clock()
+        super()._start_server_work()
+
+    def _server_worked(self, spent_s: float) -> None:
+        super()._server_worked(spent_s)
+        self._server_busy_until_s = self._work_began_s + spent_s
+
+    # -- asking ----------------------------------------------------------------------------------------------
+
+    async def ask(
+        self,
+        recipients: Ids,
+        message: Message,
+        *,
+        private: Mapping[int, Message] | None = None,
+        deadline_s: float | None = None,
+        quorum: int | None = None,
+    ) -> Replies:
+        """See `Network.ask`. Raises `RunError` when a host cannot go on."""
+        kind = type(message)
+        if kind.Answer is None or not kind.stage:
+            raise ProtocolError(f"{kind.__name__} names no stage, or no type of answer")
+        recipients = ids(recipients)
+        common = encode(message)
+        sealed = {client: encode(part) for client, part in private.items()} if private is not None else None
+        self._finish_server_work()
+        await until(self._server_busy_until_s, self._clock)
+        self._stage = kind.stage
+        sent_s = self._clock()
+        self.on_stage(kind.stage, sent_s)
+
+        stage = Stage(kind, recipients, len(common), sealed, len(self.exchanges))
+        presence = self._presence(recipients)
+        waiting = Waiting(
+            stage, presence, self.timing.quorum(kind.stage, quorum, len(recipients)),
+            self.timing.disconnects_visible, self._clock,
+        )  # fmt: skip
+        asked = Asked((self.round_number, stage.number), kind.stage, common)
+        await self._run(waiting, presence, asked, sealed, sent_s + self.timing.limit_s(kind.stage, deadline_s))
+        self._start_server_work()
+        answers, vectors = collected(kind, waiting.exchanges)
+        self._keep_record(stage, waiting, answers, sent_s)
+        return stage.replies(answers, functools.partial(self._total, vectors))
+
+    async def _run(
+        self, waiting: Waiting, presence: Presence, asked: Asked, sealed: Mapping[int, bytes] | None, last_s: float
+    ) -> None:
+        """Let the stage happen, until it is over; then stop what is still under way."""
+        loop = asyncio.get_running_loop()
+        tasks: list[asyncio.Task[None]] = []
+        timers = [loop.call_later(max(0.0, last_s - self._clock()), waiting.end)]
+        try:
+            if not waiting.over.done():
+                for exchange in waiting.exchanges:
+                    client = exchange.client
+                    private, factor = None if sealed is None else sealed[client], float(self.speed_factors[client])
+                    talk = self._conversation.with_client(waiting, exchange, asked, private, factor)
+                    task = loop.create_task(talk)
+                    tasks.append(task)
+                    timers += self._departure(waiting, exchange, task, float(presence.leaves_s[exchange.position]))
+                if self.timing.disconnects_visible:
+                    timers.append(loop.call_later(RECONNECT_S, self._give_up, waiting))
+            await waiting.over
+        finally:
+            for timer in timers:
+                timer.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        waiting.close()
+
+    def _departure(
+        self, waiting: Waiting, exchange: Exchange, task: asyncio.Task[None], leaves_s: float
+    ) -> list[asyncio.TimerHandle]:
+        """The client leaves at `leaves_s`: nothing that is sent later than a latency before reaches it."""
+        if leaves_s == np.inf:
+            return []
+
+        def stop_sending() -> None:
+            if not exchange.asked:
+                task.cancel()
+
+        def leave() -> None:
+            if exchange.body is None and waiting.pending(exchange):
+                task.cancel()
+                waiting.settle(exchange, DROPPED)
+
+        loop, left_s = asyncio.get_running_loop(), leaves_s - self._clock()
+        return [
+            loop.call_later(max(0.0, left_s - self._carrying.latency_s(exchange.client)), stop_sending),
+            loop.call_later(max(0.0, left_s), leave),
+        ]
+
+    @staticmethod
+    def _give_up(waiting: Waiting) -> None:
+        """Where disconnects are visible, nobody waits for a client whose host has died."""
+        for exchange in waiting.exchanges:
+            if not exchange.connected:
+                waiting.settle(exchange, OFFLINE)
+
+    def _keep_record(self, stage: Stage, waiting: Waiting, answers: HostAnswers, sent_s: float) -> None:
+        outcome = stage.outcome.copy()
+        stage.place(answers)
+        stage.outcome = outcome
+        for exchange in waiting.exchanges:
+            stage.bytes_down[exchange.position] = min(exchange.sent, stage.size_down[exchange.position])
+            stage.bytes_up[exchange.position] = exchange.received
+        headers_down, acknowledged_up = self._overhead(stage.bytes_down, stage.size_down)
+        headers_up, acknowledged_down = self._overhead(stage.bytes_up, stage.size_up)
+        stage.transport_down, stage.transport_up = headers_down + acknowledged_down, headers_up + acknowledged_up
+        self._remember_gone(stage.who(DROPPED, OFFLINE))
+        self.exchanges.append(stage.exchanges(sent_s, self.speed_factors))
+        for refusal in answers.refusals:
+            self.record_event(f"client:{refusal.client}", "refusal", f"{refusal.check}: {refusal.detail}")
+        for client, line in answers.failures:
+            self.record_event(f"client:{client}", "crash", line)
+        behind_s = max((e.header.behind_s for e in waiting.exchanges if e.header is not None), default=0.0)
+        lasted_s = self._clock() - sent_s
+        if behind_s > max(BEHIND_S, BEHIND_SHARE * lasted_s):
+            line = f"answers left up to {behind_s:.2f} s later than the devices would have sent them"
+            self.record_event("hosts", "behind", f"{line}; give the run more cores")
+
+    def _overhead(self, carried: Ids, size: Ids) -> tuple[Ids, Ids]:
+        """Transport headers with `carried` of `size` bytes, and acknowledgements back, as on the virtual clock."""
+        share = np.divide(carried, size, out=np.zeros(len(size)), where=size > 0)
+        there, back = self.links.transport.overhead(size)
+        return np.floor(there * share).astype(np.int64), np.floor(back * share).astype(np.int64)
+
+    # -- sums ------------------------------------------------------------------------------------------------
+
+    async def _total(
+        self, vectors: Mapping[int, Vector], clients: Ids, weights: npt.NDArray[np.int64] | None
+    ) -> npt.NDArray[Any]:
+        """Sum the vectors that have really arrived; it is the server's work, and takes its time."""
+        return summed(vectors, clients, weights)

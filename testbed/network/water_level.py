@@ -1,0 +1,225 @@
+"""The water level of a shared link: equal rates for all whom their own links do not hold back more.
+
+At any moment transfer i moves at `min(c_i, L)` bytes per second: c_i is the rate of its own link, and the
+level L is the one number at which the rates of all active transfers add up to the link's capacity
+(water-filling; Bertsekas and Gallager, Data Networks, section 6.5.2). While the caps c_i add up to at most
+the capacity, nobody is held back and L plays no part. Here the caps are constant; `fluid_windows` has the
+transfers whose caps change.
+
+Transfers with the same cap form a group. Groups with caps of at most L are *capped*
+(they move at their cap), the others are *shared* (they move at L). Only the largest capped and the smallest
+shared cap can cross the level next; a heap gives each. A transfer waits in one of two queues: by time (when
+it would be done at its cap) or by volume V, the integral of L over time (when it would be done at L). No
+transfer is ever faster than its cap, nor than L, so both are lower bounds whatever L does later: when a
+group crosses the level, its transfers stay where they are, and one that comes up too early is queued again
+with what it lacks.
+
+Cost: O((n + x) log n), x being the number of times that a group crosses the level. If all transfers start
+together, x <= n; otherwise it is a few per transfer, and more when the caps are nearly but not exactly
+equal and the link stays just about full.
+"""
+
+import math
+from heapq import heappop, heappush
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.int64]
+
+_IDLE, _CAPPED, _SHARED = 0, 1, 2
+
+
+class WaterLevel:
+    """The water level L over the active groups, kept up to date as transfers come and go.
+
+    Groups are numbered by cap, ascending. `volume` is the integral of `speed` over time, and `speed` is L;
+    while nobody is shared it is the largest finite cap, so that nobody ever does more than `volume`.
+    """
+
+    def __init__(self, caps: list[float], capacity: float) -> None:
+        self.caps = caps
+        self.capacity = capacity
+        self.idle_speed = max((cap for cap in caps if cap < math.inf), default=1.0)
+        self.mode = [_IDLE] * len(caps)
+        self.members = [0] * len(caps)
+        self._work = [0.0] * len(caps)  # bytes per transfer that the group did until `_since`
+        self._since = [0.0] * len(caps)  # a time if capped, a volume if shared
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin a busy period: nothing is active, the clocks are at zero (which keeps rounding small)."""
+        self.time_s = self.volume = 0.0
+        self.speed = self.idle_speed
+        self._capped_load = 0.0
+        self.shared_members = 0
+        # Heaps of -group and of group; a group that has left is taken out when it comes to the top.
+        self._largest_capped: list[int] = []
+        self._smallest_shared: list[int] = []
+
+    def work(self, group: int) -> float:
+        """Bytes that each transfer of `group` has done since the group became active."""
+        if self.mode[group] == _CAPPED:
+            return self._work[group] + self.caps[group] * (self.time_s - self._since[group])
+        return self._work[group] + (self.volume - self._since[group])
+
+    def due(self, group: int, goal: float) -> tuple[float, float]:
+        """What the clock of `group` reads now, and what it reads when `work` can be `goal` at the earliest.
+
+        The clock is the time if the group is capped, the volume if it is shared.
+        """
+        if self.mode[group] == _CAPPED:
+            return self.time_s, self.time_s + (goal - self.work(group)) / self.caps[group]
+        return self.volume, self.volume + (goal - self.work(group))
+
+    def advance(self, time_s: float, volume: float) -> None:
+        """Let time pass until `time_s` or until `volume`, whichever comes first."""
+        reached_s = self.time_s + (volume - self.volume) / self.speed
+        if reached_s <= time_s:
+            self.time_s, self.volume = reached_s, volume
+        else:
+            self.volume = min(volume, self.volume + self.speed * (time_s - self.time_s))
+            self.time_s = time_s
+
+    def join(self, group: int, count: int) -> None:
+        """`count` transfers of `group` become active; `settle` must follow."""
+        self.members[group] += count
+        if self.mode[group] == _CAPPED:
+            self._capped_load += self.caps[group] * count
+        elif self.mode[group] == _SHARED:
+            self.shared_members += count
+        else:
+            self._work[group] = 0.0
+            highest = self._top_capped()
+            if highest >= 0 and group < highest:  # capped groups keep the smaller caps
+                self._enter_capped(group)
+            else:
+                self._enter_shared(group)
+
+    def leave(self, group: int, count: int) -> None:
+        """`count` transfers of `group` are done; `settle` must follow."""
+        self.members[group] -= count
+        if self.mode[group] == _SHARED:
+            self.shared_members -= count
+        else:
+            self._capped_load -= self.caps[group] * count
+        if not self.members[group]:
+            self.mode[group] = _IDLE
+
+    def settle(self) -> None:
+        """Move groups across the level until every capped cap is at most L and every shared one above it."""
+        caps, moved = self.caps, False
+        while (group := self._top_capped()) >= 0 and caps[group] > self._level():
+            self._cross(group)
+            moved = True
+        # Both directions in one call could swap a group for ever between two roundings of one level.
+        while not moved and self.shared_members:
+            group = self._bottom_shared()
+            if caps[group] > self._level():
+                break
+            self._cross(group)
+        self.speed = self._level() if self.shared_members else self.idle_speed
+
+    def _level(self) -> float:
+        spare = self.capacity - self._capped_load
+        if self.shared_members:
+            return spare / self.shared_members
+        return math.inf if spare >= 0 else -math.inf
+
+    def _top_capped(self) -> int:
+        heap, mode = self._largest_capped, self.mode
+        while heap and mode[-heap[0]] != _CAPPED:
+            heappop(heap)
+        if heap:
+            return -heap[0]
+        self._capped_load = 0.0  # exactly: adding and subtracting caps leaves rounding behind
+        return -1
+
+    def _bottom_shared(self) -> int:
+        heap, mode = self._smallest_shared, self.mode
+        while mode[heap[0]] != _SHARED:
+            heappop(heap)
+        return heap[0]
+
+    def _enter_capped(self, group: int) -> None:
+        self.mode[group] = _CAPPED
+        self._since[group] = self.time_s
+        self._capped_load += self.caps[group] * self.members[group]
+        heappush(self._largest_capped, -group)
+
+    def _enter_shared(self, group: int) -> None:
+        self.mode[group] = _SHARED
+        self._since[group] = self.volume
+        self.shared_members += self.members[group]
+        heappush(self._smallest_shared, group)
+
+    def _cross(self, group: int) -> None:
+        self._work[group] = self.work(group)
+        if self.mode[group] == _CAPPED:
+            self._capped_load -= self.caps[group] * self.members[group]
+            self._enter_shared(group)
+        else:
+            self.shared_members -= self.members[group]
+            self._enter_capped(group)
+
+
+def contended_finish(start: Floats, rate: Floats, size: Floats, count: Ids, capacity: float) -> Floats:
+    """When transfers at constant rates are complete on a link that they fill.
+
+    Args:
+        start: `(n,)` seconds, ascending.
+        rate: `(n,)` bytes per second of each transfer's own link, above 0; may be infinite.
+        size: `(n,)` bytes, above 0.
+        count: `(n,)` how many equal transfers there are of each.
+        capacity: bytes per second, above 0 and finite.
+
+    Returns:
+        `(n,)` seconds.
+    """
+    caps, group_of = np.unique(rate, return_inverse=True)
+    starts, sizes, groups, counts = start.tolist(), size.tolist(), group_of.tolist(), count.tolist()
+    level = WaterLevel(caps.tolist(), capacity)
+    finish = [0.0] * len(starts)
+    goal = [0.0] * len(starts)  # the group's work at which the transfer is done
+    by_time: list[tuple[float, int]] = []
+    by_volume: list[tuple[float, int]] = []
+    queue_of = {_CAPPED: by_time, _SHARED: by_volume}
+    following, active, origin = 0, 0, 0.0
+    while active or following < len(starts):
+        if not active:
+            level.restart()
+            origin = starts[following]
+        next_start = starts[following] - origin if following < len(starts) else math.inf
+        next_time = by_time[0][0] if by_time else math.inf
+        next_volume = by_volume[0][0] if by_volume else math.inf
+        level.advance(min(next_start, next_time), next_volume)
+        came_up = []
+        while by_time and by_time[0][0] <= level.time_s:
+            came_up.append(heappop(by_time)[1])
+        while by_volume and by_volume[0][0] <= level.volume:
+            came_up.append(heappop(by_volume)[1])
+        for transfer in came_up:
+            group = groups[transfer]
+            clock, due = level.due(group, goal[transfer])
+            if due > clock:
+                heappush(queue_of[level.mode[group]], (due, transfer))
+            else:  # done, or lacking so little that the clock cannot show it
+                finish[transfer] = origin + level.time_s
+                level.leave(group, counts[transfer])
+                active -= 1
+        begun = following
+        while following < len(starts) and starts[following] - origin <= level.time_s:
+            level.join(groups[following], counts[following])
+            following += 1
+        level.settle()
+        for transfer in range(begun, following):
+            group = groups[transfer]
+            goal[transfer] = level.work(group) + sizes[transfer]
+            heappush(queue_of[level.mode[group]], (level.due(group, goal[transfer])[1], transfer))
+        active += following - begun
+        if following == len(starts) and not level.shared_members:
+            break  # nobody is held back and nobody will come: the rest goes on as it does now
+    for _, transfer in by_time + by_volume:
+        finish[transfer] = origin + level.due(groups[transfer], goal[transfer])[1]
+    return np.asarray(finish)

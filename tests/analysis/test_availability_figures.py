@@ -1,0 +1,113 @@
+"""The figures of who was there and who was lost."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+
+from analysis.availability_figures import availability, dropouts_by_stage, presence
+from analysis.figure_style import house_style
+from analysis.losses import first_losses
+from analysis.rows import rows_of
+from testbed.network.bookkeeping import OUTCOMES
+from testbed.records import RunRecords
+
+MakeRun = Callable[..., RunRecords]
+
+
+@pytest.fixture
+def sparse(tmp_path: Path, recorded: Any) -> RunRecords:
+    """Four rounds of ten clients: some are away at the check-in, some of the participants are lost, one is skipped."""
+    rounds = []
+    for number, (away, participants, lost) in enumerate(
+        ((2, 4, {"train": 1}), (0, 4, {"plain/update": 2}), (10, 0, {}), (5, 5, {"train": 1, "plain/update": 1})),
+        start=1,
+    ):
+        gone: set[int] = set()
+        exchanges = [
+            recorded.asked(
+                "check-in", 60.0 * number, range(10), [60.0 * number + 1] * 10, as_participant=False,
+                outcome=[OUTCOMES.index("offline" if client >= 10 - away else "answered") for client in range(10)],
+            )
+        ]  # fmt: skip
+        for place, stage in enumerate(("train", "plain/update") if participants else ()):
+            dropping = {client for client in range(participants) if client not in gone}
+            dropping = set(sorted(dropping)[: lost.get(stage, 0)])
+            fates = [
+                "offline" if c in gone else "dropped" if c in dropping else "answered" for c in range(participants)
+            ]
+            exchanges.append(
+                recorded.asked(
+                    stage, 60.0 * number + 2 + place, range(participants), [None] * participants,
+                    outcome=list(map(OUTCOMES.index, fates)),
+                )
+            )  # fmt: skip
+            gone |= dropping
+        outcome = "completed" if participants else "skipped"
+        rounds.append(
+            recorded.RecordedRound(
+                60.0 * number, 60.0 * number + 30, exchanges, range(participants), range(participants), outcome
+            )
+        )
+    experiment = {"name": "sparse", "seed": 1, "population": 10, "selection": {"protocol": "random"}}
+    return recorded.write_run(tmp_path / "sparse", experiment, rounds)
+
+
+def test_shares_of_clients_reachable_and_participants_lost(sparse: RunRecords) -> None:
+    frame = presence(sparse)
+    assert frame["round"].tolist() == [1, 2, 3, 4]
+    assert frame["started_s"].tolist() == [60.0, 120.0, 180.0, 240.0]
+    assert frame["reachable"].tolist() == pytest.approx([0.8, 1.0, 0.0, 0.5])
+    assert frame["lost"].tolist() == pytest.approx([1 / 4, 2 / 4, float("nan"), 2 / 5], nan_ok=True)
+    assert frame["lost_so_far"].tolist() == pytest.approx([1 / 4, 3 / 8, 3 / 8, 5 / 13])
+
+
+def drawn(figure_of: Callable[..., Figure], runs: list[RunRecords]) -> Figure:
+    with house_style():
+        return figure_of(rows_of(runs))
+
+
+def test_the_curves_are_those_shares_against_virtual_time(sparse: RunRecords) -> None:
+    above, below = drawn(availability, [sparse]).axes
+    assert below.get_xlabel() == "Time [min]"
+    for axes, share in ((above, "reachable"), (below, "lost_so_far")):
+        (line,) = axes.lines
+        assert line.get_xdata().tolist() == pytest.approx([1, 2, 3, 4])
+        assert line.get_ydata().tolist() == pytest.approx((100 * presence(sparse)[share]).tolist())
+
+
+def test_seeds_are_averaged_round_by_round(make_run: MakeRun) -> None:
+    runs = [make_run(f"seed-{seed}", seed=seed, rounds=6, failing={seed: "skipped"}) for seed in (3, 5)]
+    figure = drawn(availability, runs)
+    (line,) = figure.axes[1].lines
+    expected = sum(presence(run)["lost_so_far"] for run in runs) / 2
+    assert line.get_ydata().tolist() == pytest.approx((100 * expected).tolist())
+    assert len(figure.axes[1].collections) == 1  # the band
+
+
+def test_bars_show_losses_per_round_by_stage_and_by_what_became_of_them(sparse: RunRecords) -> None:
+    figure = drawn(dropouts_by_stage, [sparse])
+    by_stage, by_outcome = figure.axes
+    assert [bar.get_width() for bar in by_stage.patches] == pytest.approx([2 / 4, 3 / 4])
+    assert [bar.get_width() for bar in by_outcome.patches] == pytest.approx([len(first_losses(sparse)) / 4])
+    legends = [[text.get_text() for text in part.legends[0].get_texts()] for part in figure.subfigs]
+    assert legends == [["train", "plain/update"], ["dropped"]]
+    assert by_stage.get_xlim() == by_outcome.get_xlim()
+    assert [text.get_text() for text in by_stage.texts] == ["1.25"]
+
+
+def test_protocols_in_whose_rounds_nobody_was_lost_keep_their_place(sparse: RunRecords, make_run: MakeRun) -> None:
+    fine = make_run("fine", "batch-partition", rounds=2, population=10, participants=2)
+    by_stage, _ = drawn(dropouts_by_stage, [fine, sparse]).axes
+    assert [label.get_text() for label in by_stage.get_yticklabels()] == ["sparse", "batch-partition"]
+    assert [text.get_text() for text in by_stage.texts] == ["1.25", "0.00"]
+
+
+def test_a_run_without_rounds_is_drawn_too(make_run: MakeRun, sparse: RunRecords) -> None:
+    empty = make_run("empty", "batch-partition", rounds=0, population=10)
+    assert presence(empty).empty
+    by_stage, _ = drawn(dropouts_by_stage, [sparse, empty]).axes
+    assert [text.get_text() for text in by_stage.texts] == ["1.25", "no round"]
+    assert len(drawn(availability, [sparse, empty]).axes) == 2

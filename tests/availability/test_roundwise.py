@@ -1,0 +1,94 @@
+"""Who is there in a round, for models that draw anew for each round."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from testbed.errors import ExperimentError
+from testbed.randomness import Randomness
+
+POPULATION = 3000
+EVERYBODY = np.arange(POPULATION)
+SUSPICIOUS = 1e-6
+
+
+def test_always_means_always(available: Callable) -> None:
+    model = available(POPULATION)
+    for stage in ("check-in", "train", "first"):
+        presence = model.presence(1, stage, 1e9, EVERYBODY)
+        assert presence.reachable.all()
+        assert not presence.drops.any()
+        assert np.isposinf(presence.leaves_s).all()
+    assert not model.comes_back
+
+
+def test_each_client_is_away_at_its_own_rate(available: Callable) -> None:
+    model = available(POPULATION, model="bernoulli", unavailable=[0.1, 0.5, 0.0, 1.0])
+    rounds = np.stack([model.presence(number, "check-in", 0.0, EVERYBODY).reachable for number in range(1, 21)])
+    for position, probability in enumerate((0.1, 0.5)):
+        away = (~rounds[:, position::4]).sum()
+        assert binomtest(int(away), rounds[:, position::4].size, probability).pvalue > SUSPICIOUS
+    assert rounds[:, 2::4].all()
+    assert not rounds[:, 3::4].any()
+    per_client = rounds[:, 1::4].sum(axis=0)
+    assert per_client.std() > 0  # drawn anew in each round, not once
+    assert not model.comes_back
+
+
+def test_the_draws_of_a_round_are_those_of_earlier_versions(available: Callable) -> None:
+    """Recorded runs can be repeated: one uniform number per client, those below its p are away."""
+    model = available(7, seed=5, model="bernoulli", unavailable=[0.3, 0.6])
+    for number in (1, 2, 40):
+        draws = Randomness(5).generator("availability", number, "present").random(7)
+        there = [draws[client] >= (0.3, 0.6)[client % 2] for client in range(7)]
+        assert model.presence(number, "check-in", 0.0, np.arange(7)).reachable.tolist() == there
+
+
+def test_no_clients_fate_depends_on_who_is_asked_or_on_the_order(available: Callable) -> None:
+    some = np.array([5, 17, 2999])
+    section = {"model": "bernoulli", "unavailable": 0.4, "dropout": {"rate": 0.5, "hazard": 0.3}}
+    first, second = (available(POPULATION, **section) for _ in range(2))
+    expected = {number: first.presence(number, "train", 0.0, EVERYBODY) for number in (1, 2, 3)}
+    for number in (3, 1, 2, 1):
+        presence = second.presence(number, "train", 99.0, some)
+        assert (presence.reachable == expected[number].reachable[some]).all()
+        assert (presence.drops == expected[number].drops[some]).all()
+    other = available(POPULATION, seed=2, **section).presence(1, "train", 0.0, EVERYBODY)
+    assert (other.reachable != expected[1].reachable).any()
+    assert (other.drops != expected[1].drops).any()
+
+
+def test_a_label_decides_how_often_a_client_is_away(available: Callable) -> None:
+    """The first version of Multi-RoundSecAgg: label 0 -> 0.1, .., label 9 -> 0.5."""
+    labels = np.zeros((POPULATION, 10), np.int64)
+    labels[EVERYBODY, EVERYBODY % 10] = 600
+    model = available(POPULATION, model="label-dependent", labels=labels)
+    table = [0.1, 0.1444, 0.1889, 0.2333, 0.2778, 0.3222, 0.3667, 0.4111, 0.4556, 0.5]
+    assert model.unavailable[:20] == pytest.approx([*table, *table], abs=5e-5)
+    assert (model.unavailable[0], model.unavailable[9]) == (0.1, 0.5)
+    rounds = np.stack([model.presence(number, "check-in", 0.0, EVERYBODY).reachable for number in range(1, 21)])
+    for label, probability in enumerate(table):
+        away = (~rounds[:, label::10]).sum()
+        assert binomtest(int(away), rounds[:, label::10].size, probability).pvalue > SUSPICIOUS
+
+
+def test_a_clients_label_is_its_most_frequent_one(available: Callable) -> None:
+    labels = [[0, 3, 3], [1, 0, 5], [0, 0, 0], [2, 2, 2], [0, 9, 1]]
+    model = available(5, model="label-dependent", labels=labels, lowest=0.2, highest=0.8)
+    assert model.unavailable == pytest.approx([0.5, 0.8, 0.2, 0.2, 0.5])
+    assert available(2, model="label-dependent", labels=[[4], [0]]).unavailable == pytest.approx([0.1, 0.1])
+
+
+@pytest.mark.parametrize("labels", [[[1, 2]], [1, 2, 3], np.zeros((3, 0)), np.zeros((3, 2, 2))])
+def test_labels_of_other_clients_are_refused(available: Callable, labels: object) -> None:
+    with pytest.raises(ExperimentError, match=r"availability\.model: the workload's label_counts\(\) has shape"):
+        available(3, model="label-dependent", labels=labels)
+
+
+def test_a_large_population(available: Callable) -> None:
+    model = available(1_000_000, model="bernoulli", unavailable=0.3, dropout={"rate": 0.1})
+    presence = model.presence(1, "train", 0.0, np.arange(1_000_000))
+    assert binomtest(int(presence.reachable.sum()), 1_000_000, 0.7).pvalue > SUSPICIOUS
+    assert binomtest(int(presence.drops.sum()), 1_000_000, 0.7 * 0.1 / 3).pvalue > SUSPICIOUS

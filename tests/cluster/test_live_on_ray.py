@@ -1,0 +1,80 @@
+"""Live mode on real Ray actors: the clients of several processes, over TCP; a host that dies comes back."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray
+
+import workloads
+from cluster.session import RaySession, connect
+from testbed.experiment.schema import Experiment
+from testbed.federation import Progress
+from testbed.in_process import run_in_process
+from testbed.records import RunDirectory, RunRecords
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ray_here() -> Iterator[None]:
+    """One Ray for all tests of this module."""
+    started = connect(None)
+    yield
+    if started:
+        ray.shutdown()
+
+
+def described(clock: str, rounds: int) -> Experiment:
+    return Experiment.model_validate(
+        {
+            "name": "live-on-ray", "seed": 5, "rounds": rounds, "population": 12,
+            "workload": {"dataset": "digits", "model": "logistic"},
+            "selection": {"protocol": "random", "participants": 5},
+            "aggregation": {"protocol": "secagg", "threshold": 0.6},
+            "links": {"latency_ms": 5},
+            "time": {"compute": "modelled", "deadline_s": 30, "clock": clock, "disconnects": "visible"},
+        }
+    )  # fmt: skip
+
+
+def test_the_same_model_as_on_the_virtual_clock_and_a_session_runs_several(tmp_path: Path) -> None:
+    virtual = described("virtual", 2)
+    records = RunDirectory.create(tmp_path / "virtual", virtual.plain())
+    run_in_process(virtual, workloads.build(virtual.workload, 12, 5), 0, records, lambda progress: None)
+    reference = RunRecords(tmp_path / "virtual")
+    live = described("wall", 2)
+    with RaySession(None, 2) as session:
+        for name in ("first", "second"):
+            RunDirectory.create(tmp_path / name, live.plain())
+            session.run(live, 0, tmp_path / name, lambda progress: None)
+    for name in ("first", "second"):
+        run = RunRecords(tmp_path / name)
+        assert run.rounds["outcome"].tolist() == ["completed"] * 2
+        assert run.model is not None
+        assert reference.model is not None
+        assert run.model.tobytes() == reference.model.tobytes()
+
+
+def test_a_host_that_dies_takes_its_clients_along_and_both_are_back_in_the_next_round(tmp_path: Path) -> None:
+    live = described("wall", 4)
+    RunDirectory.create(tmp_path / "run", live.plain())
+    killed: list[int] = []
+    with RaySession(None, 3) as session:
+
+        def kill_one(progress: Progress) -> None:
+            if not killed and progress.round_number == 2:
+                killed.append(ray.get(session.coordinator.host_processes.remote())[1])
+                os.kill(killed[0], signal.SIGKILL)
+
+        session.run(live, 0, tmp_path / "run", kill_one)
+    run = RunRecords(tmp_path / "run")
+    assert killed
+    assert len(run.rounds) == 4
+    assert run.rounds["outcome"].iloc[-1] == "completed"
+    events = run.frame("events")
+    assert "host:1" in events[events["kind"] == "restart"]["party"].tolist()
+    last = run.frame("exchanges").query("round == 4")
+    assert (last["outcome"] == "answered").all()

@@ -1,0 +1,35 @@
+"""The phones example on the real traces, and its misfortunes replayed, as its head says."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from testbed.commands import main
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_the_phones_example_and_its_replay(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    phones = shared / "traces/availability-phones/cached_timers.json"
+    assert main(["trace", "convert", str(phones), "--from", "phone-intervals", "--out", "traces/phones.parquet"]) == 0
+    shutil.copytree(shared / "traces/bandwidth-3g", "traces/3g")
+    small = ["--network", "in-process", "--quiet", "--set", "rounds=3", "--set", "workload.samples_per_client=5"]
+    assert main(["run", str(EXAMPLES / "phones.yaml"), "--out", "runs/phones", *small]) == 0
+    assert main(["trace", "record", "runs/phones", "--out", "traces/misfortunes.parquet"]) == 0
+    assert main(["run", str(EXAMPLES / "phones-replayed.yaml"), "--out", "runs/replayed", *small]) == 0
+    capsys.readouterr()
+    assert main(["compare", "runs/phones", "runs/replayed", "--paired", "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["pairs"] for row in rows] == [3, 3]
+    assert [row["pairs_identical"] for row in rows] == [3, 3]
+    experiment = (tmp_path / "runs/phones/experiment.yaml").read_text()
+    assert "traces/phones.parquet: " in experiment  # the digest of what was replayed
+    with open("traces/phones.parquet", "ab") as file:
+        file.write(b"more")
+    assert main(["run", str(EXAMPLES / "phones.yaml"), "--out", "runs/phones", *small, "--resume"]) == 2
+    assert "traces/phones.parquet has changed since this run began" in capsys.readouterr().err

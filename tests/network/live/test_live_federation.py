@@ -1,0 +1,89 @@
+"""Whole federations in live mode, in this process: the model that they learn is the virtual clock's, bit for bit."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import workloads
+from testbed.experiment.schema import Experiment
+from testbed.federation import Plan
+from testbed.in_process import live_in_process, run_in_process
+from testbed.records import RunDirectory, RunRecords
+
+SEED = 5
+
+
+def experiment(**sections: Any) -> Experiment:
+    keys: dict[str, Any] = {
+        "name": "live", "seed": SEED, "rounds": 2, "population": 12,
+        "workload": {"dataset": "digits", "model": "logistic"},
+        "selection": {"protocol": "lotto-client-centric", "participants": 8},
+        "aggregation": {"protocol": "secagg", "threshold": 0.6},
+        "links": {"latency_ms": 2},
+        "time": {"compute": "modelled", "deadline_s": 30},
+    }  # fmt: skip
+    for name, section in sections.items():
+        keys[name] = {**keys[name], **section} if isinstance(keys.get(name), dict) else section
+    return Experiment.model_validate(keys)
+
+
+def recorded(path: Path, described: Experiment) -> RunRecords:
+    records = RunDirectory.create(path, described.plain())
+    workload = workloads.build(described.workload, described.population, SEED)
+    run_in_process(described, workload, 0, records, lambda progress: None)
+    return RunRecords(path)
+
+
+@pytest.mark.parametrize("selection", ["lotto-client-centric", "random"])
+def test_live_and_virtual_runs_learn_the_same_model_from_the_same_messages(tmp_path: Path, selection: str) -> None:
+    chosen = {"protocol": selection, "participants": 8}
+    virtual = recorded(tmp_path / "virtual", experiment(selection=chosen))
+    live = recorded(tmp_path / "live", experiment(selection=chosen, time={"clock": "wall"}))
+    assert virtual.rounds["outcome"].tolist() == ["completed"] * 2
+    assert live.model is not None
+    assert virtual.model is not None
+    assert live.model.tobytes() == virtual.model.tobytes()
+    same = [
+        "round", "stage", "client", "bytes_down", "bytes_up", "transport_down", "transport_up", "pki_bytes_up",
+        "pki_bytes_down", "compute_s", "outcome", "as_participant",
+    ]  # fmt: skip
+    assert live.frame("exchanges")[same].equals(virtual.frame("exchanges")[same])
+    assert live.frame("participation").equals(virtual.frame("participation"))
+    for column in ("bytes_down", "bytes_up", "survivors", "accuracy"):
+        assert live.rounds[column].tolist() == virtual.rounds[column].tolist()
+    assert (live.rounds["ended_s"] >= virtual.rounds["ended_s"] * 0.999).all()
+
+
+def test_dropouts_go_through_the_recovery_of_secure_aggregation(tmp_path: Path) -> None:
+    leaving = {"dropout": {"rate": 0.3, "stage": "secagg/masked-input"}}
+    quick = {"disconnects": "visible"}
+    virtual = recorded(tmp_path / "virtual", experiment(availability=leaving, time=quick))
+    live = recorded(tmp_path / "live", experiment(availability=leaving, time={**quick, "clock": "wall"}))
+    assert "dropped" in virtual.frame("exchanges")["outcome"].tolist()
+    outcomes = ["round", "stage", "client", "outcome"]
+    assert live.frame("exchanges")[outcomes].equals(virtual.frame("exchanges")[outcomes])
+    assert live.model is not None
+    assert virtual.model is not None
+    assert live.model.tobytes() == virtual.model.tobytes()
+
+
+def test_a_live_run_is_resumed_with_its_clock(tmp_path: Path) -> None:
+    described = experiment(time={"clock": "wall"}, selection={"protocol": "random"})
+    plan = Plan(described, 0)
+    workload = workloads.build(described.workload, described.population, SEED)
+    records = RunDirectory.create(tmp_path / "run", described.plain())
+
+    async def one_round() -> float:
+        async with live_in_process(plan, workload, RunDirectory.reopen(records.path), hosts=2) as federation:
+            await federation.run_next_round()
+            return federation.network.now_s
+
+    first_s, second_s = asyncio.run(one_round()), asyncio.run(one_round())
+    rounds = RunDirectory.reopen(records.path).table("rounds")
+    assert rounds["round"].to_pylist() == [1, 2]
+    assert rounds["started_s"].to_pylist()[1] == rounds["ended_s"].to_pylist()[0] == first_s
+    assert second_s > first_s > 0
+    whole = recorded(tmp_path / "whole", described)
+    assert RunDirectory.reopen(records.path).checkpoint().model.tobytes() == whole.model.tobytes()  # type: ignore[union-attr]

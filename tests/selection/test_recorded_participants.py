@@ -1,0 +1,84 @@
+"""`random` with recorded participants: the same clients take part again, as far as they are there."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testbed.errors import RoundSkipped, TraceError
+from testbed.selection.random_selection import RandomParameters, RandomSelection
+from testbed.traces.schedule import Schedule
+
+POPULATION = 12
+ROWS = [
+    *((1, client, "", "participant") for client in (3, 4, 9)),
+    (1, 4, "train", "dropped"),
+    (2, 5, "", "offline"),
+    *((3, client, "", "participant") for client in (0, 11)),
+]
+
+
+@pytest.fixture
+def protocol(tmp_path: Path) -> Callable[..., RandomSelection]:
+    """The protocol that replays these rows."""
+
+    def protocol(rows: list = ROWS, participants: int = 3, population: int = POPULATION) -> RandomSelection:
+        path = tmp_path / "schedule.csv"
+        Schedule.from_rows(rows).write(path)
+        return RandomSelection(RandomParameters(participants=participants, recorded=path), population)
+
+    return protocol
+
+
+def test_the_recorded_clients_take_part_again(protocol: Callable, selecting: Callable) -> None:
+    run = selecting(protocol(), POPULATION)
+    for number, expected in ((1, [3, 4, 9]), (3, [0, 11])):
+        chosen = run.select(number)
+        assert chosen.participants.tolist() == expected
+        assert chosen.candidates == POPULATION
+
+
+@pytest.mark.parametrize("number", [2, 4])
+def test_a_round_without_recorded_participants_is_skipped(protocol: Callable, selecting: Callable, number: int) -> None:
+    replaying = protocol()
+    with pytest.raises(RoundSkipped) as skipped:
+        selecting(replaying, POPULATION).select(number)
+    assert skipped.value.reason == "nobody-recorded"
+    assert skipped.value.detail == f"no participants in round {number} of {replaying.parameters.recorded}"
+
+
+def test_of_the_recorded_clients_those_take_part_that_are_there(protocol: Callable) -> None:
+    replaying = protocol()
+    there = replaying._recorded(np.array([0, 1, 4, 5, 9]), 1)
+    assert there.tolist() == [4, 9]
+    with pytest.raises(RoundSkipped, match="too-few-available: none of 3 recorded participants is there"):
+        replaying._recorded(np.array([0, 1, 2]), 1)
+
+
+def test_an_honest_server_may_have_fewer_than_k(protocol: Callable) -> None:
+    assert protocol().minimum_participants == 2
+    assert RandomSelection(RandomParameters(participants=3), POPULATION).minimum_participants == 3
+
+
+def test_files_that_cannot_be_replayed_are_one_line(protocol: Callable, tmp_path: Path) -> None:
+    protocol().check_files()
+    RandomSelection(RandomParameters(), POPULATION).check_files()
+    for changes, what in (
+        ({"participants": 2}, "round 1 has 3 participants, and selection.participants is 2; set that to 3"),
+        ({"population": 11}, "client 11 in round 3: the population has clients 0 to 10; replay the schedule with"),
+        ({"rows": [(1, 2, "", "offline")]}, "no round has participants; a schedule that `testbed trace record`"),
+    ):
+        with pytest.raises(TraceError) as error:
+            protocol(**changes).check_files()
+        assert str(error.value).startswith(f"{tmp_path / 'schedule.csv'}: {what}")
+    missing = RandomSelection(RandomParameters(recorded=tmp_path / "missing.csv"), POPULATION)
+    with pytest.raises(TraceError, match=r"missing\.csv: cannot be read: No such file"):
+        missing.check_files()
+
+
+def test_the_file_is_read_by_the_one_who_selects(tmp_path: Path) -> None:
+    """The processes of the clients make the protocol, too, perhaps on a machine without the file."""
+    replaying = RandomSelection(RandomParameters(recorded=tmp_path / "elsewhere.csv"), POPULATION)
+    assert replaying.roles
+    assert replaying.minimum_participants == 2
