@@ -30,6 +30,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.round --samples 225
 	$(BIN)/python -m benchmarks.round --samples 20
 	$(BIN)/python -m benchmarks.selection
+	$(BIN)/python -m benchmarks.transfers
 
 # Debian keeps venv in a package of its own; where it is missing and we may, it is installed.
 $(READY): pyproject.toml constraints.txt

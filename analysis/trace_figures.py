@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from analysis.figure_style import COLUMN_INCHES, house_style, save
-from testbed.links.rates import BandwidthTraces
-from testbed.links.section import BYTES_PER_MBIT
+from testbed.traces.bandwidth import BYTES_PER_MBIT, BandwidthTraces
 from testbed.traces.inspection import availability_over_time
 from testbed.traces.intervals import AvailabilityTrace
 from testbed.traces.schedule import DROPPED, OFFLINE, PARTICIPANT, Schedule

@@ -6,7 +6,6 @@ A file is a YAML mapping of operations to seconds per unit; operations that it l
     mask.element: 6.0e-10
 """
 
-import contextlib
 import io
 import math
 import os
@@ -21,6 +20,7 @@ import numpy as np
 import yaml
 
 from testbed.aggregation.quantisation import Quantisation
+from testbed.atomic_file import replacing
 from testbed.cost import REFERENCE_COSTS, thread_cpu_s
 from testbed.crypto import masks, prf, sealing, shamir, vrf
 from testbed.crypto.key_agreement import PrivateKey
@@ -137,14 +137,8 @@ def write_costs(path: Path, costs: Mapping[str, float]) -> None:
 
     It is written under a temporary name and renamed. Raises `ExperimentError` when the file cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.writing")
-    try:
-        temporary.write_text(_as_yaml(costs), encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise ExperimentError(f"{path}: cannot be written: {error.strerror or error}") from None
+    with replacing(path, lambda reason: ExperimentError(f"{path}: cannot be written: {reason}")) as file:
+        file.write(_as_yaml(costs).encode())
 
 
 def _as_yaml(costs: Mapping[str, float]) -> str:

@@ -162,9 +162,9 @@ def _check_options(format: str, given: dict[str, Any]) -> None:
 
 
 def _write_capacity(table: Any, counts: "Counts", out: Path) -> None:
-    from testbed.traces.interval_files import replacing
+    from testbed.atomic_file import replacing
 
-    with replacing(out) as file:
+    with replacing(out, lambda reason: TraceError(f"{out}: cannot be written: {reason}")) as file:
         if out.suffix == ".csv":
             file.write(table.to_csv(index=False).encode())
         else:

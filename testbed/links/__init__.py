@@ -1,9 +1,10 @@
 """Links between clients and server: bandwidth and latency per client, capacity of the server, transport overhead."""
 
 from testbed.links.building import ClientLinks, client_links
-from testbed.links.rates import BandwidthTraces, Rates
-from testbed.links.section import BYTES_PER_MBIT, LIST, NUMBER, EitherForm, Links, NotEmpty, cycled, form_of
+from testbed.links.rates import Rates
+from testbed.links.section import LIST, NUMBER, EitherForm, Links, NotEmpty, cycled, form_of
 from testbed.links.transport import Transport
+from testbed.traces.bandwidth import BYTES_PER_MBIT, BandwidthTraces
 
 __all__ = [
     "BYTES_PER_MBIT",

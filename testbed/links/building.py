@@ -14,7 +14,6 @@ from testbed.links.drawing import Drawn
 from testbed.links.outages import outage_traces
 from testbed.links.rates import Rates
 from testbed.links.section import (
-    BYTES_PER_MBIT,
     DelaySetting,
     Followed,
     Links,
@@ -26,6 +25,7 @@ from testbed.links.section import (
 from testbed.links.tables import matrix_delays, table_rates
 from testbed.links.transport import NO_TRANSPORT, PRESETS, Transport
 from testbed.own_class import own_class
+from testbed.traces.bandwidth import BYTES_PER_MBIT, read_bandwidth
 
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
@@ -42,7 +42,7 @@ class ClientLinks:
         transport: what headers and acknowledgements add to each message.
 
     Raises:
-        ValueError: the three differ in length, or a rate or latency is negative or NaN.
+        ValueError: the three differ in length, or a rate or latency is negative or NaN, or a latency infinite.
     """
 
     down: Rates
@@ -59,8 +59,8 @@ class ClientLinks:
                 object.__setattr__(self, name, Rates.constant(given))
         if not len(self.down) == len(self.up) == len(self.latency_s):
             raise ValueError(f"links of {len(self.down)}, {len(self.up)} and {len(self.latency_s)} clients")
-        if not (self.latency_s >= 0).all():
-            raise ValueError("a latency must be at least 0 seconds")
+        if not ((self.latency_s >= 0) & (self.latency_s < np.inf)).all():
+            raise ValueError("a latency must be a finite number of seconds, at least 0")
 
     @classmethod
     def of(cls, section: Links, population: int) -> "ClientLinks":
@@ -152,8 +152,6 @@ def _rates(setting: RateSetting, population: int, streams: _Streams, name: str, 
 
 
 def _followed(setting: Followed, population: int, streams: _Streams, placing: str) -> Rates:
-    from testbed.traces.bandwidth import read_bandwidth  # it imports this package
-
     traces = read_bandwidth(setting.trace)
     trace_of = _assigned(setting.assign, len(traces), population, streams, placing)
     phase_s = np.zeros(population)

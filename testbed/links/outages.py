@@ -7,8 +7,8 @@ in which every client begins at a random moment.
 
 import numpy as np
 
-from testbed.links.rates import BandwidthTraces
 from testbed.links.section import Outages
+from testbed.traces.bandwidth import BandwidthTraces
 
 MOST_HISTORIES = 256
 OUTAGES_EACH = 64

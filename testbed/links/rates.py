@@ -5,81 +5,18 @@ is answered from the bytes that a trace has carried since its beginning (a piece
 between two moments and the moment by which some bytes are sent cost one binary search per client, all clients at once.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from testbed.traces.bandwidth import BandwidthTraces
 
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
 
 CONSTANT = -1  # in `trace_of`: the client has no trace
 _ROUNDING = 1e-14  # relative: bytes that are missing by rounding only are not waited for through a lost connection
-
-
-@dataclass(frozen=True, eq=False)
-class BandwidthTraces:
-    """k piecewise-constant bandwidth traces, each repeated for ever, one after the other in shared arrays.
-
-    Attributes:
-        offsets: `(k + 1,)` int64; trace j owns the steps `offsets[j]:offsets[j + 1]`, at least one.
-        time_s: `(steps,)` float64 seconds at which each step begins; per trace ascending, from 0.
-        rate_bytes_s: `(steps,)` float64 bytes per second during each step; 0: no connection.
-        period_s: `(k,)` float64 seconds after which each trace begins again, later than its last step.
-
-    Raises:
-        ValueError: the arrays do not describe such traces.
-    """
-
-    offsets: Ids
-    time_s: Floats
-    rate_bytes_s: Floats
-    period_s: Floats
-    carried_bytes: Floats = field(init=False, repr=False)  # (steps,) by the trace before each step
-    total_bytes: Floats = field(init=False, repr=False)  # (k,) in one period
-
-    def __post_init__(self) -> None:
-        for name, dtype in (("offsets", np.int64), ("time_s", float), ("rate_bytes_s", float), ("period_s", float)):
-            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype))
-        self._check()
-        first, last = self.offsets[:-1], self.offsets[1:] - 1
-        until_s = np.empty(len(self.time_s))
-        until_s[:-1] = self.time_s[1:]
-        until_s[last] = self.period_s
-        amount = self.rate_bytes_s * (until_s - self.time_s)
-        carried = np.empty(len(amount))
-        total = np.empty(len(self))
-        for trace, (begin, end) in enumerate(zip(first.tolist(), (last + 1).tolist(), strict=True)):
-            summed = np.cumsum(amount[begin:end])
-            carried[begin] = 0
-            carried[begin + 1 : end] = summed[:-1]
-            total[trace] = summed[-1]
-        object.__setattr__(self, "carried_bytes", carried)
-        object.__setattr__(self, "total_bytes", total)
-
-    def __len__(self) -> int:
-        return len(self.period_s)
-
-    def _check(self) -> None:
-        offsets, time_s = self.offsets, self.time_s
-        if offsets.ndim != 1 or not len(offsets) or offsets[0] != 0 or offsets[-1] != len(time_s):
-            raise ValueError("offsets must begin with 0 and end with the number of steps")
-        if (np.diff(offsets) < 1).any():
-            raise ValueError(f"trace {int(np.argmax(np.diff(offsets) < 1))} has no steps")
-        if time_s.shape != self.rate_bytes_s.shape or time_s.ndim != 1:
-            raise ValueError(f"times and rates differ in shape: {time_s.shape}, {self.rate_bytes_s.shape}")
-        if self.period_s.shape != (len(offsets) - 1,):
-            raise ValueError(f"{len(offsets) - 1} traces need as many periods, not {self.period_s.shape}")
-        if (time_s[offsets[:-1]] != 0).any():
-            raise ValueError("every trace must begin at 0 seconds")
-        rising = np.diff(time_s) > 0
-        rising[offsets[1:-1] - 1] = True  # from one trace to the next, time goes back to 0
-        if not rising.all():
-            raise ValueError(f"the times of a trace must ascend: step {int(np.argmin(rising)) + 1} does not")
-        if not ((self.period_s > time_s[offsets[1:] - 1]) & (self.period_s < np.inf)).all():
-            raise ValueError("a period must be finite and later than the trace's last step")
-        if not ((self.rate_bytes_s >= 0) & (self.rate_bytes_s < np.inf)).all():
-            raise ValueError("a rate must be a finite number of bytes per second, at least 0")
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +93,12 @@ class Rates:
         """The rates of the clients `ids`, in that order."""
         index = np.asarray(ids)
         return Rates(self.traces, self.trace_of[index], self.phase_s[index], self.scale[index])
+
+    def delayed(self, delay_s: npt.ArrayLike) -> "Rates":
+        """Rates that are at any time what these were `delay_s` earlier: finite seconds, `(n,)` or one for all."""
+        if self.traces is None or self.is_constant:
+            return self
+        return Rates.traced(self.traces, self.trace_of, self.phase_s - np.asarray(delay_s, np.float64), self.scale)
 
     def at(self, time_s: npt.ArrayLike) -> Floats:
         """`(n,)` bytes per second at `time_s`: finite seconds, one moment for all or `(n,)`."""
@@ -301,11 +244,12 @@ def _last_at_most(values: Floats, begin: Ids, end: Ids, limit: Floats, *, strict
 
     A binary search in all rows at once; unlike one search with shifted keys it compares the exact numbers.
     """
-    low, high = begin.copy(), end.copy()
-    for _ in range(int((end - begin).max(initial=1)).bit_length()):
-        middle = (low + high) // 2
-        right = values[middle] < limit if strict else values[middle] <= limit
-        right &= middle > low
-        low = np.where(right, middle, low)
-        high = np.where(right | (high - low <= 1), high, middle)
+    low = begin.copy()
+    for bit in reversed(range(int((end - begin).max(initial=1) - 1).bit_length())):
+        ahead = low + (1 << bit)
+        inside = ahead < end
+        there = values.take(np.where(inside, ahead, low))
+        right = there < limit if strict else there <= limit
+        right &= inside
+        low += right.astype(np.int64) << bit
     return low

@@ -11,8 +11,6 @@ from testbed.links.drawing import Drawn
 from testbed.links.transport import Transport
 from testbed.own_class import OWN_CLASS
 
-BYTES_PER_MBIT = 1e6 / 8
-
 
 def one_or_list(value: Any) -> str:
     """Which form a per-client setting has; an error is then about that form alone."""

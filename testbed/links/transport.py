@@ -17,8 +17,9 @@ The presets:
   authentication tag 16).
 
 A connection is kept open for the whole run, so there is no handshake to a message. Not counted: retransmissions, window
-probes, keep-alives, and what an application adds to find the end of a message (`per_message_bytes` is for that). An
-acknowledgement that rides on data sent the other way anyway is counted as if it went alone.
+probes, keep-alives, and what an application adds to find the end of a message (`per_message_bytes` is for that). The
+last acknowledgement of a message, if it stands for fewer segments than the others, waits `acknowledgement_delay_s` for
+data to ride on (`delayed_acknowledgement`); all others go alone.
 """
 
 from typing import Annotated
@@ -46,6 +47,9 @@ class Transport(BaseModel):
     packet_bytes: _Bytes = Field(0, description="Headers of every packet (TCP over IPv4 and Ethernet: 66)")
     acknowledgement_bytes: _Bytes = Field(0, description="Size of an acknowledgement, sent the other way (TCP: 66)")
     segments_per_acknowledgement: _Size = Field(2, description="Packets that one acknowledgement stands for")
+    acknowledgement_delay_s: Annotated[float, Field(ge=0, le=10)] = Field(
+        0.04, description="How long the last one waits for an answer to ride on (Linux: 40 ms)"
+    )
 
     def overhead(self, size_bytes: npt.ArrayLike) -> tuple[Ids, Ids]:
         """Bytes that messages of these sizes cost beyond their own.
@@ -62,14 +66,31 @@ class Transport(BaseModel):
         size = np.asarray(size_bytes, np.int64)
         if (size < 0).any():
             raise ValueError("a message cannot have a negative size")
-        sent = size > 0
+        stream, packets = self._stream_and_packets(size)
+        same_way = stream - size + self.packet_bytes * packets
+        other_way = self.acknowledgement_bytes * _parts(packets, self.segments_per_acknowledgement)
+        return np.where(size > 0, same_way, 0), np.where(size > 0, other_way, 0)
+
+    def delayed_acknowledgement(self, size_bytes: npt.ArrayLike) -> Ids:
+        """Bytes of the acknowledgement that is saved when an answer follows within `acknowledgement_delay_s`.
+
+        Args:
+            size_bytes: `(n,)` int64 bytes, at least 0, of the messages that are answered.
+
+        Returns:
+            `(n,)` int64; part of what `overhead` counts the other way, 0 if the last acknowledgement is not delayed.
+        """
+        size = np.asarray(size_bytes, np.int64)
+        _, packets = self._stream_and_packets(size)
+        waits = (size > 0) & (packets % self.segments_per_acknowledgement > 0)
+        return np.where(waits, self.acknowledgement_bytes, 0)
+
+    def _stream_and_packets(self, size: Ids) -> tuple[Ids, Ids]:
         stream = size + self.per_message_bytes + np.rint(self.per_byte * size).astype(np.int64)
         if self.record_bytes is not None:
             stream += self.record_overhead_bytes * _parts(size, self.record_bytes)
         packets = np.zeros_like(size) if self.segment_bytes is None else _parts(stream, self.segment_bytes)
-        same_way = stream - size + self.packet_bytes * packets
-        other_way = self.acknowledgement_bytes * _parts(packets, self.segments_per_acknowledgement)
-        return np.where(sent, same_way, 0), np.where(sent, other_way, 0)
+        return stream, packets
 
 
 NO_TRANSPORT = Transport()

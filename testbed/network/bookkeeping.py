@@ -4,13 +4,14 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.availability import Availability, Presence
 from testbed.cost import ComputeModel, Meter, metered, thread_cpu_s
-from testbed.network.hosting import Ids
+from testbed.network.hosting import HostAnswers, Ids
 
 OUTCOMES = ("answered", "silent", "offline", "dropped", "late", "refused")
 ANSWERED, SILENT, OFFLINE, DROPPED, LATE, REFUSED = range(6)
@@ -71,7 +72,8 @@ class Timing:
         if asked_for is not None or stage not in self.stage_quorums:
             return asked_for
         enough = self.stage_quorums[stage]
-        return math.ceil(enough * recipients) if enough < 1 else int(enough)
+        # As written: 0.07 of 100 are 7, though the float 0.07 times 100 is above 7.
+        return math.ceil(Fraction(str(enough)) * recipients) if enough < 1 else int(enough)
 
 
 class RoundBooks:
@@ -117,6 +119,13 @@ class RoundBooks:
     def record_event(self, party: str, kind: str, detail: str) -> None:
         """See `Network.record_event`."""
         self.events.append(Event(self._stage, party, kind, detail))
+
+    def _record_answers(self, answers: HostAnswers) -> None:
+        """The events that answers bring: refusals, and handlers that crashed."""
+        for refusal in answers.refusals:
+            self.record_event(f"client:{refusal.client}", "refusal", f"{refusal.check}: {refusal.detail}")
+        for client, line in answers.failures:
+            self.record_event(f"client:{client}", "crash", line)
 
     # -- the server's own work between two stages ------------------------------------------------------------
 

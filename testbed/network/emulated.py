@@ -9,6 +9,7 @@ overlap; TCP's slow start and loss are not modelled.
 
 import functools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,16 @@ from testbed.network.hosting import Delivery, HostAnswers, Hosts, Ids
 from testbed.network.staging import Stage
 
 Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class _Carried:
+    """What became of messages: when each was complete, bytes of it, of its headers, and of acknowledgements back."""
+
+    finish_s: Floats
+    payload: Ids
+    headers: Ids
+    acknowledgements: Ids
 
 
 class EmulatedNetwork(RoundBooks):
@@ -121,72 +132,83 @@ class EmulatedNetwork(RoundBooks):
     def _run_clock(self, stage: Stage, presence: Presence, limit_s: float, quorum: int | None) -> float:
         """Decide when each answer arrives, who leaves and who is late; return when the stage ends (virtual seconds)."""
         last_s = self.now_s + limit_s
-        self._time_transfers(stage, presence, last_s)
+        self._time_transfers(stage, presence, last_s, np.ones(len(stage.recipients), np.bool_))
         end_s = self._end_of(stage, presence, last_s, quorum)
-        missed = np.isin(stage.outcome, (ANSWERED, REFUSED)) & ~(stage.arrival_s <= end_s)
-        if missed.any() and end_s < last_s:  # others were enough: what was still under way stops now
-            self._time_transfers(stage, presence, end_s)
-        stage.outcome[missed] = np.where(presence.leaves_s[missed] <= end_s, DROPPED, LATE)
+        unheard = presence.reachable & ~presence.drops & ~(stage.arrival_s <= end_s)
+        gone = unheard & (presence.leaves_s <= end_s)
+        dropped = gone & np.where(stage.outcome == SILENT, stage.ready_s > presence.leaves_s, stage.arrival_s == np.inf)
+        late = unheard & ~dropped & (stage.outcome != SILENT)
+        under_way = presence.reachable & ~(stage.arrival_s <= end_s) & (_speaking(stage) | (stage.ready_s > end_s))
+        if under_way.any() and end_s < last_s:  # others were enough: what was still under way stops now
+            self._time_transfers(stage, presence, end_s, under_way)
+        stage.outcome[dropped], stage.outcome[late] = DROPPED, LATE
+        stage.arrival_s[unheard] = np.inf
         return end_s
 
-    def _time_transfers(self, stage: Stage, presence: Presence, end_s: float) -> None:
-        """Fill in when each answer is complete, and the bytes that get through, if everything stops at `end_s`."""
+    def _time_transfers(self, stage: Stage, presence: Presence, end_s: float, whose: npt.NDArray[np.bool_]) -> None:
+        """Fill in when answers are complete, and the bytes that get through, if everything stops at `end_s`.
+
+        Everybody has a part in it; what is found is entered for those in `whose`, `(m,)`. What the server's link
+        carries is timed at the server: a client's link is a latency ahead (upwards) or behind.
+        """
         links, who = self.links, stage.recipients
         down, up, latency_s = links.down.take(who), links.up.take(who), links.latency_s[who]
-        leaves_s = presence.leaves_s
-        received, stage.bytes_down, headers_down, acknowledged_up = self._carried(
-            np.where(presence.reachable, self.now_s, np.inf), stage.size_down, down, links.server_up_bytes_s,
-            np.minimum(leaves_s - latency_s, end_s),
+        asked = self._carried(
+            np.where(presence.reachable, self.now_s, np.inf), stage.size_down, down.delayed(-latency_s),
+            links.server_up_bytes_s, np.minimum(presence.leaves_s - latency_s, end_s),
         )  # fmt: skip
-        ready = received + latency_s + stage.compute_s * self.speed_factors[who]
+        ready = asked.finish_s + latency_s + stage.compute_s * self.speed_factors[who]
         asks_pki = stage.pki_up + stage.pki_down > 0
         if asks_pki.any():
-            asked = up.time_to_send(ready, stage.pki_up) + latency_s
-            ready = np.where(asks_pki, down.time_to_send(asked, stage.pki_down) + latency_s, ready)
-        speaks = ~np.isin(stage.outcome, (SILENT, OFFLINE)) & ~presence.drops
-        complete, stage.bytes_up, headers_up, acknowledged_down = self._carried(
-            np.where(speaks, ready, np.inf), np.where(speaks, stage.size_up, 0), up, links.server_down_bytes_s,
-            np.minimum(leaves_s, end_s - latency_s),
+            looked_up = up.time_to_send(ready, stage.pki_up) + latency_s
+            ready = np.where(asks_pki, down.time_to_send(looked_up, stage.pki_down) + latency_s, ready)
+        speaks = _speaking(stage)
+        answered = self._carried(
+            np.where(speaks, ready + latency_s, np.inf), np.where(speaks, stage.size_up, 0), up.delayed(latency_s),
+            links.server_down_bytes_s, np.minimum(presence.leaves_s + latency_s, end_s),
         )  # fmt: skip
-        stage.arrival_s = complete + latency_s
-        stage.transport_down = headers_down + acknowledged_down
-        stage.transport_up = headers_up + acknowledged_up
+        for column, found in (
+            (stage.ready_s, ready),
+            (stage.arrival_s, answered.finish_s),
+            (stage.bytes_down, asked.payload),
+            (stage.bytes_up, answered.payload),
+            (stage.transport_down, asked.headers + answered.acknowledgements),
+            (stage.transport_up, answered.headers + asked.acknowledgements),
+        ):
+            np.copyto(column, found, where=whose)
 
-    def _carried(
-        self, start_s: Floats, size: Ids, rates: Rates, capacity_bytes_s: float, stop_s: Floats
-    ) -> tuple[Floats, Ids, Ids, Ids]:
-        """Messages over the shared link: when complete, bytes of them, of headers, and of acknowledgements back."""
+    def _carried(self, start_s: Floats, size: Ids, rates: Rates, capacity_bytes_s: float, stop_s: Floats) -> _Carried:
+        """Messages over the shared link, with their headers."""
         headers, acknowledgements = self.links.transport.overhead(size)
         whole = size + headers
         carried = transfer(start_s, whole, rates, capacity_bytes_s, stop_s)
         share = np.divide(carried.delivered_bytes, whole, out=np.zeros(len(size)), where=whole > 0)
-
-        def part(of: Ids) -> Ids:
-            return np.floor(of * share).astype(np.int64)
-
-        return carried.finish_s, part(size), part(headers), part(acknowledgements)
+        parts = (np.floor(of * share).astype(np.int64) for of in (size, headers, acknowledgements))
+        return _Carried(carried.finish_s, *parts)
 
     def _end_of(self, stage: Stage, presence: Presence, last_s: float, quorum: int | None) -> float:
         """When the server goes on: at the last answer or visible departure, at the quorum, or at `last_s`."""
-        speaking = np.isin(stage.outcome, (ANSWERED, REFUSED))  # a refusal arrives, too
-        in_time = speaking & (stage.arrival_s <= last_s)
-        departed = speaking & ~in_time & (presence.leaves_s <= last_s)
-        heard_of = stage.arrival_s[in_time]
-        unheard = (stage.outcome == SILENT) | (speaking & ~in_time & ~departed)
+        there = presence.reachable & ~presence.drops
+        heard = stage.arrival_s <= last_s  # a refusal arrives, too
+        left = there & ~heard & (presence.leaves_s <= last_s)
+        unheard, heard_of = there & ~heard & ~left, stage.arrival_s[heard]
         if self.timing.disconnects_visible:
-            heard_of = np.concatenate((heard_of, presence.leaves_s[departed]))
+            heard_of = np.concatenate((heard_of, presence.leaves_s[left]))
         else:
-            unheard |= departed | np.isin(stage.outcome, (OFFLINE, DROPPED))
+            unheard |= left | ~there
         end_s = last_s if unheard.any() else float(heard_of.max(initial=self.now_s))
-        arrivals = stage.arrival_s[in_time & (stage.outcome == ANSWERED)]
+        arrivals = stage.arrival_s[heard & (stage.outcome == ANSWERED)]
         if quorum is not None and 0 < quorum <= len(arrivals):
             end_s = min(end_s, float(np.partition(arrivals, quorum - 1)[quorum - 1]))
         return end_s
 
     def _keep_record(self, stage: Stage, answers: HostAnswers) -> None:
         self._remember_gone(stage.who(DROPPED, OFFLINE))
+        stage.ride_on_answers(self.links.transport, self.speed_factors)
         self.exchanges.append(stage.exchanges(self.now_s, self.speed_factors))
-        for refusal in answers.refusals:
-            self.record_event(f"client:{refusal.client}", "refusal", f"{refusal.check}: {refusal.detail}")
-        for client, line in answers.failures:
-            self.record_event(f"client:{client}", "crash", line)
+        self._record_answers(answers)
+
+
+def _speaking(stage: Stage) -> npt.NDArray[np.bool_]:
+    """`(m,)` who sends something: an answer or a refusal."""
+    return np.isin(stage.outcome, (ANSWERED, REFUSED))

@@ -263,16 +263,20 @@ def follow_level(
     if end_s < math.inf:
         volume += speed * (end_s - now)
         now = end_s
-    rank_then, lacking, finished = np.array(rank_of), np.array(goal), np.array(finish)
-    under_way = np.flatnonzero(rank_then != _GONE)
-    if len(under_way):
-        done, begun = np.array(work), np.array(since)
-        done[:border] += events.caps[:border] * (now - begun[:border])
-        done[border:] += volume - begun[border:]
-        lacking[under_way] -= done[rank_then[under_way]]
-        complete = under_way[lacking[under_way] <= negligible[under_way]]
-        finished[complete] = end_s
-    return finished, np.maximum(lacking, 0.0)
+    done, begun = np.array(work), np.array(since)
+    done[:border] += events.caps[:border] * (now - begun[:border])
+    done[border:] += volume - begun[border:]
+    return _when_it_ends(np.array(finish), np.array(goal), np.array(rank_of), done, negligible, end_s)
+
+
+def _when_it_ends(
+    finish: Floats, goal: Floats, rank: Ids, done: Floats, negligible: Floats, end_s: float
+) -> tuple[Floats, Floats]:
+    """What `follow_level` returns, from each transfer's `goal` and what those of each rate have `done` of theirs."""
+    under_way = np.flatnonzero(rank != _GONE)
+    goal[under_way] -= done[rank[under_way]]
+    finish[under_way[goal[under_way] <= negligible[under_way]]] = end_s
+    return finish, np.maximum(goal, 0.0)
 
 
 def _border(caps: Floats, crowd: Ids, capacity: float) -> int:

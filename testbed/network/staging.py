@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from testbed.links import Transport
 from testbed.messages import Message
 from testbed.network.asking import Missing, Replies, Summing
 from testbed.network.bookkeeping import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, Exchanges
@@ -25,6 +26,7 @@ class Stage:
         transport_down, transport_up: `(m,)` int64 transport headers and acknowledgements that went with them.
         pki_up, pki_down: `(m,)` int64 bytes exchanged with the PKI by the handler.
         compute_s: `(m,)` seconds on the reference machine.
+        ready_s: `(m,)` when the client had done its work, look-ups at the PKI included; infinite: never.
         arrival_s: `(m,)` when the answer was complete at the server; infinite: never.
         outcome: `(m,)` int8 position in `OUTCOMES`.
         number: names the stage within the round.
@@ -45,7 +47,7 @@ class Stage:
         self.transport_down, self.transport_up = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self.pki_up, self.pki_down = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self.compute_s = np.zeros(count)
-        self.arrival_s = np.full(count, np.inf)
+        self.ready_s, self.arrival_s = np.full(count, np.inf), np.full(count, np.inf)
         self.outcome = np.full(count, SILENT, np.int8)
 
     def place(self, answers: HostAnswers) -> None:
@@ -68,6 +70,12 @@ class Stage:
     def who(self, *outcomes: int) -> Ids:
         """Sorted numbers of the clients with one of these outcomes."""
         return self.recipients[np.isin(self.outcome, outcomes)]
+
+    def ride_on_answers(self, transport: Transport, speed_factors: npt.NDArray[np.float64]) -> None:
+        """Take off `transport_up` the last acknowledgements of questions that were answered before they went alone."""
+        prompt = self.compute_s * speed_factors[self.recipients] <= transport.acknowledgement_delay_s
+        rode = (self.bytes_up > 0) & prompt
+        self.transport_up = self.transport_up - np.where(rode, transport.delayed_acknowledgement(self.size_down), 0)
 
     def exchanges(self, sent_s: float, speed_factors: npt.NDArray[np.float64]) -> Exchanges:
         """The stage as it is recorded; `(n,)` `speed_factors` scale the compute time."""

@@ -9,14 +9,13 @@ merged: what lies in parts up to that round is not read any more, so a kill betw
 are being deleted, neither loses nor doubles a row, and a finished run can be gone on with.
 """
 
-import contextlib
 import io
 import json
-import os
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -27,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from testbed.atomic_file import replacing
 from testbed.errors import RunError
 from testbed.records.tables import SCHEMAS
 
@@ -63,27 +63,11 @@ class Checkpoint:
     wall_s: float
 
 
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Write a file under a temporary name beside `path` and rename it when all is on disk.
-
-    Raises `RunError` with one line when the disk is full or the folder cannot be written.
-    """
-    temporary = path.with_name(f".{path.name}.writing")
-    try:
-        with open(temporary, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise _cannot_write(path, error) from None
+def _replacing(path: Path) -> AbstractContextManager[IO[bytes]]:
+    return replacing(path, lambda reason: _cannot_write(path, reason))
 
 
-def _cannot_write(path: Path, error: OSError) -> RunError:
-    reason = error.strerror or " ".join(str(error).split())
+def _cannot_write(path: Path, reason: str) -> RunError:
     return RunError(f"{path}: cannot write: {reason}; what was recorded before is intact, go on with --resume")
 
 
@@ -108,7 +92,7 @@ class RunDirectory:
         except OSError as error:
             raise RunError(f"{path}: cannot make the directory: {error.strerror}") from None
         directory = cls(path)
-        with replacing(path / _EXPERIMENT) as file:
+        with _replacing(path / _EXPERIMENT) as file:
             file.write(yaml.dump(dict(experiment), Dumper=_Dumper, sort_keys=False, allow_unicode=True).encode())
         return directory
 
@@ -143,16 +127,16 @@ class RunDirectory:
                 shutil.rmtree(part)
             part.mkdir(parents=True)
         except OSError as error:
-            raise _cannot_write(part, error) from None
+            raise _cannot_write(part, error.strerror or str(error)) from None
         for name, table in tables.items():
-            with replacing(part / f"{name}.parquet") as file:
+            with _replacing(part / f"{name}.parquet") as file:
                 pq.write_table(table, file, compression="zstd")
         stored = io.BytesIO()  # first in memory: a zip file that a full disk cuts off complains when it is collected
         np.savez(
             stored, round_number=checkpoint.round_number, now_s=checkpoint.now_s, model=checkpoint.model,
             participations=checkpoint.participations, wall_s=checkpoint.wall_s,
         )  # fmt: skip
-        with replacing(self.path / _CHECKPOINT) as file:
+        with _replacing(self.path / _CHECKPOINT) as file:
             file.write(stored.getbuffer())
 
     def finish(self) -> None:
@@ -163,13 +147,13 @@ class RunDirectory:
         merged_up_to = {_MERGED_UP_TO: str(checkpoint.round_number).encode()}
         for name in SCHEMAS:
             table = read_table(self.path, name, checkpoint).replace_schema_metadata(merged_up_to)
-            with replacing(self.path / f"{name}.parquet") as file:
+            with _replacing(self.path / f"{name}.parquet") as file:
                 pq.write_table(table, file, compression="zstd")
         shutil.rmtree(self.path / "parts", ignore_errors=True)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write ``summary.json``: one flat object."""
-        with replacing(self.path / "summary.json") as file:
+        with _replacing(self.path / "summary.json") as file:
             file.write((json.dumps(summary, indent=2) + "\n").encode())
 
     def table(self, name: str) -> pa.Table:

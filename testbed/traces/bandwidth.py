@@ -11,8 +11,8 @@ A rate holds until the next time; the last one for the median step of its file. 
 first time is taken as 0.
 """
 
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,10 @@ import numpy.typing as npt
 from testbed.errors import TraceError
 from testbed.traces.interval_rows import row_error
 
-if TYPE_CHECKING:
-    from testbed.links.rates import BandwidthTraces
-
 Floats = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.int64]
+
+BYTES_PER_MBIT = 1e6 / 8
 
 _NEEDED = "each line needs two numbers, seconds and Mbit/s"
 # Beyond any link and any trace, so that sums of bytes stay finite.
@@ -32,7 +32,72 @@ _FARTHEST_S = 1e12
 _NO_TRACES = ("readme", "license", "licence")
 
 
-def read_bandwidth(path: Path) -> "BandwidthTraces":
+@dataclass(frozen=True, eq=False)
+class BandwidthTraces:
+    """k piecewise-constant bandwidth traces, each repeated for ever, one after the other in shared arrays.
+
+    Attributes:
+        offsets: `(k + 1,)` int64; trace j owns the steps `offsets[j]:offsets[j + 1]`, at least one.
+        time_s: `(steps,)` float64 seconds at which each step begins; per trace ascending, from 0.
+        rate_bytes_s: `(steps,)` float64 bytes per second during each step; 0: no connection.
+        period_s: `(k,)` float64 seconds after which each trace begins again, later than its last step.
+
+    Raises:
+        ValueError: the arrays do not describe such traces.
+    """
+
+    offsets: Ids
+    time_s: Floats
+    rate_bytes_s: Floats
+    period_s: Floats
+    carried_bytes: Floats = field(init=False, repr=False)  # (steps,) by the trace before each step
+    total_bytes: Floats = field(init=False, repr=False)  # (k,) in one period
+
+    def __post_init__(self) -> None:
+        for name, dtype in (("offsets", np.int64), ("time_s", float), ("rate_bytes_s", float), ("period_s", float)):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype))
+        self._check()
+        first, last = self.offsets[:-1], self.offsets[1:] - 1
+        until_s = np.empty(len(self.time_s))
+        until_s[:-1] = self.time_s[1:]
+        until_s[last] = self.period_s
+        amount = self.rate_bytes_s * (until_s - self.time_s)
+        carried = np.empty(len(amount))
+        total = np.empty(len(self))
+        for trace, (begin, end) in enumerate(zip(first.tolist(), (last + 1).tolist(), strict=True)):
+            summed = np.cumsum(amount[begin:end])
+            carried[begin] = 0
+            carried[begin + 1 : end] = summed[:-1]
+            total[trace] = summed[-1]
+        object.__setattr__(self, "carried_bytes", carried)
+        object.__setattr__(self, "total_bytes", total)
+
+    def __len__(self) -> int:
+        return len(self.period_s)
+
+    def _check(self) -> None:
+        offsets, time_s = self.offsets, self.time_s
+        if offsets.ndim != 1 or not len(offsets) or offsets[0] != 0 or offsets[-1] != len(time_s):
+            raise ValueError("offsets must begin with 0 and end with the number of steps")
+        if (np.diff(offsets) < 1).any():
+            raise ValueError(f"trace {int(np.argmax(np.diff(offsets) < 1))} has no steps")
+        if time_s.shape != self.rate_bytes_s.shape or time_s.ndim != 1:
+            raise ValueError(f"times and rates differ in shape: {time_s.shape}, {self.rate_bytes_s.shape}")
+        if self.period_s.shape != (len(offsets) - 1,):
+            raise ValueError(f"{len(offsets) - 1} traces need as many periods, not {self.period_s.shape}")
+        if (time_s[offsets[:-1]] != 0).any():
+            raise ValueError("every trace must begin at 0 seconds")
+        rising = np.diff(time_s) > 0
+        rising[offsets[1:-1] - 1] = True  # from one trace to the next, time goes back to 0
+        if not rising.all():
+            raise ValueError(f"the times of a trace must ascend: step {int(np.argmin(rising)) + 1} does not")
+        if not ((self.period_s > time_s[offsets[1:] - 1]) & (self.period_s < np.inf)).all():
+            raise ValueError("a period must be finite and later than the trace's last step")
+        if not ((self.rate_bytes_s >= 0) & (self.rate_bytes_s < np.inf)).all():
+            raise ValueError("a rate must be a finite number of bytes per second, at least 0")
+
+
+def read_bandwidth(path: Path) -> BandwidthTraces:
     """The bandwidth trace in a file, or those in a directory, sorted by the names of the files.
 
     In a directory, subdirectories are passed over, and so are files whose names begin with a dot or say that they
@@ -46,8 +111,6 @@ def read_bandwidth(path: Path) -> "BandwidthTraces":
             two numbers, a rate that is negative or beyond 1e9, NaN, a time that is not later than the one before,
             a single row (it does not say how long it holds).
     """
-    from testbed.links.rates import BandwidthTraces  # here, because the links package reads traces when it is imported
-
     path = Path(path)
     traces = [_read_file(file) for file in bandwidth_files(path)]
     lengths = [len(time_s) for time_s, _, _ in traces]
@@ -98,8 +161,6 @@ def _read_file(path: Path) -> tuple[Floats, Floats, float]:
     period_s = float(time_s[-1] + np.median(np.diff(time_s)))
     if not (np.diff(time_s) > 0).all() or time_s[-1] == period_s:
         raise TraceError(f"{path}: times from {times[0]} to {times[-1]} with steps too small for float64 to tell apart")
-    from testbed.links.section import BYTES_PER_MBIT
-
     return time_s, np.array(rates) * BYTES_PER_MBIT, period_s
 
 

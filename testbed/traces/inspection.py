@@ -1,14 +1,10 @@
 """What is in a trace: counts, how long stretches last, who is online when."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
+from testbed.traces.bandwidth import BYTES_PER_MBIT, BandwidthTraces
 from testbed.traces.intervals import AvailabilityTrace
-
-if TYPE_CHECKING:
-    from testbed.links.rates import BandwidthTraces
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
@@ -78,7 +74,7 @@ def _begun(times: Floats, moments: Floats) -> Counts:
     return np.cumsum(np.bincount(at, minlength=len(moments) + 1))[: len(moments)]
 
 
-def describe_bandwidth(traces: "BandwidthTraces") -> Facts:
+def describe_bandwidth(traces: BandwidthTraces) -> Facts:
     """Bandwidth traces in numbers; every second of every trace counts the same.
 
     Returns:
@@ -86,8 +82,6 @@ def describe_bandwidth(traces: "BandwidthTraces") -> Facts:
         `least_mbit_s`, `p5_mbit_s`, `p25_mbit_s`, `median_mbit_s`, `p75_mbit_s`, `p95_mbit_s`, `most_mbit_s` (rates
         at or below which the link is for that share of the time), `share_at_zero` (of the time).
     """
-    from testbed.links.section import BYTES_PER_MBIT  # here, because the links package reads traces when it is imported
-
     rate = traces.rate_bytes_s / BYTES_PER_MBIT
     following = np.append(traces.time_s[1:], 0.0)
     following[traces.offsets[1:] - 1] = traces.period_s

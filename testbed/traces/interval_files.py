@@ -7,11 +7,10 @@ which CSV has no place for: the horizon, and the clients that were never online.
 import contextlib
 import csv
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from testbed.atomic_file import replacing
 from testbed.errors import TraceError
 from testbed.traces.interval_rows import COLUMNS, Floats, Ids, row_error
 
@@ -211,31 +211,11 @@ def _lines(file: TextIO) -> Iterator[str]:
         yield line
 
 
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Write a file under a temporary name in the same directory and rename it when all is on disk.
-
-    Raises `TraceError` with one line when it cannot be written; what was there before is then untouched.
-    """
-    temporary = path.with_name(f".{path.name}.writing")
-    try:
-        with open(temporary, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be written: {error.strerror or _reason(error)}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-
-
 def write_batches(path: Path, batches: Iterable[tuple[Ids, Floats, Floats]], extent: Extent) -> None:
     """Write the rows as Parquet or CSV by the suffix; CSV leaves the extent out. Raises `TraceError`."""
     check_suffix(path)
     tables = (pa.record_batch(list(columns), schema=_SCHEMA) for columns in batches)
-    with replacing(path) as file:
+    with replacing(path, lambda reason: TraceError(f"{path}: cannot be written: {reason}")) as file:
         if path.suffix == ".csv":
             file.write((",".join(COLUMNS) + "\n").encode())
             with pa.csv.CSVWriter(file, _SCHEMA, write_options=pa.csv.WriteOptions(include_header=False)) as writer:

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from testbed.errors import TraceError
-from testbed.links.rates import BandwidthTraces
-from testbed.traces.bandwidth import read_bandwidth
+from testbed.traces.bandwidth import BandwidthTraces, read_bandwidth
 from testbed.traces.inspection import Facts, describe, describe_bandwidth
 from testbed.traces.intervals import AvailabilityTrace
 from testbed.traces.schedule import FATES, Schedule

@@ -21,10 +21,8 @@ Fates:
 A client has at most one row ``participant`` and one other row in a round.
 """
 
-import contextlib
 import csv
 import io
-import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -36,6 +34,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from testbed.atomic_file import replacing
 from testbed.errors import TraceError
 
 COLUMNS = ("round", "client", "stage", "fate")
@@ -111,17 +110,8 @@ class Schedule:
         """
         path = Path(path)
         _reader(path)
-        temporary = path.with_name(f".{path.name}.writing")
-        try:
-            with open(temporary, "wb") as file:
-                (self._write_csv if path.suffix == ".csv" else self._write_parquet)(file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise TraceError(f"{path}: cannot be written: {_reason(error)}") from None
+        with replacing(path, lambda reason: TraceError(f"{path}: cannot be written: {reason}")) as file:
+            (self._write_csv if path.suffix == ".csv" else self._write_parquet)(file)
 
     def rows(self) -> Iterator[tuple[int, int, str, str]]:
         """(round, client, stage, fate) of each row."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis import trace_figures
-from testbed.links.rates import BandwidthTraces
+from testbed.traces.bandwidth import BandwidthTraces
 from testbed.traces.intervals import AvailabilityTrace
 from testbed.traces.schedule import Schedule
 

@@ -94,3 +94,10 @@ def test_numbers_that_mean_nothing_are_refused(wrong: dict[str, float]) -> None:
 def test_a_negative_size_is_refused() -> None:
     with pytest.raises(ValueError, match="negative size"):
         TCP.overhead([5, -1])
+
+
+def test_the_last_acknowledgement_rides_on_an_answer_if_it_stands_for_a_single_segment() -> None:
+    sizes = np.array([0, 1, 1448, 1449, 2896, 2897])
+    assert TCP.delayed_acknowledgement(sizes).tolist() == [0, 66, 66, 0, 0, 66]
+    assert NO_TRANSPORT.delayed_acknowledgement(sizes).tolist() == [0] * 6
+    assert (TCP.delayed_acknowledgement(sizes) <= TCP.overhead(sizes)[1]).all()

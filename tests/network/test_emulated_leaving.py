@@ -5,6 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.links.transport import TCP, Transport
+from testbed.network.bookkeeping import Timing
+
 MB = 1e6  # bytes per second; links of 1 MB/s and 50 ms unless a test says otherwise
 
 
@@ -127,8 +130,6 @@ def test_what_the_protocol_asks_for_goes_before_the_experiments_quorum(emulated:
 
 
 def test_transport_overhead_takes_time_and_has_columns_of_its_own(emulated: Any) -> None:
-    from testbed.links.transport import Transport
-
     transport = Transport(per_message_bytes=100, per_byte=0.0)
     world = emulated.World(1, latency=0, transport=transport)
     world.round(emulated.question_of_size(1000, answer_size=2000))
@@ -136,3 +137,67 @@ def test_transport_overhead_takes_time_and_has_columns_of_its_own(emulated: Any)
     assert (stage.bytes_down[0], stage.bytes_up[0]) == (1000, 2000)
     assert (stage.transport_down[0], stage.transport_up[0]) == (100, 100)
     assert world.now_s == pytest.approx(0.0032)
+
+
+def test_at_the_quorum_who_was_in_time_stays_in_time_whatever_the_rounding(emulated: Any) -> None:
+    for latency in np.random.default_rng(7).uniform(0.001, 0.9, (40, 3)):
+        world = emulated.World(
+            3, latency=latency, factors=[0.7, 0.3, 9], up=np.inf, server_down=np.inf, down=np.inf, server_up=np.inf
+        )
+        (replies,) = world.round(emulated.Question(seconds=1.0, answer_size=1000), quorum=2)
+        stage = world.network.exchanges[0]
+        assert replies.ids.tolist() == [0, 1]
+        assert stage.received_s.max(where=[True, True, False], initial=0) == world.now_s
+        assert stage.bytes_up.tolist() == [1000, 1000, 0]
+
+
+def test_an_answer_at_the_very_deadline_is_in_time_whatever_the_rounding(emulated: Any) -> None:
+    for latency in np.random.default_rng(7).uniform(0.001, 0.9, 40):
+        links = {"latency": latency, "up": MB / 3, "down": np.inf, "server_up": np.inf, "server_down": np.inf}
+        lasting = emulated.World(**links)
+        lasting.round(emulated.Question(seconds=1.0, answer_size=1000))
+        world = emulated.World(deadline_s=lasting.now_s, **links)
+        world.round(emulated.Question(seconds=1.0, answer_size=1000))
+        assert world.outcomes() == ["answered"]
+
+
+def test_the_servers_link_is_shared_by_what_is_on_it_at_the_same_time(emulated: Any) -> None:
+    world = emulated.World(2, latency=[0, 10], down=np.inf, server_up=np.inf, server_down=MB)
+    world.round(emulated.Question(answer_size=1_000_000))
+    # The near client's answer is through long before the first byte of the far one's comes in.
+    assert world.network.exchanges[0].received_s == pytest.approx([1, 21])
+
+
+def test_at_the_quorum_questions_to_those_who_are_lost_stop_too(emulated: Any) -> None:
+    availability = emulated.Everybody(drops={"question": {1}})
+    world = emulated.World(2, latency=0, down=[MB, MB / 10], availability=availability)
+    world.round(emulated.question_of_size(1_000_000), quorum=1)
+    assert world.now_s == pytest.approx(1, abs=1e-4)
+    assert world.network.exchanges[0].bytes_down.tolist() == [1_000_000, pytest.approx(100_000, abs=10)]
+
+
+def test_a_silent_client_that_leaves_is_missed_no_longer_where_that_is_visible(emulated: Any) -> None:
+    for visible, expected_s in ((True, 3.0), (False, 20.0)):
+        world = leaving(emulated, {1: 3.0}, disconnects_visible=visible)
+        world.round(emulated.Question(silent=(1,)))
+        assert world.outcomes() == ["answered", "silent"]
+        assert world.now_s == expected_s
+
+
+def test_who_leaves_before_it_has_chosen_silence_has_dropped_out(emulated: Any) -> None:
+    world = leaving(emulated, {1: 3.0})
+    world.round(emulated.Question(seconds=4.0, silent=(1,)))
+    assert world.outcomes() == ["answered", "dropped"]
+
+
+@pytest.mark.parametrize(("share", "of", "enough"), [(0.07, 100, 7), (0.55, 100, 55), (0.551, 100, 56), (0.1, 3, 1)])
+def test_a_share_is_taken_as_written(share: float, of: int, enough: int) -> None:
+    assert Timing(1.0, stage_quorums={"question": share}).quorum("question", None, of) == enough
+
+
+def test_an_acknowledgement_rides_on_an_answer_that_comes_at_once(emulated: Any) -> None:
+    for seconds, acknowledged in ((0.0, 0), (1.0, 66)):
+        world = emulated.World(1, latency=0, transport=TCP)
+        world.round(emulated.question_of_size(1000, answer_size=1000, seconds=seconds))
+        stage = world.network.exchanges[0]
+        assert (stage.transport_down[0], stage.transport_up[0]) == (66 + 66, 66 + acknowledged)

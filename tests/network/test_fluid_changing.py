@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.links.rates import CONSTANT, BandwidthTraces, Rates
+from testbed.links import BandwidthTraces
+from testbed.links.rates import CONSTANT, Rates
 from testbed.network import fluid_windows
 from testbed.network.fluid import transfer, transfer_finish
 

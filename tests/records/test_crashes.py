@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed import atomic_file
 from testbed.errors import RunError
 from testbed.records import RunDirectory, RunRecords, writing
 from testbed.records.tables import SCHEMAS
@@ -169,7 +170,7 @@ def test_a_full_disk_is_one_line_and_the_run_can_be_gone_on_with(
         path = tmp_path / f"space-{space}"
         left = [space]
         with monkeypatch.context() as patched:
-            patched.setattr(writing, "open", functools.partial(open_on_full_disk, left), raising=False)
+            patched.setattr(atomic_file, "open", functools.partial(open_on_full_disk, left), raising=False)
             try:
                 whole_life(path, record_round)
             except RunError as error:

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.links.rates import BandwidthTraces
-from testbed.traces.bandwidth import read_bandwidth
+from testbed.traces.bandwidth import BandwidthTraces, read_bandwidth
 from testbed.traces.inspection import availability_over_time, describe, describe_bandwidth
 from testbed.traces.intervals import AvailabilityTrace
 

@@ -75,13 +75,16 @@ class Exchange:
 
     async def receive_answer(self, connection: Connection, size: int, passage: Transfer) -> None:
         """Receive the `size` bytes of the answer; raises `ConnectionError` when the client hangs up before."""
-        body = bytearray(size)
-        view = memoryview(body)
+        body = bytearray()  # grows with what comes: an announced size takes no memory
         with passage:
             while self.received < size:
-                until = self.received + await passage.next_piece(size - self.received)
-                while self.received < until:
-                    self.received += await sockets.receive_into(connection.stream, view[self.received : until])
+                piece = memoryview(bytearray(await passage.next_piece(size - self.received)))
+                got = 0
+                while got < len(piece):
+                    count = await sockets.receive_into(connection.stream, piece[got:])
+                    got += count
+                    self.received += count
+                body += piece
         self.body = body
 
     async def receive_line(self, connection: Connection, size: int) -> str:

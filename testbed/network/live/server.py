@@ -243,9 +243,10 @@ class LiveNetwork(RoundBooks):
                 task.cancel()
 
         def leave() -> None:
-            if exchange.body is None and waiting.pending(exchange):
+            if exchange.body is None:
                 task.cancel()
-                waiting.settle(exchange, DROPPED)
+            if exchange.body is None or not waiting.pending(exchange):  # else its answer is complete, and on its way
+                waiting.leaves(exchange)
 
         loop, left_s = asyncio.get_running_loop(), leaves_s - self._clock()
         return [
@@ -271,11 +272,9 @@ class LiveNetwork(RoundBooks):
         headers_up, acknowledged_down = self._overhead(stage.bytes_up, stage.size_up)
         stage.transport_down, stage.transport_up = headers_down + acknowledged_down, headers_up + acknowledged_up
         self._remember_gone(stage.who(DROPPED, OFFLINE))
+        stage.ride_on_answers(self.links.transport, self.speed_factors)
         self.exchanges.append(stage.exchanges(sent_s, self.speed_factors))
-        for refusal in answers.refusals:
-            self.record_event(f"client:{refusal.client}", "refusal", f"{refusal.check}: {refusal.detail}")
-        for client, line in answers.failures:
-            self.record_event(f"client:{client}", "crash", line)
+        self._record_answers(answers)
         behind_s = max((e.header.behind_s for e in waiting.exchanges if e.header is not None), default=0.0)
         lasted_s = self._clock() - sent_s
         if behind_s > max(BEHIND_S, BEHIND_SHARE * lasted_s):

@@ -73,6 +73,14 @@ class Waiting:
             self._unheard += 1
         self.check()
 
+    def leaves(self, exchange: Exchange) -> None:
+        """The client goes away; it has dropped out if its fate was still open, and may be missed no more if not."""
+        if self.pending(exchange):
+            self.settle(exchange, DROPPED)
+        elif self._visible and self._stage.outcome[exchange.position] == SILENT:
+            self._unheard -= 1
+            self.check()
+
     def check(self) -> None:
         """End the stage if nothing more is waited for."""
         enough = self._quorum is not None and 0 < self._quorum <= self._answers

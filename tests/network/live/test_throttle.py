@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.links.rates import BandwidthTraces, Rates
+from testbed.links import BandwidthTraces, Rates
 from testbed.network.fluid import transfer_finish
 from testbed.network.live.throttle import (
     DEPTH_S,

@@ -1,0 +1,87 @@
+"""Concurrent transfers on a shared link: how long the virtual clock takes to compute them.
+
+    python -m benchmarks.transfers
+
+All start within a second and share the server's link, which has a given multiple of what they ask for at most; rates
+are constant, or change every second (1000-second traces). The floor is what any event-driven method must do at least
+once per transfer: a heap that takes in and gives out as many events. Targets: 10^5 constant transfers in 2 s.
+"""
+
+import heapq
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from benchmarks.report import arguments, emit
+from testbed.links import BandwidthTraces, Rates
+from testbed.network.fluid import transfer
+
+MEGABYTE = 1e6
+TRACES, TRACE_SECONDS = 86, 1000
+
+
+def best_of(call: Callable[[], object], times: int = 3) -> float:
+    """Wall seconds of the fastest of `times` calls."""
+    spent = []
+    for _ in range(times):
+        began = time.perf_counter()
+        call()
+        spent.append(time.perf_counter() - began)
+    return min(spent)
+
+
+def heap_seconds(count: int) -> float:
+    """The floor: `count` events into a heap and out again."""
+    moments = np.random.default_rng(1).random(count).tolist()
+
+    def once() -> None:
+        heap: list[tuple[float, int]] = []
+        for position, moment in enumerate(moments):
+            heapq.heappush(heap, (moment, position))
+        while heap:
+            heapq.heappop(heap)
+
+    return best_of(once)
+
+
+def changing_rates(count: int, generator: np.random.Generator) -> Rates:
+    """Rates that change every second, `(count,)`."""
+    steps = generator.uniform(0.1, 1.0, TRACES * TRACE_SECONDS) * MEGABYTE
+    offsets = np.arange(TRACES + 1) * TRACE_SECONDS
+    seconds = np.tile(np.arange(TRACE_SECONDS, dtype=np.float64), TRACES)
+    traces = BandwidthTraces(offsets, seconds, steps, np.full(TRACES, float(TRACE_SECONDS)))
+    return Rates.traced(traces, generator.integers(0, TRACES, count), generator.uniform(0, TRACE_SECONDS, count), 1.0)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = arguments("Concurrent transfers sharing a link max-min fairly.")
+    parser.add_argument("--transfers", type=int, default=100_000, help="how many")
+    options = parser.parse_args()
+    count, generator = options.transfers, np.random.default_rng(7)
+    start, size = generator.random(count), np.full(count, MEGABYTE)
+    constant = Rates.constant(generator.uniform(0.1, 1.0, count) * MEGABYTE)
+    equal, changing = Rates.constant(np.full(count, MEGABYTE)), changing_rates(count, generator)
+    demand = float(constant.maximum().sum())
+    leaving = start + generator.exponential(2.0, count)
+    cases: list[tuple[str, Rates, float, object]] = [
+        ("equal rates, link shared by all", equal, demand / 2, np.inf),
+        ("different rates, half the demand", constant, demand / 2, np.inf),
+        ("different rates, clients that leave", constant, demand / 2, leaving),
+        ("changing rates, link not full", changing, demand * 2, np.inf),
+        ("changing rates, half the demand", changing, demand / 2, np.inf),
+        ("changing rates, clients that leave", changing, demand / 2, leaving),
+    ]
+    rows = []
+    for name, rates, capacity, stop in cases:
+        seconds = best_of(lambda r=rates, c=capacity, s=stop: transfer(start, size, r, c, s))  # type: ignore[misc]
+        rows.append({"case": name, "transfers": count, "seconds": seconds})
+    floor = heap_seconds(count)
+    headline = rows[1]["seconds"]
+    assert isinstance(headline, float)
+    emit({"seconds": headline, "floor_seconds": floor, "ratio": headline / floor}, rows, options.format == "json")
+
+
+if __name__ == "__main__":
+    main()
