@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from testbed.availability import Availability, availability_model
+from testbed.availability import Availability, Scheduled, availability_model
 from testbed.cost import REFERENCE_COSTS, ComputeModel
 from testbed.devices import speed_factors
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import Experiment
-from testbed.experiment.stages import check_stages
+from testbed.experiment.stages import check_schedule, check_stages
 from testbed.links import ClientLinks, client_links
 from testbed.network.bookkeeping import Timing
 from testbed.network.emulated import EmulatedNetwork
@@ -34,6 +34,7 @@ from testbed.registry import aggregation_protocol, selection_protocol
 from testbed.round import Outcome, run_round
 from testbed.selection.choosing import SelectionRound
 from testbed.selection.random_selection import RandomSelection
+from testbed.traces.schedule import Schedule
 from testbed.training import Evaluation, Trainer, Workload
 
 
@@ -146,6 +147,10 @@ class Plan:
         self.links()
         self.speed_factors()
         self.availability(workload)
+        section = self.experiment.availability
+        if isinstance(section, Scheduled):
+            own = (*self.selection.stages, *self.aggregation.stages)
+            check_schedule(Schedule.read(section.path).stages, str(section.path), own)
         if isinstance(self.selection, RandomSelection):
             self.selection.check_files()
 

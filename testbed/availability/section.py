@@ -1,7 +1,7 @@
 """The experiment's `availability` section: one alternative for each model, told apart by `model`."""
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
@@ -55,6 +55,9 @@ class AvailabilityModel(_Section):
 
     per_client: ClassVar[tuple[str, ...]] = ()
     """Keys whose value may be a list that is given to the clients in turn."""
+
+    unread: ClassVar[frozenset[str]] = frozenset()
+    """Keys of the section that mean nothing with this model; they go when an override sets the model."""
 
     dropout: DropOut = Field(default_factory=DropOut, description="Clients that leave during the round")
 
@@ -163,12 +166,20 @@ class Traced(AvailabilityModel):
 
 
 class Scheduled(AvailabilityModel):
-    """What happened in another run happens again."""
+    """What happened in another run happens again, and nothing else."""
+
+    unread = frozenset({"dropout"})
 
     model: Literal["schedule"] = Field(
         "schedule", description="The same clients are away or drop out in the same rounds and stages as recorded"
     )
     path: Path = Field(description="The schedule: a file as `testbed trace record RUN` writes it (.parquet or .csv)")
+
+    @model_validator(mode="after")
+    def _nothing_besides(self) -> Self:
+        if self.dropout != DropOut():
+            raise ValueError("a schedule says who drops out; remove `dropout`")
+        return self
 
 
 class OwnAvailability(AvailabilityModel):

@@ -47,7 +47,11 @@ Debug = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the experiment; may be repeated."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a key of the experiment; a mapping is merged, {} empties a section; may be repeated.",
+    ),
 ]
 
 

@@ -41,8 +41,8 @@ _SYNTHESIZE_EPILOG = examples(
 )
 _RECORD_EPILOG = examples(
     "testbed trace record runs/lotto --out misfortunes.parquet",
-    "testbed run experiment.yaml --set selection.protocol=random --set availability.model=schedule "
-    "--set availability.path=misfortunes.parquet",
+    "testbed run experiment.yaml --set selection.protocol=random --set selection.recorded=misfortunes.parquet "
+    "--set availability.model=schedule --set availability.path=misfortunes.parquet",
     then="Under the schedule the same clients drop out in the same rounds and stages.",
 )
 

@@ -133,7 +133,10 @@ def apply_override(data: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
         raise ExperimentError(f"{where}: expected key=value, e.g. selection.participants=20")
-    set_key(data, key.strip(), _parsed(text, where), where)
+    value = _parsed(text, where)
+    if value == {}:  # nothing to merge: the section is emptied
+        set_key(data, key.strip(), None, where)
+    set_key(data, key.strip(), value, where)
 
 
 def set_key(data: dict[str, Any], key: str, value: Any, where: str) -> None:

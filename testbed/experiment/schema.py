@@ -80,9 +80,10 @@ def alternative_keys() -> dict[tuple[str, str], frozenset[str]]:
         (AvailabilitySection, "model"),
     ):
         for alternative in get_args(get_args(section)[0]):
-            fields = get_args(alternative)[0].model_fields
+            model = get_args(alternative)[0]
+            fields = model.model_fields
             if not fields[name].is_required():
-                found[name, str(fields[name].default)] = frozenset(fields)
+                found[name, str(fields[name].default)] = frozenset(fields) - getattr(model, "unread", frozenset())
     return found
 
 

@@ -38,6 +38,18 @@ def check_stages(experiment: Experiment, own: Iterable[str] = ()) -> None:
             raise ExperimentError(f"{key}: unknown stage {stage!r}; {hint}allowed: {', '.join(sorted(known))}")
 
 
+def check_schedule(stages: Iterable[str], where: str, own: Iterable[str] = ()) -> None:
+    """Raise `ExperimentError` for a stage of a schedule that looks like a mistyped one.
+
+    Other unknown stages are those of protocols that this run does not have.
+    """
+    known = known_stages() | set(own)
+    for stage in stages:
+        close = difflib.get_close_matches(stage, sorted(known), n=1, cutoff=0.85) if stage not in known else []
+        if stage and close:
+            raise ExperimentError(f"{where}: unknown stage {stage!r}; did you mean {close[0]!r}?")
+
+
 def _kinds_of(kind: type[Message]) -> Iterator[type[Message]]:
     for derived in kind.__subclasses__():
         yield derived

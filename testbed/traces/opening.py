@@ -32,7 +32,15 @@ def open_trace(path: Path) -> Traced:
         return Schedule.read(path)
     if path.suffix == ".parquet" or names & {"client", "online_from_s", "online_until_s"}:
         return AvailabilityTrace.read(path)
-    return read_bandwidth(path)
+    try:
+        return read_bandwidth(path)
+    except TraceError as error:
+        if not any(word.isidentifier() for word in names):
+            raise
+        raise TraceError(
+            f"{path}: the columns are {', '.join(sorted(names))}; an availability trace has client, online_from_s, "
+            "online_until_s, a schedule round, client, stage, fate, bandwidth two numbers in each row"
+        ) from error
 
 
 def facts(traced: Traced) -> Facts:

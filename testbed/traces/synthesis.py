@@ -28,6 +28,8 @@ from testbed.randomness import Randomness
 from testbed.traces.intervals import AvailabilityTrace
 
 _MOST_QUESTIONS = 1_000_000_000  # clients x rounds
+_MOST_CLIENTS = 10_000_000  # of an experiment
+_MOST_INTERVALS = 50_000_000
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -55,6 +57,8 @@ def synthesize(
     """
     if clients < 1 or not 0 < horizon_s < math.inf:
         raise ExperimentError(f"{clients} clients for {horizon_s:g} s; a trace needs at least one client and some time")
+    if clients > _MOST_CLIENTS:
+        raise ExperimentError(f"{clients} clients; an experiment has at most {_MOST_CLIENTS:,}")
     name = str(getattr(model, "model", type(model).__name__))
     if isinstance(model, Traced | Scheduled):
         raise ExperimentError(f"model {name}: it replays a file; there is nothing to synthesize")
@@ -67,10 +71,18 @@ def synthesize(
     if isinstance(model, Markov | DiurnalWeibull):
         if round_s is not None:
             raise ExperimentError(f"model {name}: it has times of its own; leave out the length of a round")
+        expected = clients * horizon_s / (model.mean_online_s + model.mean_offline_s)
+        if expected > _MOST_INTERVALS:
+            raise ExperimentError(
+                f"model {name}: about {expected:.1g} intervals, at most {_MOST_INTERVALS:,}; take fewer clients, less "
+                "time, or longer means"
+            )
         client, from_s, until_s = AlternatingAvailability(model, clients, randomness).intervals(clients, horizon_s)
     else:
         if round_s is None or not 0 < round_s < math.inf:
-            raise ExperimentError(f"model {name}: it knows rounds, not times; say how long a round lasts")
+            raise ExperimentError(
+                f"model {name}: it knows rounds, not times; say how long a round lasts (--round-seconds)"
+            )
         client, from_s, until_s = _by_rounds(model, clients, horizon_s, randomness, round_s)
     if not len(client):
         raise ExperimentError(f"model {name}: nobody is ever online with these values; a trace needs somebody")

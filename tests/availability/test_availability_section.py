@@ -202,8 +202,8 @@ def test_a_schedule_happens_again(available: Callable, tmp_path: Path) -> None:
     assert model.presence(1, "check-in", 0.0, np.arange(3)).reachable.tolist() == [False, True, True]
     assert model.presence(1, "first", 0.0, np.arange(3)).drops.tolist() == [False, False, True]
     assert model.presence(2, "first", 0.0, np.arange(3)).reachable.all()
-    more = available(3, model="schedule", path=str(path), dropout={"hazard": {"first": 1e-12}})
-    assert more.presence(1, "first", 0.0, np.arange(3)).drops.tolist() == [False, False, True]
+    with pytest.raises(ValueError, match="a schedule says who drops out; remove `dropout`"):
+        available(3, model="schedule", path=str(path), dropout={"rate": 0.1})
     with pytest.raises(TraceError):
         available(2, model="schedule", path=str(path))
 

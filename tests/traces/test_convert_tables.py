@@ -331,3 +331,18 @@ def test_other_pickles_are_one_line(value: Any, said: str, tmp_path: Path) -> No
     line = refused(fedscale.convert, pickled(tmp_path / "some", value))
     assert said in line
     assert len(line) < 500
+
+
+@pytest.mark.parametrize("text", ["1,a\n0,1\n", "0,1,2,1\n0,1,0,1\n", "x,1\n1,1\n"])
+def test_a_first_line_that_is_neither_names_nor_values_is_an_error(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "matrix.csv"
+    path.write_text(text)
+    with pytest.raises(TraceError, match=r"row 1: .* is not 0 or 1"):
+        matrix.convert(path, 60.0)
+
+
+@pytest.mark.parametrize("text", ["a,b\n0,1\n", "0,1,2\n0,1,0\n", "7,8\n1,1\n"])
+def test_a_first_line_of_names_is_no_round(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "matrix.csv"
+    path.write_text(text)
+    assert matrix.convert(path, 60.0)[1]["rounds"] == 1

@@ -18,12 +18,13 @@ up to then (there this last interval is lost).
 The clock, and what happens outside a phone's recording, are as in `phone_intervals`.
 """
 
+import math
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
 from testbed.errors import TraceError
-from testbed.traces.conversion.collecting import Collected, Counts, Outside, shown
+from testbed.traces.conversion.collecting import DAY_S, Collected, Counts, Outside, shown
 from testbed.traces.conversion.json_objects import read_object
 from testbed.traces.intervals import AvailabilityTrace
 
@@ -49,7 +50,8 @@ def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace,
 
     Args:
         path: the file.
-        outside: what a phone is outside its own recording, from its first event to its last.
+        outside: what a phone is outside its own recording, which goes from its first event to its last; it is repeated
+            after a whole number of days.
 
     Returns:
         the trace, its clients numbered as the devices are (in order of appearance if a name is not a number), and
@@ -74,7 +76,10 @@ def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace,
         if not events or events[0][0] == events[-1][0]:
             collected.unusable("no_recording")
             continue
-        _replay(collected, collected.device(name, events[0][0], events[-1][0]), events)
+        begin_s, end_s = events[0][0], events[-1][0]
+        if outside == "repeat":  # after whole days, so that the time of day stays what it was
+            end_s = begin_s + math.ceil((end_s - begin_s) / DAY_S) * DAY_S
+        _replay(collected, collected.device(name, begin_s, end_s), events)
     if counts["events"] and counts["events_unknown"] == counts["events"]:
         raise TraceError(f"{path}: not one of the {counts['events']} events is known; {_WHAT}")
     return collected.trace(outside, *collected.whole_days())

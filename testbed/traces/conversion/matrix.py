@@ -89,8 +89,8 @@ def _csv_rows(path: Path) -> Iterator[Presence]:
     with open(path, encoding="utf-8-sig", newline="") as file:
         for cells in csv.reader(line for line in file if line.strip()):
             words = [cell.strip() for cell in cells]
-            if not width and any(word not in values for word in words):
-                width = len(words)  # the line of column names
+            if not width and _are_names(words):
+                width = len(words)
                 continue
             width = width or len(words)
             row += 1
@@ -101,6 +101,14 @@ def _csv_rows(path: Path) -> Iterator[Presence]:
             except KeyError as word:
                 raise TraceError(f"{path}: row {row}: {shown(word.args[0])} is not 0 or 1; {_WHAT}") from None
     yield np.stack(batch) if batch else np.zeros((0, width), np.bool_)
+
+
+def _are_names(words: list[str]) -> bool:
+    """Whether the first line names the columns: words only, or different numbers (and not just 0 and 1)."""
+    numbers = [word for word in words if word.replace(".", "", 1).isdigit()]
+    if not numbers:
+        return True
+    return len(numbers) == len(words) == len(set(words)) and not set(words) <= {"0", "1"}
 
 
 def _npy_rows(path: Path) -> Iterator[Presence]:
