@@ -25,6 +25,8 @@ from testbed.records import RunRecords
 # Okabe and Ito (Color Universal Design, 2008).
 _OUTCOME_COLOURS = dict(zip(LOST, ("#999999", "#D55E00", "#E69F00", "#0072B2"), strict=True))
 
+FEW_PERCENT = 40
+
 
 def presence(run: RunRecords) -> pd.DataFrame:
     """One row per round in which somebody was asked.
@@ -86,7 +88,8 @@ def availability(rows: Sequence[Row]) -> Figure:
     for axes, label in zip(panels[:, 0], ("Clients reachable [%]", "Participants lost so far [%]"), strict=True):
         axes.set_ylabel(label)
         axes.set_ylim(bottom=0)
-    panels[0, 0].set_ylim(0, 103)
+    if panels[0, 0].get_ylim()[1] > FEW_PERCENT:  # of few clients, only the changes would be hard to see
+        panels[0, 0].set_ylim(0, 103)
     columns = 2 if len(settings) == 1 else 2 * len(settings)
     figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=columns)
     return figure
