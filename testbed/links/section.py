@@ -162,4 +162,6 @@ class Links(BaseModel):
 
 def cycled(values: float | list[float], population: int) -> npt.NDArray[np.float64]:
     """`(population,)` float64: one value for everybody, or a list given out in turn."""
-    return np.resize(np.atleast_1d(np.asarray(values, dtype=np.float64)), population)
+    if isinstance(values, list):
+        return np.resize(np.asarray(values, dtype=np.float64), population)
+    return np.full(population, values, np.float64)
