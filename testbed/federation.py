@@ -238,6 +238,9 @@ class Federation:
         began = time.monotonic()
         experiment, before = self.plan.experiment, self.state
         number = before.round_number + 1
+        if number > 1:
+            await self.network.rest(experiment.time.between_rounds_s)
+        started_s = self.network.now_s
         start = SelectionRound(
             number, experiment.population, self.network, before.participations, self.directory,
             self.plan.randomness, self.plan.experiment_id,
@@ -249,7 +252,7 @@ class Federation:
         wall_s = before.wall_s + time.monotonic() - began
         self.state = Checkpoint(number, self.network.now_s, outcome.model, participations, wall_s)
         if self.records is not None:
-            self.records.append_round(self._tables(number, before.now_s, outcome, evaluation), self.state)
+            self.records.append_round(self._tables(number, started_s, outcome, evaluation), self.state)
         self.on_progress(self.progress(outcome=outcome.state))
         return outcome
 

@@ -170,8 +170,9 @@ def _merge(data: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _another_form(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether the two are different forms of a setting of the links, which have nothing in common to merge."""
-    return form_of(old) != form_of(new) and None not in (form_of(old), form_of(new))
+    """Whether the two are different forms (or distributions) of a setting of the links, with nothing to merge."""
+    forms = form_of(old), form_of(new)
+    return None not in forms and (forms[0] != forms[1] or old.get("distribution") != new.get("distribution"))
 
 
 # -- what pydantic found, one line per mistake --------------------------------------------------------------------

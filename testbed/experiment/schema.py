@@ -117,10 +117,16 @@ class Time(_Section):
     stage_deadlines: dict[str, Annotated[float, Field(gt=0)]] = Field(
         default_factory=dict, description="Stages with a deadline of their own, e.g. {lotto/announce: 5}"
     )
-    stage_quorums: dict[str, Annotated[float, Field(gt=0)]] = Field(
+    stage_quorums: dict[str, Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0, le=1)]] = Field(
         default_factory=dict,
-        description="Stages in which the server goes on when enough have answered (over-commitment): a number of "
-        "clients, or a share of those asked, e.g. {train: 0.8}; the others are late",
+        description="Stages in which the server goes on when enough have answered (over-commitment): a whole number of "
+        "clients (1, 2, ...), or a share of those asked with a decimal point (0.8, up to 1.0); the others are late",
+    )
+    between_rounds_s: float = Field(
+        0.0,
+        ge=0,
+        le=1e9,
+        description="Seconds from the end of a round, skipped ones too, to the next; clients may come back",
     )
     disconnects: Literal["visible", "invisible"] = Field(
         "invisible",
@@ -136,14 +142,6 @@ class Time(_Section):
             return read_costs(Path(costs))
         except TestbedError as error:
             raise ValueError(str(error)) from None
-
-    @field_validator("stage_quorums")
-    @classmethod
-    def _shares_or_whole_numbers(cls, quorums: dict[str, float]) -> dict[str, float]:
-        for stage, enough in quorums.items():
-            if enough >= 1 and enough != int(enough):
-                raise ValueError(f"{stage}: {enough:g} is neither a number of clients nor a share below 1")
-        return quorums
 
     @field_validator("costs")
     @classmethod

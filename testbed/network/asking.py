@@ -160,3 +160,6 @@ class RoundNetwork(Network, Protocol):
 
     def end_round(self) -> None:
         """Account the server's work since the last stage."""
+
+    async def rest(self, seconds: float) -> None:
+        """Let time pass between two rounds."""

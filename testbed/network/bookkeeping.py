@@ -54,14 +54,14 @@ class Timing:
         deadline_s: seconds a stage lasts at most.
         stage_deadlines: stages with their own.
         disconnects_visible: the server learns at once that a client has gone, instead of by timeout.
-        stage_quorums: stages in which the server goes on when so many have answered: a number of clients (1 or
-            more), or a share of those asked (below 1).
+        stage_quorums: stages in which the server goes on when so many have answered: an int is a number of clients, a
+            float (at most 1.0) a share of those asked.
     """
 
     deadline_s: float
     stage_deadlines: Mapping[str, float] = field(default_factory=dict)
     disconnects_visible: bool = False
-    stage_quorums: Mapping[str, float] = field(default_factory=dict)
+    stage_quorums: Mapping[str, int | float] = field(default_factory=dict)
 
     def limit_s(self, stage: str, asked_for_s: float | None) -> float:
         """Seconds that `stage` lasts at most; what the protocol asked for goes before what the experiment says."""
@@ -73,7 +73,7 @@ class Timing:
             return asked_for
         enough = self.stage_quorums[stage]
         # As written: 0.07 of 100 are 7, though the float 0.07 times 100 is above 7.
-        return math.ceil(Fraction(str(enough)) * recipients) if enough < 1 else int(enough)
+        return enough if isinstance(enough, int) else math.ceil(Fraction(str(enough)) * recipients)
 
 
 class RoundBooks:
@@ -111,6 +111,10 @@ class RoundBooks:
         self.server_compute_s = 0.0
         self._gone = np.zeros(self._population, np.bool_)
         self._stage = "round"
+
+    async def rest(self, seconds: float) -> None:
+        """Let time pass between two rounds."""
+        self.now_s += seconds
 
     def end_round(self) -> None:
         """Account the server's work since the last stage."""

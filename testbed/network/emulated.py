@@ -142,6 +142,8 @@ class EmulatedNetwork(RoundBooks):
         if under_way.any() and end_s < last_s:  # others were enough: what was still under way stops now
             self._time_transfers(stage, presence, end_s, under_way)
         stage.outcome[dropped], stage.outcome[late] = DROPPED, LATE
+        for cost in (stage.compute_s, stage.pki_up, stage.pki_down):
+            cost[~np.isfinite(stage.ready_s)] = 0  # the question never arrived whole
         stage.arrival_s[unheard] = np.inf
         return end_s
 

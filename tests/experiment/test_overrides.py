@@ -43,6 +43,14 @@ def test_another_form_of_a_link_replaces_the_old_one(overridden: Callable[..., A
     assert (str(links.up_mbit_s.trace), links.up_mbit_s.scale, links.down_mbit_s) == ("some/folder", 3, 5)
 
 
+def test_another_distribution_replaces_the_old_one(overridden: Callable[..., Any]) -> None:
+    text = "links: {down_mbit_s: {distribution: uniform, minimum: 1, maximum: 5}}"
+    rates = overridden(text, "links.down_mbit_s={distribution: log-normal, median: 8, sigma: 1}").links.down_mbit_s
+    assert (rates.minimum, rates.maximum) == (None, None)
+    rates = overridden(text, "links.down_mbit_s={distribution: uniform, maximum: 7}").links.down_mbit_s
+    assert (rates.minimum, rates.maximum) == (1, 7)
+
+
 def test_an_empty_mapping_empties_a_section(overridden: Callable[..., Any]) -> None:
     text = "time: {stage_quorums: {train: 0.5}, deadline_s: 9}"
     time = overridden(text, "time.stage_quorums={}").time
@@ -51,8 +59,11 @@ def test_an_empty_mapping_empties_a_section(overridden: Callable[..., Any]) -> N
 
 def test_quorums_are_numbers_of_clients_or_shares(overridden: Callable[..., Any]) -> None:
     assert overridden("time: {stage_quorums: {train: 5, check-in: 0.5}}").time.stage_quorums["train"] == 5
-    with pytest.raises(ExperimentError, match=r"train: 1\.5 is neither a number of clients nor a share below 1"):
-        overridden("time: {stage_quorums: {train: 1.5}}")
+    assert isinstance(overridden("time: {stage_quorums: {train: 1}}").time.stage_quorums["train"], int)
+    assert isinstance(overridden("time: {stage_quorums: {train: 1.0}}").time.stage_quorums["train"], float)
+    for wrong in ("1.5", "0", "0.0", "-1", "true"):
+        with pytest.raises(ExperimentError, match=r"time\.stage_quorums\.train: "):
+            overridden(f"time: {{stage_quorums: {{train: {wrong}}}}}")
     with pytest.raises(ExperimentError, match=r"time\.stage_quorums: unknown stage 'trian'; did you mean 'train'"):
         overridden("time: {stage_quorums: {trian: 2}}")
 

@@ -233,3 +233,17 @@ def test_a_threshold_must_fit_the_largest_round_that_selection_may_choose() -> N
         Plan(Experiment.model_validate(data), 0)
     data["aggregation"] = {"protocol": "secagg", "threshold": 0.6}
     assert Plan(Experiment.model_validate(data), 0).maximum_participants == 6
+
+
+def test_time_passes_between_rounds_if_it_should(run: Callable[..., Any]) -> None:
+    together, apart = (
+        run(
+            {"rounds": 3, "time": {"compute": "modelled", "deadline_s": 20, "between_rounds_s": pause}}, name=str(pause)
+        )
+        .rounds()
+        .rows("rounds")
+        for pause in (0.0, 100.0)
+    )
+    for number, (first, second) in enumerate(zip(together, apart, strict=True)):
+        assert second["started_s"] == pytest.approx(first["started_s"] + 100 * number)
+        assert second["ended_s"] - second["started_s"] == pytest.approx(first["ended_s"] - first["started_s"])

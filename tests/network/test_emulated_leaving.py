@@ -112,7 +112,9 @@ def test_at_the_quorum_transfers_stop_and_later_departures_do_not_matter(emulate
     assert world.network.exchanges[0].bytes_up[2] == pytest.approx(200_000, abs=1)
 
 
-@pytest.mark.parametrize(("enough", "expected_s"), [(2, 2.0), (0.5, 2.0), (0.51, 3.0), (0.01, 1.0), (9, 20.0)])
+@pytest.mark.parametrize(
+    ("enough", "expected_s"), [(2, 2.0), (0.5, 2.0), (0.51, 3.0), (0.01, 1.0), (1, 1.0), (1.0, 20.0), (9, 20.0)]
+)
 def test_a_quorum_of_the_experiment_is_a_number_or_a_share(emulated: Any, enough: float, expected_s: float) -> None:
     world = emulated.World(
         4, factors=[1, 2, 3, 30], latency=0, down=np.inf, up=np.inf, deadline_s=20.0, stage_quorums={"question": enough}

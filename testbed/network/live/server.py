@@ -153,6 +153,11 @@ class LiveNetwork(RoundBooks):
         self._running_since = time.monotonic()
         self._start_server_work()
 
+    async def rest(self, seconds: float) -> None:
+        """Wait between two rounds."""
+        await asyncio.sleep(seconds)
+        await super().rest(seconds)
+
     def end_round(self) -> None:
         """Account the server's work since the last stage, and stop the clock."""
         super().end_round()
