@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
+from testbed.errors import reason
+
 
 @contextlib.contextmanager
 def replacing(path: Path, failed: Callable[[str], Exception]) -> Iterator[IO[bytes]]:
@@ -28,5 +30,5 @@ def replacing(path: Path, failed: Callable[[str], Exception]) -> Iterator[IO[byt
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise failed(error.strerror or " ".join(str(error).split())[:200]) from None
+            raise failed(error.strerror or reason(error)) from None
         raise

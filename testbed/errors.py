@@ -4,6 +4,11 @@ Each message says what was wrong, where, and what to do; the command line prints
 """
 
 
+def reason(error: Exception) -> str:
+    """What another library's error says, as one line that is not too long."""
+    return " ".join(str(error).split())[:200]
+
+
 class TestbedError(Exception):
     """The root of everything that the testbed raises on purpose."""
 

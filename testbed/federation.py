@@ -33,7 +33,6 @@ from testbed.records.writing import Checkpoint
 from testbed.registry import aggregation_protocol, selection_protocol
 from testbed.round import Outcome, run_round
 from testbed.selection.choosing import SelectionRound
-from testbed.selection.random_selection import RandomSelection
 from testbed.traces.schedule import Schedule
 from testbed.training import Evaluation, Trainer, Workload
 
@@ -151,8 +150,8 @@ class Plan:
         if isinstance(section, Scheduled):
             own = (*self.selection.stages, *self.aggregation.stages)
             check_schedule(Schedule.read(section.path).stages, str(section.path), own)
-        if isinstance(self.selection, RandomSelection):
-            self.selection.check_files()
+        check_files: Callable[[], None] = getattr(self.selection, "check_files", lambda: None)
+        check_files()
 
     @property
     def timing(self) -> Timing:

@@ -3,12 +3,26 @@
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from testbed.errors import ExperimentError
 
 OWN_CLASS = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 """What such a name looks like."""
+
+OWN = "a class of your own"
+"""The alternative of a section that such a name stands for."""
+
+
+def alternative_by(key: str, default: str) -> Callable[[Any], str]:
+    """For a section that is a union: from its value to the alternative that `key` names, `default` if nothing does."""
+
+    def named(value: Any) -> str:
+        name = value.get(key, default) if isinstance(value, dict) else getattr(value, key, default)
+        return OWN if isinstance(name, str) and ":" in name else str(name)
+
+    return named
 
 
 def own_class(name: str, key: str) -> Any:

@@ -6,9 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from testbed.links import LIST, NUMBER, EitherForm, NotEmpty
-from testbed.own_class import OWN_CLASS
-
-_OWN = "a class of your own"
+from testbed.own_class import OWN, OWN_CLASS, alternative_by
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 Probabilities = Annotated[Annotated[Probability, NUMBER] | Annotated[list[Probability], NotEmpty, LIST], EitherForm]
@@ -189,11 +187,6 @@ class OwnAvailability(AvailabilityModel):
     options: dict[str, Any] = Field(default_factory=dict, description="Whatever your class reads")
 
 
-def _tag_of(value: Any) -> str:
-    name = value.get("model", "always") if isinstance(value, dict) else getattr(value, "model", "always")
-    return _OWN if isinstance(name, str) and ":" in name else str(name)
-
-
 AvailabilitySection = Annotated[
     Annotated[Always, Tag("always")]
     | Annotated[Bernoulli, Tag("bernoulli")]
@@ -202,6 +195,6 @@ AvailabilitySection = Annotated[
     | Annotated[DiurnalWeibull, Tag("diurnal-weibull")]
     | Annotated[Traced, Tag("trace")]
     | Annotated[Scheduled, Tag("schedule")]
-    | Annotated[OwnAvailability, Tag(_OWN)],
-    Discriminator(_tag_of),
+    | Annotated[OwnAvailability, Tag(OWN)],
+    Discriminator(alternative_by("model", "always")),
 ]

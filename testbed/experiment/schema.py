@@ -1,6 +1,5 @@
 """The experiment's schema: one pydantic model, whose JSON schema editors use (`testbed schema`)."""
 
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -17,14 +16,12 @@ from testbed.devices import Devices
 from testbed.errors import TestbedError
 from testbed.experiment.workload import Workload
 from testbed.links import Links
-from testbed.own_class import OWN_CLASS
+from testbed.own_class import OWN, OWN_CLASS, alternative_by
 from testbed.selection.batch_partition import BatchPartitionParameters, PartitionParameters
 from testbed.selection.choosing import SelectionParameters
 from testbed.selection.lotto_client_centric import ClientCentricParameters
 from testbed.selection.lotto_server_centric import ServerCentricParameters
 from testbed.selection.random_selection import BernoulliParameters, RandomParameters, WeightedRandomParameters
-
-_OWN = "a class of your own"
 
 _OwnName = Annotated[str, Field(pattern=OWN_CLASS, description="A class of your own, as package.module:Name")]
 
@@ -43,14 +40,6 @@ class OwnAggregation(AggregationParameters):
     protocol: _OwnName
 
 
-def _tag(default: str) -> Callable[[Any], str]:
-    def tag_of(value: Any) -> str:
-        name = value.get("protocol", default) if isinstance(value, dict) else getattr(value, "protocol", default)
-        return _OWN if isinstance(name, str) and ":" in name else str(name)
-
-    return tag_of
-
-
 SelectionSection = Annotated[
     Annotated[RandomParameters, Tag("random")]
     | Annotated[WeightedRandomParameters, Tag("weighted-random")]
@@ -59,14 +48,14 @@ SelectionSection = Annotated[
     | Annotated[BatchPartitionParameters, Tag("batch-partition")]
     | Annotated[ClientCentricParameters, Tag("lotto-client-centric")]
     | Annotated[ServerCentricParameters, Tag("lotto-server-centric")]
-    | Annotated[OwnSelection, Tag(_OWN)],
-    Discriminator(_tag("random")),
+    | Annotated[OwnSelection, Tag(OWN)],
+    Discriminator(alternative_by("protocol", "random")),
 ]
 AggregationSection = Annotated[
     Annotated[PlainParameters, Tag("plain")]
     | Annotated[SecAggParameters, Tag("secagg")]
-    | Annotated[OwnAggregation, Tag(_OWN)],
-    Discriminator(_tag("secagg")),
+    | Annotated[OwnAggregation, Tag(OWN)],
+    Discriminator(alternative_by("protocol", "secagg")),
 ]
 
 

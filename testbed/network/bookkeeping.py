@@ -11,6 +11,9 @@ import numpy.typing as npt
 
 from testbed.availability import Availability, Presence
 from testbed.cost import ComputeModel, Meter, metered, thread_cpu_s
+from testbed.errors import ProtocolError
+from testbed.messages import Message, encode
+from testbed.network.asking import ids
 from testbed.network.hosting import HostAnswers, Ids
 
 OUTCOMES = ("answered", "silent", "offline", "dropped", "late", "refused")
@@ -149,6 +152,17 @@ class RoundBooks:
     def _server_worked(self, spent_s: float) -> None:
         """Account `spent_s` seconds of the server's work; a network whose clock does not run by itself moves it."""
         self.server_compute_s += spent_s
+
+    @staticmethod
+    def _question(
+        recipients: Ids, message: Message, private: Mapping[int, Message] | None
+    ) -> tuple[type[Message], Ids, dict[int, bytes] | None]:
+        """The kind of a question, whom it goes to (sorted), and the private parts as they go on the wire."""
+        kind = type(message)
+        if kind.Answer is None or not kind.stage:
+            raise ProtocolError(f"{kind.__name__} names no stage, or no type of answer")
+        sealed = None if private is None else {client: encode(part) for client, part in private.items()}
+        return kind, ids(recipients), sealed
 
     # -- who is there ----------------------------------------------------------------------------------------
 

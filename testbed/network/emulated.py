@@ -17,11 +17,10 @@ import numpy.typing as npt
 
 from testbed.availability import Availability, Presence
 from testbed.cost import ComputeModel
-from testbed.errors import ProtocolError
 from testbed.links import ClientLinks
 from testbed.links.rates import Rates
-from testbed.messages import Message, detach, encode
-from testbed.network.asking import Replies, ids
+from testbed.messages import Message, detach
+from testbed.network.asking import Replies
 from testbed.network.bookkeeping import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, RoundBooks, Timing
 from testbed.network.fluid import transfer
 from testbed.network.hosting import Delivery, HostAnswers, Hosts, Ids
@@ -100,12 +99,8 @@ class EmulatedNetwork(RoundBooks):
         quorum: int | None = None,
     ) -> Replies:
         """See `Network.ask`."""
-        kind = type(message)
-        if kind.Answer is None or not kind.stage:
-            raise ProtocolError(f"{kind.__name__} names no stage, or no type of answer")
-        recipients = ids(recipients)
+        kind, recipients, sealed = self._question(recipients, message, private)
         detached = detach(message)
-        sealed = {client: encode(part) for client, part in private.items()} if private is not None else None
         self._finish_server_work()
         self._stage = kind.stage
         self.on_stage(kind.stage, self.now_s)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.errors import TraceError
+from testbed.errors import TraceError, reason
 from testbed.traces.interval_rows import row_error
 
 _SUFFIXES = (".csv", ".parquet", ".json")
@@ -86,7 +86,7 @@ def _opened(path: Path) -> tuple[list[str], Iterable[Row]]:
     except UnicodeDecodeError:
         raise TraceError(f"{path}: not a text file (UTF-8)") from None
     except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror or _reason(error)}") from None
+        raise TraceError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
 
 
 def _csv_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
@@ -110,7 +110,7 @@ def _parquet_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
             table = pq.ParquetFile(source).read()
         return _distinct(path, table.column_names), zip(*(column.to_pylist() for column in table.columns), strict=True)
     except (pa.ArrowException, OSError) as error:
-        raise TraceError(f"{path}: not a Parquet file, or truncated: {_reason(error)}") from None
+        raise TraceError(f"{path}: not a Parquet file, or truncated: {reason(error)}") from None
 
 
 def _json_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
@@ -119,7 +119,7 @@ def _json_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
     except (ValueError, RecursionError) as error:
         if isinstance(error, UnicodeDecodeError):
             raise
-        raise TraceError(f"{path}: not JSON, or truncated: {_reason(error)}") from None
+        raise TraceError(f"{path}: not JSON, or truncated: {reason(error)}") from None
     records = list(data.values()) if isinstance(data, dict) else data
     if not isinstance(records, list):
         raise TraceError(f"{path}: a table in JSON is a list of objects, or an object of objects, one per device")
@@ -157,7 +157,3 @@ def _number(path: Path, row: int, name: str, cell: Any) -> float:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

@@ -19,7 +19,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from testbed.atomic_file import replacing
-from testbed.errors import TraceError
+from testbed.errors import TraceError, reason
 from testbed.traces.interval_rows import COLUMNS, Floats, Ids, row_error
 
 BATCH_ROWS = 1 << 18
@@ -95,10 +95,6 @@ def _check_names(path: Path, names: Iterable[str]) -> None:
         raise TraceError(f"{path}: the columns must be {', '.join(COLUMNS)}; found {', '.join(shown)}{more}")
 
 
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
-
-
 @contextlib.contextmanager
 def _readable_parquet(path: Path) -> Iterator[pq.ParquetFile]:
     try:
@@ -107,7 +103,7 @@ def _readable_parquet(path: Path) -> Iterator[pq.ParquetFile]:
             _check_names(path, file.schema_arrow.names)
             yield file
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise TraceError(f"{path}: not a Parquet file, or truncated: {_reason(error)}") from None
+        raise TraceError(f"{path}: not a Parquet file, or truncated: {reason(error)}") from None
 
 
 def _parquet_batches(path: Path) -> Iterator[Columns]:
@@ -147,7 +143,7 @@ def _csv_batches(path: Path) -> Iterator[Columns]:
                 rows += len(batch)
     except (pa.ArrowException, OSError) as error:
         yield from _rows_before_fault(path, rows)
-        raise TraceError(f"{path}: not CSV: {_reason(error)}") from None
+        raise TraceError(f"{path}: not CSV: {reason(error)}") from None
 
 
 def _rows_before_fault(path: Path, begin: int) -> Iterator[Columns]:

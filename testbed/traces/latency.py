@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from testbed.errors import TraceError
+from testbed.errors import TraceError, reason
 from testbed.traces.interval_rows import row_error
 
 Floats = npt.NDArray[np.float64]
@@ -56,7 +56,7 @@ def read_latency_matrix(path: Path) -> Matrix:
                 raise TraceError(f"{path}: the file is empty; it needs a matrix of delays in ms")
         values, rows, columns = readers[path.suffix](path)
     except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror or _reason(error)}") from None
+        raise TraceError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
     if not values.size:
         raise TraceError(f"{path}: no delays; the file needs a row per client and a column per server")
     bad = ~((values >= 0) & (values < np.inf))
@@ -69,10 +69,6 @@ def read_latency_matrix(path: Path) -> Matrix:
             twice = next(name for at, name in enumerate(names) if name in names[:at])
             raise TraceError(f"{path}: the {kind} name {twice!r} stands twice")
     return values, rows, columns
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
 
 
 def _numbered(count: int) -> Names:
@@ -139,7 +135,7 @@ def _read_parquet(path: Path) -> Matrix:
         with pa.OSFile(str(path)) as source:
             table = pq.ParquetFile(source).read()
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise TraceError(f"{path}: not a Parquet file, or truncated: {_reason(error)}") from None
+        raise TraceError(f"{path}: not a Parquet file, or truncated: {reason(error)}") from None
     names: Names | None = None
     columns: list[str] = []
     values: list[Floats] = []
@@ -162,7 +158,7 @@ def _read_npy(path: Path) -> Matrix:
     try:
         values: npt.NDArray[Any] = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, MemoryError) as error:
-        raise TraceError(f"{path}: not an array of numbers in NumPy's .npy, or truncated: {_reason(error)}") from None
+        raise TraceError(f"{path}: not an array of numbers in NumPy's .npy, or truncated: {reason(error)}") from None
     if not isinstance(values, np.ndarray) or values.ndim != 2 or values.dtype.kind not in "iuf":
         found = f"{values.dtype} {values.shape}" if isinstance(values, np.ndarray) else "an archive"
         raise TraceError(f"{path}: {found}; it must be a matrix of numbers, a row per client and a column per server")

@@ -31,10 +31,9 @@ import numpy.typing as npt
 
 from testbed.availability import Availability, Presence
 from testbed.cost import ComputeModel
-from testbed.errors import ProtocolError
 from testbed.links import ClientLinks
 from testbed.messages import Message, Vector, encode
-from testbed.network.asking import Replies, ids
+from testbed.network.asking import Replies
 from testbed.network.bookkeeping import DROPPED, OFFLINE, RoundBooks, Timing
 from testbed.network.hosting import HostAnswers, Ids
 from testbed.network.live import framing, sockets
@@ -184,12 +183,8 @@ class LiveNetwork(RoundBooks):
         quorum: int | None = None,
     ) -> Replies:
         """See `Network.ask`. Raises `RunError` when a host cannot go on."""
-        kind = type(message)
-        if kind.Answer is None or not kind.stage:
-            raise ProtocolError(f"{kind.__name__} names no stage, or no type of answer")
-        recipients = ids(recipients)
+        kind, recipients, sealed = self._question(recipients, message, private)
         common = encode(message)
-        sealed = {client: encode(part) for client, part in private.items()} if private is not None else None
         self._finish_server_work()
         await until(self._server_busy_until_s, self._clock)
         self._stage = kind.stage
