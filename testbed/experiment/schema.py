@@ -145,13 +145,28 @@ class Cluster(_Section):
     """Where the run happens; no result depends on it (with modelled compute)."""
 
     hosts: Literal["auto"] | Annotated[int, Field(gt=0)] = Field(
-        "auto", description="Client host processes; auto: one per CPU of the cluster"
+        "auto", description="Client host processes of a run; auto: one per CPU, shared among runs at the same time"
+    )
+    clients_per_host: Annotated[int, Field(gt=0)] | None = Field(
+        None, description="Clients that a host process holds; with hosts: auto this sets their number"
+    )
+    gpus_per_host: Literal["auto"] | Annotated[float, Field(ge=0)] = Field(
+        "auto", description="GPUs, or the share of one, that a host gets; auto: the cluster's GPUs are divided equally"
+    )
+    parallel_runs: Literal["auto"] | Annotated[int, Field(gt=0)] = Field(
+        "auto", description="Points of a sweep that run at the same time; auto: as CPUs and memory allow"
     )
     address: str | None = Field(None, description="A running Ray cluster, e.g. auto or HEAD:6379; none: local Ray")
     network: Literal["ray", "in-process"] = Field(
         "ray",
         description="in-process runs everything in this process, for debugging: no Ray, plain stack traces",
     )
+
+    @model_validator(mode="after")
+    def _one_number_of_hosts(self) -> "Cluster":
+        if self.clients_per_host is not None and self.hosts != "auto":
+            raise ValueError("clients_per_host: goes with hosts: auto alone; leave out one of the two")
+        return self
 
 
 class Output(_Section):
