@@ -7,7 +7,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all lint bench faults wheel clean
 
 demo: $(READY)
 	$(BIN)/testbed run examples/quickstart.yaml --out runs/quickstart --resume
@@ -31,6 +31,15 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.round --samples 20
 	$(BIN)/python -m benchmarks.selection
 	$(BIN)/python -m benchmarks.transfers
+	$(BIN)/python -m benchmarks.scale
+
+faults: $(READY)
+	$(BIN)/python -m benchmarks.faults
+
+# What `ray up` and the container image install.
+wheel: $(READY)
+	rm -rf build dist
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 # Debian keeps venv in a package of its own; where it is missing and we may, it is installed.
 $(READY): pyproject.toml constraints.txt

@@ -18,6 +18,7 @@ COSTS = {
     "client_bytes": "Client traffic",
 }
 TRANSPORT = {"transport_bytes": "Overhead"}
+_ROUNDS = ("rounds_completed", "rounds_skipped", "rounds_aborted")
 COSTS_PER_UPDATE = {"round_s_per_update": "Time/update", "server_bytes_per_update": "Traffic/update"}
 
 
@@ -118,9 +119,16 @@ def _privacy(frame: pd.DataFrame) -> list[str]:
 
 
 def round_counts(frame: pd.DataFrame) -> list[str]:
-    """Rounds completed, skipped and aborted, e.g. ``"9/0/1"``."""
-    counts = [frame[f"rounds_{name}"] for name in ("completed", "skipped", "aborted")]
-    return ["/".join(map(str, row)) for row in zip(*counts, strict=True)]
+    """Rounds completed, skipped and aborted, e.g. ``"9/0/1"``, or ``"4/0/1 of 10"`` when not all have been run."""
+    counts = [frame[name] for name in _ROUNDS]
+    cells = ["/".join(map(str, row)) for row in zip(*counts, strict=True)]
+    planned = zip(cells, _unfinished(frame), frame["rounds_planned"], strict=True)
+    return [f"{cell} of {rounds}" if unfinished else cell for cell, unfinished, rounds in planned]
+
+
+def _unfinished(frame: pd.DataFrame) -> list[bool]:
+    """Which rows have runs whose rounds are not all run yet."""
+    return (frame[list(_ROUNDS)].sum(axis=1) < frame["rounds_planned"]).tolist()
 
 
 def settings(frame: pd.DataFrame) -> list[tuple[str, int, int]]:
@@ -144,6 +152,8 @@ def notes(frame: pd.DataFrame) -> list[str]:
         lines = _pair_notes(frame, over)
     elif baselines(frame):
         lines[0] = f"{lines[0][:-1]}; × is the ratio to {' / '.join(baselines(frame))}."
+    if any(_unfinished(frame)):
+        lines.append("Unfinished, of so many rounds planned: the numbers of such a row are those of its rounds so far.")
     if has_failures(frame):
         lines.append("Per update: what all rounds took, skipped and aborted ones included, per completed round.")
     if "transport_bytes" in result_costs(frame):

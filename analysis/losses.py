@@ -17,7 +17,7 @@ GROUPS = ("participants", "asked")
 
 def somebody_was_lost(run: RunRecords) -> bool:
     """Whether any client was lost in any stage of the run."""
-    return bool(run.exchanges["outcome"].isin(LOST).any())
+    return any(rows["outcome"].isin(LOST).any() for rows in run.exchanges_in_stretches(["outcome"]))
 
 
 def counts(run: RunRecords) -> pd.DataFrame:
@@ -26,19 +26,24 @@ def counts(run: RunRecords) -> pd.DataFrame:
     Columns, for each of `GROUPS`: ``GROUP`` (how many were asked) and ``GROUP_offline``, ``GROUP_dropped``,
     ``GROUP_late``, ``GROUP_refused`` (how many of them were lost, and how).
     """
-    tables = {"participants": exchanges_of_participants(run), "asked": run.exchanges}
-    stages = [str(stage) for stage in run.exchanges["stage"].unique()]
-    frame = pd.DataFrame(index=pd.Index(stages, name="stage", dtype=object))
-    for group in GROUPS:
-        rows = tables[group]
-        gone = rows.loc[rows["outcome"].isin(("offline", "dropped")), ["round", "client", "outcome"]]
-        again = gone.index[(gone["outcome"] == "offline") & gone.duplicated(["round", "client"])]
-        lost = rows.drop(index=again).groupby(["stage", "outcome"], observed=True).size().unstack(fill_value=0)
-        frame[group] = rows.groupby("stage", observed=True).size().reindex(stages, fill_value=0)
-        frame[[f"{group}_{outcome}" for outcome in LOST]] = lost.reindex(
-            index=stages, columns=list(LOST), fill_value=0
-        ).to_numpy()
-    return frame.astype(np.int64)
+    of_stretches = [_counted(rows, "asked") for rows in run.exchanges_in_stretches(["stage", "client", "outcome"])]
+    asked = pd.concat(of_stretches).groupby(level=0, sort=False).sum()
+    participants = _counted(exchanges_of_participants(run), "participants").reindex(asked.index, fill_value=0)
+    return pd.concat([participants, asked], axis=1).astype(np.int64)
+
+
+def _counted(rows: pd.DataFrame, group: str) -> pd.DataFrame:
+    """`counts` of one group in a stretch of whole rounds."""
+    stages = pd.Index([str(stage) for stage in rows["stage"].unique()], name="stage", dtype=object)
+    gone = rows.loc[rows["outcome"].isin(("offline", "dropped")), ["round", "client", "outcome"]]
+    again = gone.index[(gone["outcome"] == "offline") & gone.duplicated(["round", "client"])]
+    lost = rows[["stage", "outcome"]].drop(index=again).groupby(["stage", "outcome"], observed=True).size()
+    frame = pd.DataFrame(index=stages)
+    frame[group] = rows.groupby("stage", observed=True).size().reindex(stages, fill_value=0)
+    frame[[f"{group}_{outcome}" for outcome in LOST]] = (
+        lost.unstack(fill_value=0).reindex(index=stages, columns=list(LOST), fill_value=0).to_numpy()
+    )
+    return frame
 
 
 def first_losses(run: RunRecords) -> pd.DataFrame:

@@ -26,6 +26,7 @@ from testbed.records import RunRecords
 
 OUTCOMES = ("completed", "skipped", "aborted")
 _BYTES = ["bytes_down", "bytes_up", "pki_bytes_down", "pki_bytes_up"]
+_TRANSPORT = ["transport_down", "transport_up"]
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,11 @@ def per_round(run: RunRecords) -> pd.DataFrame:
     rounds = run.rounds
     frame = rounds[["round", "outcome", "reason", "ended_s"]].copy()
     frame["round_s"] = rounds["ended_s"] - rounds["started_s"]
-    exchanges = run.exchanges
-    served = (exchanges["bytes_down"] + exchanges["bytes_up"]).groupby(exchanges["round"]).sum()
+    sums = _sums(run, ["round"])
     frame["client_s"] = frame["round"].map(_client_times(run)).astype(np.float64)
-    frame["server_bytes"] = frame["round"].map(served).fillna(0).astype(np.int64)
+    frame["server_bytes"] = frame["round"].map(sums["bytes_down"] + sums["bytes_up"]).fillna(0).astype(np.int64)
     frame["client_bytes"] = frame["round"].map(_client_traffic(run)).astype(np.float64)
-    transport = (exchanges["transport_down"] + exchanges["transport_up"]).groupby(exchanges["round"]).sum()
+    transport = sums["transport_down"] + sums["transport_up"]
     frame["transport_bytes"] = frame["round"].map(transport).fillna(0).astype(np.int64)
     kept = ["server_compute_s", "participants", "survivors", "accuracy"]
     frame[kept] = rounds[kept]
@@ -95,15 +95,17 @@ def per_round(run: RunRecords) -> pd.DataFrame:
 
 def exchanges_of_participants(run: RunRecords) -> pd.DataFrame:
     """The rows of `exchanges` of clients that were participants of that round."""
-    exchanges, participation = run.exchanges, run.participation
-    if exchanges.empty or participation.empty:
-        return exchanges.iloc[:0]
-    span = 1 + max(int(exchanges["client"].max()), int(participation["client"].max()))
+    return run.exchanges_of_participants
 
-    def key(frame: pd.DataFrame) -> npt.NDArray[np.int64]:
-        return np.asarray(frame["round"], np.int64) * span + np.asarray(frame["client"], np.int64)
 
-    return exchanges[np.isin(key(exchanges), key(participation))]
+def _sums(run: RunRecords, by: list[str]) -> pd.DataFrame:
+    """Bytes of all exchanges, summed by columns of which ``round`` is the first, in the order of the records."""
+    columns = [*_BYTES, *_TRANSPORT]
+    parts = [
+        rows.groupby(by, sort=False, observed=True)[columns].sum()
+        for rows in run.exchanges_in_stretches([*by, *columns])
+    ]
+    return pd.concat(parts) if len(parts) != 1 else parts[0]
 
 
 def _client_times(run: RunRecords) -> pd.Series:
@@ -129,8 +131,7 @@ def by_stage(run: RunRecords) -> pd.DataFrame:
     after a stage belongs to it; work before the first stage belongs to the first. The durations of a round
     therefore sum to its round time. A stage that was asked twice in a round is one row.
     """
-    exchanges = run.exchanges
-    stages = exchanges.groupby(["round", "stage", "sent_s"], sort=False, observed=True)[_BYTES].sum().reset_index()
+    stages = _sums(run, ["round", "stage", "sent_s"]).reset_index()
     stages["stage"] = stages["stage"].astype(str)
     stages = stages.merge(run.rounds[["round", "outcome", "started_s", "ended_s"]], on="round", how="inner")
     # Stable: a stage of no duration (nobody was reachable) keeps its place before the next one.

@@ -26,7 +26,8 @@ COSTS = {
 }
 TRANSPORT = {"transport_bytes": "transport_bytes_per_round"}
 _MEASURED = COSTS | TRANSPORT
-_COUNTS = ("rounds_completed", "rounds_skipped", "rounds_aborted")
+_OUTCOMES = ("rounds_completed", "rounds_skipped", "rounds_aborted")
+_COUNTS = (*_OUTCOMES, "rounds_planned")
 _MEANS = ("participants_mean", "final_accuracy", "fairness_gap", "aggregation_cardinality")
 _PRIVACY = "multi_round_privacy_weak"
 
@@ -40,7 +41,8 @@ def compare(
     is_baseline; for each of round_s, client_s (s), server_bytes, client_bytes (means over *completed* rounds),
     round_s_per_update, server_bytes_per_update (failed rounds included) and transport_bytes (headers and
     acknowledgements on top of server_bytes, mean over completed rounds; 0 where the experiment models none): itself,
-    ``_half_width`` of its 95% interval, ``_ratio`` to the baseline; then the rounds by outcome, participants_mean,
+    ``_half_width`` of its 95% interval, ``_ratio`` to the baseline; then the rounds by outcome,
+    rounds_planned (of which an unfinished run has not had all), participants_mean,
     final_accuracy, fairness_gap, aggregation_cardinality and multi_round_privacy_weak with ``_certified`` and
     ``_lower_bound``. Unknown values are missing.
 
@@ -102,7 +104,8 @@ def _measured(row: Row, privacy_time_limit_s: float) -> dict[str, Any]:
         else:
             interval = mean_interval(_values(summaries, key))
             record[cost], record[f"{cost}_half_width"] = interval.mean, interval.half_width
-    record.update({key: sum(summary[key] for summary in summaries) for key in _COUNTS})
+    record.update({key: sum(summary[key] for summary in summaries) for key in _OUTCOMES})
+    record["rounds_planned"] = sum(int(run.experiment.get("rounds", len(run.rounds))) for run in row.runs)
     record.update({key: mean_interval(_values(summaries, key)).mean for key in _MEANS})
     record.update(_privacy(summaries))
     return record

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import ray
 
+from cluster.metrics import RunMetrics
+from cluster.placing import Place
+from cluster.ray_hosts import RayHosts
 from testbed.experiment.schema import Experiment
 from testbed.federation import Federation, Plan, Progress
 from testbed.messages import Vector
@@ -21,7 +25,9 @@ from testbed.network.live.admission import connecting_s
 from testbed.parties.host import Host
 from testbed.parties.local_hosts import owned_by
 from testbed.parties.pki import PKI, Directory
+from testbed.parties.summing import merged
 from testbed.records import RunDirectory
+from testbed.records.log import RunLog
 from testbed.running.locking import held
 
 
@@ -32,18 +38,23 @@ class ClientHost:
         self._host: Host | None = None
         self._live: LiveClients | None = None
 
-    def prepare(self, experiment: Experiment, simulation_seed: int, index: int, hosts: int, last_round: int) -> int:
-        """Make this host's clients for an experiment; returns the process id."""
+    def prepare(
+        self, experiment: Experiment, simulation_seed: int, index: int, hosts: int, last_round: int
+    ) -> tuple[int, str]:
+        """Make this host's clients for an experiment; returns the process id and the node's."""
         import workloads
 
-        if self._live is not None:  # of an earlier experiment
-            self._live.close()
-            self._live = None
+        self._hang_up()  # of an earlier experiment
         plan = Plan(experiment, simulation_seed)
         workload = workloads.build(experiment.workload, experiment.population, plan.seed)
         numbers = owned_by(index, hosts, experiment.population)
         self._host = Host(numbers, plan.environment(workload), plan.roles, last_round=last_round)
-        return os.getpid()
+        return os.getpid(), ray.get_runtime_context().get_node_id()
+
+    def _hang_up(self) -> None:
+        if self._live is not None:
+            self._live.close()
+            self._live = None
 
     @property
     def host(self) -> Host:
@@ -51,9 +62,9 @@ class ClientHost:
         assert self._host is not None, "the host was not prepared"
         return self._host
 
-    def registrations(self) -> list[bytes]:
+    def registrations(self, first: int, count: int) -> list[bytes]:
         """See `Host.registrations`."""
-        return self.host.registrations()
+        return self.host.registrations(first, count)
 
     def accept_registrations(self, answers: Sequence[bytes]) -> None:
         """See `Host.accept_registrations`."""
@@ -69,6 +80,7 @@ class ClientHost:
 
     def go_live(self, address: Address) -> None:
         """Let the clients connect to a live network; from then on the host is theirs alone."""
+        self._hang_up()
         self._live = LiveClients(self.host, address)
         self._live.start()
 
@@ -86,6 +98,11 @@ class ClientHost:
     ) -> tuple[npt.NDArray[Any], int, float]:
         """See `Host.total`."""
         return self.host.total(key, clients, weights)
+
+    def merge(self, *sums: tuple[npt.NDArray[Any], int, float]) -> tuple[npt.NDArray[Any], int, float]:
+        """Add up what `total` gave on several hosts."""
+        bits = sums[0][1]
+        return merged((part[0] for part in sums), bits), bits, sum(part[2] for part in sums)
 
     def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, tuple[npt.NDArray[Any], int]]:
         """See `Host.vectors`."""
@@ -112,22 +129,37 @@ class PKIActor:
         assert self._pki is not None, "the PKI was not prepared"
         return self._pki.directory()
 
+    def alive(self) -> None:
+        """Fails when this actor does not live any more."""
+
 
 class Coordinator:
     """Ray actor: the server. Runs rounds, records them, keeps the checkpoint."""
 
-    def __init__(self, hosts: list[Any], pki: Any) -> None:
-        from cluster.ray_hosts import RayHosts
-
-        self._hosts = RayHosts(hosts, pki, ray.remote(ClientHost))
+    def __init__(self, hosts: list[Any], places: list[Place], pki: Any) -> None:
+        self._hosts = self.hosts_at(hosts, places, pki)
         self._federation: Federation | None = None
         self._live: LiveNetwork | None = None
         self._records: RunDirectory | None = None
         self._progress: Progress | None = None
         self._held = contextlib.ExitStack()
 
-    async def prepare(self, experiment: Experiment, simulation_seed: int, directory: str | None) -> bool:
-        """Make and register the clients, load the model; returns whether the run is finished already."""
+    @staticmethod
+    def hosts_at(hosts: list[Any], places: list[Place], pki: Any) -> RayHosts:
+        """How the hosts are reached; override it to break things on purpose."""
+        return RayHosts(hosts, places, pki, ray.remote(ClientHost))
+
+    async def prepare(
+        self, experiment: Experiment, simulation_seed: int, directory: str | None, interruption: str = ""
+    ) -> bool:
+        """Make and register the clients, load the model; returns whether the run is finished already.
+
+        Args:
+            experiment: one point.
+            simulation_seed: see `Plan`.
+            directory: the run's; None records nothing.
+            interruption: why an earlier coordinator did not get to the end; becomes an event.
+        """
         import workloads
 
         self._progress = None
@@ -139,7 +171,11 @@ class Coordinator:
             self._held.enter_context(held(self._records.path, ".writer"))
         checkpoint = None if self._records is None else self._records.checkpoint()
         last_round = 0 if checkpoint is None else checkpoint.round_number
+        early: list[tuple[str, str, str]] = []
+        self._hosts.on_event = lambda *event: early.append(event)
         await self._hosts.prepare(experiment, simulation_seed, last_round)
+        if self._records is not None:
+            self._hosts.poisoned |= left_out(self._records)
         board = await self._hosts.register() if plan.needs_registration else Directory.empty(experiment.population)
         workload = workloads.build(experiment.workload, experiment.population, plan.seed)
         plan.check_sums(workload)
@@ -148,11 +184,18 @@ class Coordinator:
             listen_host=ray.util.get_node_ip_address(),
             before_round=self._hosts.begin_live_round,
         )
+        self._metrics = RunMetrics(
+            experiment.name if self._records is None else self._records.path.name, experiment.selection.protocol
+        )
         self._federation = Federation(
             plan, self._hosts, workload, board, self._records, self._note,
             live if experiment.time.clock == "wall" else None,
         )  # fmt: skip
-        self._hosts.on_event = self._federation.network.record_event
+        self._hosts.on_event = self._note_event
+        if interruption:
+            early.append(("coordinator", "restart", interruption))
+        for event in early:
+            self._note_event(*event)
         self._progress = self._federation.progress("start")
         if isinstance(self._federation.network, LiveNetwork) and not self._federation.finished:
             self._live = self._federation.network
@@ -165,6 +208,16 @@ class Coordinator:
             await self._live.close()
             self._live = None
 
+    def _note_event(self, party: str, kind: str, detail: str) -> None:
+        assert self._federation is not None
+        self._federation.network.record_event(party, kind, detail)
+        if self._records is None:
+            return
+        if kind == "restart" and party.startswith("host:"):
+            RunLog(self._records.path).write("host-restarted", host=party.removeprefix("host:"), detail=detail)
+        elif kind == "poisoned":
+            RunLog(self._records.path).write("client-left-out", client=party.removeprefix("client:"), detail=detail)
+
     def _note(self, progress: Progress) -> None:
         self._progress = progress
 
@@ -175,7 +228,14 @@ class Coordinator:
     async def run_next_round(self) -> bool:
         """Run one round; returns whether it was the last."""
         assert self._federation is not None, "the coordinator was not prepared"
-        await self._federation.run_next_round()
+        began = time.monotonic()
+        outcome = await self._federation.run_next_round()
+        network = self._federation.network
+        self._metrics.round_ended(
+            outcome.state, time.monotonic() - began, network.exchanges, network.events, network.now_s,
+            participants=len(outcome.participants), survivors=len(outcome.survivors),
+            accuracy=self._federation.accuracy,
+        )  # fmt: skip
         return self._federation.finished
 
     async def finish(self) -> None:
@@ -188,3 +248,13 @@ class Coordinator:
     async def host_processes(self) -> list[int]:
         """Process ids of the hosts (for tests that kill one)."""
         return list(self._hosts.processes)
+
+    async def host_nodes(self) -> list[str]:
+        """Ids of the nodes that the hosts live on."""
+        return list(self._hosts.node_of)
+
+
+def left_out(records: RunDirectory) -> set[int]:
+    """The clients that earlier rounds of the run have found to kill their hosts (see `RayHosts`)."""
+    events = records.table("events").to_pylist()
+    return {int(event["party"].removeprefix("client:")) for event in events if event["kind"] == "poisoned"}

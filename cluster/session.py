@@ -1,51 +1,69 @@
-"""A session on Ray: connect or start it, make the actors once, run experiments one after the other on them."""
+"""A session on Ray: the actors of one run at a time, made once and used for one experiment after the other."""
 
-import logging
-import os
-import socket
-import traceback
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.actors import ClientHost, Coordinator, PKIActor
-from testbed.errors import ClusterError, TestbedError
+from cluster.connecting import connect, disconnect, typed
+from cluster.placing import alive_nodes, spread
+from cluster.ray_hosts import PartyLost, start_host
+from testbed.errors import ClusterError
 from testbed.experiment.schema import Experiment
 from testbed.federation import Progress
+from testbed.records import RunDirectory
+from testbed.records.log import RunLog
 
 PROGRESS_EVERY_S = 0.2
-CONNECT_TIMEOUT_S = 5.0
+PLACING_TIMEOUT_S = 300.0  # other jobs may have to end first, or new nodes to start
+MAXIMUM_RESTARTS = 3  # of the coordinator without a finished round in between
+
+__all__ = ["RaySession", "connect"]
 
 
 class RaySession:
-    """Actors on a Ray cluster, ready to run experiments.
+    """Actors on a Ray cluster, ready to run experiments. Several sessions may exist at once, one thread each.
 
     Args:
-        address: a running cluster ("auto", "HEAD:6379", "HOST:PORT"); None starts Ray here, and stops it at
-            the end.
-        hosts: number of host actors, or "auto": one per CPU.
+        address: see `connect`; used when this process is not connected yet. Then `close` disconnects, too.
+        hosts: number of host actors.
+        gpus_per_host: see `cluster.placing.spread`.
+        coordinator_class: another coordinator, for experiments that break things on purpose.
 
     Raises:
         ClusterError: no cluster at `address`, or Ray could not be started.
     """
 
-    def __init__(self, address: str | None, hosts: int | str) -> None:
-        self._owns_ray = connect(address)
-        cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
-        count = cpus if hosts == "auto" else int(hosts)
-        share = min(1.0, cpus / count)
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-        host = ray.remote(ClientHost).options(num_cpus=share * 0.99, scheduling_strategy="SPREAD", max_restarts=0)
-        self.hosts = [host.remote() for _ in range(count)]
+    def __init__(
+        self,
+        address: str | None,
+        hosts: int,
+        gpus_per_host: str | float = "auto",
+        coordinator_class: type[Coordinator] = Coordinator,
+    ) -> None:
+        self._disconnects = connect(address)
+        self._host_class = ray.remote(ClientHost)
+        self._coordinator_class = coordinator_class
+        self._closed = False
+        self._turn = threading.Lock()  # of whoever starts or ends actors
+        self._placed = False
+        self.places = spread(alive_nodes(ray.nodes()), hosts, gpus_per_host)
+        self.hosts = [start_host(self._host_class, place) for place in self.places]
+        self._start_coordinator()
+
+    def _start_coordinator(self) -> None:
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self.pki = ray.remote(PKIActor).options(num_cpus=0, scheduling_strategy=here).remote()
         self.coordinator = (
-            ray.remote(Coordinator)
+            ray.remote(self._coordinator_class)
             .options(num_cpus=0, scheduling_strategy=here, max_concurrency=8)
-            .remote(self.hosts, self.pki)
+            .remote(self.hosts, self.places, self.pki)
         )
 
     def __enter__(self) -> "RaySession":
@@ -55,11 +73,15 @@ class RaySession:
         self.close()
 
     def close(self) -> None:
-        """End the actors; stop Ray if this session has started it."""
-        for actor in (self.coordinator, self.pki, *self.hosts):
-            ray.kill(actor, no_restart=True)
-        if self._owns_ray:
-            ray.shutdown()
+        """End the actors, and with them a run that another thread is in; stop Ray if this session has started it."""
+        with self._turn:
+            if self._closed:
+                return
+            self._closed = True
+            for actor in (self.coordinator, self.pki, *self.hosts):
+                ray.kill(actor, no_restart=True)
+        if self._disconnects:
+            disconnect()
 
     def run(
         self,
@@ -70,13 +92,66 @@ class RaySession:
     ) -> None:
         """Run (or go on with) one experiment to its end; `directory` is an existing run directory.
 
-        Raises the `TestbedError` that ended it; what was recorded before stays.
+        A coordinator that dies is started anew and goes on from the checkpoint, at most `MAXIMUM_RESTARTS` times
+        without a finished round in between. Raises the `TestbedError` that ended the run; what was recorded before
+        stays.
         """
-        path = None if directory is None else str(directory.resolve())
-        finished = self._wait(self.coordinator.prepare.remote(experiment, simulation_seed, path), on_progress)
+        path = None if directory is None else directory.resolve()
+        restarts, finished_rounds = 0, _rounds_done(path)
+        interruption = ""
+        while True:
+            try:
+                self._run(experiment, simulation_seed, path, interruption, on_progress)
+                return
+            except PartyLost as loss:
+                self._stop_if_closed()
+                done = _rounds_done(path)
+                restarts = 1 if done > finished_rounds else restarts + 1
+                finished_rounds = done
+                if path is None or restarts > MAXIMUM_RESTARTS:
+                    raise ClusterError(f"{loss}; see Ray's logs, and go on with --resume") from None
+                interruption = f"{loss}; the run went on from round {done}"
+                RunLog(path).write("coordinator-restarted", round=done, reason=str(loss))
+                with self._turn:
+                    self._stop_if_closed()
+                    for actor in (self.coordinator, self.pki):
+                        ray.kill(actor, no_restart=True)
+                    self._start_coordinator()
+
+    def _stop_if_closed(self) -> None:
+        if self._closed:
+            raise ClusterError("the session was closed; go on with --resume")
+
+    def _run(
+        self,
+        experiment: Experiment,
+        simulation_seed: int,
+        path: Path | None,
+        interruption: str,
+        on_progress: Callable[[Progress], None],
+    ) -> None:
+        self._wait_for_places()
+        where = None if path is None else str(path)
+        prepared = self.coordinator.prepare.remote(experiment, simulation_seed, where, interruption)
+        finished = self._wait(prepared, on_progress)
         while not finished:
             finished = self._wait(self.coordinator.run_next_round.remote(), on_progress)
         self._wait(self.coordinator.finish.remote(), on_progress)
+
+    def _wait_for_places(self) -> None:
+        """Wait until the hosts have started: others may use the cluster, and it may have to grow."""
+        if self._placed:
+            return
+        waiting = [host.alive.remote() for host in self.hosts]
+        give_up_s = time.monotonic() + PLACING_TIMEOUT_S
+        while waiting and not self._closed:
+            _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=PROGRESS_EVERY_S)
+            if waiting and time.monotonic() > give_up_s:
+                raise ClusterError(
+                    f"{len(waiting)} of {len(self.hosts)} hosts found no free CPUs or GPUs within "
+                    f"{PLACING_TIMEOUT_S:.0f} s; wait for other jobs to end, or lower cluster.hosts"
+                )
+        self._placed = True
 
     def _wait(self, reference: Any, on_progress: Callable[[Progress], None]) -> Any:
         """The result of a call, showing progress while it runs; Ray's errors become the testbed's."""
@@ -89,50 +164,14 @@ class RaySession:
                 if ready:
                     break
             return ray.get(reference)
+        except RayTaskError as error:  # raised inside the coordinator
+            raise typed(error) from None
+        except RayActorError:
+            raise PartyLost("the coordinator died (killed, or out of memory?)") from None
         except RayError as error:
             raise typed(error) from None
 
 
-def typed(error: RayError) -> TestbedError:
-    """The testbed's error inside one of Ray's, or a `ClusterError` that says what Ray says."""
-    cause = getattr(error, "cause", None)
-    if isinstance(cause, TestbedError):
-        return cause
-    if isinstance(error, RayActorError):
-        return ClusterError("the coordinator died (killed, or out of memory?); go on with --resume")
-    line = "".join(traceback.format_exception_only(cause or error)).strip().splitlines()[-1]  # without Ray's wrapping
-    return ClusterError(f"{type(error).__name__}: {line}; go on with --resume")
-
-
-def connect(address: str | None) -> bool:
-    """Connect to Ray, or start it; whether it was started here. Raises `ClusterError`."""
-    if ray.is_initialized():
-        return False
-    if address is not None:
-        _answers(address)
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    logging.getLogger("ray").setLevel(logging.ERROR)  # greetings are not results
-    environment = {"env_vars": {"OMP_NUM_THREADS": "1"}}
-    try:
-        if address is None:
-            ray.init(
-                include_dashboard=False, log_to_driver=False, logging_level="error", configure_logging=False,
-                runtime_env=environment,
-            )  # fmt: skip
-            return True
-        ray.init(address=address, log_to_driver=False, logging_level="error", runtime_env=environment)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        where = f"no Ray cluster at {address!r}" if address is not None else "Ray cannot be started here"
-        raise ClusterError(f"{where}: {str(error).strip().splitlines()[0]}") from None
-    return False
-
-
-def _answers(address: str) -> None:
-    """Raise `ClusterError` when nothing listens at HOST:PORT; Ray itself would keep trying for minutes."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not colon or not port.isdigit():
-        return  # "auto", "local": Ray finds out quickly itself
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S).close()
-    except OSError as error:
-        raise ClusterError(f"no Ray cluster at {address!r}: {error.strerror or error}; is the head running?") from None
+def _rounds_done(path: Path | None) -> int:
+    checkpoint = None if path is None else RunDirectory(path).checkpoint()
+    return 0 if checkpoint is None else checkpoint.round_number

@@ -8,6 +8,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.pki import Directory
 from testbed.randomness import Randomness
 from testbed.records import RunDirectory
+from testbed.records.log import RunLog
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
 from testbed.records.writing import Checkpoint
 from testbed.registry import aggregation_protocol, selection_protocol
@@ -218,6 +220,8 @@ class Federation:
                 f"clients, the experiment {workload.dimension} and {n}; resume with the experiment that began the run"
             )
         self.network.now_s = self.state.now_s
+        if checkpoint is not None and not self.finished:
+            self.network.record_event("coordinator", "resume", f"went on after round {checkpoint.round_number}")
 
     @property
     def finished(self) -> bool:
@@ -251,9 +255,19 @@ class Federation:
         wall_s = before.wall_s + time.monotonic() - began
         self.state = Checkpoint(number, self.network.now_s, outcome.model, participations, wall_s)
         if self.records is not None:
-            self.records.append_round(self._tables(number, started_s, outcome, evaluation), self.state)
+            tables = self._tables(number, started_s, outcome, evaluation)
+            self.records.append_round(tables, self.state)
+            self._log(tables["rounds"].to_pylist()[0], time.monotonic() - began)
         self.on_progress(self.progress(outcome=outcome.state))
         return outcome
+
+    def _log(self, row: dict[str, Any], wall_s: float) -> None:
+        assert self.records is not None
+        RunLog(self.records.path).write(
+            "round-ended", round=row["round"], outcome=row["outcome"], reason=row["reason"], wall_s=wall_s,
+            now_s=row["ended_s"], bytes_down=row["bytes_down"], bytes_up=row["bytes_up"], survivors=row["survivors"],
+            accuracy=row["accuracy"],
+        )  # fmt: skip
 
     def _evaluate(self, number: int, model: npt.NDArray[np.float32]) -> Evaluation | None:
         """Evaluate every k-th round and the last; outside the clock."""

@@ -1,17 +1,19 @@
 """What clients learn: data, who holds which of them, models and local training.
 
-`build` turns the ``workload`` section of an experiment into a `FederatedWorkload`. Importing this package
-imports torch; the federation itself (`testbed`) does not.
+`build` turns the ``workload`` section of an experiment into a `FederatedWorkload`. The built-in workloads import torch
+when they are needed: a host whose clients learn something of the user's own takes neither its time nor its memory.
 """
 
-from collections.abc import Callable
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from testbed.experiment.workload import Workload
-from workloads import digits, mnist, own_class
-from workloads.classification import ImageClassification
+from workloads import own_class
 from workloads.contract import Evaluation, FederatedWorkload, LocalUpdate
-from workloads.datasets import ClientData, LabelledImages, PartitionedDataset, Scaling
-from workloads.synthetic_femnist import SyntheticFemnist
+
+if TYPE_CHECKING:
+    from workloads.classification import ImageClassification
+    from workloads.datasets import ClientData, LabelledImages, PartitionedDataset, Scaling
 
 __all__ = [
     "ClientData",
@@ -25,18 +27,25 @@ __all__ = [
     "build",
 ]
 
-_DATA: dict[str, Callable[[Workload, int, int], ClientData]] = {
-    "digits": digits.load,
-    "mnist": mnist.load,
-    "synthetic-femnist": SyntheticFemnist,
+_OF_TORCH = {
+    "ImageClassification": "classification",
+    "ClientData": "datasets",
+    "LabelledImages": "datasets",
+    "PartitionedDataset": "datasets",
+    "Scaling": "datasets",
 }
-_AUTO_MODEL = {"digits": "mlp", "mnist": "cnn", "synthetic-femnist": "femnist-cnn"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _OF_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_OF_TORCH[name]}"), name)
 
 
 def build(section: Workload, population: int, seed: int) -> FederatedWorkload:
     """The workload that an experiment describes; call it once in every process that trains or evaluates.
 
-    It sets torch to one thread in this process, takes CUDA when there is one, and draws nothing from the
+    A built-in one sets torch to one thread in this process, takes CUDA when there is one, and draws nothing from the
     global random number generators.
 
     Args:
@@ -49,6 +58,6 @@ def build(section: Workload, population: int, seed: int) -> FederatedWorkload:
     """
     if not section.is_built_in:
         return own_class.load(section, population, seed)
-    data = _DATA[section.dataset](section, population, seed)
-    model = _AUTO_MODEL[section.dataset] if section.model == "auto" else section.model
-    return ImageClassification(section.dataset, data, model, section, seed)
+    from workloads.built_in import built_in
+
+    return built_in(section, population, seed)

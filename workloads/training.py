@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.optim.sgd import sgd
 
 from testbed.experiment.workload import Workload
 from workloads.contract import Evaluation
@@ -38,6 +39,44 @@ def prepare_process() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+class MomentumDescent:
+    """What torch.optim.SGD does, bit for bit, by the function that is behind it.
+
+    The class would import torch's compiler when it is first made: 160 MB and a second for every process that trains.
+
+    Args:
+        parameters: tensors that are changed in place.
+        momentum, weight_decay: as in torch.optim.SGD.
+    """
+
+    def __init__(self, parameters: list[nn.Parameter], momentum: float, weight_decay: float) -> None:
+        self._parameters = parameters
+        self._momentum = momentum
+        self._weight_decay = weight_decay
+        self.begin(0.0)
+
+    def begin(self, learning_rate: float) -> None:
+        """Start anew: momentum is zero."""
+        self._learning_rate = learning_rate
+        self._velocities: list[Tensor | None] = [None] * len(self._parameters)
+
+    def forget_gradients(self) -> None:
+        """Backward passes add to gradients; the next one begins from none."""
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def step(self) -> None:
+        """Move the parameters by their gradients."""
+        gradients = [parameter.grad for parameter in self._parameters]
+        with torch.no_grad():
+            # fused: one pass over gradient, momentum and weights instead of three.
+            sgd(
+                self._parameters, gradients, self._velocities, has_sparse_grad=False, foreach=False, fused=True,
+                weight_decay=self._weight_decay, momentum=self._momentum, lr=self._learning_rate, dampening=0.0,
+                nesterov=False, maximize=False,
+            )  # fmt: skip
+
+
 class LocalTrainer:
     """The one model of a process, and SGD on it.
 
@@ -54,22 +93,16 @@ class LocalTrainer:
         self.device = device
         self._section = section
         self._seed = seed
-        self._network = network.to_empty(device=device)
+        self._network = network
         self._flat = torch.zeros(dimension(network), dtype=torch.float32, device=device)
         start = 0
-        for parameter in self._network.parameters():
-            stop = start + parameter.numel()
-            parameter.data = self._flat[start:stop].view(parameter.shape)
-            start = stop
+        for module in network.modules():  # not to_empty: that imports sympy, half a second in every process
+            for name, parameter in list(module.named_parameters(recurse=False)):
+                stop = start + parameter.numel()
+                setattr(module, name, nn.Parameter(self._flat[start:stop].view(parameter.shape)))
+                start = stop
         self._dropouts = [module for module in self._network.modules() if isinstance(module, SeededDropout)]
-        # fused: one pass over gradient, momentum and weights instead of three.
-        self._optimizer = torch.optim.SGD(
-            self._network.parameters(),
-            lr=section.learning_rate,
-            momentum=section.momentum,
-            weight_decay=section.weight_decay,
-            fused=True,
-        )
+        self._descent = MomentumDescent(list(self._network.parameters()), section.momentum, section.weight_decay)
         self._lock = threading.Lock()
 
     def _load(self, model: NDArray[np.float32]) -> None:
@@ -102,9 +135,7 @@ class LocalTrainer:
             self._load(model)
             if not self._network.training:  # walking the modules costs as much as a small model's step
                 self._network.train()
-            self._optimizer.state.clear()  # momentum starts from zero
-            group = self._optimizer.param_groups[0]
-            group["lr"] = section.learning_rate * section.learning_rate_decay ** (round_number - 1)
+            self._descent.begin(section.learning_rate * section.learning_rate_decay ** (round_number - 1))
             if self._dropouts:
                 dropout_stream = stream(self._seed, Purpose.DROPOUT, client, round_number)
                 for dropout in self._dropouts:
@@ -124,10 +155,10 @@ class LocalTrainer:
         total = torch.zeros((), device=self.device)
         for start in range(0, len(labels), size):
             batch_labels = labels[start : start + size]
-            self._optimizer.zero_grad(set_to_none=True)
+            self._descent.forget_gradients()
             loss = cross_entropy(self._network(images[start : start + size]), batch_labels)
             loss.backward()
-            self._optimizer.step()
+            self._descent.step()
             total.add_(loss.detach(), alpha=len(batch_labels))
         return total
 

@@ -1,6 +1,6 @@
 """The `testbed` command, a thin layer over the library.
 
-Commands: `run`, `validate`, `schema`, `compare`, `plot`, `trace`, `calibrate`.
+Commands: `run`, `status`, `validate`, `schema`, `compare`, `plot`, `trace`, `calibrate`, `submit`, `jobs`.
 """
 
 import sys
@@ -11,10 +11,14 @@ import typer
 
 import testbed
 from testbed.commands.calibrate import CALIBRATE_EPILOG, calibrate
+from testbed.commands.cluster import cluster
 from testbed.commands.invocation import Invocation, examples, report
+from testbed.commands.jobs import jobs
 from testbed.commands.reading import SCHEMA_EPILOG, VALIDATE_EPILOG, schema, validate
 from testbed.commands.results import COMPARE_EPILOG, DROPOUTS_EPILOG, PLOT_EPILOG, compare, dropouts, plot
 from testbed.commands.run import RUN_EPILOG, run
+from testbed.commands.status import STATUS_EPILOG, status
+from testbed.commands.submit import SUBMIT_EPILOG, submit
 from testbed.commands.trace import trace
 from testbed.stopping import stopping_on_signals
 
@@ -36,13 +40,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 app.command(epilog=RUN_EPILOG)(run)
+app.command(epilog=STATUS_EPILOG)(status)
 app.command(epilog=VALIDATE_EPILOG)(validate)
 app.command(epilog=SCHEMA_EPILOG)(schema)
 app.command(epilog=COMPARE_EPILOG)(compare)
 app.command(epilog=PLOT_EPILOG)(plot)
 app.command(epilog=DROPOUTS_EPILOG)(dropouts)
 app.add_typer(trace)
+app.command(epilog=SUBMIT_EPILOG)(submit)
+app.add_typer(jobs)
 app.command(epilog=CALIBRATE_EPILOG)(calibrate)
+app.add_typer(cluster)
 
 
 def _print_version(wanted: bool) -> None:

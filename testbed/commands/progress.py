@@ -1,36 +1,94 @@
-"""How `testbed run` shows where it stands: bars on a terminal, a line per round elsewhere, or nothing."""
+"""How `testbed run` shows where it stands: bars on a terminal, a line per round elsewhere, or nothing.
 
+Here is what the displays have in common; `progress_bars` and `progress_lines` draw.
+"""
+
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rich.console import Console, Group
-from rich.constrain import Constrain
-from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Column
-from rich.text import Text
+from rich.console import Console
 
+from testbed.commands.pace import Pace, time_left
 from testbed.federation import Progress as Standing
 from testbed.running import Observer, PlannedRun
 
-_OUTCOMES = ("completed", "skipped", "aborted")
-_COLOURS = {"completed": "green", "skipped": "yellow", "aborted": "red"}
-_ALL = "all points"
-_WIDEST = 100
-_WIDEST_LABEL = 28
+OUTCOMES = ("completed", "skipped", "aborted")
+COLOURS = {"completed": "green", "skipped": "yellow", "aborted": "red"}
+WIDEST_LABEL = 28
+
+
+class Watched:
+    """One run that goes on.
+
+    Args:
+        run: which.
+        outcomes: of the rounds that were recorded before.
+        now_s: a clock's seconds.
+
+    Attributes:
+        doing: what it does outside of its rounds, e.g. "summarising"; empty during them.
+        standing: the last that was heard of it.
+        accuracy: last measured.
+        outcomes: its rounds so far, by outcome.
+        pace: how fast it goes.
+    """
+
+    def __init__(self, run: PlannedRun, outcomes: Sequence[str], now_s: float) -> None:
+        self.run = run
+        self.outcomes = Counter(outcomes)
+        self.doing = "preparing the clients"
+        self.standing: Standing | None = None
+        self.accuracy: float | None = None
+        self.pace = Pace(now_s, run.point.experiment.rounds - len(outcomes))
+
+    @property
+    def clock(self) -> str:
+        """virtual or wall."""
+        return self.run.point.experiment.time.clock
+
+    @property
+    def rounds(self) -> int:
+        """How many there will be."""
+        return self.run.point.experiment.rounds
+
+    @property
+    def rounds_done(self) -> int:
+        """Finished rounds."""
+        return self.outcomes.total()
+
+    def hear(self, standing: Standing, now_s: float) -> bool:
+        """Take in what comes; whether a round has just ended (each counts once, however often its progress comes)."""
+        self.doing, self.standing = "", standing
+        self.pace.under_way(now_s)
+        if not standing.outcome or standing.round_number != self.rounds_done + 1:
+            return False
+        self.outcomes[standing.outcome] += 1
+        self.accuracy = standing.accuracy
+        self.pace.round_ended(now_s)
+        return True
 
 
 class Display(Observer):
-    """Shows nothing (``--quiet``), but keeps count: the start of the other displays."""
+    """Shows nothing (``--quiet``), but knows how all runs stand: the start of the other displays.
 
-    def __init__(self, console: Console) -> None:
+    Args:
+        console: where to show it.
+        clock: seconds that pass; for estimates alone.
+    """
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self.console = console
-        self.outcomes: Counter[str] = Counter()
-        self.accuracy: float | None = None
-        self.clock = "virtual"
+        self.clock = clock
         self.runs: list[PlannedRun] = []
+        self.watched: dict[Path, Watched] = {}  # those that go on, in the order of their beginning
+        self.paces: list[Pace] = []  # of those that have begun, ended ones too
+        self.most_at_once = 1
+        self.runs_ended = 0
+        self.rounds_ended = 0  # of runs that have ended while this looked on
 
     def __enter__(self) -> Self:
         return self
@@ -40,176 +98,62 @@ class Display(Observer):
     ) -> None:
         pass
 
-    @property
-    def rounds_done(self) -> int:
-        """Finished rounds of the run that goes on."""
-        return self.outcomes.total()
-
     def planned(self, runs: Sequence[PlannedRun]) -> None:
         """See `Observer`."""
         self.runs = list(runs)
+        self.runs_ended = sum(run.complete for run in runs)
+
+    def doing(self, what: str, run: PlannedRun | None = None) -> None:
+        """See `Observer`."""
+        if run is not None and run.path in self.watched:
+            self.watched[run.path].doing = what
 
     def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
         """See `Observer`."""
-        self.outcomes = Counter(outcomes)
-        self.accuracy = None
-        self.clock = run.point.experiment.time.clock
+        self.watched[run.path] = watched = Watched(run, outcomes, self.clock())
+        self.paces.append(watched.pace)
+        running = sum(one.rounds_done < one.rounds for one in self.watched.values())  # others are being summarised
+        self.most_at_once = max(self.most_at_once, running)
 
-    def count(self, progress: Standing) -> bool:
-        """Whether a round has just ended; each round is counted once, however often its progress comes."""
-        if not progress.outcome or progress.round_number != self.rounds_done + 1:
-            return False
-        self.outcomes[progress.outcome] += 1
-        self.accuracy = progress.accuracy
-        return True
-
-
-class Lines(Display):
-    """A line for every round, for logs."""
-
-    def planned(self, runs: Sequence[PlannedRun]) -> None:
+    def progressed(self, run: PlannedRun, progress: Standing) -> None:
         """See `Observer`."""
-        super().planned(runs)
-        for run in runs:
-            if run.complete:
-                self._line(f"{run.label}: finished before")
+        if self.watched[run.path].hear(progress, self.clock()):
+            self.round_ended(self.watched[run.path], progress)
 
-    def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
-        """See `Observer`."""
-        super().started(run, outcomes)
-        self._label = run.label
-        if outcomes:
-            self._line(f"{run.label}: going on after round {len(outcomes)}")
-
-    def progressed(self, progress: Standing) -> None:
-        """See `Observer`."""
-        if self.count(progress):
-            accuracy = "" if progress.accuracy is None else f", accuracy {100 * progress.accuracy:.1f}%"
-            self._line(
-                f"{self._label}: round {progress.round_number}/{progress.rounds} {progress.outcome}, "
-                f"{self.clock} time {duration(progress.now_s)}{accuracy}"
-            )
+    def round_ended(self, watched: Watched, progress: Standing) -> None:
+        """A round has just ended."""
 
     def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
         """See `Observer`."""
-        self._line(f"{run.label}: {summarised(summary)}")
-
-    def _line(self, text: str) -> None:
-        self.console.print(text, markup=False)
-
-
-class Bars(Display):
-    """One bar for the sweep, one for the run that goes on, and a line that says what it is doing."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._bars = Progress(
-            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
-            BarColumn(bar_width=None, table_column=Column(ratio=1)),
-            TextColumn("{task.fields[count]}", justify="right", table_column=Column(no_wrap=True)),
-            TimeElapsedColumn(),
-            TextColumn("left", style="dim"),
-            TimeRemainingColumn(),
-            console=console,
-            expand=True,
-        )
-        self._status = Text("starting", style="dim", no_wrap=True, overflow="ellipsis")
-        self._live = Live(console=console, get_renderable=self._picture, transient=True, refresh_per_second=8)
-        self._sweep: TaskID | None = None
-        self._bar: TaskID | None = None
-        self._ended = 0
-        self._earlier_rounds = 0
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.stop()
-
-    def _picture(self) -> Constrain:
-        return Constrain(Group(self._bars, self._status), _WIDEST)
-
-    def planned(self, runs: Sequence[PlannedRun]) -> None:
-        """See `Observer`."""
-        super().planned(runs)
-        if len(runs) > 1:
-            total = sum(run.point.experiment.rounds for run in runs if not run.complete)
-            self._sweep = self._bars.add_task(f"{_ALL:{self._width}}", total=total, count="")
-        for run in runs:
-            if run.complete:
-                self._ended += 1
-                self._above(run, "finished before", "dim")
-        self._move()
-
-    def doing(self, what: str) -> None:
-        """See `Observer`."""
-        self._say(what)
-
-    def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
-        """See `Observer`."""
-        super().started(run, outcomes)
-        self._bar = self._bars.add_task(
-            f"{shortened(run.label):{self._width}}",
-            total=run.point.experiment.rounds,
-            completed=self.rounds_done,
-            count="",
-        )
-        self._say("preparing the clients")
-        self._move()
-
-    def progressed(self, progress: Standing) -> None:
-        """See `Observer`."""
-        if self.count(progress):
-            self._move()
-        self._say(f"round {progress.round_number}", progress.stage or progress.outcome, progress.now_s)
-
-    def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
-        """See `Observer`."""
-        if self._bar is not None:
-            self._bars.remove_task(self._bar)
-            self._bar = None
-        self._earlier_rounds += run.point.experiment.rounds
-        self._ended += 1
-        self.outcomes.clear()
-        self._move()
-        failed = summary["rounds_skipped"] + summary["rounds_aborted"]
-        self._above(run, summarised(summary), "yellow" if failed else "green")
-
-    def _move(self) -> None:
-        if self._bar is not None:
-            rounds = self._bars.tasks[-1].total or 0
-            self._bars.update(self._bar, completed=self.rounds_done, count=f"{self.rounds_done}/{rounds:.0f}")
-        if self._sweep is not None:
-            self._bars.update(
-                self._sweep,
-                completed=self._earlier_rounds + self.rounds_done,
-                count=f"{self._ended}/{len(self.runs)}",
-            )
-
-    def _say(self, what: str, stage: str = "", now_s: float | None = None) -> None:
-        parts = [Text(what)]
-        parts += [Text(stage, style="cyan")] if stage else []
-        parts += [Text(f"{self.clock} {duration(now_s)}")] if now_s is not None else []
-        parts += [Text(f"accuracy {100 * self.accuracy:.1f}%")] if self.accuracy is not None else []
-        for outcome in _OUTCOMES:
-            count = self.outcomes[outcome]
-            parts += [Text(f"{count} {outcome}", style=_COLOURS[outcome])] if count else []
-        self._status = Text("  ", no_wrap=True, overflow="ellipsis") + Text(" · ", style="dim").join(parts)
-
-    def _above(self, run: PlannedRun, text: str, style: str) -> None:
-        self.console.print(Text.assemble((f"{shortened(run.label):{self._width}}", style), "  ", text))
+        self.watched.pop(run.path, None)
+        self.runs_ended += 1
+        self.rounds_ended += run.point.experiment.rounds
 
     @property
-    def _width(self) -> int:
-        """Of the longest label, so that the bars stay where they are from point to point."""
-        return max(len(_ALL), *(len(shortened(run.label)) for run in self.runs))
+    def rounds_done(self) -> int:
+        """Finished rounds of all runs that were not complete at the beginning."""
+        return self.rounds_ended + sum(watched.rounds_done for watched in self.watched.values())
+
+    @property
+    def rounds_planned(self) -> int:
+        """Rounds of all runs that were not complete at the beginning."""
+        return sum(run.point.experiment.rounds for run in self.runs if not run.complete)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until all is done, or None before the first round has ended."""
+        begun = self.rounds_ended + sum(watched.rounds for watched in self.watched.values())
+        to_come = len(self.runs) - self.runs_ended - len(self.watched)
+        waiting = [(self.rounds_planned - begun) / to_come] * to_come if to_come else []
+        going = [watched.pace for watched in self.watched.values()]
+        return time_left(self.clock(), going, waiting, self.paces, self.most_at_once)
 
 
 def display(console: Console, quiet: bool) -> Display:
     """The display that suits `console`; a context manager."""
+    from testbed.commands.progress_bars import Bars
+    from testbed.commands.progress_lines import Lines
+
     if quiet:
         return Display(console)
     return Bars(console) if console.is_terminal and not console.is_dumb_terminal else Lines(console)
@@ -217,7 +161,7 @@ def display(console: Console, quiet: bool) -> Display:
 
 def summarised(summary: Mapping[str, Any]) -> str:
     """A run's end in one line."""
-    counts = [f"{summary[f'rounds_{outcome}']} {outcome}" for outcome in _OUTCOMES if summary[f"rounds_{outcome}"]]
+    counts = [f"{summary[f'rounds_{outcome}']} {outcome}" for outcome in OUTCOMES if summary[f"rounds_{outcome}"]]
     parts = [*counts, f"{summary['clock']} {duration(summary['virtual_s'])}"]
     if summary["final_accuracy"] is not None:
         parts.append(f"accuracy {100 * summary['final_accuracy']:.1f}%")
@@ -236,4 +180,4 @@ def duration(seconds: float) -> str:
 
 def shortened(label: str) -> str:
     """A label that leaves room for the bar."""
-    return label if len(label) <= _WIDEST_LABEL else f"{label[: _WIDEST_LABEL - 1]}…"
+    return label if len(label) <= WIDEST_LABEL else f"{label[: WIDEST_LABEL - 1]}…"

@@ -29,8 +29,8 @@ PLOT_EPILOG = examples(
 )
 
 Directories = Annotated[
-    list[Path],
-    typer.Argument(metavar="DIR", help="Directories of runs or of sweeps.", show_default=False),
+    list[str],
+    typer.Argument(metavar="DIR|URI", help="Directories of runs or of sweeps, also s3://, gs://.", show_default=False),
 ]
 Format = Literal["text", "markdown", "csv", "latex", "json"]
 
@@ -73,25 +73,30 @@ def plot(
     directories: Directories,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where the figures go; default: figures/ in the first directory."),
+        typer.Option(metavar="DIR", help="Where figures go; default: figures/ in the first directory (URI: here)."),
     ] = None,
     debug: Debug = False,
 ) -> None:
     """Draw round time, traffic and dropouts by stage, accuracy and availability, as PNG and PDF."""
     runs = _runs(directories)
     from analysis import figures
+    from testbed.uris import is_uri
 
     console = messages()
-    for path in figures.plot(runs, out or directories[0] / "figures", note=console.print):
+    beside = Path() if is_uri(directories[0]) else Path(directories[0])
+    for path in figures.plot(runs, out or beside / "figures", note=console.print):
         typer.echo(path)
 
 
-def _runs(directories: list[Path]) -> list[Any]:
-    for directory in directories:
-        if not directory.is_dir():
-            raise ExperimentError(f"{directory}: no such directory")
-        if next(directory.rglob("experiment.yaml"), None) is None:
-            raise ExperimentError(f"{directory}: no runs here; `testbed run EXPERIMENT.yaml` makes some")
+def _runs(directories: list[str]) -> list[Any]:
+    from testbed.records.mirroring import fetched
+
+    paths = [fetched(directory) for directory in directories]
+    for path in paths:
+        if not path.is_dir():
+            raise ExperimentError(f"{path}: no such directory")
+        if next(path.rglob("experiment.yaml"), None) is None:
+            raise ExperimentError(f"{path}: no runs here; `testbed run EXPERIMENT.yaml` makes some")
     from testbed.running import runs_below
 
-    return runs_below(directories)
+    return runs_below(paths)

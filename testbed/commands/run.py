@@ -16,6 +16,8 @@ RUN_EPILOG = examples(
     "testbed run examples/quickstart.yaml --set rounds=50",
     "testbed run experiment.yaml --network in-process --set population=20",
     "testbed run experiment.yaml --address HEAD:6379 --hosts 64",
+    "testbed run experiment.yaml --set cluster.parallel_runs=4",
+    "testbed run experiment.yaml --out s3://bucket/runs/long",
     "testbed run experiment.yaml --out runs/long --resume",
     then="Ctrl-C stops a run and keeps its finished rounds; --resume goes on with it.",
 )
@@ -26,8 +28,11 @@ def run(
     file: Annotated[Path, typer.Argument(metavar="EXPERIMENT.yaml", help="An experiment file.", show_default=False)],
     overrides: Overrides = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="The run's (or sweep's) directory; default: runs/ and the experiment's name."),
+        str | None,
+        typer.Option(
+            metavar="DIR|URI",
+            help="The run's (or sweep's) directory, or a URI of one; default: runs/ and the experiment's name.",
+        ),
     ] = None,
     address: Annotated[
         str | None, typer.Option(metavar="RAY", help="A running Ray cluster; default: Ray is started here.")
@@ -48,7 +53,10 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Run an experiment: every point of its sweep, one after the other; then print the overhead table."""
+    """Run an experiment, or all points of its sweep, several at a time where there is room; print the overhead table.
+
+    Points on the wall clock, and those without Ray, run one after the other.
+    """
     flags = {"address": address, "network": network, "hosts": hosts}
     given = [
         f"cluster.{key}={value if key == 'hosts' else quoted(value)}"
@@ -62,21 +70,23 @@ def run(
     try:
         # From here on it takes seconds to import what is needed.
         from testbed.commands.progress import display
+        from testbed.records.mirroring import staged
         from testbed.running import default_directory, run_all
 
-        directory = out or default_directory(experiment)
+        where = out or default_directory(experiment)
+        directory = staged(where)
         with display(console, quiet) as observer:
             paths = run_all(experiment, directory, where=str(file), resume=resume, observer=observer)
         if not quiet:
             console.print()
-        _print_table(paths, directory, console)
+        _print_table(paths, where, console)
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
         console.print(f"stopped; go on with: {invocation.resuming}", markup=False)
         raise typer.Exit(STOPPED) from None
 
 
-def _print_table(paths: list[Path], directory: Path, console: "Console") -> None:
+def _print_table(paths: list[Path], where: str | Path, console: "Console") -> None:
     from analysis import rendering
     from testbed.running import compare
 
@@ -84,4 +94,4 @@ def _print_table(paths: list[Path], directory: Path, console: "Console") -> None
         typer.echo(rendering.render(compare(paths)), nl=False)
     except TestbedError as error:  # the runs are all there; only which is the baseline may not be clear
         console.print(f"no table: {error}; see `testbed compare --help`", markup=False)
-    console.print(f"\nrecords: {directory}", markup=False)
+    console.print(f"\nrecords: {where}", markup=False)

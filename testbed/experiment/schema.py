@@ -22,6 +22,7 @@ from testbed.selection.choosing import SelectionParameters
 from testbed.selection.lotto_client_centric import ClientCentricParameters
 from testbed.selection.lotto_server_centric import ServerCentricParameters
 from testbed.selection.random_selection import BernoulliParameters, RandomParameters, WeightedRandomParameters
+from testbed.uris import path_or_uri
 
 _OwnName = Annotated[str, Field(pattern=OWN_CLASS, description="A class of your own, as package.module:Name")]
 
@@ -172,7 +173,18 @@ class Cluster(_Section):
 class Output(_Section):
     """What becomes of the records."""
 
-    directory: Path | None = Field(None, description="Run directory (the command's --out goes before)")
+    directory: str | None = Field(
+        None,
+        min_length=1,
+        description="Run directory, or a URI such as s3://bucket/path (the command's --out goes before)",
+    )
+
+    @field_validator("directory", mode="before")
+    @classmethod
+    def _without_secrets(cls, directory: Any) -> Any:
+        if isinstance(directory, str | Path):
+            return str(path_or_uri(directory))
+        return directory
 
 
 class Experiment(_Section):

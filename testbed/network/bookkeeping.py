@@ -105,12 +105,16 @@ class RoundBooks:
         self.now_s = 0.0
         self._population = population
         self._meter_scope: AbstractContextManager[Meter] | None = None
+        self._between_rounds: list[Event] = []
         self._open_books(0)
+        self._in_round = False
 
     def _open_books(self, round_number: int) -> None:
         self.round_number = round_number
+        self._in_round = True
         self.exchanges: list[Exchanges] = []
-        self.events: list[Event] = []
+        self.events: list[Event] = self._between_rounds  # what happened since the last round is told in this one
+        self._between_rounds = []
         self.server_compute_s = 0.0
         self._gone = np.zeros(self._population, np.bool_)
         self._stage = "round"
@@ -122,10 +126,14 @@ class RoundBooks:
     def end_round(self) -> None:
         """Account the server's work since the last stage."""
         self._finish_server_work()
+        self._in_round = False
 
     def record_event(self, party: str, kind: str, detail: str) -> None:
         """See `Network.record_event`."""
-        self.events.append(Event(self._stage, party, kind, detail))
+        if self._in_round:
+            self.events.append(Event(self._stage, party, kind, detail))
+        else:
+            self._between_rounds.append(Event("between rounds", party, kind, detail))
 
     def _record_answers(self, answers: HostAnswers) -> None:
         """The events that answers bring: refusals, and handlers that crashed."""

@@ -87,7 +87,7 @@ def _moved(start: Floats, size: Floats, stop: Floats, rates: Rates, capacity: fl
     """Finish times and delivered bytes of transfers that all get something through."""
     most = rates.maximum()
     alone = rates.time_to_send(start, size)
-    if math.fsum(most.tolist()) > capacity:
+    if exceeds(most, capacity):
         if rates.is_constant and (alone <= stop).all():
             finish = transfer_finish(start, size, most, capacity)
             if (finish <= stop).all():
@@ -149,7 +149,7 @@ def transfer_finish(
     with np.errstate(divide="ignore"):
         finish[moving] += size[moving] / rate[moving]
     moving = moving[rate[moving] > 0]
-    if math.fsum(rate[moving].tolist()) <= capacity_bytes_s:
+    if not exceeds(rate[moving], capacity_bytes_s):
         return finish
     # From here on the transfers are in one fixed order, so the order of the input cannot matter.
     moving = moving[np.lexsort((rate[moving], size[moving], start[moving]))]
@@ -164,6 +164,19 @@ def transfer_finish(
     found = contended_finish(distinct_start, distinct_rate, distinct_size, count, capacity_bytes_s)
     finish[moving] = np.maximum(finish[moving], found[np.cumsum(first) - 1])  # rounding makes nobody too fast
     return finish
+
+
+def exceeds(rates: Floats, capacity: float) -> bool:
+    """Whether the correctly rounded sum of `(n,)` rates, at least 0, is above the capacity.
+
+    A sum of n numbers in any order is wrong by less than a part in n * 2^-52. Only when that could matter are they
+    added exactly, one by one, which takes 33 ms for 10^6.
+    """
+    estimate = float(rates.sum())
+    margin = 2 * (len(rates) + 2) * np.finfo(np.float64).eps * estimate
+    if math.isfinite(estimate) and abs(estimate - capacity) > margin:
+        return estimate > capacity
+    return math.fsum(rates.tolist()) > capacity
 
 
 def _check(start: Floats, size: Floats, rate: Floats, capacity: float) -> None:

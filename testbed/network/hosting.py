@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.messages import Message, Vector
+from testbed.network.packed_ids import packed, unpacked
 
 Ids = npt.NDArray[np.int64]
 
@@ -31,6 +32,13 @@ class Delivery:
     vectors: tuple[Vector, ...]
     recipients: Ids
     private: Mapping[int, bytes] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to another process."""
+        return {**self.__dict__, "recipients": packed(self.recipients)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, recipients=unpacked(state["recipients"]))
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,15 @@ class HostAnswers:
     refusals: list[RefusedBy] = field(default_factory=list)
     failures: list[tuple[int, str]] = field(default_factory=list)
     alike: tuple[Ids, bytes, int, float] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to another process."""
+        alike = self.alike
+        return {**self.__dict__, "alike": None if alike is None else (packed(alike[0]), *alike[1:])}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        alike = state["alike"]
+        self.__dict__.update(state, alike=None if alike is None else (unpacked(alike[0]), *alike[1:]))
 
     @classmethod
     def empty(cls) -> "HostAnswers":

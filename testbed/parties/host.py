@@ -11,7 +11,7 @@ from testbed.errors import ProtocolError, Refusal, RoundAborted
 from testbed.messages import Message, RefusalNotice, Vector, attach, decode, detach
 from testbed.network.hosting import Delivery, HostAnswers, Ids, RefusedBy
 from testbed.parties.client import Client, Environment, RoleSpec
-from testbed.parties.pki import Identity
+from testbed.parties.pki import SECRETS_BYTES, Identity
 from testbed.parties.summing import float_total, ring_total
 
 
@@ -42,6 +42,9 @@ class Host:
         self._last_round = last_round
         self._strict = strict
         self._clients: dict[int, Client] = {}
+        self._registering: dict[int, Identity] = {}  # the PKI has been asked, and has not answered yet
+        self._secrets: npt.NDArray[np.uint8] | None = None  # (m, 96), of the clients that are `_registered`, (m,)
+        self._registered = np.zeros(0, np.bool_)
         self._active: set[int] = set()
         self._vectors: dict[tuple[int, int], dict[int, Vector]] = {}
 
@@ -50,6 +53,7 @@ class Host:
         client = self._clients.get(number)
         if client is None:
             client = self._clients[number] = Client(number, self.environment, self._last_round)
+            client.identity = self._kept_identity(number)
         return client
 
     @property
@@ -59,22 +63,42 @@ class Host:
 
     # -- registration ----------------------------------------------------------------------------------------
 
-    def registrations(self) -> list[bytes]:
-        """Every client's request to the PKI."""
-        requests = []
-        for number in self.numbers.tolist():
-            client = self.client(number)
-            if client.identity is None:
-                client.identity = Identity(number, self.environment.randomness)
-            requests.append(client.identity.registration())
-        return requests
+    def registrations(self, first: int = 0, count: int | None = None) -> list[bytes]:
+        """The requests to the PKI of `count` clients (default: all), from the `first` of this host's on."""
+        end = None if count is None else first + count
+        numbers = self.numbers[first:end].tolist()
+        former = self._registering
+        self._registering = {number: former.get(number) or self._identity(number) for number in numbers}
+        return [identity.registration() for identity in self._registering.values()]
 
     def accept_registrations(self, answers: Sequence[bytes]) -> None:
-        """The PKI's answers, in the order of `registrations`."""
-        for number, answer in zip(self.numbers.tolist(), answers, strict=True):
-            identity = self.client(number).identity
-            assert identity is not None
+        """The PKI's answers to the latest `registrations`, in their order."""
+        if self._secrets is None:  # zeros: memory that is not written to yet is none
+            self._secrets = np.zeros((len(self.numbers), SECRETS_BYTES), np.uint8)
+            self._registered = np.zeros(len(self.numbers), np.bool_)
+        for (number, identity), answer in zip(self._registering.items(), answers, strict=True):
             identity.accept(answer)
+            row = np.searchsorted(self.numbers, number)
+            self._secrets[row] = np.frombuffer(identity.secrets, np.uint8)
+            self._registered[row] = True
+            if number in self._clients:
+                self._clients[number].identity = identity
+        self._registering = {}
+
+    def _identity(self, number: int) -> Identity:
+        """The identity that a client has, or now gets; it counts once the PKI has answered."""
+        client = self._clients.get(number)
+        known = self._kept_identity(number) if client is None else client.identity
+        return Identity(number, self.environment.randomness) if known is None else known
+
+    def _kept_identity(self, number: int) -> Identity | None:
+        """The identity of a client that is registered, made anew from its secrets."""
+        if self._secrets is None:
+            return None
+        row = int(np.searchsorted(self.numbers, number))
+        if row == len(self.numbers) or self.numbers[row] != number or not self._registered[row]:
+            return None
+        return Identity.restored(number, self._secrets[row].tobytes())
 
     # -- rounds ----------------------------------------------------------------------------------------------
 

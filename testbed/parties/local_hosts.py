@@ -19,6 +19,9 @@ from testbed.parties.summing import combined
 
 Result = TypeVar("Result")
 
+REGISTERED_AT_ONCE = 4096
+"""Clients of a host that ask the PKI together: the key pairs of so many are in memory at the same time."""
+
 
 def owned_by(host: int, hosts: int, population: int) -> Ids:
     """Numbers of the clients that live on one of `hosts` hosts: every `hosts`-th, so that work spreads evenly."""
@@ -82,7 +85,8 @@ class LocalHosts:
     def register(self, pki: PKI) -> None:
         """Register every client with the PKI and read its bulletin board."""
         for host in self.hosts:
-            host.accept_registrations(pki.register_many(host.registrations()))
+            for first in range(0, len(host.numbers), REGISTERED_AT_ONCE):
+                host.accept_registrations(pki.register_many(host.registrations(first, REGISTERED_AT_ONCE)))
         self.environment.directory = pki.directory()
 
     async def begin_round(self, round_number: int) -> None:

@@ -21,6 +21,9 @@ from testbed.randomness import Randomness
 
 _DOMAIN = b"testbed/pki/registration/v1"
 _SEALED_DOMAIN = b"testbed/pki/vrf-key/v1"
+_SEED_BYTES = 32
+SECRETS_BYTES = 3 * _SEED_BYTES
+"""Length of the `secrets` of an `Identity` that is registered."""
 
 
 class Registration(Message, frozen=True):
@@ -167,14 +170,31 @@ class Identity:
     Args:
         client: its number.
         randomness: the experiment's.
+
+    Attributes:
+        secrets: what the key pairs are made from, 64 bytes; 96 when the PKI's answer has been accepted. A
+            host keeps no more than this of a client that nobody has asked yet; the key pairs take 20 times as much.
     """
 
-    __slots__ = ("agreement", "client", "signing", "vrf")
+    __slots__ = ("agreement", "client", "secrets", "signing", "vrf")
 
     def __init__(self, client: int, randomness: Randomness) -> None:
+        self._expand(client, b"".join(randomness.secret(client, 0, f"{of} key") for of in ("signing", "agreement")))
+
+    @classmethod
+    def restored(cls, client: int, secrets: bytes) -> "Identity":
+        """The identity of a client whose 96 bytes of `secrets` were kept."""
+        identity = cls.__new__(cls)
+        identity._expand(client, secrets[: 2 * _SEED_BYTES])
+        identity.vrf = vrf.SecretKey.from_seed(secrets[2 * _SEED_BYTES :])
+        identity.secrets = secrets
+        return identity
+
+    def _expand(self, client: int, secrets: bytes) -> None:
         self.client = client
-        self.signing = signatures.SigningKey.from_seed(randomness.secret(client, 0, "signing key"))
-        self.agreement = key_agreement.PrivateKey.from_seed(randomness.secret(client, 0, "agreement key"))
+        self.secrets = secrets
+        self.signing = signatures.SigningKey.from_seed(secrets[:_SEED_BYTES])
+        self.agreement = key_agreement.PrivateKey.from_seed(secrets[_SEED_BYTES:])
         self.vrf: vrf.SecretKey | None = None
 
     def registration(self) -> bytes:
@@ -188,7 +208,9 @@ class Identity:
         """Open the PKI's answer; raises `Refusal` if the key in it does not belong to the announced public key."""
         registered = decode(Registered, answer)
         associated = _SEALED_DOMAIN + self.client.to_bytes(8, "big")
-        secret = vrf.SecretKey.from_seed(sealing.open_from(self.agreement, registered.sealed_vrf_secret, associated))
+        seed = sealing.open_from(self.agreement, registered.sealed_vrf_secret, associated)
+        secret = vrf.SecretKey.from_seed(seed)
         if secret.public != registered.vrf_public:
             raise Refusal("pki.key-mismatch", "the sealed VRF key does not belong to the announced public key")
         self.vrf = secret
+        self.secrets = self.secrets[: 2 * _SEED_BYTES] + seed

@@ -47,7 +47,13 @@ def float_total(vectors: Sequence[Vector], weights: Sequence[int]) -> npt.NDArra
 
 
 def combined(parts: Iterable[npt.NDArray[Any]], bits: int) -> npt.NDArray[Any]:
-    """`(d,)` sum of several hosts' partial sums: ring elements, or float64 when `bits` is 0.
+    """`(d,)` sum of several hosts' partial sums: ring elements, or float64 when `bits` is 0; raises like `merged`."""
+    total = merged(parts, bits)
+    return total * 2.0**-FIXED_POINT_BITS if bits == 0 else total
+
+
+def merged(parts: Iterable[npt.NDArray[Any]], bits: int) -> npt.NDArray[Any]:
+    """`(d,)` sum of partial sums that is a partial sum itself: of a ring, or (`bits` 0) in fixed point.
 
     Raises `ProtocolError` when the parts differ in shape or type, `RunError` when there are none or they overflow.
     """
@@ -61,7 +67,7 @@ def combined(parts: Iterable[npt.NDArray[Any]], bits: int) -> npt.NDArray[Any]:
         _add(total, part, may_wrap=bits > 0)
     if total is None:
         raise RunError("there is nothing to sum")
-    return total * 2.0**-FIXED_POINT_BITS if bits == 0 else reduced(total, bits)
+    return total if bits == 0 else reduced(total, bits)
 
 
 def _add(total: npt.NDArray[Any], part: npt.NDArray[Any], *, may_wrap: bool) -> None:

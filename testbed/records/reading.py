@@ -1,15 +1,19 @@
 """Reading runs back: pandas frames per table, and the runs below a directory."""
 
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
 import yaml
 
 from testbed.errors import RunError
-from testbed.records.writing import RunDirectory, read_table
+from testbed.records.streaming import ROWS, stretches
+from testbed.records.writing import RunDirectory, read_table, recorded_files
 
 if TYPE_CHECKING:
     import pandas as pd  # slow to import, and not everything that writes records reads them
@@ -54,8 +58,53 @@ class RunRecords:
 
     @cached_property
     def exchanges(self) -> "pd.DataFrame":
-        """One row per client asked in a stage."""
+        """One row per client asked in a stage; all of them, see `exchanges_in_stretches` for large populations."""
         return self.frame("exchanges")
+
+    def exchanges_in_stretches(self, columns: Sequence[str] | None = None) -> Iterator["pd.DataFrame"]:
+        """`exchanges` in stretches of whole rounds, of about 10^6 rows unless a single round has more.
+
+        Args:
+            columns: those that are needed; a stretch has at least these, and ``round``.
+        """
+        if self._few_exchanges:
+            yield self.exchanges
+            return
+        wanted = None if columns is None else list(dict.fromkeys(("round", *columns)))
+        for stretch in stretches(recorded_files(self.path, "exchanges", self._checkpoint), "exchanges", wanted):
+            yield stretch.to_pandas()
+
+    @cached_property
+    def exchanges_of_participants(self) -> "pd.DataFrame":
+        """The rows of `exchanges` of clients that were participants of that round, numbered anew."""
+        if self._few_exchanges:
+            return self.exchanges[self._took_part(self.exchanges)].reset_index(drop=True)
+        kept = []
+        for stretch in stretches(recorded_files(self.path, "exchanges", self._checkpoint), "exchanges"):
+            kept.append(stretch.filter(pa.array(self._took_part(stretch))))
+        return pa.concat_tables(kept).unify_dictionaries().to_pandas()
+
+    def _took_part(self, rows: Any) -> npt.NDArray[np.bool_]:
+        """`(m,)` whether the rows' clients were participants of their rounds."""
+        if not len(rows) or self.participation.empty:
+            return np.zeros(len(rows), np.bool_)
+        span = 1 + max(int(np.max(rows["client"])), int(self.participation["client"].max()))
+
+        def key(columns: Any) -> npt.NDArray[np.int64]:
+            return np.asarray(columns["round"], np.int64) * span + np.asarray(columns["client"], np.int64)
+
+        return np.isin(key(rows), key(self.participation))
+
+    @cached_property
+    def _few_exchanges(self) -> bool:
+        """Whether `exchanges` may as well be read once and kept."""
+        if "exchanges" in self.__dict__:
+            return True
+        try:
+            files = recorded_files(self.path, "exchanges", self._checkpoint)
+            return sum(pq.read_metadata(file).num_rows for file in files) <= ROWS
+        except (OSError, pa.ArrowException):
+            return True  # damaged, or finished meanwhile: who reads it all knows what to do
 
     @cached_property
     def participation(self) -> "pd.DataFrame":

@@ -7,8 +7,11 @@ checkpoint last, so a run that is killed at any moment loses at most the round i
 `finish` merges the parts into one file per table. Each of these says in its own metadata up to which round it is
 merged: what lies in parts up to that round is not read any more, so a kill between two tables, or while the parts
 are being deleted, neither loses nor doubles a row, and a finished run can be gone on with.
+
+A directory that is the local copy of a URI (`mirroring.staged`) has a `Mirror`: what is written here is pushed there.
 """
 
+import contextlib
 import io
 import json
 import re
@@ -17,6 +20,7 @@ import zipfile
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
@@ -28,6 +32,8 @@ import yaml
 
 from testbed.atomic_file import replacing
 from testbed.errors import RunError
+from testbed.records.pushing import MARK, Mirror
+from testbed.records.streaming import write_merged
 from testbed.records.tables import SCHEMAS
 
 
@@ -41,7 +47,7 @@ _Dumper.add_implicit_resolver(
 
 _EXPERIMENT = "experiment.yaml"
 _CHECKPOINT = "checkpoint.npz"
-_MERGED_UP_TO = b"testbed.merged_up_to_round"
+MERGED_UP_TO = b"testbed.merged_up_to_round"
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,10 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    @cached_property
+    def _mirror(self) -> Mirror | None:
+        return Mirror.of(self.path)
+
     @classmethod
     def create(cls, path: Path, experiment: Mapping[str, Any]) -> "RunDirectory":
         """A new run; raises `RunError` when `path` already holds one or is not an empty directory."""
@@ -94,6 +104,8 @@ class RunDirectory:
         directory = cls(path)
         with _replacing(path / _EXPERIMENT) as file:
             file.write(yaml.dump(dict(experiment), Dumper=_Dumper, sort_keys=False, allow_unicode=True).encode())
+        if directory._mirror is not None:
+            directory._mirror.push_experiment()
         return directory
 
     @classmethod
@@ -118,8 +130,12 @@ class RunDirectory:
             raise RunError(f"{path}: damaged checkpoint ({error}); start the run anew with another --out") from None
 
     def append_round(self, tables: Mapping[str, pa.Table], checkpoint: Checkpoint) -> None:
-        """Record a finished round: its rows, then the checkpoint that makes them count."""
+        """Record a finished round: its rows, then the checkpoint that makes them count.
+
+        With a mirror, the round before must have been pushed by now, and this one's push begins.
+        """
         part = part_of(self.path, checkpoint.round_number)
+        failure = self._mirror.failure() if self._mirror is not None else None  # raised when this round is recorded
         if not (self.path / _EXPERIMENT).is_file():
             raise RunError(f"{self.path}: the run directory has gone while the run went on; nothing can be recorded")
         try:
@@ -138,23 +154,40 @@ class RunDirectory:
         )  # fmt: skip
         with _replacing(self.path / _CHECKPOINT) as file:
             file.write(stored.getbuffer())
+        if failure is not None:
+            raise failure
+        if self._mirror is not None:
+            self._mirror.begin_push()
 
     def finish(self) -> None:
         """Merge the rounds' parts into one file per table; the parts go away once the tables are on disk."""
         checkpoint = self.checkpoint()
         if checkpoint is None:
             return
-        merged_up_to = {_MERGED_UP_TO: str(checkpoint.round_number).encode()}
+        if self._mirror is not None:  # rounds in parts, before these go away
+            self._mirror.failure()
+            self._mirror.push_rounds()
+        metadata = {MERGED_UP_TO: str(checkpoint.round_number).encode()}
         for name in SCHEMAS:
-            table = read_table(self.path, name, checkpoint).replace_schema_metadata(merged_up_to)
+            parts = recorded_files(self.path, name, checkpoint)
             with _replacing(self.path / f"{name}.parquet") as file:
-                pq.write_table(table, file, compression="zstd")
+                write_merged(file, parts, name, metadata)
         shutil.rmtree(self.path / "parts", ignore_errors=True)
+        if self._mirror is not None:
+            self._mirror.push_tables()
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write ``summary.json``: one flat object."""
         with _replacing(self.path / "summary.json") as file:
             file.write((json.dumps(summary, indent=2) + "\n").encode())
+        if self._mirror is not None:
+            self._mirror.push_summary()
+
+    def push_log(self) -> None:
+        """Let the mirror, if there is one, have the log's last lines; that it cannot is no reason to fail."""
+        if self._mirror is not None:
+            with contextlib.suppress(RunError):
+                self._mirror.push_log()
 
     def table(self, name: str) -> pa.Table:
         """All finished rounds' rows of a table, in the order of the rounds."""
@@ -163,8 +196,17 @@ class RunDirectory:
 
 def is_empty(path: Path) -> bool:
     """Whether `path` is a directory that holds at most what a run leaves that was killed before it began."""
-    leftovers = {f".{_EXPERIMENT}.writing", ".lock", ".writer"}
+    leftovers = {f".{_EXPERIMENT}.writing", ".lock", ".writer", MARK}
     return path.is_dir() and {entry.name for entry in path.iterdir()} <= leftovers
+
+
+def recorded_files(path: Path, name: str, checkpoint: Checkpoint | None) -> list[Path]:
+    """The files that hold a table's rows, in the order of the rounds; raises `RunError` for a damaged merged one."""
+    merged = path / f"{name}.parquet"
+    last = checkpoint.round_number if checkpoint is not None else 0
+    covered = merged_up_to(merged) if merged.is_file() else 0
+    parts = [part_of(path, number) / f"{name}.parquet" for number in range(covered + 1, last + 1)]
+    return [merged, *parts] if merged.is_file() else parts
 
 
 def read_table(path: Path, name: str, checkpoint: Checkpoint | None) -> pa.Table:
@@ -178,12 +220,12 @@ def read_table(path: Path, name: str, checkpoint: Checkpoint | None) -> pa.Table
         covered, tables = 0, [SCHEMAS[name].empty_table()]
         try:
             if merged.is_file():
-                covered = _merged_up_to(merged)
+                covered = merged_up_to(merged)
                 tables.append(_read(merged, name))
             for number in range(covered + 1, last + 1):
                 tables.append(_read(part_of(path, number) / f"{name}.parquet", name))
         except (OSError, pa.ArrowException) as error:
-            if merged.is_file() and covered < _merged_up_to(merged):
+            if merged.is_file() and covered < merged_up_to(merged):
                 continue  # the run has been finished meanwhile, and the part has gone into the table
             reason = " ".join(str(error).split())
             raise RunError(f"{path}: the table {name!r} is damaged or incomplete: {reason}") from None
@@ -205,8 +247,9 @@ def part_of(path: Path, round_number: int) -> Path:
     return path / "parts" / f"round-{round_number:06d}"
 
 
-def _merged_up_to(path: Path) -> int:
+def merged_up_to(path: Path) -> int:
+    """Up to which round a table of a finished run is merged; raises `RunError` when it is no such table."""
     try:
-        return int((pq.read_schema(path).metadata or {})[_MERGED_UP_TO])
+        return int((pq.read_schema(path).metadata or {})[MERGED_UP_TO])
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:
         raise RunError(f"{path}: not a table of a finished run, or damaged ({type(error).__name__})") from None

@@ -5,7 +5,8 @@ where a run's numbers come from, `locking` keeps two processes out of one direct
 `KeyboardInterrupt`. This package reaches up to `cluster`, `workloads` and `analysis`, and only when they are needed.
 """
 
-from testbed.running.executing import Observer, compare, run, run_all, runs_below
+from testbed.running.executing import compare, run, run_all, runs_below
+from testbed.running.observing import Observer
 from testbed.running.planning import PlannedRun, default_directory
 
 __all__ = ["Observer", "PlannedRun", "compare", "default_directory", "run", "run_all", "runs_below"]

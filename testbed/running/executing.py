@@ -1,52 +1,29 @@
-"""Running an experiment's points into their run directories, one after the other on one Ray session.
+"""Running an experiment's points into their run directories, several at the same time where there is room.
 
 An experiment without a sweep is one run, and its directory is `out`; each point of a sweep is a run in
 ``out/<label>``. All points are checked before the first one starts.
 """
 
-import asyncio
-import contextlib
-import functools
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.loading import load, set_key, validated
-from testbed.experiment.schema import Cluster, Experiment
+from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import points
-from testbed.federation import Plan, Progress
-from testbed.in_process import run_in_process
-from testbed.records import RunDirectory, RunRecords, find_runs
-from testbed.running.inputs import digests, located
-from testbed.running.locking import held
+from testbed.federation import Plan
+from testbed.records import RunRecords, find_runs
+from testbed.records.mirroring import fetched, staged
+from testbed.running.lanes import drive
+from testbed.running.observing import Observer, Serialised
+from testbed.running.open_runs import OpenRun
 from testbed.running.planning import PlannedRun, default_directory, planned
-from testbed.running.provenance import provenance
-from testbed.stopping import stop_on_signals, stopping_on_signals
+from testbed.running.point_lanes import PointLanes, together
+from testbed.stopping import stopping_on_signals
 
 if TYPE_CHECKING:
     import pandas
-
-
-class Observer:
-    """What a run tells those who watch it. Here every method does nothing: override what you want to hear."""
-
-    def planned(self, runs: Sequence[PlannedRun]) -> None:
-        """These will be run (or are finished already)."""
-
-    def doing(self, what: str) -> None:
-        """Something begins that may take seconds, e.g. "starting Ray"."""
-
-    def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
-        """A run starts or goes on; `outcomes` are those of its recorded rounds."""
-
-    def progressed(self, progress: Progress) -> None:
-        """The run stands there now. On Ray the same progress may come several times."""
-
-    def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
-        """A run has ended, and this is its summary."""
 
 
 def run(
@@ -60,7 +37,8 @@ def run(
 
     Args:
         experiment: the experiment, or its file.
-        out: the directory; default: ``output.directory`` of the experiment, else ``runs/<name>``.
+        out: the directory, or the URI of one (s3://..., gs://..., hdfs://...); default: ``output.directory`` of the
+            experiment, else ``runs/<name>``. For a URI, what is returned is the local copy.
         network: "ray" or "in-process", instead of what the experiment says.
         resume: go on with the runs that are there; finished ones are left as they are, missing ones are started.
         observer: told how it goes.
@@ -70,6 +48,8 @@ def run(
         RunError: a run directory exists (without resume), is in use by another run, or cannot be written.
         ClusterError: Ray cannot be reached, or lost more than the run can replace.
         KeyboardInterrupt: SIGINT or SIGTERM; the records are those of all finished rounds, resume goes on with them.
+
+    An error of one point stops the others: their finished rounds stay, and the error says which point it is of.
     """
     where = str(experiment) if isinstance(experiment, str | Path) else experiment.name
     if isinstance(experiment, str | Path):
@@ -78,7 +58,7 @@ def run(
         data = experiment.model_dump(mode="json", exclude_unset=True)
         set_key(data, "cluster.network", network, where)
         experiment = validated(data, where)
-    directory = default_directory(experiment) if out is None else Path(out)
+    directory = staged(default_directory(experiment) if out is None else out)
     run_all(experiment, directory, where=where, resume=resume, observer=observer)
     return directory
 
@@ -94,8 +74,8 @@ def compare(runs: str | Path | Sequence[str | Path], baseline: str | None = None
 
 
 def runs_below(directories: Sequence[str | Path]) -> list[RunRecords]:
-    """The runs at or below the directories, each once; raises `RunError` for a directory without any."""
-    found = {run.path.resolve(): run for directory in directories for run in find_runs(Path(directory))}
+    """The runs at or below the directories (or URIs), each once; raises `RunError` for a directory without any."""
+    found = {run.path.resolve(): run for directory in directories for run in find_runs(fetched(directory))}
     return list(found.values())
 
 
@@ -113,25 +93,47 @@ def run_all(
 
     Raises: see `run`.
     """
-    observer = observer or Observer()
+    watching = Serialised(observer or Observer())
     with stopping_on_signals():
         runs = planned(list(points(experiment, where)), out, resume=resume)
-        observer.planned(runs)
+        watching.planned(runs)
         unfinished = [run for run in runs if not run.rounds_finished]
         if unfinished:
-            observer.doing("checking")
+            watching.doing("checking")
             _check(unfinished, where)
-        with _Networks(observer) as networks:
-            for planned_run in runs:
-                if not planned_run.complete:
-                    _execute(planned_run, networks, observer)
+        _run(runs, watching)
     return [run.path for run in runs]
+
+
+def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
+    """Run those that are not complete and summarise each when it has ended."""
+    places = {run.path: place for place, run in enumerate(runs, 1)}
+    opened: list[OpenRun] = []
+
+    def open_run(run: PlannedRun) -> OpenRun:
+        opened.append(OpenRun(run, places[run.path], len(runs)))
+        return opened[-1]
+
+    def summarised(run: PlannedRun, ended: OpenRun) -> None:
+        observer.doing("summarising", run)
+        observer.ended(run, ended.finish())
+
+    try:
+        with PointLanes(observer, open_run) as points_lanes:
+            for group in together([run for run in runs if not run.complete]):
+                drive(group, points_lanes.lanes(group), summarised)
+    finally:
+        for run in opened:  # at its end, and not summarised
+            run.end()
 
 
 def _check(runs: Sequence[PlannedRun], where: str) -> None:
     """Raise, before anything runs, what only the data and the protocols' own classes can tell."""
     import workloads
 
+    addresses = {run.point.experiment.cluster.address for run in runs if run.point.experiment.cluster.network == "ray"}
+    if len(addresses) > 1:
+        raise ExperimentError(f"{where}: sweep: cluster.address: the points of a sweep run on one cluster, give one")
     built: tuple[Any, Any] = (None, None)
     for run in runs:
         experiment = run.point.experiment
@@ -145,119 +147,3 @@ def _check(runs: Sequence[PlannedRun], where: str) -> None:
         except (ExperimentError, TraceError) as error:
             place = f"{where}: sweep point {run.point.label}" if run.point.label else where
             raise ExperimentError("\n".join(f"{place}: {line}" for line in str(error).splitlines())) from error
-
-
-def _execute(run: PlannedRun, networks: "_Networks", observer: Observer) -> None:
-    """Run one point to its end and summarise it."""
-    from analysis.summary import summarise
-
-    networks.ready(run.point.experiment.cluster)  # first: without a cluster there is no run, and no directory
-    if not run.exists:
-        RunDirectory.create(run.path, _resolved(run))
-    with held(run.path):
-        records = RunDirectory.reopen(run.path)
-        outcomes = records.table("rounds")["outcome"].to_pylist()
-        observer.started(run, outcomes)
-        if len(outcomes) < run.point.experiment.rounds:
-            networks.run(run.point.experiment, run.simulation_seed, records, observer.progressed)
-        else:  # stopped between its last round and its summary
-            records.finish()
-        observer.doing("summarising")
-        summary = summarise(RunRecords(run.path))
-        records.write_summary(summary)
-    observer.ended(run, summary)
-
-
-def _resolved(run: PlannedRun) -> dict[str, Any]:
-    """What a run directory's ``experiment.yaml`` holds."""
-    experiment, origin = run.point.experiment, provenance()
-    if experiment.seed is None:
-        origin["simulation_seed"] = run.simulation_seed
-    if files := digests(experiment):
-        origin["files"] = files
-    return experiment.plain() | {"provenance": {"label": run.label, "sweep": run.point.values, **origin}}
-
-
-class _Networks:
-    """Runs points in this process or on Ray; the Ray session lasts while the points want the same one."""
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-        self._stack = contextlib.ExitStack()
-        self._session: Any = None
-        self._cluster: Cluster | None = None
-
-    def __enter__(self) -> "_Networks":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._stack.close()
-
-    def ready(self, cluster: Cluster) -> None:
-        """Start or join Ray if the next point needs it."""
-        if cluster.network == "ray":
-            self._ray_session(cluster)
-
-    def run(
-        self,
-        experiment: Experiment,
-        simulation_seed: int,
-        records: RunDirectory,
-        on_progress: Callable[[Progress], None],
-    ) -> None:
-        """Run (or go on with) one point to its end."""
-        if experiment.cluster.network == "in-process":
-            _in_process(experiment, simulation_seed, records, on_progress)
-        else:
-            self._ray_session(experiment.cluster).run(located(experiment), simulation_seed, records.path, on_progress)
-
-    def _ray_session(self, cluster: Cluster) -> Any:
-        if self._session is None or self._cluster != cluster:
-            self._stack.close()
-            self._session = None
-            self._observer.doing("starting Ray" if cluster.address is None else f"joining Ray at {cluster.address}")
-            from cluster.session import RaySession
-
-            try:
-                self._session = self._stack.enter_context(RaySession(cluster.address, cluster.hosts))
-            except SystemExit:  # Ray's answer to SIGTERM while it starts
-                raise KeyboardInterrupt from None
-            self._cluster = cluster
-            stop_on_signals()  # Ray has put a handler of its own
-            self._observer.doing("preparing the clients")
-        return self._session
-
-
-def _in_process(
-    experiment: Experiment, simulation_seed: int, records: RunDirectory, on_progress: Callable[[Progress], None]
-) -> None:
-    import workloads
-
-    seed = simulation_seed if experiment.seed is None else experiment.seed
-    workload = workloads.build(experiment.workload, experiment.population, seed)
-    run_here = functools.partial(run_in_process, experiment, workload, simulation_seed, records)
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        run_here(on_progress)
-        return
-    # In a notebook this thread has an event loop already, and a loop cannot run inside another: take a thread.
-    with ThreadPoolExecutor(1) as thread, _stopped_with_this_thread(on_progress) as stoppable:
-        thread.submit(run_here, stoppable).result()
-
-
-@contextlib.contextmanager
-def _stopped_with_this_thread(on_progress: Callable[[Progress], None]) -> Iterator[Callable[[Progress], None]]:
-    """`on_progress`, raising `KeyboardInterrupt` in the thread that calls it once this one is interrupted."""
-    stop = threading.Event()
-
-    def stoppable(progress: Progress) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        on_progress(progress)
-
-    try:
-        yield stoppable
-    except BaseException:
-        stop.set()
-        raise

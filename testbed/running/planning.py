@@ -51,8 +51,8 @@ class PlannedRun:
         return self.rounds_done >= self.point.experiment.rounds
 
 
-def default_directory(experiment: Experiment) -> Path:
-    """Where the records go when nobody says so: ``output.directory``, else ``runs/<name>``."""
+def default_directory(experiment: Experiment) -> str | Path:
+    """Where the records go when nobody says so: ``output.directory`` (may be a URI), else ``runs/<name>``."""
     return experiment.output.directory or Path("runs") / file_name(experiment.name)
 
 

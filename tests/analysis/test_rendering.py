@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
 from analysis.overhead import compare
 from analysis.rendering import render
@@ -161,6 +162,21 @@ def test_latex_compiles(sweep: list[RunRecords], grid: list[RunRecords], tmp_pat
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_unfinished_runs_are_marked(make_run: MakeRun, tmp_path: Path) -> None:
+    runs = [make_run("done", rounds=3), make_run("stopped", "lotto-client-centric", rounds=3, failing={2: "aborted"})]
+    for kind in ("text", "markdown", "latex"):
+        assert "nfinished" not in render(compare(runs), kind)
+    file = tmp_path / "stopped" / "experiment.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"rounds": 10}))
+    frame = compare([RunRecords(run.path) for run in runs])
+    assert frame["rounds_planned"].tolist() == [3, 10]
+    for kind in ("text", "markdown", "latex"):
+        rendered = render(frame, kind)
+        assert "2/0/1 of 10" in rendered
+        assert "3/0/0 of" not in rendered
+        assert "Unfinished, of so many rounds planned" in " ".join(rendered.split())
 
 
 def test_an_unknown_format_is_an_error(make_run: MakeRun) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from testbed.experiment.schema import Experiment
 from testbed.federation import Progress
 from testbed.in_process import run_in_process
 from testbed.records import RunDirectory, RunRecords
+from testbed.records.log import RunLog
 
 pytestmark = pytest.mark.ray
 TABLES = ("rounds", "exchanges", "participation")
@@ -30,13 +32,12 @@ def ray_here() -> Iterator[None]:
         ray.shutdown()
 
 
-@pytest.fixture(scope="module")
-def experiment() -> Experiment:
+def described(**workload: str) -> Experiment:
     """Small, but with everything that could depend on where clients live."""
     return Experiment.model_validate(
         {
             "name": "on-ray", "seed": 5, "rounds": 4, "population": 12,
-            "workload": {"dataset": "digits", "model": "logistic"},
+            "workload": workload,
             "selection": {"protocol": "lotto-client-centric", "participants": 5, "over_selection": 2},
             "aggregation": {"protocol": "secagg", "threshold": 0.6},
             "availability": {"dropout": {"rate": 0.15}},
@@ -46,9 +47,19 @@ def experiment() -> Experiment:
 
 
 @pytest.fixture(scope="module")
+def experiment() -> Experiment:
+    """With a workload that lets hosts start quickly."""
+    return described(dataset="benchmarks.breaking:Means")
+
+
+@pytest.fixture(scope="module")
 def reference(experiment: Experiment, tmp_path_factory: pytest.TempPathFactory) -> RunRecords:
     """The same experiment in this process."""
-    path = tmp_path_factory.mktemp("reference") / "run"
+    return in_this_process(experiment, tmp_path_factory.mktemp("reference") / "run")
+
+
+def in_this_process(experiment: Experiment, path: Path) -> RunRecords:
+    """The experiment's records, without Ray."""
     records = RunDirectory.create(path, experiment.plain())
     workload = workloads.build(experiment.workload, experiment.population, 5)
     run_in_process(experiment, workload, 0, records, lambda progress: None)
@@ -78,9 +89,9 @@ def once(condition: Callable[[Progress], bool], action: Callable[[], None]) -> C
     return on_progress
 
 
-def test_one_and_three_hosts_give_what_one_process_gives(
-    experiment: Experiment, reference: RunRecords, tmp_path: Path
-) -> None:
+def test_one_and_three_hosts_give_what_one_process_gives(tmp_path: Path) -> None:
+    experiment = described(dataset="digits", model="logistic")
+    reference = in_this_process(experiment, tmp_path / "reference")
     for hosts in (1, 3):
         run = tmp_path / str(hosts)
         RunDirectory.create(run, experiment.plain())
@@ -125,7 +136,7 @@ def test_without_a_seed_a_killed_host_ends_the_run_resumably(experiment: Experim
     assert RunRecords(run).rounds["round"].tolist() == [1, 2, 3, 4]
 
 
-def test_a_killed_coordinator_loses_nothing_recorded(
+def test_a_killed_coordinator_is_replaced_and_goes_on_from_the_checkpoint(
     experiment: Experiment, reference: RunRecords, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
@@ -135,12 +146,56 @@ def test_a_killed_coordinator_loses_nothing_recorded(
         def kill() -> None:
             ray.kill(session.coordinator, no_restart=True)
 
-        with pytest.raises(ClusterError):
-            session.run(experiment, 0, run, once(lambda progress: progress.round_number >= 3, kill))
-    assert len(RunRecords(run).rounds) >= 2
-    with RaySession(None, 2) as session:
+        session.run(experiment, 0, run, once(lambda progress: progress.round_number >= 3, kill))
+    assert_same(run, reference)
+    events = RunRecords(run).events
+    assert events[events["party"] == "coordinator"]["kind"].tolist() == ["resume", "restart"]
+    assert [entry["event"] for entry in RunLog(run).read()].count("coordinator-restarted") == 1
+
+
+def test_a_coordinator_that_never_gets_anywhere_is_not_restarted_for_ever(
+    experiment: Experiment, reference: RunRecords, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    RunDirectory.create(run, experiment.plain())
+    with RaySession(None, 1) as session:
+        kill_at_once = lambda progress: ray.kill(session.coordinator, no_restart=True)  # noqa: E731
+        with pytest.raises(ClusterError, match="--resume"):
+            session.run(experiment, 0, run, kill_at_once)
+    with RaySession(None, 1) as session:
         session.run(experiment, 0, run, lambda progress: None)
     assert_same(run, reference)
+
+
+def test_a_killed_pki_is_noticed_when_it_is_needed(
+    experiment: Experiment, reference: RunRecords, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    RunDirectory.create(run, experiment.plain())
+    with RaySession(None, 2) as session:
+
+        def kill() -> None:
+            ray.kill(session.pki, no_restart=True)
+            os.kill(ray.get(session.coordinator.host_processes.remote())[0], signal.SIGKILL)
+
+        session.run(experiment, 0, run, once(lambda progress: progress.round_number >= 2, kill))
+    assert_same(run, reference)
+    events = RunRecords(run).events
+    assert "the PKI's process died" in events[events["kind"] == "restart"]["detail"].str.cat()
+
+
+def test_closing_a_session_ends_a_run_in_another_thread(experiment: Experiment, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    RunDirectory.create(run, experiment.plain())
+    session = RaySession(None, 1)
+
+    def close(progress: Progress) -> None:
+        thread = threading.Thread(target=session.close)
+        thread.start()
+        thread.join()
+
+    with pytest.raises(ClusterError, match="closed"):
+        session.run(experiment, 0, run, close)
 
 
 def test_errors_inside_actors_arrive_typed(experiment: Experiment, tmp_path: Path) -> None:
@@ -148,6 +203,15 @@ def test_errors_inside_actors_arrive_typed(experiment: Experiment, tmp_path: Pat
     broken = experiment.model_copy(update={"aggregation": too_wide})
     with RaySession(None, 1) as session, pytest.raises(ExperimentError, match=r"aggregation\.bits"):
         session.run(broken, 0, None, lambda progress: None)
+
+
+def test_ray_client_is_refused_with_what_to_do_instead() -> None:
+    ray.shutdown()
+    try:
+        with pytest.raises(ClusterError, match="testbed submit"):
+            connect("ray://127.0.0.1:10001")
+    finally:
+        connect(None)
 
 
 def test_an_address_without_a_cluster_is_one_line() -> None:

@@ -17,7 +17,7 @@ import yaml
 from testbed import run
 from testbed.errors import RunError
 from testbed.federation import Progress
-from testbed.running import Observer
+from testbed.running import Observer, PlannedRun
 from testbed.running.locking import held
 
 SWEEP = {"selection": [{"protocol": "random"}, {"protocol": "batch-partition", "privacy": 2}]}
@@ -37,7 +37,7 @@ class StopAfter(Observer):
     def __init__(self, reports: int) -> None:
         self.left = reports
 
-    def progressed(self, progress: Progress) -> None:
+    def progressed(self, run: PlannedRun, progress: Progress) -> None:
         """See `Observer`."""
         self.left -= 1
         if self.left == 0:
@@ -50,7 +50,7 @@ class Reports(Observer):
     def __init__(self) -> None:
         self.number = 0
 
-    def progressed(self, progress: Progress) -> None:
+    def progressed(self, run: PlannedRun, progress: Progress) -> None:
         """See `Observer`."""
         self.number += 1
 
@@ -267,7 +267,7 @@ def test_a_notebook_is_interrupted_too(written: Written, tmp_path: Path, fingerp
     import asyncio
 
     class Interrupted(Observer):
-        def progressed(self, progress: Progress) -> None:
+        def progressed(self, run: PlannedRun, progress: Progress) -> None:
             if progress.round_number == 2 and progress.stage == "train":
                 os.kill(os.getpid(), signal.SIGINT)
 

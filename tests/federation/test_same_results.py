@@ -34,9 +34,11 @@ def experiment_with(protocol: str, aggregation: str = "secagg", **keys: Any) -> 
 
 
 def result(run: Any) -> tuple[Any, ...]:
-    """Everything that a run has recorded, and the model's bits."""
+    """Everything that a run has recorded (but that it was resumed), and the model's bits."""
     state = run.federation.state
-    tables = tuple(repr(run.rows(table)) for table in SCHEMAS)  # repr: every bit of a float
+    rows = {table: run.rows(table) for table in SCHEMAS}
+    rows["events"] = [event for event in rows["events"] if event["kind"] != "resume"]
+    tables = tuple(repr(rows[table]) for table in SCHEMAS)  # repr: every bit of a float
     return (*tables, state.model.tobytes(), state.participations.tobytes(), state.now_s, state.round_number)
 
 

@@ -1,0 +1,158 @@
+"""Measuring one run on Ray: wall time of each part of a round, bytes, and the memory of every process.
+
+The coordinator is replaced by one that notes the time when stages begin; everything else is what `testbed run` does,
+through `RaySession.run` and into a run directory.
+"""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import ray
+
+from cluster.actors import Coordinator
+from cluster.session import RaySession
+from testbed.experiment.schema import Experiment
+from testbed.federation import Progress
+from testbed.records import RunDirectory
+
+PARTS = ("announce_s", "train_s", "aggregate_s", "record_s")
+TRAINING, ROUND = "train", "round_s"
+_KINDS = {"ray::ClientHost": "hosts", "ray::TimedCoordinator": "coordinator", "ray::PKIActor": "pki"}
+
+
+class TimedCoordinator(Coordinator):
+    """Notes when the parts of each round began (wall seconds), and the bytes that the emulated network carried."""
+
+    async def run_next_round(self) -> bool:
+        """See `Coordinator.run_next_round`."""
+        self._marks: list[tuple[str, float]] = []
+        federation = self._federation
+        assert federation is not None
+        network, end_round = federation.network, federation.network.end_round
+
+        def noted_end() -> None:
+            end_round()
+            self._marks.append(("record", time.time()))
+
+        network.end_round = noted_end  # type: ignore[method-assign]
+        began = time.time()
+        try:
+            finished = await super().run_next_round()
+        finally:
+            del network.end_round  # the class's own again
+        ended = time.time()
+        times = {ROUND: ended - began, "began": began, "ended": ended, **parts_of(began, self._marks, ended)}
+        times["emulated_bytes"] = float(sum(int(s.bytes_down.sum() + s.bytes_up.sum()) for s in network.exchanges))
+        self.__dict__.setdefault("_timed", []).append(times)
+        return finished
+
+    def _note(self, progress: Progress) -> None:
+        super()._note(progress)
+        if progress.stage and hasattr(self, "_marks"):
+            self._marks.append((progress.stage, time.time()))
+
+    async def timed(self) -> list[dict[str, float]]:
+        """What was measured of every round since the last call; seconds, bytes."""
+        found: list[dict[str, float]] = self.__dict__.pop("_timed", [])
+        return found
+
+
+def parts_of(began: float, marks: list[tuple[str, float]], ended: float) -> dict[str, float]:
+    """The marks of one round as seconds of its parts: until training, training, until the model is new, recording."""
+    at = dict(reversed(marks))  # the first of each name
+    record = at.get("record", ended)
+    train = at.get(TRAINING, record)
+    later = [moment for name, moment in marks if train < moment and name != "record"]
+    aggregate = min(later, default=record)
+    return dict(zip(PARTS, (train - began, aggregate - train, record - aggregate, ended - record), strict=True))
+
+
+def timed_session(hosts: int) -> RaySession:
+    """A session on Ray, started here if it does not run yet, whose coordinator is a `TimedCoordinator`."""
+    return RaySession(None, hosts, coordinator_class=TimedCoordinator)
+
+
+def memory_bytes() -> dict[str, int]:
+    """Proportional memory (PSS: a shared page counts once, divided among its users) by what the processes are.
+
+    Keys: driver, hosts, coordinator, pki, ray (raylet, GCS, agents, idle workers).
+    """
+    found = dict.fromkeys(("driver", *_KINDS.values(), "ray"), 0)
+    here = psutil.Process()
+    for process in [here, *here.children(recursive=True)]:
+        try:
+            title = (process.cmdline() or [""])[0]
+            kind = next((kind for begin, kind in _KINDS.items() if title.startswith(begin)), "ray")
+            found["driver" if process.pid == here.pid else kind] += process.memory_full_info().pss
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def object_store_bytes() -> int:
+    """Bytes that have been put into the object store of this node since Ray began (objects of 100 kB and more)."""
+    from ray._private import internal_api
+
+    state = internal_api.get_state_from_address(ray.get_runtime_context().gcs_address)
+    return int(internal_api.get_memory_info_reply(state).store_stats.cumulative_created_bytes)
+
+
+@dataclass
+class Measured:
+    """What one run took.
+
+    Attributes:
+        start_s: from the call to the first round: clients, links, availability, registration.
+        finish_s: merging the records after the last round.
+        rounds: of each timed round, seconds of `ROUND` and of `PARTS`.
+        emulated_bytes: server's bytes of a round, as the emulated network counts them.
+        store_bytes: bytes that go through the object store in a round.
+        record_bytes: size of the records of a round on disk.
+        settled: proportional memory after a round, by kind of process.
+        peak_bytes: the most that all processes together had while a round ran.
+    """
+
+    start_s: float
+    finish_s: float
+    rounds: list[dict[str, float]]
+    emulated_bytes: float
+    store_bytes: float
+    record_bytes: float
+    settled: dict[str, int] = field(default_factory=dict)
+    peak_bytes: int = 0
+
+    def best(self, part: str) -> float:
+        """The least seconds of a part over the timed rounds after the first, in which caches are cold."""
+        return min(times[part] for times in self.rounds[1:])
+
+
+def measure(session: RaySession, experiment: Experiment, directory: Path, timed_rounds: int) -> Measured:
+    """Run `experiment` (of `timed_rounds` + 1 rounds; in the last one the memory is watched) into `directory`."""
+    RunDirectory.create(directory, experiment.plain())
+    samples: list[dict[str, int]] = []
+    store: dict[int, int] = {}
+
+    def watch(progress: Progress) -> None:
+        store.setdefault(progress.round_number, object_store_bytes())
+        if progress.round_number > timed_rounds:
+            samples.append(memory_bytes())
+
+    began = time.time()
+    session.run(experiment, 0, directory, watch)
+    ended = time.time()
+    settled = memory_bytes()
+    rounds = ray.get(session.coordinator.timed.remote())
+    spent = store[max(store)] - store[min(store)]
+    size = sum(file.stat().st_size for file in directory.glob("*.parquet"))
+    return Measured(
+        rounds[0]["began"] - began,
+        ended - rounds[-1]["ended"],
+        rounds[:timed_rounds],
+        rounds[0]["emulated_bytes"],
+        spent / max(1, max(store) - min(store)),
+        size / len(rounds),
+        settled,
+        max(sum(sample.values()) for sample in [*samples, settled]),
+    )

@@ -1,0 +1,124 @@
+"""Where hosts go: how many there are, on which node each lives, and what it reserves there."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.experiment.schema import Cluster
+
+MEMORY_PER_RUN_BYTES = 3 * 2**30  # a coordinator and two hosts, each with torch: what parallel runs are rationed by
+_RESERVED = 0.99  # of a CPU: a little stays for the actors that reserve nothing
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of the cluster that lives: its id, what it has in all (not what is free), and where Ray listens there."""
+
+    node_id: str
+    cpus: float
+    gpus: float = 0.0
+    address: tuple[str, int] = ("", 0)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a host lives, and what it reserves."""
+
+    node_id: str
+    cpus: float
+    gpus: float
+
+
+def alive_nodes(table: Iterable[Mapping[str, Any]]) -> list[Node]:
+    """The living nodes of Ray's node table (``ray.nodes()``), in the order of their ids."""
+    nodes = [
+        Node(
+            row["NodeID"],
+            row["Resources"].get("CPU", 0.0),
+            row["Resources"].get("GPU", 0.0),
+            (row["NodeManagerAddress"], row["NodeManagerPort"]),
+        )
+        for row in table
+        if row["Alive"]
+    ]
+    return sorted(nodes, key=lambda node: node.node_id)
+
+
+def hosts_for(cluster: Cluster, population: int, cpus: int, at_once: int) -> int:
+    """How many host processes a run gets.
+
+    Args:
+        cluster: the experiment's section.
+        population: number of clients; there are never more hosts.
+        cpus: of the whole cluster.
+        at_once: how many runs share it.
+    """
+    if cluster.clients_per_host is not None:
+        return math.ceil(population / cluster.clients_per_host)
+    wanted = max(1, cpus // at_once) if cluster.hosts == "auto" else cluster.hosts
+    return min(wanted, population)
+
+
+def runs_at_a_time(cluster: Cluster, points: int, cpus: int, memory_bytes: int) -> int:
+    """How many of `points` runs go on at the same time (with clock and network that allow it).
+
+    ``auto``: each gets at least two CPUs (or its fixed number of hosts), and `MEMORY_PER_RUN_BYTES`.
+    """
+    if cluster.parallel_runs != "auto":
+        return min(cluster.parallel_runs, points)
+    each = 2 if cluster.hosts == "auto" else max(2, cluster.hosts)
+    return max(1, min(points, cpus // each, memory_bytes // MEMORY_PER_RUN_BYTES))
+
+
+def spread(nodes: Sequence[Node], hosts: int, gpus_per_host: str | float = "auto") -> list[Place]:
+    """A place for each host, CPUs used evenly: the next one goes where there are most CPUs for each host already there.
+
+    Nodes without CPUs (a head that is to do nothing else) get none, unless there are no others. When there are more
+    hosts than CPUs, they share them.
+
+    Args:
+        nodes: those that live; at least one.
+        hosts: how many.
+        gpus_per_host: GPUs, or the share of one; "auto" divides each node's GPUs among its hosts so that they fit.
+    """
+    usable = [node for node in nodes if node.cpus > 0] or list(nodes)
+    crowd: Counter[str] = Counter()
+    chosen = []
+    for _ in range(hosts):
+        node = _roomiest(usable, crowd)
+        crowd[node.node_id] += 1
+        chosen.append(node)
+    return [
+        Place(
+            node.node_id,
+            _RESERVED * min(1.0, node.cpus / crowd[node.node_id]),
+            _gpu_share(node.gpus, crowd[node.node_id]) if gpus_per_host == "auto" else float(gpus_per_host),
+        )
+        for node in chosen
+    ]
+
+
+def replacement(nodes: Sequence[Node], lost: Place, others: Iterable[Place]) -> Place:
+    """Where a host goes that was lost: to its node if that lives, else where there is most room.
+
+    It reserves no CPUs: those of the lost one may not be free yet.
+    """
+    if any(node.node_id == lost.node_id for node in nodes):
+        return Place(lost.node_id, 0.0, lost.gpus)
+    usable = [node for node in nodes if node.cpus > 0] or list(nodes)
+    if lost.gpus:
+        usable = [node for node in usable if node.gpus >= lost.gpus] or usable
+    return Place(_roomiest(usable, Counter(place.node_id for place in others)).node_id, 0.0, lost.gpus)
+
+
+def _roomiest(nodes: Sequence[Node], crowd: Counter[str]) -> Node:
+    return max(nodes, key=lambda node: (node.cpus or 1.0) / (crowd[node.node_id] + 1))
+
+
+def _gpu_share(gpus: float, hosts: int) -> float:
+    """A share with which `hosts` fit on whole GPUs: 6 hosts on 4 GPUs get a half each, not two thirds."""
+    if gpus < 1:
+        return 0.0
+    return math.floor(gpus / hosts) if hosts <= gpus else math.floor(1e4 / math.ceil(hosts / math.floor(gpus))) / 1e4

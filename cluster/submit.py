@@ -1,0 +1,45 @@
+"""Runs an experiment on the cluster whose head this script is started on, with a line for every round.
+
+    ray submit cluster/launch/local.yaml cluster/submit.py -- examples/quickstart.yaml --out runs/quickstart
+
+`ray submit` copies this one file to the head's home directory and runs it there; what it reads must be there already.
+The launch files bring the examples, and every other folder under ``file_mounts``, to ``~/sortition-testbed``; relative
+paths count from there. The arguments are those of `testbed run`, ``--address auto`` is added.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+PROJECT = "~/sortition-testbed"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run ``testbed run`` with `arguments` on this node's cluster; returns its exit code (see `testbed.commands.main`).
+
+    Works in `PROJECT` when that exists. A lost connection (SIGHUP) stops the run like Ctrl-C: ``--resume`` goes on.
+    """
+    project = Path(PROJECT).expanduser()
+    if project.is_dir():
+        os.chdir(project)
+    os.environ["TERM"] = (
+        "dumb"  # `ray submit` always gives a terminal; lines also suit those who read its output from a file
+    )
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _stop)
+    if not any(argument.partition("=")[0] == "--address" for argument in arguments):
+        arguments = [*arguments, "--address", "auto"]
+    from testbed.commands import main as testbed
+
+    return testbed(["run", *arguments])
+
+
+def _stop(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,89 @@
+"""``testbed cluster``: does a Ray cluster fit an experiment?"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from testbed.commands.invocation import FAILED, Debug, Overrides, examples, messages
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cluster.checking import Finding
+
+CHECK_EPILOG = examples(
+    "testbed cluster check --address auto",
+    "testbed cluster check examples/femnist-700.yaml --address HEAD:6379 --out runs/femnist",
+    "testbed cluster check examples/femnist-700.yaml --format json",
+    then="Exit codes: 0 nothing fails (there may be warnings), 3 something does, or there is no cluster.",
+)
+
+cluster = typer.Typer(name="cluster", help="Look at a Ray cluster before anything runs on it.", no_args_is_help=True)
+
+
+@cluster.command(epilog=CHECK_EPILOG)
+def check(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="EXPERIMENT.yaml", help="An experiment file; none: the cluster alone.", show_default=False
+        ),
+    ] = None,
+    overrides: Overrides = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RAY", help="A running Ray cluster; default: cluster.address, else auto.", show_default=False
+        ),
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR|URI", help="Also: can the records go there? Default: the experiment's output.directory."
+        ),
+    ] = None,
+    output_format: Annotated[Literal["text", "json"], typer.Option("--format", help="How to print it.")] = "text",
+    debug: Debug = False,
+) -> None:
+    """Do nodes, versions, clocks, memory, data and output fit an experiment? Nothing of it is run.
+
+    Run it where the experiment will be run: on a node of the cluster.
+    """
+    from testbed.experiment import load
+    from testbed.experiment.sweep import points
+
+    experiments = []
+    if file is not None:
+        experiment = load(file, overrides or [])
+        experiments = [point.experiment for point in points(experiment, str(file))]
+        address = address or experiment.cluster.address
+        if out is None and experiment.output.directory is not None:
+            out = str(experiment.output.directory)
+    if output_format == "text":
+        messages().print("asking every node", style="dim")
+    from cluster.checking import check as checked
+
+    findings = checked(address or "auto", experiments, out)
+    failed = any(finding.level == "fail" for finding in findings)
+    if output_format == "json":
+        lines = [asdict(finding) for finding in findings]
+        typer.echo(json.dumps({"fits": not failed, "findings": lines}, indent=2))
+    else:
+        _print_table(findings)
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+def _print_table(findings: "Sequence[Finding]") -> None:
+    """One line for each finding, aligned; what to do about it on the next."""
+    checks = max(len(finding.check) for finding in findings)
+    places = max(len(finding.where) for finding in findings)
+    colours = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail": typer.colors.RED}
+    for finding in findings:
+        level = typer.style(f"{finding.level:4}", fg=colours[finding.level], bold=finding.level == "fail")
+        typer.echo(f"{level}  {finding.check:{checks}}  {finding.where:{places}}  {finding.detail}")
+        if finding.advice:
+            typer.echo(f"{'':4}  {'':{checks}}  {'':{places}}  -> {finding.advice}")

@@ -1,0 +1,133 @@
+"""``testbed submit``: the experiment runs as a job on a Ray cluster, and its results come home."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from testbed.commands.invocation import FAILED, STOPPED, Debug, Invocation, Overrides, examples, messages
+
+if TYPE_CHECKING:
+    from cluster.jobs import Job, Jobs
+
+SUBMIT_EPILOG = examples(
+    "testbed submit examples/quickstart.yaml --address http://HEAD:8265 --follow",
+    "testbed submit experiment.yaml --set rounds=500 --out s3://BUCKET/experiment",
+    "testbed submit experiment.yaml --out /shared/runs/long --resume --follow",
+    then="A guarded cluster's token is taken from RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token.",
+)
+
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="The cluster's dashboard; default: RAY_API_SERVER_ADDRESS, RAY_ADDRESS, else http://127.0.0.1:8265.",
+        show_default=False,
+    ),
+]
+To = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Where fetched results go here; default: runs/ and the experiment's name."),
+]
+
+
+def submit(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="EXPERIMENT.yaml", help="An experiment file.", show_default=False)],
+    address: Address = None,
+    overrides: Overrides = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR|URI",
+            help="Where the records go: a directory on the head (below its home directory, unless absolute), or "
+            "s3://, gs://, hdfs://; default: ~/testbed-runs/ and the experiment's name.",
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", metavar="", help="Go on with the runs that are at --out.")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", metavar="", help="Show progress until the end, then fetch the results.")
+    ] = False,
+    to: To = None,
+    on_cluster: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="PATH", help="A path of the experiment that is on all nodes: not sent; may be repeated."),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Run an experiment as a job on a Ray cluster: its files and this very code are sent along."""
+    from testbed.running.planning import file_name
+
+    console = messages()
+    # From here on it takes seconds to import what is needed.
+    from cluster import fetching, packing
+    from cluster.jobs import Jobs, records_at
+
+    with TemporaryDirectory(prefix="testbed-submit-") as folder:
+        packed = packing.pack(file, overrides or [], Path(folder), on_cluster or ())
+        results = to or Path("runs") / file_name(packed.experiment.name)
+        if follow and not resume:
+            fetching.check_free(results)  # better now than after the run
+        jobs = Jobs(address)
+        where = records_at(out, packed)
+        for note in (*packed.notes, *_differing_ray(jobs.ray_version)):
+            console.print(f"note: {note}", markup=False)
+        job = jobs.submit(packed, where, resume)
+    console.print(f"submitted {job} to {jobs.address}, records: {where}", markup=False)
+    if not follow:
+        _say_how_to_go_on(jobs, job)
+        typer.echo(job)
+        return
+    try:
+        ended = jobs.follow(job, lambda text: typer.echo(text, nl=False))
+    except KeyboardInterrupt:
+        console.print("no longer following; the job goes on", markup=False)
+        _say_how_to_go_on(jobs, job)
+        raise typer.Exit(STOPPED) from None
+    invocation: Invocation = context.obj
+    end(ended, invocation.resuming)
+    console.print(f"results: {jobs.fetch(job, results)}", markup=False)
+
+
+def end(job: "Job", resuming: str | None = None) -> None:
+    """Say how a job has ended; returns only if it has succeeded, else exits with the job's code.
+
+    Args:
+        job: ended.
+        resuming: the command that goes on with it.
+    """
+    console = messages()
+    if job.state == "SUCCEEDED":
+        console.print(f"{job.id}: succeeded", markup=False)
+        return
+    again = f"; go on with: {resuming}" if resuming else "; submit again with --resume to go on"
+    again = "" if job.exit_code == 2 else again
+    if job.state == "STOPPED":
+        console.print(f"{job.id}: stopped{again}", markup=False)
+        raise typer.Exit(STOPPED)
+    from cluster.jobs import why_failed
+
+    console.print(f"[bold red]error: [/bold red]{_escaped(f'{job.id}: failed: {why_failed(job)}{again}')}")
+    raise typer.Exit(job.exit_code if job.exit_code in (2, STOPPED) else FAILED)
+
+
+def _differing_ray(there: str) -> list[str]:
+    from importlib.metadata import version
+
+    here = version("ray")
+    return [] if here == there else [f"the cluster runs Ray {there}, this machine {here}; only the cluster's matters"]
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _say_how_to_go_on(jobs: "Jobs", job: str) -> None:
+    console = messages()
+    for what, command in (("follow", f"logs {job} --follow"), ("stop", f"stop {job}"), ("results", f"fetch {job}")):
+        console.print(f"{f'{what}:':9}testbed jobs {command} --address {jobs.address}", markup=False)

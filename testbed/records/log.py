@@ -1,0 +1,98 @@
+"""A run's log: one JSON object per line in ``log.jsonl``, for people who look after a run.
+
+Wall-clock times, rates and restarts stand here and nowhere else. No result is computed from the log, and it may differ
+between identical runs; what a run found out is in its tables.
+
+Several processes may write to the same log: the one that drives the run, its coordinator, one that goes on with it on
+another machine. Each line goes out with one `write` to a file opened for appending, which the kernel does not
+interleave (a network file system may). A process killed within that call, or a full disk, leaves a torn line behind;
+`RunLog.write` then begins a new one, and `RunLog.read` leaves the torn one out.
+"""
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from testbed.errors import RunError
+
+FILE = "log.jsonl"
+
+
+class RunLog:
+    """The log of the run in a directory. Keeps no file open: a directory may be moved, mirrored or deleted.
+
+    Args:
+        directory: the run's directory; the log does not make it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / FILE
+
+    def write(self, event: str, **fields: Any) -> bool:
+        """Append ``{"time": now, "event": event, **fields}``, time in ISO 8601, UTC, milliseconds.
+
+        Args:
+            event: what happened, e.g. ``"round-ended"`` (docs/monitoring.md lists them).
+            fields: JSON values; NumPy scalars and arrays become numbers and lists, numbers that are not finite
+                become null, anything else its `str`. Units are in the names: ``wall_s``, ``bytes_up``.
+
+        Returns:
+            Whether the line is in the file. A log that cannot be written (full disk, directory gone) is no reason to
+            end a run: nothing is raised.
+        """
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        entry = {"time": now, "event": event} | {name: _plain(value) for name, value in fields.items()}
+        line = json.dumps(entry, ensure_ascii=False, allow_nan=False).encode(errors="replace") + b"\n"
+        try:
+            file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                size = os.fstat(file).st_size
+                if size and os.pread(file, 1, size - 1) != b"\n":
+                    line = b"\n" + line
+                return os.write(file, line) == len(line)
+            finally:
+                os.close(file)
+        except OSError:
+            return False
+
+    def read(self) -> list[dict[str, Any]]:
+        """All entries in the order in which they were written; none when there is no log.
+
+        Lines that are torn (a half-written last one, in particular) are left out.
+
+        Raises:
+            RunError: the file is there and cannot be read.
+        """
+        try:
+            lines = self.path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise RunError(f"{self.path}: cannot read: {error.strerror or error}") from None
+        entries = []
+        for line in lines:
+            with contextlib.suppress(ValueError):  # of JSON and of UTF-8 alike
+                entry = json.loads(line)
+                if isinstance(entry, dict) and "event" in entry:
+                    entries.append(entry)
+        return entries
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON can say it."""
+    if hasattr(value, "tolist"):  # NumPy's scalars and arrays
+        value = value.tolist()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(part) for part in value]
+    return str(value)

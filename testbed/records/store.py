@@ -1,0 +1,216 @@
+"""A directory of any pyarrow filesystem: whole files by name, there completely or not at all, retried for a while."""
+
+import errno
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyarrow import fs
+
+from testbed.errors import ExperimentError, RunError, reason
+from testbed.uris import checked_uri, without_parameters
+
+AT_A_TIME = 8  # transfers; most of what a small file takes is waiting for the answer
+PAUSES_S = (1.0, 4.0, 10.0)  # before each repetition; the filesystems themselves try again within each attempt
+_CHUNK = 8 << 20  # bytes
+_OBJECT_STORES = ("s3", "gcs", "abfs")  # an object appears when it is closed, in the place of the one before
+_FOR_GOOD = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR,
+             errno.EISDIR, errno.ENAMETOOLONG}  # fmt: skip
+_REFUSED = re.compile(
+    "NO_SUCH_BUCKET|ACCESS_DENIED|INVALID_ACCESS_KEY|INVALID_CLIENT|UNRECOGNIZED_CLIENT|SIGNATURE|EXPIRED|"
+    "MISSING_AUTHENTICATION|HTTP status 40[0134]|(?i:credential|permission|unauthori|forbidden|libjvm|libhdfs)"
+)
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a file at the store looks like from outside: its size (bytes) and time of change (ns, maybe in whole s)."""
+
+    size: int
+    mtime_ns: int
+
+
+class Store:
+    """The directory at a URI. It need not be there: it comes with the first file. Safe for several threads.
+
+    Args:
+        uri: see `testbed.uris`; what pyarrow takes, e.g. ``s3://bucket/path?region=eu-west-1``.
+
+    Raises:
+        ExperimentError: pyarrow does not know the scheme or a parameter, or the URI holds a secret.
+        RunError: the filesystem cannot be reached, or its client library is missing.
+    """
+
+    def __init__(self, uri: str) -> None:
+        try:
+            self.uri = checked_uri(uri)
+        except ValueError as error:
+            raise ExperimentError(str(error)) from None
+        self.shown = without_parameters(self.uri)
+        try:
+            self._fs, self._root = _filesystem(self.uri)
+        except pa.ArrowInvalid as error:
+            raise ExperimentError(f"{self.shown}: {_line(error)}; use s3://, gs://, hdfs:// or file://") from None
+        except (OSError, pa.ArrowException) as error:
+            raise RunError(f"{self.shown}: cannot be used: {_line(error)}{_advice(error)}") from None
+        self._whole = self._fs.type_name in _OBJECT_STORES
+
+    def below(self, name: str) -> "Store":
+        """The directory `name` in this one."""
+        if name in ("", "."):
+            return self
+        inner = object.__new__(Store)
+        inner.__dict__ |= self.__dict__
+        inner._root = f"{self._root.rstrip('/')}/{name}"
+        inner.shown = f"{self.shown}/{name}"
+        return inner
+
+    def probe(self) -> None:
+        """Write and delete a small file; raises `RunError` in one line when that does not work."""
+        name = f".probe-{secrets.token_hex(4)}"
+        try:
+            self._write(name, b"sortition-testbed\n")
+            self._fs.delete_file(self._path(name))
+        except (OSError, pa.ArrowException) as error:
+            raise RunError(f"{self.shown}: cannot write: {_line(error)}{_advice(error)}") from None
+
+    def files(self) -> dict[str, Stored]:
+        """All files at and below this directory, by their names from here; empty when there is no such directory."""
+        selector = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
+        found = self._retried("list", "", lambda: self._fs.get_file_info(selector))
+        start = len(self._root.rstrip("/")) + 1
+        return {info.path[start:]: Stored(info.size, info.mtime_ns) for info in found if info.type == fs.FileType.File}
+
+    def info(self, name: str) -> Stored | None:
+        """What a file looks like; None when it is not there."""
+        (found,) = self._retried("read", name, lambda: self._fs.get_file_info([self._path(name)]))
+        return Stored(found.size, found.mtime_ns) if found.type == fs.FileType.File else None
+
+    def put(self, name: str, content: Path | bytes) -> None:
+        """Write a file (bytes, or a local file's), in the place of one that is there; raises `RunError`."""
+        self._retried("write", name, lambda: self._write(name, _read(content)))
+
+    def read(self, name: str) -> bytes:
+        """A file's bytes; raises `FileNotFoundError` when it is not there, else `RunError`."""
+        return self._retried("read", name, lambda: b"".join(self._chunks(name)))
+
+    def copy_to(self, name: str, path: Path) -> None:
+        """Copy a file to the local `path`, where it appears when it is complete; raises as `read`."""
+        temporary = path.with_name(f".{path.name}.pulled")
+
+        def copy() -> None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(temporary, "wb") as file:
+                for chunk in self._chunks(name):
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+
+        try:
+            self._retried("read", name, copy)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def delete_below(self, name: str) -> None:
+        """Delete the directory `name` with all it holds; it need not be there."""
+
+        def delete() -> None:
+            try:
+                self._fs.delete_dir(self._path(name))
+            except FileNotFoundError:
+                return
+
+        self._retried("delete", name, delete)
+
+    def _path(self, name: str) -> str:
+        return f"{self._root.rstrip('/')}/{name}"
+
+    def _chunks(self, name: str) -> Iterator[bytes]:
+        with self._fs.open_input_stream(self._path(name)) as stream:
+            while chunk := stream.read(_CHUNK):
+                yield chunk
+
+    def _write(self, name: str, content: Any) -> None:
+        path = self._path(name)
+        folder, _, last = path.rpartition("/")
+        place = path if self._whole else f"{folder}/.{last}.writing"
+        if not self._whole:
+            self._fs.create_dir(folder, recursive=True)
+        stream = self._fs.open_output_stream(place)
+        stream.write(content)  # in one piece: closing after half of it would make the half appear
+        stream.close()
+        if not self._whole:
+            self._fs.move(place, path)
+
+    def _retried(self, verb: str, name: str, call: Callable[[], _Result]) -> _Result:
+        """What `call` returns; failures that may pass are tried again after `PAUSES_S`, then become a `RunError`."""
+        for pause in (*PAUSES_S, None):
+            try:
+                return call()
+            except (OSError, pa.ArrowException) as error:
+                if verb == "read" and isinstance(error, FileNotFoundError):
+                    raise
+                if pause is None or not _may_pass(error):
+                    where = f"{self.shown}/{name}".rstrip("/")
+                    raise RunError(
+                        f"{where}: cannot {verb}: {_line(error)}{_advice(error)}; "
+                        "what is recorded on this machine is intact, go on with --resume"
+                    ) from None
+                time.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
+
+
+def each(call: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
+    """`call` of each item, `AT_A_TIME` at a time, results in their order; the first error ends what has not begun."""
+    pool = ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="transfer")
+    try:
+        return list(pool.map(call, items))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _filesystem(uri: str) -> tuple[Any, str]:
+    if uri.lower().startswith("s3://"):
+        try:  # one request for a small object, not three; earlier versions of pyarrow do not take it in a URI
+            return fs.FileSystem.from_uri(f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true")
+        except pa.ArrowInvalid:
+            pass
+    return fs.FileSystem.from_uri(uri)
+
+
+def _read(content: Path | bytes) -> Any:
+    if isinstance(content, bytes) or content.stat().st_size == 0:
+        return content if isinstance(content, bytes) else b""
+    with pa.memory_map(str(content)) as file:
+        return file.read_buffer()
+
+
+def _may_pass(error: Exception) -> bool:
+    if isinstance(error, pa.ArrowException) and not isinstance(error, OSError):
+        return False
+    return getattr(error, "errno", None) not in _FOR_GOOD and not _REFUSED.search(str(error))
+
+
+def _line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    told = re.search(r"AWS Error .*", text)
+    return reason(ValueError(re.sub(r" ?\(Request ID: [^)]*\)", "", told.group() if told else text)))
+
+
+def _advice(error: Exception) -> str:
+    text = str(error)
+    if "NO_SUCH_BUCKET" in text:
+        return "; make the bucket first, or correct its name"
+    if "AWS" in text and _REFUSED.search(text):
+        return "; are the credentials in the environment right (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)?"
+    return ""

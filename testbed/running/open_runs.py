@@ -1,0 +1,104 @@
+"""A run directory while it is written: held by its lock, with a log that says how the run began and ended."""
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from testbed.errors import TestbedError, reason
+from testbed.records import RunDirectory, RunRecords
+from testbed.records.log import RunLog
+from testbed.running.inputs import digests
+from testbed.running.locking import held
+from testbed.running.planning import PlannedRun
+from testbed.running.provenance import provenance
+
+
+class OpenRun:
+    """One run, held by this process until `stop`, `fail` or `finish`; each may come after another, and does nothing.
+
+    Args:
+        run: its directory is made if there is none.
+        place: which point of the sweep this is, from 1.
+        places: how many points the sweep has.
+
+    Attributes:
+        run: the run.
+        records: its directory.
+        outcomes: of the rounds that were recorded when it was opened.
+
+    Raises:
+        RunError: the directory is in use by another process, or cannot be written.
+    """
+
+    def __init__(self, run: PlannedRun, place: int, places: int) -> None:
+        self.run = run
+        if not run.exists:
+            RunDirectory.create(run.path, _resolved(run))
+        self._lock = contextlib.ExitStack()
+        self._lock.enter_context(held(run.path))
+        self._over = False
+        try:
+            self.records = RunDirectory.reopen(run.path)
+            self.outcomes: list[str] = self.records.table("rounds")["outcome"].to_pylist()
+        except BaseException:
+            self._lock.close()
+            raise
+        self._log = RunLog(run.path)
+        experiment = run.point.experiment
+        said = {"label": run.label, "point": place, "points": places, "rounds": experiment.rounds}
+        if run.exists:
+            self._log.write("run-resumed", **said, after_round=len(self.outcomes))
+        else:
+            self._log.write("run-started", **said, population=experiment.population, network=experiment.cluster.network)
+
+    def finish(self) -> Mapping[str, Any]:
+        """Summarise the run; returns the summary."""
+        from analysis.summary import summarise
+
+        try:
+            summary = summarise(RunRecords(self.run.path))
+            self.records.write_summary(summary)
+        except BaseException as error:
+            self.end(error)
+            name_point(error, self.run)
+            raise
+        self._end("run-ended", rounds=self.run.point.experiment.rounds, wall_s=summary["wall_s"])
+        return summary
+
+    def end(self, error: BaseException | None = None, *, stopped: bool = False) -> None:
+        """Give the directory up before the run has ended.
+
+        Args:
+            error: what ended it; a `KeyboardInterrupt` is no failure.
+            stopped: another run has failed, or somebody wants it all to stop: `error` is only what that led to.
+        """
+        if error is None or stopped or isinstance(error, KeyboardInterrupt):
+            self._end("run-stopped")
+        else:
+            self._end("run-failed", error=reason(error) if isinstance(error, Exception) else type(error).__name__)
+
+    def _end(self, event: str, **fields: Any) -> None:
+        if not self._over:
+            self._over = True
+            self._log.write(event, **fields)
+            self.records.push_log()
+            self._lock.close()
+
+
+def name_point(error: BaseException, run: PlannedRun) -> None:
+    """Let the error say which point of a sweep it is of: its lines begin with it."""
+    point = run.point.label
+    if point and isinstance(error, TestbedError):
+        error.args = ("\n".join(f"sweep point {point}: {line}" for line in str(error).splitlines()), *error.args[1:])
+    elif point and isinstance(error, Exception):
+        error.add_note(f"at sweep point {point}")
+
+
+def _resolved(run: PlannedRun) -> dict[str, Any]:
+    """What a run directory's ``experiment.yaml`` holds."""
+    experiment, origin = run.point.experiment, provenance()
+    if experiment.seed is None:
+        origin["simulation_seed"] = run.simulation_seed
+    if files := digests(experiment):
+        origin["files"] = files
+    return experiment.plain() | {"provenance": {"label": run.label, "sweep": run.point.values, **origin}}

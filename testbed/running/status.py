@@ -1,0 +1,254 @@
+"""How runs stand, from what lies in their directories: while they go on, after they were killed, at their end.
+
+Everything here may be read in the middle of a write. What is large (exchanges, models) is not read at all, and of
+the parts of a run that goes on only those that hold something; for the outcomes of its rounds, the log is believed.
+"""
+
+import contextlib
+import os
+import zipfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from testbed.errors import RunError
+from testbed.records.log import RunLog
+from testbed.records.writing import MERGED_UP_TO, part_of
+from testbed.running.locking import LOCK, WRITER, is_held
+
+State = Literal["finished", "running", "interrupted", "unclear"]
+ENDS = ("run-ended", "run-failed", "run-stopped")
+_RECENT_ROUNDS = 20  # whose mean duration is the run's speed
+_LAST_EVENTS = 5
+_TRIES = 3  # of reading what is being merged or replaced
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """How one run stands.
+
+    Attributes:
+        path: its directory.
+        label: names it among the runs of its sweep.
+        state: finished; running (a process holds it); interrupted (none does, rounds are missing); unclear (nobody
+            here can tell: a copy of what is written elsewhere, or a file system without locks).
+        ending: how it ended last: run-ended, run-failed, run-stopped, or empty (goes on, or was killed).
+        error: of a run that failed.
+        selection, aggregation: its protocols.
+        population: number of clients.
+        point, points: which point of how many of its sweep, from 1; None when nothing says so.
+        rounds: how many there will be.
+        rounds_done: how many are recorded.
+        outcomes: of these, by outcome.
+        clock: virtual or wall.
+        now_s: seconds of the run's clock.
+        wall_s: wall-clock seconds that its rounds took.
+        round_s: wall-clock seconds of a round lately, or None.
+        accuracy, accuracy_round: last measured, and after which round; None when it was not.
+        host_restarts, coordinator_restarts: how often one died and was replaced.
+        poisoned: clients that killed their hosts and were left out.
+        refusals: on record.
+        seen_s: seconds since the last sign of life (log or checkpoint), or None.
+        events: the last entries of its log but for rounds, and the last round.
+    """
+
+    path: Path
+    label: str
+    state: State
+    ending: str
+    error: str
+    selection: str
+    aggregation: str
+    population: int
+    point: int | None
+    points: int | None
+    rounds: int
+    rounds_done: int
+    outcomes: Mapping[str, int]
+    clock: str
+    now_s: float
+    wall_s: float
+    round_s: float | None
+    accuracy: float | None
+    accuracy_round: int | None
+    host_restarts: int
+    coordinator_restarts: int
+    poisoned: Sequence[int]
+    refusals: int
+    seen_s: float | None
+    events: Sequence[Mapping[str, Any]]
+
+    @property
+    def left_s(self) -> float | None:
+        """Wall-clock seconds that the missing rounds will take; None before the first."""
+        return None if self.round_s is None else (self.rounds - self.rounds_done) * self.round_s
+
+
+def statuses(directory: Path) -> list[RunStatus]:
+    """How the runs at or below `directory` stand, in the order of their sweep.
+
+    Raises:
+        RunError: no run there, or one that is damaged.
+    """
+    paths = _run_directories(directory)
+    if not paths:
+        what = "no runs here" if directory.is_dir() else "no such directory"
+        raise RunError(f"{directory}: {what}; `testbed run EXPERIMENT.yaml --out {directory}` makes some")
+    found = [status(path) for path in paths]
+    return sorted(found, key=lambda one: (one.path.parent, one.point or 0, one.path.name))
+
+
+def _run_directories(directory: Path) -> list[Path]:
+    found = []
+    for where, folders, files in os.walk(directory):
+        if "experiment.yaml" in files:
+            found.append(Path(where))
+            folders.clear()  # a run's own are not searched: there may be one for every round
+    return found
+
+
+def status(path: Path) -> RunStatus:
+    """How the run in the directory `path` stands; raises `RunError` when there is none, or it is damaged."""
+    for left in reversed(range(_TRIES)):
+        try:
+            return _status(path)
+        except FileNotFoundError as error:  # it has been merged, or finished, since the checkpoint was read
+            if not left:
+                raise RunError(f"{path}: no run, or one that is damaged: {error.filename}: no such file") from None
+        except (OSError, pa.ArrowException, yaml.YAMLError, zipfile.BadZipFile, ValueError, KeyError) as error:
+            if not left:
+                raise RunError(f"{path}: damaged: {' '.join(str(error).split())}") from None
+    raise AssertionError
+
+
+def _status(path: Path) -> RunStatus:
+    experiment = _experiment(path)
+    log = RunLog(path).read()
+    done, now_s, wall_s = _checkpoint(path)
+    rounds = _rounds(path, done, log)
+    events = _events(path, done)
+    restarts = Counter(str(event["party"]).partition(":")[0] for event in events if event["kind"] == "restart")
+    logged = Counter(str(entry["event"]) for entry in log)
+    measured = [row for row in rounds if row.get("accuracy") is not None]
+    complete = done >= experiment["rounds"] and not (path / "parts").exists() and (path / "summary.json").is_file()
+    ending: dict[str, Any] = next((entry for entry in reversed(log) if str(entry["event"]).startswith("run-")), {})
+    ended = ending.get("event") in ENDS
+    told = [entry for entry in log if entry["event"] != "round-ended" or entry is log[-1]]
+    places: dict[str, Any] = next((entry for entry in reversed(log) if "points" in entry), {})
+    return RunStatus(
+        path=path,
+        label=str((experiment.get("provenance") or {}).get("label") or experiment.get("name") or path.name),
+        state="finished" if complete else _state(path, ended),
+        ending=str(ending["event"]) if ended else "",
+        error=str(ending.get("error", "")) if ended else "",
+        selection=_protocol(experiment, "selection"),
+        aggregation=_protocol(experiment, "aggregation"),
+        population=int(experiment["population"]),
+        point=places.get("point"),
+        points=places.get("points"),
+        rounds=int(experiment["rounds"]),
+        rounds_done=done,
+        outcomes=dict(Counter(str(row["outcome"]) for row in rounds)),
+        clock=str((experiment.get("time") or {}).get("clock", "virtual")),
+        now_s=now_s,
+        wall_s=wall_s,
+        round_s=_round_s(log, done, wall_s),
+        accuracy=measured[-1]["accuracy"] if measured else None,
+        accuracy_round=measured[-1]["round"] if measured else None,
+        host_restarts=max(restarts["host"], logged["host-restarted"]),  # the log knows at once, the table for ever
+        coordinator_restarts=max(restarts["coordinator"], logged["coordinator-restarted"]),
+        poisoned=sorted({int(e["party"].removeprefix("client:")) for e in events if e["kind"] == "poisoned"}),
+        refusals=sum(event["kind"] == "refusal" for event in events),
+        seen_s=_seen_s(path, log),
+        events=told[-_LAST_EVENTS:],
+    )
+
+
+def _experiment(path: Path) -> dict[str, Any]:
+    with (path / "experiment.yaml").open() as file:
+        found = yaml.load(file, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # safe either way, one in C
+    if not isinstance(found, dict):
+        raise ValueError("experiment.yaml is not an experiment")
+    return found
+
+
+def _protocol(experiment: Mapping[str, Any], section: str) -> str:
+    found = experiment.get(section)
+    return str(found.get("protocol", "")) if isinstance(found, Mapping) else str(found)
+
+
+def _state(path: Path, ended: bool) -> State:
+    locks = [is_held(path, name) for name in (LOCK, WRITER)]
+    if True in locks:
+        return "running"
+    elsewhere = any((folder / ".mirror").exists() for folder in (path, path.parent))
+    if ended or not (elsewhere or None in locks):
+        return "interrupted"
+    return "unclear"
+
+
+def _checkpoint(path: Path) -> tuple[int, float, float]:
+    """Rounds, seconds of the run's clock and wall-clock seconds; the model is left where it is."""
+    try:
+        with np.load(path / "checkpoint.npz", allow_pickle=False) as stored:
+            return int(stored["round_number"]), float(stored["now_s"]), float(stored["wall_s"])
+    except FileNotFoundError:
+        return 0, 0.0, 0.0
+
+
+def _rounds(path: Path, done: int, log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Round, outcome and accuracy of the rounds up to `done`: from the table, then the log, then what it lacks."""
+    columns = ["round", "outcome", "accuracy"]
+    found: dict[int, dict[str, Any]] = {}
+    for entry in log:
+        if entry["event"] == "round-ended" and isinstance(entry.get("round"), int) and "accuracy" in entry:
+            found[entry["round"]] = {name: entry.get(name) for name in columns}
+    merged = path / "rounds.parquet"
+    if merged.is_file():
+        found |= {row["round"]: row for row in pq.ParquetFile(merged).read(columns).to_pylist()}
+    for number in range(1, done + 1):
+        if number not in found:
+            (found[number],) = pq.ParquetFile(part_of(path, number) / "rounds.parquet").read(columns).to_pylist()
+    return [found[number] for number in range(1, done + 1)]
+
+
+def _events(path: Path, done: int) -> list[dict[str, Any]]:
+    """Party and kind of all recorded events; of parts, only those are read whose footers tell of rows."""
+    columns = ["round", "party", "kind"]
+    merged, found, last = path / "events.parquet", [], 0
+    if merged.is_file():
+        table = pq.ParquetFile(merged)
+        last = int((table.schema_arrow.metadata or {}).get(MERGED_UP_TO, 0))
+        found += table.read(columns).to_pylist()
+    for number in range(last + 1, done + 1):
+        part = part_of(path, number) / "events.parquet"
+        if pq.read_metadata(part).num_rows:
+            found += pq.ParquetFile(part).read(columns).to_pylist()
+    return found
+
+
+def _round_s(log: Sequence[Mapping[str, Any]], done: int, wall_s: float) -> float | None:
+    recent = [entry["wall_s"] for entry in log if entry["event"] == "round-ended" and entry.get("wall_s") is not None]
+    recent = recent[-_RECENT_ROUNDS:]
+    if recent:
+        return float(sum(recent)) / len(recent)
+    return wall_s / done if done else None
+
+
+def _seen_s(path: Path, log: Sequence[Mapping[str, Any]]) -> float | None:
+    signs = []
+    if log:
+        with contextlib.suppress(ValueError):
+            signs.append(datetime.fromisoformat(str(log[-1].get("time"))))
+    for name in ("checkpoint.npz", "experiment.yaml"):
+        if (path / name).exists():
+            signs.append(datetime.fromtimestamp((path / name).stat().st_mtime, UTC))
+    return max(0.0, (datetime.now(UTC) - max(signs)).total_seconds()) if signs else None

@@ -1,0 +1,146 @@
+"""Results through a job's log: what arrives is what was sent, or nothing."""
+
+import base64
+import hashlib
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster import fetching
+from testbed.errors import RunError
+
+
+def log_of(directory: Path, **more: int) -> str:
+    to = io.StringIO()
+    to.write("INFO job_manager.py -- Runtime env is setting up.\nRunning entrypoint for job x: y\n")
+    fetching.send(directory, to, **more)
+    return to.getvalue()
+
+
+def tar(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for member, data in members:
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def run_at(path: Path, experiment: str = "name: x\n") -> Path:
+    (path / "parts").mkdir(parents=True)
+    (path / "experiment.yaml").write_text(experiment)
+    (path / "rounds.parquet").write_bytes(os.urandom(120_000))
+    return path
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_what_arrives_is_what_was_sent(tmp_path: Path) -> None:
+    run_at(tmp_path / "sweep" / "a")
+    run_at(tmp_path / "sweep" / "b")
+    sent = contents(tmp_path / "sweep")
+    (tmp_path / "sweep" / "a" / ".lock").write_text("")
+    (tmp_path / "sweep" / "a" / "link").symlink_to("/etc/hostname")
+    fetching.unpacked(fetching.received(log_of(tmp_path / "sweep")), tmp_path / "fresh")
+    assert contents(tmp_path / "fresh") == sent
+
+
+@given(place=st.floats(0, 1), letter=st.sampled_from("AZaz09+/=\n"), cut=st.booleans())
+def test_a_damaged_log_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, place: float, letter: str, cut: bool
+) -> None:
+    log = log_of(run_at(tmp_path_factory.mktemp("x") / "run"))
+    begin, end = log.index("\n", log.index("testbed-results begin")) + 1, log.index("testbed-results end") - 6
+    at = begin + round(place * (end - begin))
+    other = letter if letter != log[at] else "B"
+    with pytest.raises(RunError, match="damaged"):
+        fetching.received(log[:at] if cut else log[:at] + other + log[at + 1 :])
+
+
+def test_what_cannot_be_sent_says_why(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no such directory"):
+        fetching.received(log_of(tmp_path / "nothing"))
+    with pytest.raises(RunError, match=r"MiB.*URI"):
+        fetching.received(log_of(run_at(tmp_path / "run"), maximum=100_000))
+    with pytest.raises(RunError, match="No module named 'cluster'"):
+        fetching.received("Running\nModuleNotFoundError: No module named 'cluster'\n")
+
+
+LINK = tarfile.TarInfo("link")
+LINK.type, LINK.linkname = tarfile.SYMTYPE, "/etc"
+HARD = tarfile.TarInfo("hard")
+HARD.type, HARD.linkname = tarfile.LNKTYPE, "good"
+DEVICE = tarfile.TarInfo("device")
+DEVICE.type = tarfile.CHRTYPE
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        tarfile.TarInfo("../outside"),
+        tarfile.TarInfo("a/../../outside"),
+        tarfile.TarInfo("/tmp/outside"),
+        tarfile.TarInfo("a\\..\\outside"),
+        tarfile.TarInfo("good"),
+        LINK,
+        HARD,
+        DEVICE,
+    ],
+    ids=["parent", "inner-parent", "absolute", "backslash", "twice", "symlink", "hardlink", "device"],
+)
+def test_malicious_archives_are_refused(tmp_path: Path, member: tarfile.TarInfo) -> None:
+    data = tar((tarfile.TarInfo("good"), b"x"), (member, b""))
+    with pytest.raises(RunError, match=r"no file of a run|look like"):
+        fetching.unpacked(data, tmp_path / "inside")
+    assert {path.name for path in tmp_path.rglob("*")} <= {"inside", "good"}
+
+
+def test_a_bomb_is_refused_before_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "_MAXIMUM_UNPACKED_BYTES", 1_000_000)
+    with pytest.raises(RunError, match="look like"):
+        fetching.unpacked(tar((tarfile.TarInfo("zeros"), bytes(2_000_000))), tmp_path / "inside")
+    assert not (tmp_path / "inside" / "zeros").exists()
+
+
+def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
+    data = b"not a tar"
+    log = f"testbed-results begin bytes={len(data)} sha256={hashlib.sha256(data).hexdigest()}\n"
+    log += base64.b64encode(data).decode() + "\ntestbed-results end\n"
+    with pytest.raises(RunError, match="unpacked"):
+        fetching.unpacked(fetching.received(log), tmp_path)
+
+
+def test_a_later_copy_goes_over_an_earlier_one(tmp_path: Path) -> None:
+    earlier = run_at(tmp_path / "runs" / "x")
+    (earlier / "parts" / "3.parquet").write_text("")
+    (earlier / "figures").mkdir()
+    (earlier / "figures" / "mine.png").write_text("mine")
+    later = run_at(tmp_path / "fresh")
+    rounds = (later / "rounds.parquet").read_bytes()
+    assert fetching.settled(later, earlier) == earlier
+    assert (earlier / "rounds.parquet").read_bytes() == rounds
+    assert (earlier / "figures" / "mine.png").read_text() == "mine"
+    assert not (earlier / "parts").exists()
+
+
+def test_other_things_are_not_overwritten(tmp_path: Path) -> None:
+    other = run_at(tmp_path / "other", "name: other\n")
+    kept = contents(other)
+    with pytest.raises(RunError, match="another run"):
+        fetching.settled(run_at(tmp_path / "fresh"), other)
+    assert contents(other) == kept
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "mine.txt").write_text("")
+    for target in (tmp_path / "notes", tmp_path / "notes" / "mine.txt"):
+        with pytest.raises(RunError, match="--to"):
+            fetching.settled(run_at(tmp_path / f"fresh-{target.name}"), target)
+        with pytest.raises(RunError, match="--to"):
+            fetching.check_free(target)
+    fetching.check_free(tmp_path / "new")

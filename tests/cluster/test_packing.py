@@ -1,0 +1,174 @@
+"""What is sent to a cluster: the same bytes for the same experiment, wherever it lies, and all that it needs."""
+
+import hashlib
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.own_modules import own_modules
+from cluster.packing import EXPERIMENT, PACKAGES, Packed, pack, pack_code
+from testbed.errors import ExperimentError
+from testbed.experiment import load
+from testbed.running.inputs import digests
+
+TRACE = "client,start_s,end_s\na,0,1000\nb,0,2000\n"
+
+
+def folder(base: Path, name: str, **changes: Any) -> Path:
+    """A folder with an experiment that reads a trace below it; returns the experiment's file."""
+    where = base / name
+    (where / "data").mkdir(parents=True)
+    (where / "data" / "trace.csv").write_text(TRACE)
+    data = {"name": "replayed", "population": 8, "selection": {"participants": 4}} | changes
+    file = where / "experiment.yaml"
+    file.write_text(yaml.safe_dump(data))
+    return file
+
+
+@pytest.fixture
+def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Packed]:
+    """Pack an experiment from its own folder."""
+
+    def packed(file: Path, *overrides: str, **more: Any) -> Packed:
+        monkeypatch.chdir(file.parent)
+        into = tmp_path / f"packed-{len(list(tmp_path.iterdir()))}"
+        into.mkdir()
+        return pack(Path(file.name), overrides, into, **more)
+
+    return packed
+
+
+def unzipped(packed: Packed) -> Path:
+    where = packed.path.parent / "working-directory"
+    with zipfile.ZipFile(packed.path) as archive:
+        archive.extractall(where)
+    return where
+
+
+def traced(path: str) -> dict[str, Any]:
+    return {"availability": {"model": "trace", "path": path}}
+
+
+def test_two_people_send_the_same_bytes(tmp_path: Path, packed: Callable[..., Packed]) -> None:
+    mine = packed(folder(tmp_path, "mine", **traced("data/trace.csv")))
+    other = folder(tmp_path, "other")
+    theirs = packed(other, f"availability={{model: trace, path: {other.parent / 'data' / 'trace.csv'}}}")
+    assert mine.experiment == theirs.experiment
+    assert mine.path.read_bytes() == theirs.path.read_bytes()
+
+
+def test_the_packed_experiment_reads_the_same_contents(
+    tmp_path: Path, packed: Callable[..., Packed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = folder(tmp_path, "mine", **traced("data/trace.csv"))
+    where = unzipped(packed(file))
+    here = digests(load(file))
+    monkeypatch.chdir(where)
+    there = load(Path(EXPERIMENT))
+    assert digests(there) == {"inputs/trace.csv": hashlib.sha256(TRACE.encode()).hexdigest()}
+    assert list(digests(there).values()) == list(here.values())
+    assert there.model_copy(update={"availability": None}) == load(file).model_copy(update={"availability": None})
+
+
+def test_a_changed_file_keeps_its_name(tmp_path: Path, packed: Callable[..., Packed]) -> None:
+    file = folder(tmp_path, "mine", **traced("data/trace.csv"))
+    before = packed(file)
+    (file.parent / "data" / "trace.csv").write_text(TRACE + "c,0,5\n")
+    after = packed(file)
+    assert before.experiment == after.experiment  # --resume tells by the digest, and says so
+    assert before.path.read_bytes() != after.path.read_bytes()
+
+
+def test_files_of_one_name_and_folders(tmp_path: Path, packed: Callable[..., Packed]) -> None:
+    file = folder(tmp_path, "mine")
+    for name in ("up", "down"):
+        (file.parent / name / "rates").mkdir(parents=True)
+        (file.parent / name / "rates" / "a.txt").write_text(f"0 1\n1 {len(name)}\n")
+    made = packed(file, "links.up_mbit_s={trace: up/rates}", "links.down_mbit_s={trace: down/rates}")
+    assert sorted(made.files) == ["inputs/2-rates/a.txt", "inputs/rates/a.txt"]
+    where = unzipped(made)
+    plain = yaml.safe_load((where / EXPERIMENT).read_text())
+    for side, name in (("up_mbit_s", "up"), ("down_mbit_s", "down")):
+        sent = where / plain["links"][side]["trace"] / "a.txt"
+        assert sent.read_text() == (file.parent / name / "rates" / "a.txt").read_text()
+
+
+def test_paths_in_a_sweep_are_sent(
+    tmp_path: Path, packed: Callable[..., Packed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = folder(
+        tmp_path,
+        "mine",
+        sweep={
+            "availability": [{"model": "always"}, {"model": "trace", "path": "data/trace.csv"}],
+            "time.costs": ["data/costs.yaml"],
+        },
+    )
+    (file.parent / "data" / "costs.yaml").write_text("hmac: 0.5\n")
+    monkeypatch.chdir(file.parent)
+    original = load(file)
+    made = packed(file)
+    where = unzipped(made)
+    monkeypatch.chdir(where)
+    plain = load(Path(EXPERIMENT))
+    assert plain.sweep["availability"][1]["path"] == "inputs/trace.csv"
+    assert plain.sweep["time.costs"] == ["inputs/costs.yaml"]
+    assert len(plain.sweep) == len(original.sweep)
+    assert (where / "inputs" / "costs.yaml").read_text() == "hmac: 0.5\n"
+
+
+def test_a_file_that_is_nowhere_and_one_that_is_on_the_cluster(tmp_path: Path, packed: Callable[..., Packed]) -> None:
+    with pytest.raises(ExperimentError, match=r"nowhere\.csv.*absolute path"):
+        packed(folder(tmp_path, "one", **traced("data/nowhere.csv")))
+    there = packed(folder(tmp_path, "two", **traced("/no/such/trace.csv")))
+    assert [note for note in there.notes if "/no/such/trace.csv" in note]
+    assert not there.files
+    file = folder(tmp_path, "three", **traced("data/trace.csv"))
+    told = packed(file, on_cluster=[Path("data/trace.csv")])
+    assert not told.files
+    assert str(told.experiment.availability.path) == "data/trace.csv"
+
+
+def test_too_large_names_the_largest(tmp_path: Path, packed: Callable[..., Packed]) -> None:
+    file = folder(tmp_path, "mine", **traced("data/trace.csv"))
+    with pytest.raises(ExperimentError, match=r"trace\.csv.*--on-cluster") as caught:
+        packed(file, maximum=1000)
+    assert "\n" not in str(caught.value)
+
+
+def test_own_classes_come_with_what_they_import(tmp_path: Path, packed: Callable[..., Packed]) -> None:
+    file = folder(tmp_path, "mine", selection={"protocol": "mine.lottery:Lottery", "participants": 4})
+    (file.parent / "mine").mkdir()
+    (file.parent / "mine" / "__init__.py").write_text("")
+    (file.parent / "mine" / "lottery.py").write_text("import json\nfrom beside import x\nraise SystemExit\n")
+    (file.parent / "beside.py").write_text("import numpy\nx = 1\n")
+    (file.parent / "unrelated.py").write_text("")
+    made = packed(file)
+    assert sorted(made.files) == ["beside.py", "mine/__init__.py", "mine/lottery.py"]
+
+
+def test_own_classes_that_are_not_here_are_named(tmp_path: Path) -> None:
+    found, missing = own_modules(["elsewhere.module:Name", "workloads.contract:X"], [tmp_path])
+    assert found == {}
+    assert missing == ["elsewhere.module:Name"]
+    (tmp_path / "broken.py").write_text("def\n")
+    with pytest.raises(ExperimentError, match=r"broken\.py"):
+        own_modules(["broken:X"], [tmp_path])
+
+
+def test_the_code_runs_from_the_zip_alone(tmp_path: Path) -> None:
+    with zipfile.ZipFile(pack_code(tmp_path)) as archive:
+        names = archive.namelist()
+        archive.extractall(tmp_path / "code")
+    assert {name.partition("/")[0] for name in names} == set(PACKAGES)
+    assert not [name for name in names if "__pycache__" in name]
+    done = subprocess.run(
+        [sys.executable, "-m", "testbed", "--version"], cwd=tmp_path / "code", capture_output=True, text=True
+    )
+    assert done.stdout.startswith("testbed ")

@@ -1,0 +1,77 @@
+"""What a run survives on several Ray nodes; `benchmarks.faults` has more, and prints the table in the docs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray
+
+from benchmarks import breaking
+from benchmarks.breaking import SUM, Poison
+from benchmarks.faults import HOSTS, Nodes, Trials, experiment, identical, node_lost
+from cluster.connecting import connect
+from cluster.session import RaySession
+from testbed.records import RunDirectory, RunRecords
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trials]:
+    """Three Ray nodes on this machine."""
+    with Nodes() as nodes:
+        yield Trials(nodes, tmp_path_factory.mktemp("trials"))
+    connect(None)  # other modules share one Ray
+    ray.shutdown()
+
+
+def test_a_host_is_killed_in_the_middle_of_every_stage(trials: Trials) -> None:
+    stages = [*trials.plan.selection.stages, "train", *trials.plan.aggregation.stages, SUM]
+    faults = [(2 + number % 3, stage, breaking.host(number % HOSTS), 1) for number, stage in enumerate(stages)]
+    row = trials.fault("a host's process", "every stage", *faults)
+    assert row.identical
+    assert row.outcome == "went on"
+    assert row.hosts_restarted == len(stages)
+
+
+def test_hosts_are_on_different_nodes_and_a_lost_node_changes_nothing(trials: Trials) -> None:
+    row = node_lost(trials, "secagg/masked-input")
+    assert row.identical
+    assert row.outcome == "went on"
+    assert row.hosts_restarted == 1
+
+
+def test_a_coordinator_killed_mid_round_repeats_that_round(trials: Trials) -> None:
+    row = trials.fault("the coordinator", "", (3, "secagg/unmask", breaking.coordinator, 1))
+    assert row.identical
+    assert row.outcome == "went on"
+    assert row.rounds_repeated == 1
+
+
+def test_a_host_that_dies_again_and_again_stops_the_run_and_resume_goes_on(trials: Trials) -> None:
+    row = trials.fault("a host, again and again", "", (2, "train", breaking.host(1), 5))
+    assert "died 4 times" in row.outcome
+    assert row.identical
+
+
+def test_a_client_that_kills_its_host_is_found_and_left_out_also_after_resume(trials: Trials, tmp_path: Path) -> None:
+    described = experiment(
+        workload={"dataset": "benchmarks.breaking:Poison"},
+        population=10,
+        selection={"protocol": "random", "participants": 8},
+        aggregation={"protocol": "plain"},
+    )
+    runs = []
+    for name, stops in (("whole", ()), ("interrupted", (3,))):
+        runs.append(tmp_path / name)
+        RunDirectory.create(runs[-1], described.plain())
+        for rounds in (*stops, described.rounds):
+            part = described.model_copy(update={"rounds": rounds})
+            with RaySession(None, 2) as session:
+                session.run(part, 0, runs[-1], lambda progress: None)
+    whole, interrupted = (RunRecords(run) for run in runs)
+    assert identical(interrupted, whole)
+    left_out = interrupted.events[interrupted.events["kind"] == "poisoned"]
+    assert left_out["party"].tolist() == [f"client:{Poison.KILLS}"]
+    crashed = interrupted.events[interrupted.events["kind"] == "crash"]
+    assert set(crashed["party"]) == {f"client:{Poison.RAISES}"}  # a handler that raises costs its client the stage

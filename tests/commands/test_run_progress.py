@@ -1,0 +1,108 @@
+"""What `testbed run` shows of several runs at the same time, and how it estimates the time that is left."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from testbed.commands.pace import Pace, time_left
+from testbed.commands.progress_bars import Bars
+from testbed.commands.progress_lines import Lines
+from testbed.experiment import Experiment
+from testbed.experiment.sweep import Point
+from testbed.federation import Progress
+from testbed.running import PlannedRun
+
+
+def paced(began_s: float, first_round_s: float, ends_s: list[float], rounds: int) -> Pace:
+    """A run of `rounds` whose first began and whose rounds ended at these times."""
+    pace = Pace(began_s, rounds)
+    pace.under_way(first_round_s)
+    for end_s in ends_s:
+        pace.round_ended(end_s)
+    return pace
+
+
+def test_a_run_keeps_its_speed() -> None:
+    pace = paced(0, 10, [12, 14, 16], rounds=10)
+    assert (pace.preparation_s, pace.round_s, pace.rounds_left) == (10, 2, 7)
+    assert pace.left_s(17, 2) == 13  # half of the fourth round is over
+    assert pace.left_s(100, 2) == 12  # it takes longer than thought, and the six after it are still to come
+    assert time_left(17, [pace], [], [pace], 1) == 13
+    assert time_left(5, [Pace(0, 4)], [4], [Pace(0, 4)], 1) is None
+
+
+@pytest.mark.parametrize(("lanes", "expected"), [(2, 8 + 2 + 5), (3, 2 + 5 + 2 + 5)])
+def test_runs_that_wait_begin_in_the_lane_that_is_free_first(lanes: int, expected: float) -> None:
+    """Two go on, with 8 and 20 s to go; two wait, which take 2 s of preparation and 5 rounds of a second each."""
+    first, second = paced(0, 2, [3], rounds=9), paced(0, 2, [3], rounds=21)
+    waiting = [5.0] if lanes == 2 else [5.0, 5.0]
+    left = time_left(3, [first, second], waiting, [first, second], lanes)
+    assert left == max(20, expected if lanes == 2 else 0)
+
+
+def runs(count: int, rounds: int = 4) -> list[PlannedRun]:
+    """Points of a sweep that have no directory."""
+    experiment = Experiment.model_validate({"rounds": rounds, "selection": {"participants": 5}})
+    return [PlannedRun(Point(f"seed={n}", {"seed": n}, experiment), Path(f"seed={n}"), 1) for n in range(count)]
+
+
+def ended(round_number: int) -> Progress:
+    """A round has just been completed."""
+    return Progress(round_number, 4, "", 1.5, 0.5, "completed")
+
+
+def test_lines_begin_with_their_run_and_come_once_a_round() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    lines, (one, other) = Lines(console), runs(2)
+    lines.planned([one, other])
+    lines.started(one, [])
+    lines.started(other, ["completed"])
+    for run, number in ((one, 1), (other, 2), (one, 1), (one, 2), (other, 2)):
+        lines.progressed(run, ended(number))
+    written = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert [line.split(",")[0] for line in written] == [
+        "seed=1: going on after round 1",
+        "seed=0: round 1/4 completed",
+        "seed=1: round 2/4 completed",
+        "seed=0: round 2/4 completed",
+    ]
+
+
+def drawn(bars: Bars) -> list[str]:
+    """The picture as lines of text."""
+    with bars.console.capture() as capture:
+        bars.console.print(bars.picture())
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+@pytest.mark.parametrize("width", [80, 110])
+def test_a_bar_for_the_sweep_and_one_for_each_run(width: int) -> None:
+    now = [0.0]
+    bars = Bars(Console(file=io.StringIO(), width=width, height=30))
+    bars.clock = lambda: now[0]
+    three = runs(3)
+    bars.planned(three)
+    for run in three[:2]:
+        bars.started(run, [])
+        bars.progressed(run, Progress(1, 4, "train", 0.5, None))
+    now[0] = 10.0
+    bars.progressed(three[0], ended(1))
+    picture = drawn(bars)
+    assert [line.split()[0] for line in picture] == ["all", "seed=0", "seed=1"]
+    assert "1/12" in picture[0]
+    assert "1:10 left" in picture[0]  # the lane of the first is free in 30 s, and then the third takes 40
+    assert "1/4" in picture[1]
+    assert "0:30 left" in picture[1]
+    assert ("train" in picture[2]) == ("0/3 points" in picture[0]) == (width == 110)
+    assert max(map(len, picture)) <= width
+
+
+def test_more_runs_than_lines() -> None:
+    bars = Bars(Console(file=io.StringIO(), width=100, height=12))
+    bars.planned(runs(9))
+    for run in runs(9):
+        bars.started(run, [])
+    assert drawn(bars)[-1] == "and 5 more"
+    assert len(drawn(bars)) == 6

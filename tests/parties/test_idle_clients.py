@@ -1,0 +1,101 @@
+"""Registered clients that nobody has asked yet: their secrets are kept, their key pairs made when they are needed."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from testbed.cost import REFERENCE_COSTS, ComputeModel
+from testbed.parties import local_hosts
+from testbed.parties.client import Environment
+from testbed.parties.host import Host
+from testbed.parties.local_hosts import LocalHosts, owned_by
+from testbed.parties.pki import PKI, SECRETS_BYTES, Directory, Identity
+from testbed.randomness import Randomness
+
+POPULATION = 30
+
+
+def environment(randomness: Randomness) -> Environment:
+    return Environment(POPULATION, randomness, ComputeModel(False, REFERENCE_COSTS), Directory.empty(0))
+
+
+def keys(identity: Identity) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    """Everything that others can see of an identity, and a use of each secret key."""
+    assert identity.vrf is not None
+    return (
+        identity.signing.public, identity.agreement.public, identity.signing.sign(b"d", b"content"),
+        identity.agreement.agree(PEER.agreement.public, b"purpose"), identity.vrf.prove(b"alpha")[1],
+    )  # fmt: skip
+
+
+PEER = Identity(99, Randomness(5))
+
+
+@pytest.mark.parametrize("from_system", [False, True])
+def test_a_restored_identity_is_the_one_that_was_registered(from_system: bool) -> None:
+    randomness = Randomness(7, secrets_from_system=from_system)
+    registered = Identity(3, randomness)
+    registered.accept(PKI(POPULATION, randomness).register(registered.registration()))
+    assert len(registered.secrets) == SECRETS_BYTES
+    assert keys(Identity.restored(3, registered.secrets)) == keys(registered)
+
+
+@pytest.mark.parametrize("from_system", [False, True])
+def test_a_hosts_clients_have_the_identities_that_the_board_shows(from_system: bool) -> None:
+    randomness = Randomness(7, secrets_from_system=from_system)
+    host = Host(owned_by(1, 3, POPULATION), environment(randomness), [])
+    early = host.client(4)
+    assert early.identity is None
+    pki = PKI(POPULATION, randomness)
+    for first in (0, 4, 8):
+        host.accept_registrations(pki.register_many(host.registrations(first, 4)))
+    board = pki.directory()
+    assert np.flatnonzero(board.registered).tolist() == host.numbers.tolist()
+    for number in host.numbers.tolist():
+        identity = host.client(number).identity
+        assert identity is not None
+        assert identity.vrf is not None
+        assert identity.signing.public == board.signing_key(number)
+        assert identity.agreement.public == board.agreement[number].tobytes()
+        assert identity.vrf.public == board.vrf_key(number)
+    assert host.client(4) is early
+    again = host.registrations()  # the same keys, also when they were drawn by the operating system
+    host.accept_registrations(pki.register_many(again))
+    assert np.array_equal(pki.directory().vrf, board.vrf)
+
+
+def test_a_request_that_is_repeated_before_the_answer_has_the_same_keys() -> None:
+    host = Host(np.arange(3), environment(Randomness(1, secrets_from_system=True)), [])
+    assert host.registrations() == host.registrations()
+    with pytest.raises(ValueError, match="shorter"):
+        host.accept_registrations([])
+
+
+def test_registering_by_parts_gives_the_same_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    boards = []
+    for at_once in (1, 7, 1000):
+        monkeypatch.setattr(local_hosts, "REGISTERED_AT_ONCE", at_once)
+        hosts = LocalHosts(POPULATION, environment(Randomness(2)), [], hosts=2)
+        hosts.register(PKI(POPULATION, Randomness(2)))
+        boards.append(hosts.environment.directory)
+    for board in boards:
+        assert board.registered.all()
+        for rows in ("signing", "agreement", "vrf"):
+            assert np.array_equal(getattr(board, rows), getattr(boards[0], rows))
+
+
+def test_an_idle_client_takes_a_few_hundred_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_hosts, "REGISTERED_AT_ONCE", 100)
+    population, randomness = 2000, Randomness(3)
+    shared = Environment(population, randomness, ComputeModel(False, REFERENCE_COSTS), Directory.empty(0))
+    LocalHosts(10, environment(randomness), []).register(PKI(10, randomness))  # imports, caches
+    tracemalloc.start()
+    try:
+        hosts, pki = LocalHosts(population, shared, []), PKI(population, randomness)
+        hosts.register(pki)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept / population < 350  # 97 at the host, 129 at the PKI; key pairs as objects take 1,400 and more
+    assert hosts.hosts[0].client(1234).identity is not None

@@ -1,0 +1,203 @@
+"""Lanes of plain threads: who takes what, what comes back where, and how everything ends when something ends it.
+
+The threads meet at barriers and events, never at times: `WAIT_S` only turns a deadlock into a failure.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.running.lanes import drive
+from testbed.stopping import stopping_on_signals
+
+WAIT_S = 30
+
+
+class Closed(Exception):
+    """What a lane raises that was closed while it worked."""
+
+
+class Working:
+    """A lane whose work is a function; `hold` blocks until the lane is closed."""
+
+    def __init__(self, work: Callable[["Working", int], int]) -> None:
+        self.work = work
+        self.done: list[int] = []
+        self.threads: set[threading.Thread] = set()
+        self.closed = threading.Event()
+
+    def run(self, item: int) -> int:
+        self.threads.add(threading.current_thread())
+        assert not self.closed.is_set()
+        made = self.work(self, item)
+        self.done.append(item)
+        return made
+
+    def hold(self) -> int:
+        assert self.closed.wait(WAIT_S)
+        raise Closed
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def ended(lanes: list[Working]) -> bool:
+    """Whether all lanes are closed and none of their threads lives (except for this one)."""
+    here = threading.current_thread()
+    return all(
+        lane.closed.is_set() and not any(thread.is_alive() for thread in lane.threads - {here}) for lane in lanes
+    )
+
+
+@given(st.integers(0, 30), st.integers(1, 5))
+def test_everything_is_done_once_and_collected_here(items: int, count: int) -> None:
+    lanes = [Working(lambda lane, item: -item) for _ in range(count)]
+    collected: list[tuple[int, int]] = []
+    here = threading.current_thread()
+
+    def collect(item: int, made: int) -> None:
+        assert threading.current_thread() is here
+        collected.append((item, made))
+
+    drive(range(items), lanes, collect)
+    assert sorted(collected) == [(item, -item) for item in range(items)]
+    assert sorted(item for lane in lanes for item in lane.done) == list(range(items))
+    assert ended(lanes)
+    for lane in lanes:
+        assert lane.done == sorted(lane.done)  # the next unfinished one
+        assert len(lane.threads) <= 1
+        assert (here in lane.threads) == (count == 1 and items > 0)
+
+
+def test_lanes_work_at_the_same_time() -> None:
+    meeting = threading.Barrier(3)
+
+    def work(lane: Working, item: int) -> int:
+        meeting.wait(WAIT_S)  # three items must be under way, or nobody goes on
+        return item
+
+    drive(range(6), [Working(work) for _ in range(3)], lambda item, made: None)
+
+
+def test_the_lane_that_is_free_takes_the_next() -> None:
+    others_done = threading.Event()
+
+    def work(lane: Working, item: int) -> int:
+        if item == 0:
+            assert others_done.wait(WAIT_S)
+        if item == 4:
+            others_done.set()
+        return item
+
+    lanes = [Working(work) for _ in range(2)]
+    collected: list[int] = []
+    drive(range(5), lanes, lambda item, made: collected.append(item))
+    assert sorted(lane.done for lane in lanes) == [[0], [1, 2, 3, 4]]
+    assert collected == [1, 2, 3, 4, 0]
+
+
+def test_a_lane_without_work_lets_go_of_what_it_holds() -> None:
+    lanes: list[Working] = []
+
+    def work(lane: Working, item: int) -> int:
+        other = lanes[1 - lanes.index(lane)]
+        if item == 0:
+            assert other.closed.wait(WAIT_S)  # while this one still works
+        return item
+
+    lanes += [Working(work), Working(work)]
+    drive([0, 1], lanes, lambda item, made: None)
+    assert ended(lanes)
+
+
+def test_the_first_error_ends_all_lanes_and_is_raised() -> None:
+    under_way = threading.Barrier(3)
+
+    def work(lane: Working, item: int) -> int:
+        under_way.wait(WAIT_S)
+        if item == 1:
+            raise ValueError("the second")
+        return lane.hold()
+
+    lanes = [Working(work) for _ in range(3)]
+    with pytest.raises(ValueError, match="the second"):
+        drive(range(9), lanes, lambda item, made: None)
+    assert ended(lanes)
+    assert not any(lane.done for lane in lanes)
+
+
+def test_what_had_ended_before_the_error_is_collected() -> None:
+    collected = threading.Event()
+
+    def work(lane: Working, item: int) -> int:
+        if item == 0:
+            return item
+        assert collected.wait(WAIT_S)
+        raise ValueError("later")
+
+    lanes = [Working(work), Working(work)]
+    with pytest.raises(ValueError, match="later"):
+        drive(range(2), lanes, lambda item, made: collected.set())
+    assert ended(lanes)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_error_of_the_collector_ends_all_lanes(count: int) -> None:
+    def work(lane: Working, item: int) -> int:
+        return item if item == 0 else lane.hold()
+
+    def collect(item: int, made: int) -> None:
+        raise ValueError("no room")
+
+    lanes = [Working(work) for _ in range(count)]
+    with pytest.raises(ValueError, match="no room"):
+        drive(range(9), lanes, collect)
+    assert ended(lanes)
+
+
+def test_a_lane_that_cannot_be_closed_does_not_keep_the_others_open() -> None:
+    class Stuck(Working):
+        def close(self) -> None:
+            super().close()
+            raise OSError("cannot close")
+
+    def work(lane: Working, item: int) -> int:
+        return lane.hold()
+
+    lanes = [Working(work), Stuck(work), Working(lambda lane, item: 1 // 0)]
+    with pytest.raises(OSError, match="cannot close"):
+        drive(range(3), lanes, lambda item, made: None)
+    assert ended(lanes)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_all_lanes(number: signal.Signals) -> None:
+    """It reaches this thread, which waits for the lanes."""
+    under_way = threading.Barrier(2, action=lambda: os.kill(os.getpid(), number))
+
+    def work(lane: Working, item: int) -> int:
+        under_way.wait(WAIT_S)
+        return lane.hold()
+
+    lanes = [Working(work), Working(work)]
+    with stopping_on_signals(), pytest.raises(KeyboardInterrupt):
+        drive(range(9), lanes, lambda item, made: None)
+    assert ended(lanes)
+    assert not any(lane.done for lane in lanes)
+
+
+def test_an_interrupt_raised_in_a_lane_is_raised_here() -> None:
+    def work(lane: Working, item: int) -> int:
+        if item == 1:
+            raise KeyboardInterrupt
+        return lane.hold()
+
+    lanes = [Working(work), Working(work)]
+    with pytest.raises(KeyboardInterrupt):
+        drive(range(2), lanes, lambda item, made: None)
+    assert ended(lanes)

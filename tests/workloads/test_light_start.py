@@ -1,0 +1,25 @@
+"""What a process that trains does not import: torch's compiler and what it brings take 160 MB and a second of each."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TRAINING = """
+import sys
+import workloads
+from testbed.experiment.workload import Workload
+section = Workload(dataset="synthetic-femnist", model="logistic", samples_per_client=5, test_samples=20, momentum=0.9)
+made = workloads.build(section, 10, 1)
+assert made.train(3, made.initial_model(), 1).delta.any()
+made.evaluate(made.initial_model())
+print(*sorted({"torch._dynamo", "torch._inductor", "sympy"} & sys.modules.keys()))
+"""
+
+
+def test_training_and_evaluating_need_no_compiler() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TRAINING], capture_output=True, text=True, cwd=ROOT, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []
