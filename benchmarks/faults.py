@@ -87,7 +87,8 @@ class Nodes:
     def complete(self) -> None:
         """Bring the number of nodes back to three."""
         for node in list(self.cluster.worker_nodes):
-            if not node.any_processes_alive():
+            if any(info.process.poll() is not None for info in node.all_processes["raylet"]):
+                node.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)
                 self.cluster.worker_nodes.remove(node)
         while len(self.cluster.worker_nodes) < 2:
             self.cluster.add_node(num_cpus=1)

@@ -1,1 +1,1 @@
-"""Where a federation runs: Ray actors that hold the clients, the PKI and the coordinator; the session around them."""
+"""Where a federation runs: Ray actors (hosts of clients, PKI, coordinator), the session around them, jobs and checks."""

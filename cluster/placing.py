@@ -1,14 +1,17 @@
 """Where hosts go: how many there are, on which node each lives, and what it reserves there."""
 
 import math
+import socket
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from testbed.experiment.schema import Cluster
 
 MEMORY_PER_RUN_BYTES = 3 * 2**30  # a coordinator and two hosts, each with torch: what parallel runs are rationed by
+ANSWER_TIMEOUT_S = 5.0
 _RESERVED = 0.99  # of a CPU: a little stays for the actors that reserve nothing
 
 
@@ -44,6 +47,22 @@ def alive_nodes(table: Iterable[Mapping[str, Any]]) -> list[Node]:
         if row["Alive"]
     ]
     return sorted(nodes, key=lambda node: node.node_id)
+
+
+def living_nodes(table: Iterable[Mapping[str, Any]]) -> list[Node]:
+    """`alive_nodes` that answer: Ray may take half a minute to notice that one has gone. All, when none answers."""
+    listed = alive_nodes(table)
+    with ThreadPoolExecutor(32) as threads:
+        answers = list(threads.map(_answers, listed))
+    return [node for node, answered in zip(listed, answers, strict=True) if answered] or listed
+
+
+def _answers(node: Node) -> bool:
+    try:
+        socket.create_connection(node.address, timeout=ANSWER_TIMEOUT_S).close()
+    except OSError:
+        return False
+    return True
 
 
 def hosts_for(cluster: Cluster, population: int, cpus: int, at_once: int) -> int:

@@ -24,7 +24,7 @@ from ray.exceptions import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster.placing import Node, Place, alive_nodes, replacement
+from cluster.placing import Node, Place, living_nodes, replacement
 from cluster.reducing import tree
 from testbed.errors import ClusterError, Refusal
 from testbed.experiment.schema import Experiment
@@ -38,7 +38,6 @@ from testbed.parties.summing import combined
 MAXIMUM_RESTARTS = 3  # of one host in one round: a host that dies again on the same messages will do so for ever
 MAXIMUM_POISONED = 3  # clients of one host in one round; more, and it is the host that is ill (out of memory, say)
 PING_TIMEOUT_S = 30.0
-ANSWER_TIMEOUT_S = 5.0
 REGISTERED_AT_ONCE = 4096  # clients of a host: their key pairs take memory until the PKI has answered
 
 LOST = (
@@ -281,7 +280,7 @@ class RayHosts:
             counts: against `MAXIMUM_RESTARTS`.
         """
         while True:
-            nodes = await _living()
+            nodes = await asyncio.to_thread(living_nodes, ray.nodes())
             why = self._why(index, error, nodes)
             self._restarts[index] += counts
             if self._experiment.seed is None:
@@ -325,22 +324,6 @@ class RayHosts:
             return "out of memory"
         lives = any(node.node_id == self.node_of[index] for node in nodes)
         return f"process {self.processes[index]} died" if lives else f"the node of process {self.processes[index]} died"
-
-
-async def _living() -> list[Node]:
-    """The nodes that live, and answer: Ray may take half a minute to notice that one has gone."""
-    listed = alive_nodes(ray.nodes())
-    answering = await asyncio.gather(*(_answers(node) for node in listed))
-    return [node for node, answers in zip(listed, answering, strict=True) if answers] or listed
-
-
-async def _answers(node: Node) -> bool:
-    try:
-        _, writer = await asyncio.wait_for(asyncio.open_connection(*node.address), ANSWER_TIMEOUT_S)
-    except (OSError, TimeoutError):
-        return False
-    writer.close()
-    return True
 
 
 def _restricted(delivery: Delivery, recipients: Ids) -> Delivery:

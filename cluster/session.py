@@ -12,7 +12,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.actors import ClientHost, Coordinator, PKIActor
 from cluster.connecting import connect, disconnect, typed
-from cluster.placing import alive_nodes, spread
+from cluster.placing import living_nodes, spread
 from cluster.ray_hosts import PartyLost, start_host
 from testbed.errors import ClusterError
 from testbed.experiment.schema import Experiment
@@ -53,7 +53,7 @@ class RaySession:
         self._closed = False
         self._turn = threading.Lock()  # of whoever starts or ends actors
         self._placed = False
-        self.places = spread(alive_nodes(ray.nodes()), hosts, gpus_per_host)
+        self.places = spread(living_nodes(ray.nodes()), hosts, gpus_per_host)
         self.hosts = [start_host(self._host_class, place) for place in self.places]
         self._start_coordinator()
 

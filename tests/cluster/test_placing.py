@@ -1,10 +1,12 @@
 """How many hosts there are, and where they go."""
 
+import socket
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.placing import Node, Place, alive_nodes, hosts_for, replacement, runs_at_a_time, spread
+from cluster.placing import Node, Place, alive_nodes, hosts_for, living_nodes, replacement, runs_at_a_time, spread
 from testbed.experiment.schema import Cluster
 
 GIB = 2**30
@@ -66,6 +68,21 @@ def test_a_lost_host_goes_back_to_its_node_or_to_the_emptiest() -> None:
     assert replacement([Node("b", 4), Node("c", 4)], lost, others).cpus == 0
     gpu = Place("a", 0.99, 0.5)
     assert replacement([Node("b", 4, 1), Node("c", 4)], gpu, others).node_id == "b"
+
+
+def test_a_node_that_does_not_answer_is_passed_over_unless_all_are_silent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as gone:
+        ports = {"here": server.getsockname()[1], "gone": gone.getsockname()[1]}
+        gone.close()
+        table = {
+            name: {
+                "NodeID": name, "Alive": True, "Resources": {"CPU": 1.0},
+                "NodeManagerAddress": "127.0.0.1", "NodeManagerPort": port,
+            }
+            for name, port in ports.items()
+        }  # fmt: skip
+        assert [node.node_id for node in living_nodes(table.values())] == ["here"]
+        assert [node.node_id for node in living_nodes([table["gone"]])] == ["gone"]
 
 
 def test_dead_nodes_are_not_counted() -> None:
