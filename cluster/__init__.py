@@ -1,1 +1,1 @@
-"""Where a federation runs: Ray actors (hosts of clients, PKI, coordinator), the session around them, jobs and checks."""
+"""Where a federation runs: Ray actors (hosts of clients, PKI, coordinator), sessions, jobs and checks."""

@@ -27,8 +27,8 @@ from testbed.parties.local_hosts import owned_by
 from testbed.parties.pki import PKI, Directory
 from testbed.parties.summing import merged
 from testbed.records import RunDirectory
+from testbed.records.locking import WRITER, held
 from testbed.records.log import RunLog
-from testbed.running.locking import held
 
 
 class ClientHost:
@@ -168,7 +168,7 @@ class Coordinator:
         self._held.close()
         self._records = None if directory is None else RunDirectory(Path(directory))
         if self._records is not None:  # the driver's lock ends with the driver, which this actor may outlive a little
-            self._held.enter_context(held(self._records.path, ".writer"))
+            self._held.enter_context(held(self._records.path, WRITER))
         checkpoint = None if self._records is None else self._records.checkpoint()
         last_round = 0 if checkpoint is None else checkpoint.round_number
         early: list[tuple[str, str, str]] = []

@@ -16,9 +16,10 @@ import ray
 from cluster.connecting import connect, disconnect
 from cluster.fitting import Finding, Level, counted, demands_of, room, size
 from cluster.probing import NodeFacts, facts_here, start_probes, understood
-from testbed.errors import reason
+from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import Experiment
 from testbed.running.inputs import digests, located
+from testbed.uris import is_uri
 
 CLOCK_SKEW_S = 1.0
 _SAME_OR_FAIL = ("python", "testbed", "ray")  # Ray itself refuses the first and the last
@@ -158,7 +159,7 @@ def inputs(
 
 def writable(out: str) -> Finding:
     """Can the records go to `out`, a directory (of this node, where the coordinator runs) or a URI?"""
-    if "://" in out:
+    if is_uri(out):
         return _writable_uri(out)
     path = Path(out).absolute()
     there = next(folder for folder in (path, *path.parents) if folder.exists())
@@ -171,16 +172,12 @@ def writable(out: str) -> Finding:
 
 
 def _writable_uri(uri: str) -> Finding:
-    from pyarrow import ArrowException, fs
+    from testbed.records.store import Store
 
     try:
-        system, path = fs.FileSystem.from_uri(uri)
-        probe = f"{path.rstrip('/')}/.written-by-cluster-check"
-        system.create_dir(path)
-        with system.open_output_stream(probe) as file:
-            file.write(b"may be deleted")
-        system.delete_file(probe)
-    except (OSError, ValueError, ArrowException) as error:
+        store = Store(uri)
+        store.probe()
+    except (ExperimentError, RunError) as error:
         advice = "check the URI, and that this node's credentials or role may write there"
-        return Finding("fail", "output", "here", f"{uri}: {reason(error)}", advice)
-    return Finding("ok", "output", "here", uri)
+        return Finding("fail", "output", "here", str(error), advice)
+    return Finding("ok", "output", "here", store.shown)

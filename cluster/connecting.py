@@ -45,6 +45,9 @@ def connect(address: str | None) -> bool:
             )  # fmt: skip
             return True
         ray.init(address=address, log_to_driver=False, logging_level="error", runtime_env=environment)
+    except (KeyboardInterrupt, SystemExit):  # what has been started goes at once, and not when it notices
+        ray.shutdown()
+        raise
     except (RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
         where = f"no Ray cluster at {address!r}" if address is not None else "Ray cannot be started here"
         advice = authentication.advice(str(error))
@@ -86,6 +89,8 @@ def _check(address: str) -> None:
             f"{address}: Ray Client keeps the run's driver away from the cluster and cannot record there; use "
             "`testbed submit EXPERIMENT.yaml --address http://HEAD:8265`, or run on a node with --address auto"
         )
+    if address.startswith(("http://", "https://")):
+        raise ClusterError(f"{address}: a dashboard's address; give HEAD:6379, or use `testbed submit`")
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
         return  # "auto", "local": Ray finds out quickly itself

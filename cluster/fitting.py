@@ -15,7 +15,7 @@ import psutil
 
 from cluster.placing import Node, hosts_for, runs_at_a_time, spread
 from cluster.probing import NodeFacts
-from testbed.errors import ExperimentError, TraceError
+from testbed.errors import ClusterError, ExperimentError, TraceError
 from testbed.experiment.schema import Experiment
 from testbed.federation import Plan
 
@@ -99,17 +99,17 @@ def room(nodes: Sequence[NodeFacts], demands: Sequence[Demand]) -> Iterator[Find
         yield Finding("warn", "cpus", "cluster", detail, advice)
     else:
         yield Finding("ok", "cpus", "cluster", f"{counted(at_once * hosts, 'host')}{together}, {cpus} CPUs")
-    places = spread([Node(node.node_id, node.cpus, node.gpus) for node in nodes], at_once * hosts, first.gpus_per_host)
+    there = [Node(node.node_id, node.cpus, node.gpus) for node in nodes]
+    try:
+        places = spread(there, at_once * hosts, first.gpus_per_host)
+    except ClusterError as error:
+        detail, _, advice = str(error).partition("; ")
+        yield Finding("fail", "gpus", "cluster", detail, f"{advice}, or use nodes with more GPUs")
+        places = spread(there, at_once * hosts, 0.0)
     on_node = Counter(place.node_id for place in places)
     need = most.host_bytes(hosts)
     for node in nodes:
         yield _memory(node, on_node[node.node_id], need)
-        wanted = sum(place.gpus for place in places if place.node_id == node.node_id)
-        if first.gpus_per_host != "auto" and wanted > node.gpus:
-            advice = "lower cluster.gpus_per_host or cluster.hosts, or use nodes with more GPUs"
-            yield Finding(
-                "fail", "gpus", node.address, f"hosts there ask for {wanted:g} GPUs, it has {node.gpus:g}", advice
-            )
         yield _object_store(node, at_once * MODELS_IN_STORE * 4 * most.dimension)
 
 
@@ -137,10 +137,12 @@ def _object_store(node: NodeFacts, need: int) -> Finding:
 
 
 def counted(number: int, what: str) -> str:
+    """1 host, 2 hosts."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def size(number: float) -> str:
+    """Bytes as a person would say them: 512 B, 10 kB, 1.4 GB."""
     for unit in ("B", "kB", "MB"):
         if number < 1000:
             return f"{number:.0f} {unit}"

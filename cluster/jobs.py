@@ -24,6 +24,7 @@ from cluster import authentication, fetching, interpreter, packing
 from cluster.dashboard import connected, default_address, talking
 from testbed.errors import ClusterError, ExperimentError, RunError
 from testbed.running.planning import file_name
+from testbed.uris import is_uri, path_or_uri
 
 HOME_RUNS = "testbed-runs"
 """Folder in the head's home directory for records without ``--out``: a job's own directory does not last."""
@@ -99,10 +100,12 @@ class Jobs:
         with talking(self.address):
             found = self._client.list_jobs()
         jobs = [_job(details) for details in found if _told(details, "kind") == "run"]
-        return sorted(jobs, key=lambda job: (job.started is not None, job.started or datetime.min, job.id))
+        return sorted(jobs, key=lambda job: (job.started is None, job.started or datetime.min, job.id))
 
     def job(self, id: str) -> Job:
         """One job; raises `ExperimentError` when there is none of this id."""
+        if not id:
+            raise ExperimentError("a job's id is needed; `testbed jobs list` shows them")
         with talking(self.address, id):
             return _job(self._client.get_job_info(id))
 
@@ -159,10 +162,11 @@ class Jobs:
             raise RunError(f"{id}: still {job.state.lower()}; follow it (`testbed jobs logs {id} --follow`) or stop it")
         if not job.out:
             raise ExperimentError(f"{id}: not submitted by the testbed; it has no records to fetch")
+        to = to.absolute()
         to.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{to.name}.", dir=to.parent) as folder:
             fresh = Path(folder)
-            if _is_uri(job.out):
+            if is_uri(job.out):
                 from testbed.records.mirroring import fetched
 
                 fetching.copied(fetched(job.out), fresh)
@@ -219,10 +223,17 @@ class _Seen:
 
 
 def records_at(out: str | None, packed: packing.Packed) -> str:
-    """Where a job puts its records: a URI or an absolute path as it is, anything else in the head's home directory."""
+    """Where a job puts its records: a URI or an absolute path as it is, anything else in the head's home directory.
+
+    Raises `ExperimentError` for a URI that holds a secret: it would stand in the job's command, for all to read.
+    """
     if out is None:
         return f"~/{HOME_RUNS}/{file_name(packed.experiment.name)}"
-    return out if _is_uri(out) or out.startswith(("/", "~/")) else f"~/{out}"
+    try:
+        path_or_uri(out)
+    except ValueError as error:
+        raise ExperimentError(f"--out: {error}") from None
+    return out if is_uri(out) or out.startswith(("/", "~/")) else f"~/{out}"
 
 
 def why_failed(job: Job) -> str:
@@ -263,7 +274,3 @@ def _moment(milliseconds: int | None) -> datetime | None:
 def _shell(path: str) -> str:
     """`path` for a shell, which still replaces a leading ``~/``."""
     return f"~/{shlex.quote(path[2:])}" if path.startswith("~/") else shlex.quote(path)
-
-
-def _is_uri(out: str) -> bool:
-    return "://" in out

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from testbed.errors import ClusterError
 from testbed.experiment.schema import Cluster
 
 MEMORY_PER_RUN_BYTES = 3 * 2**30  # a coordinator and two hosts, each with torch: what parallel runs are rationed by
@@ -53,11 +54,12 @@ def living_nodes(table: Iterable[Mapping[str, Any]]) -> list[Node]:
     """`alive_nodes` that answer: Ray may take half a minute to notice that one has gone. All, when none answers."""
     listed = alive_nodes(table)
     with ThreadPoolExecutor(32) as threads:
-        answers = list(threads.map(_answers, listed))
-    return [node for node, answered in zip(listed, answers, strict=True) if answered] or listed
+        answering = list(threads.map(answers, listed))
+    return [node for node, answered in zip(listed, answering, strict=True) if answered] or listed
 
 
-def _answers(node: Node) -> bool:
+def answers(node: Node) -> bool:
+    """Whether Ray on the node takes connections."""
     try:
         socket.create_connection(node.address, timeout=ANSWER_TIMEOUT_S).close()
     except OSError:
@@ -91,7 +93,7 @@ def runs_at_a_time(cluster: Cluster, points: int, cpus: int, memory_bytes: int) 
     return max(1, min(points, cpus // each, memory_bytes // MEMORY_PER_RUN_BYTES))
 
 
-def spread(nodes: Sequence[Node], hosts: int, gpus_per_host: str | float = "auto") -> list[Place]:
+def spread(nodes: Sequence[Node], hosts: int, gpus_per_host: str | float = "auto", sessions: int = 1) -> list[Place]:
     """A place for each host, CPUs used evenly: the next one goes where there are most CPUs for each host already there.
 
     Nodes without CPUs (a head that is to do nothing else) get none, unless there are no others. When there are more
@@ -101,19 +103,35 @@ def spread(nodes: Sequence[Node], hosts: int, gpus_per_host: str | float = "auto
         nodes: those that live; at least one.
         hosts: how many.
         gpus_per_host: GPUs, or the share of one; "auto" divides each node's GPUs among its hosts so that they fit.
+
+        sessions: how many runs share the cluster: each reserves its part.
+
+    Raises:
+        ClusterError: the nodes have no GPUs for so many hosts.
     """
     usable = [node for node in nodes if node.cpus > 0] or list(nodes)
+    wanted = 0.0 if gpus_per_host == "auto" else float(gpus_per_host)
+    if wanted:
+        room = sum(_fitting(node.gpus, wanted) for node in usable)
+        if room < hosts:
+            raise ClusterError(
+                f"cluster.gpus_per_host: the cluster has GPUs for {room} hosts with {wanted:g} each, and the run has "
+                f"{hosts}; lower it, or cluster.hosts"
+            )
+        usable = [node for node in usable for _ in range(min(hosts, _fitting(node.gpus, wanted)))]
     crowd: Counter[str] = Counter()
     chosen = []
     for _ in range(hosts):
         node = _roomiest(usable, crowd)
+        if wanted:
+            usable.remove(node)  # it stands there once for every host that its GPUs can take
         crowd[node.node_id] += 1
         chosen.append(node)
     return [
         Place(
             node.node_id,
-            _RESERVED * min(1.0, node.cpus / crowd[node.node_id]),
-            _gpu_share(node.gpus, crowd[node.node_id]) if gpus_per_host == "auto" else float(gpus_per_host),
+            _RESERVED * min(1.0, node.cpus / (crowd[node.node_id] * sessions)),
+            wanted or (_gpu_share(node.gpus, crowd[node.node_id] * sessions) if gpus_per_host == "auto" else 0.0),
         )
         for node in chosen
     ]
@@ -134,6 +152,11 @@ def replacement(nodes: Sequence[Node], lost: Place, others: Iterable[Place]) -> 
 
 def _roomiest(nodes: Sequence[Node], crowd: Counter[str]) -> Node:
     return max(nodes, key=lambda node: (node.cpus or 1.0) / (crowd[node.node_id] + 1))
+
+
+def _fitting(gpus: float, each: float) -> int:
+    """How many hosts with so many GPUs, or such a share of one, a node can take; a share is of one and the same GPU."""
+    return int(gpus // each) if each >= 1 else int(gpus) * int(1 / each + 1e-9)
 
 
 def _gpu_share(gpus: float, hosts: int) -> float:

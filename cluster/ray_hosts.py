@@ -38,6 +38,7 @@ from testbed.parties.summing import combined
 MAXIMUM_RESTARTS = 3  # of one host in one round: a host that dies again on the same messages will do so for ever
 MAXIMUM_POISONED = 3  # clients of one host in one round; more, and it is the host that is ill (out of memory, say)
 PING_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 300.0  # of a replacement, which may have to wait for a GPU
 REGISTERED_AT_ONCE = 4096  # clients of a host: their key pairs take memory until the PKI has answered
 
 LOST = (
@@ -151,7 +152,7 @@ class RayHosts:
         answers = await asyncio.gather(*(self._deliver_to(index, parts[index], vectors) for index in asked))
         self._log.append(([self._without_poisoned(part) for part in parts], vectors))
         failures = [failure for answer in answers for failure in answer.failures]
-        if failures and len(failures) == len(delivery.recipients):
+        if failures and len(failures) == sum(len(parts[index].recipients) for index in asked):
             raise ClusterError(f"every client crashed at {delivery.kind.stage}; the first: {failures[0][1]}")
         return HostAnswers.merged(answers)
 
@@ -242,7 +243,9 @@ class RayHosts:
             deaths[name] += 1
             isolating = len(suspects) < len(part.recipients)
             await self._replace(index, error, [(piece, vectors) for piece in handled], counts=not isolating)
-            if len(suspects) == 1 and deaths[name] >= 2:
+            if len(suspects) == 1 and deaths[name] >= (
+                2 if isolating else 3
+            ):  # alone there from the start: chance, twice?
                 found += 1
                 self._leave_out(int(suspects[0]), part.kind.stage)
                 if found >= MAXIMUM_POISONED:
@@ -259,7 +262,9 @@ class RayHosts:
     def _leave_out(self, client: int, stage: str) -> None:
         self.poisoned.add(client)
         self.on_event(
-            f"client:{client}", "poisoned", f"killed its host twice at {stage}; left out for the rest of the run"
+            f"client:{client}",
+            "poisoned",
+            f"killed its host again and again at {stage}; left out for the rest of the run",
         )
 
     def _without_poisoned(self, delivery: Delivery) -> Delivery:
@@ -308,6 +313,13 @@ class RayHosts:
                 return
 
     async def _bring_up_to_date(self, index: int, handled: Sequence[tuple[Delivery, Any]]) -> None:
+        try:
+            await asyncio.wait_for(_awaited(self._actors[index].alive.remote()), START_TIMEOUT_S)
+        except TimeoutError:
+            raise ClusterError(
+                f"host {index} is lost and no node has room for another; go on with --resume when there is, "
+                "or with fewer hosts"
+            ) from None
         await self._prepare_one(index)
         if self._board is not None:
             await self._register_one(index)
@@ -322,6 +334,8 @@ class RayHosts:
         """A few words; Ray's own hold addresses and paths."""
         if isinstance(error, OutOfMemoryError):
             return "out of memory"
+        if not self.processes[index]:
+            return "its process died before it was ready"
         lives = any(node.node_id == self.node_of[index] for node in nodes)
         return f"process {self.processes[index]} died" if lives else f"the node of process {self.processes[index]} died"
 

@@ -12,7 +12,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.actors import ClientHost, Coordinator, PKIActor
 from cluster.connecting import connect, disconnect, typed
-from cluster.placing import living_nodes, spread
+from cluster.placing import alive_nodes, answers, living_nodes, spread
 from cluster.ray_hosts import PartyLost, start_host
 from testbed.errors import ClusterError
 from testbed.experiment.schema import Experiment
@@ -24,8 +24,6 @@ PROGRESS_EVERY_S = 0.2
 PLACING_TIMEOUT_S = 300.0  # other jobs may have to end first, or new nodes to start
 MAXIMUM_RESTARTS = 3  # of the coordinator without a finished round in between
 
-__all__ = ["RaySession", "connect"]
-
 
 class RaySession:
     """Actors on a Ray cluster, ready to run experiments. Several sessions may exist at once, one thread each.
@@ -34,6 +32,7 @@ class RaySession:
         address: see `connect`; used when this process is not connected yet. Then `close` disconnects, too.
         hosts: number of host actors.
         gpus_per_host: see `cluster.placing.spread`.
+        sessions: how many share the cluster: hosts reserve so much less of it, so that they do not wait for each other.
         coordinator_class: another coordinator, for experiments that break things on purpose.
 
     Raises:
@@ -45,6 +44,7 @@ class RaySession:
         address: str | None,
         hosts: int,
         gpus_per_host: str | float = "auto",
+        sessions: int = 1,
         coordinator_class: type[Coordinator] = Coordinator,
     ) -> None:
         self._disconnects = connect(address)
@@ -53,7 +53,7 @@ class RaySession:
         self._closed = False
         self._turn = threading.Lock()  # of whoever starts or ends actors
         self._placed = False
-        self.places = spread(living_nodes(ray.nodes()), hosts, gpus_per_host)
+        self.places = spread(living_nodes(ray.nodes()), hosts, gpus_per_host, sessions)
         self.hosts = [start_host(self._host_class, place) for place in self.places]
         self._start_coordinator()
 
@@ -105,6 +105,7 @@ class RaySession:
                 return
             except PartyLost as loss:
                 self._stop_if_closed()
+                self._check_own_node(loss)
                 done = _rounds_done(path)
                 restarts = 1 if done > finished_rounds else restarts + 1
                 finished_rounds = done
@@ -117,6 +118,13 @@ class RaySession:
                     for actor in (self.coordinator, self.pki):
                         ray.kill(actor, no_restart=True)
                     self._start_coordinator()
+
+    @staticmethod
+    def _check_own_node(loss: PartyLost) -> None:
+        """Raise `ClusterError` when the node of this process has gone, where coordinator and PKI have to live."""
+        own = ray.get_runtime_context().get_node_id()
+        if not any(node.node_id == own and answers(node) for node in alive_nodes(ray.nodes())):
+            raise ClusterError(f"Ray on this machine has ended ({loss}); go on with --resume") from None
 
     def _stop_if_closed(self) -> None:
         if self._closed:
@@ -148,8 +156,8 @@ class RaySession:
             _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=PROGRESS_EVERY_S)
             if waiting and time.monotonic() > give_up_s:
                 raise ClusterError(
-                    f"{len(waiting)} of {len(self.hosts)} hosts found no free CPUs or GPUs within "
-                    f"{PLACING_TIMEOUT_S:.0f} s; wait for other jobs to end, or lower cluster.hosts"
+                    f"{len(waiting)} of {len(self.hosts)} hosts did not start within {PLACING_TIMEOUT_S:.0f} s: no "
+                    "free CPUs or GPUs, or a very busy machine; wait for other jobs to end, or lower cluster.hosts"
                 )
         self._placed = True
 

@@ -17,3 +17,10 @@ def shared() -> Path:
         if candidate and Path(candidate).is_dir():
             return Path(candidate)
     pytest.skip("no shared data folder beside the checkout")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that start Ray stay together in one process (`make test` uses two), the others fill the rest."""
+    for item in items:
+        if item.get_closest_marker("ray") or item.get_closest_marker("launch"):
+            item.add_marker(pytest.mark.xdist_group("ray"))

@@ -1,6 +1,7 @@
 """The `testbed` command, a thin layer over the library.
 
-Commands: `run`, `status`, `validate`, `schema`, `compare`, `plot`, `trace`, `calibrate`, `submit`, `jobs`.
+Commands: `run`, `status`, `validate`, `schema`, `compare`, `plot`, `dropouts`, `trace`, `submit`, `jobs`, `calibrate`,
+`cluster`.
 """
 
 import sys

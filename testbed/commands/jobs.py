@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from testbed.commands.durations import clock_time
 from testbed.commands.invocation import STOPPED, Debug, examples, messages
 from testbed.commands.submit import Address, To, end
 
@@ -104,7 +105,7 @@ def _table(found: Sequence["Job"], now: datetime) -> str:
     """A line per job; columns as wide as what they hold."""
     rows = [("ID", "STATE", "STARTED", "TOOK", "RECORDS")]
     for job in found:
-        took = "" if job.started is None else str((job.ended or now) - job.started).partition(".")[0]
+        took = "" if job.started is None else clock_time(((job.ended or now) - job.started).total_seconds())
         started = "" if job.started is None else f"{job.started.astimezone():%Y-%m-%d %H:%M}"
         rows.append((job.id, job.state.lower(), started, took, job.out))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

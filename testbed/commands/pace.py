@@ -78,9 +78,3 @@ def time_left(
     for rounds in waiting:
         heapq.heappush(free, heapq.heappop(free) + preparation_s + rounds * round_s)
     return max(free)
-
-
-def clock_time(seconds: float) -> str:
-    """Seconds as 0:07, 12:34 or 1:02:03."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

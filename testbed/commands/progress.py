@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from rich.console import Console
 
+from testbed.commands.durations import duration
 from testbed.commands.pace import Pace, time_left
 from testbed.federation import Progress as Standing
 from testbed.running import Observer, PlannedRun
@@ -166,16 +167,6 @@ def summarised(summary: Mapping[str, Any]) -> str:
     if summary["final_accuracy"] is not None:
         parts.append(f"accuracy {100 * summary['final_accuracy']:.1f}%")
     return ", ".join([*parts, f"took {duration(summary['wall_s'])}"])
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person would say them: 22.3 s, 14:05 min, 3:20:00 h."""
-    if seconds < 600:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes}:{rest:02d} min"
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d} h"
 
 
 def shortened(label: str) -> str:

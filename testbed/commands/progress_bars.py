@@ -12,8 +12,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from testbed.commands.pace import clock_time
-from testbed.commands.progress import COLOURS, OUTCOMES, Display, Watched, duration, shortened, summarised
+from testbed.commands.durations import clock_time, duration
+from testbed.commands.progress import COLOURS, OUTCOMES, Display, Watched, shortened, summarised
 from testbed.running import PlannedRun
 
 _ALL = "all points"

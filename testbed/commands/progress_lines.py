@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from testbed.commands.progress import Display, Watched, duration, summarised
+from testbed.commands.durations import duration
+from testbed.commands.progress import Display, Watched, summarised
 from testbed.federation import Progress as Standing
 from testbed.running import PlannedRun
 

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from testbed.commands.durations import clock_time, duration
 from testbed.commands.invocation import Debug, examples
 
 if TYPE_CHECKING:
@@ -123,9 +124,6 @@ def _lines(found: Sequence[_Found]) -> Text:
 
 
 def _one(run: "RunStatus", where: str) -> Text:
-    from testbed.commands.pace import clock_time
-    from testbed.commands.progress import duration
-
     rows: list[tuple[str, Text]] = [("state", _state(run))]
     rows.append(("rounds", Text.assemble((_bar(run), "cyan"), f"  {run.rounds_done}/{run.rounds}")))
     if run.outcomes:
@@ -151,8 +149,6 @@ def _one(run: "RunStatus", where: str) -> Text:
 
 
 def _several(found: _Found) -> Text:
-    from testbed.commands.pace import clock_time
-
     runs, where = found.runs, found.where
     states = Counter[str](run.state for run in runs)
     states["not started"] = found.not_started
@@ -184,9 +180,6 @@ def _several(found: _Found) -> Text:
 
 
 def _cells(run: "RunStatus") -> tuple[str, ...]:
-    from testbed.commands.pace import clock_time
-    from testbed.commands.progress import duration
-
     label = run.label if len(run.label) <= _WIDEST_LABEL else f"{run.label[: _WIDEST_LABEL - 1]}…"
     accuracy = "" if run.accuracy is None else f"{100 * run.accuracy:.1f}%"
     pace = "" if run.round_s is None else _short(run.round_s)
@@ -231,14 +224,10 @@ def _outcomes(outcomes: Any) -> str:
 
 
 def _short(seconds: float) -> str:
-    from testbed.commands.progress import duration
-
     return f"{1000 * seconds:.0f} ms" if seconds < 1 else duration(seconds)
 
 
 def _ago(seconds: float) -> str:
-    from testbed.commands.progress import duration
-
     return f"{seconds:.0f} s ago" if seconds < 600 else f"{duration(seconds)} ago"
 
 

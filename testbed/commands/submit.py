@@ -71,8 +71,8 @@ def submit(
         results = to or Path("runs") / file_name(packed.experiment.name)
         if follow and not resume:
             fetching.check_free(results)  # better now than after the run
-        jobs = Jobs(address)
         where = records_at(out, packed)
+        jobs = Jobs(address)
         for note in (*packed.notes, *_differing_ray(jobs.ray_version)):
             console.print(f"note: {note}", markup=False)
         job = jobs.submit(packed, where, resume)

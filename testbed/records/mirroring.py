@@ -20,10 +20,11 @@ from pathlib import Path, PurePosixPath
 
 from testbed.atomic_file import replacing
 from testbed.errors import ExperimentError, RunError
+from testbed.records.locking import LOCK, WRITER, held
+from testbed.records.log import FILE as LOG
 from testbed.records.pushing import (
     CHECKPOINT,
     EXPERIMENT,
-    LOG,
     MARK,
     SUMMARY,
     TABLES,
@@ -35,9 +36,7 @@ from testbed.records.pushing import (
 )
 from testbed.records.store import Store, Stored, each
 from testbed.records.writing import merged_up_to
-from testbed.uris import is_uri, path_or_uri
-
-__all__ = ["fetched", "is_uri", "staged"]
+from testbed.uris import path_or_uri
 
 _RUNS_AT_A_TIME = 4
 _ATTEMPTS = 5  # a run that goes on elsewhere may move on while it is read
@@ -168,12 +167,10 @@ class _Both:
 
     def together(self, files: dict[str, Stored], *, push: bool) -> None:
         """Bring both to the same state; without `push`, only the local one, and not while a run goes on there."""
-        from testbed.running.locking import held  # `testbed.running` imports this package
-
         self.path.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as locks:
             try:
-                for name in (".lock", ".writer"):
+                for name in (LOCK, WRITER):
                     locks.enter_context(held(self.path, name))
             except RunError:
                 if push:
@@ -291,7 +288,7 @@ class _Both:
         """Make room for what is at the URI now; the copy's run stays in the cache, out of the way."""
         aside = self.copy.with_name(f"{self.copy.name}.aside") / f"{self.path.name}-{secrets.token_hex(4)}"
         aside.mkdir(parents=True)
-        entries = [entry for entry in self.path.iterdir() if entry.name not in (MARK, ".lock", ".writer")]
+        entries = [entry for entry in self.path.iterdir() if entry.name not in (MARK, LOCK, WRITER)]
         for entry in sorted(entries, key=lambda entry: entry.name == EXPERIMENT):  # killed before: it begins again
             entry.rename(aside / entry.name)
 

@@ -22,11 +22,12 @@ import numpy as np
 
 from testbed.atomic_file import replacing
 from testbed.errors import RunError
+from testbed.records.log import FILE as LOG
 from testbed.records.store import Store, Stored, each
 from testbed.records.tables import SCHEMAS
 
 MARK = ".mirror"  # in the directory of a run or sweep: where it is mirrored
-EXPERIMENT, CHECKPOINT, SUMMARY, LOG = "experiment.yaml", "checkpoint.npz", "summary.json", "log.jsonl"
+EXPERIMENT, CHECKPOINT, SUMMARY = "experiment.yaml", "checkpoint.npz", "summary.json"
 TABLES = tuple(f"{name}.parquet" for name in SCHEMAS)
 _PART = re.compile(rf"parts/round-(\d{{6,}})/({'|'.join(SCHEMAS)})\.parquet")
 _MEMORY = ".mirrored"

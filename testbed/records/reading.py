@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from testbed.errors import RunError
-from testbed.records.streaming import ROWS, stretches
+from testbed.errors import RunError, reason
+from testbed.records.streaming import ROWS, joined, stretches
 from testbed.records.writing import RunDirectory, read_table, recorded_files
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ class RunRecords:
         try:
             return dict(yaml.safe_load((self.path / "experiment.yaml").read_text()))
         except (OSError, yaml.YAMLError, TypeError, ValueError) as error:
-            reason = " ".join(str(error).split())
-            raise RunError(f"{self.path / 'experiment.yaml'}: cannot be read: {reason}") from None
+            raise RunError(f"{self.path / 'experiment.yaml'}: cannot be read: {reason(error)}") from None
 
     @property
     def label(self) -> str:
@@ -82,7 +81,7 @@ class RunRecords:
         kept = []
         for stretch in stretches(recorded_files(self.path, "exchanges", self._checkpoint), "exchanges"):
             kept.append(stretch.filter(pa.array(self._took_part(stretch))))
-        return pa.concat_tables(kept).unify_dictionaries().to_pandas()
+        return joined(kept).to_pandas()
 
     def _took_part(self, rows: Any) -> npt.NDArray[np.bool_]:
         """`(m,)` whether the rows' clients were participants of their rounds."""

@@ -10,11 +10,10 @@ from typing import IO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from testbed.errors import RunError
-from testbed.records.tables import SCHEMAS
+from testbed.errors import RunError, reason
+from testbed.records.tables import SCHEMAS, with_later_columns
 
 ROWS = 1 << 20
 """Rows of a stretch, unless a single round has more; also of a row group of a merged table."""
@@ -39,15 +38,14 @@ def stretches(files: Sequence[Path], name: str, columns: Sequence[str] | None = 
                 begins = _last_round_begins(batch)
                 goes_on = not begins and pending and pending[-1]["round"][-1] == batch["round"][0]
                 if rows + begins >= ROWS and not goes_on:
-                    yield _joined([*pending, batch[:begins]])
+                    yield joined([*pending, batch[:begins]])
                     pending, rows, batch = [], 0, batch[begins:]
                 pending.append(batch)
                 rows += len(batch)
         except (OSError, pa.ArrowException) as error:
-            reason = " ".join(str(error).split())
-            raise RunError(f"{file}: the table {name!r} is damaged or incomplete: {reason}") from None
+            raise damaged(file, name, error) from None
     if pending:
-        yield _joined(pending)
+        yield joined(pending)
 
 
 def write_merged(file: IO[bytes], parts: Sequence[Path], name: str, metadata: dict[bytes, bytes]) -> None:
@@ -61,18 +59,13 @@ def write_merged(file: IO[bytes], parts: Sequence[Path], name: str, metadata: di
 
 
 def _batches(file: Path, name: str, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-    """One file's rows; a run of an earlier version lacks columns that count what it did not have: they are 0."""
     import pyarrow.dataset as ds  # imports pandas, and not everything that knows of records reads them
 
     wanted = list(SCHEMAS[name].names if columns is None else columns)
     data = ds.dataset(str(file), schema=SCHEMAS[name], format="parquet")
     for batch in data.to_batches(columns=wanted, batch_size=ROWS // 4, batch_readahead=1, fragment_readahead=1):
         if len(batch):
-            table = pa.Table.from_batches([batch])
-            for column in {"transport_down", "transport_up"} & set(wanted):
-                at = wanted.index(column)
-                table = table.set_column(at, table.schema.field(at), pc.fill_null(table[column], 0))
-            yield table
+            yield with_later_columns(pa.Table.from_batches([batch]))
 
 
 def _last_round_begins(rows: pa.Table) -> int:
@@ -81,5 +74,17 @@ def _last_round_begins(rows: pa.Table) -> int:
     return int(np.searchsorted(rounds, rounds[-1]))
 
 
-def _joined(tables: list[pa.Table]) -> pa.Table:
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """The rows of all tables, in their order; the same words have the same codes throughout."""
     return pa.concat_tables([table.unify_dictionaries() for table in tables]).unify_dictionaries()
+
+
+def damaged(path: Path, name: str, error: Exception) -> RunError:
+    """What to raise when a table cannot be read.
+
+    Args:
+        path: its file, or its run's directory.
+        name: the table's.
+        error: pyarrow's, or the system's.
+    """
+    return RunError(f"{path}: the table {name!r} is damaged or incomplete: {reason(error)}")

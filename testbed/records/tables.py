@@ -112,3 +112,12 @@ def participation_table(round_number: int, participants: Any, survivors: Any) ->
         ],
         schema=SCHEMAS["participation"],
     )
+
+
+def with_later_columns(table: pa.Table) -> pa.Table:
+    """`table` with 0 where a run of an earlier version lacks columns: they count what it did not have."""
+    for column in ("transport_down", "transport_up"):
+        at = table.schema.get_field_index(column)
+        if at >= 0 and table.column(at).null_count:
+            table = table.set_column(at, table.schema.field(at), table.column(at).fill_null(0))
+    return table

@@ -32,9 +32,10 @@ import yaml
 
 from testbed.atomic_file import replacing
 from testbed.errors import RunError
-from testbed.records.pushing import MARK, Mirror
-from testbed.records.streaming import write_merged
-from testbed.records.tables import SCHEMAS
+from testbed.records.locking import LOCK, WRITER
+from testbed.records.pushing import CHECKPOINT, EXPERIMENT, MARK, SUMMARY, Mirror
+from testbed.records.streaming import damaged, joined, write_merged
+from testbed.records.tables import SCHEMAS, with_later_columns
 
 
 class _Dumper(yaml.SafeDumper):
@@ -45,8 +46,6 @@ _Dumper.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?[.0-9]+[eE][-+]?\d+$"), list("-+.0123456789")
 )
 
-_EXPERIMENT = "experiment.yaml"
-_CHECKPOINT = "checkpoint.npz"
 MERGED_UP_TO = b"testbed.merged_up_to_round"
 
 
@@ -95,14 +94,14 @@ class RunDirectory:
     def create(cls, path: Path, experiment: Mapping[str, Any]) -> "RunDirectory":
         """A new run; raises `RunError` when `path` already holds one or is not an empty directory."""
         if path.exists() and not is_empty(path):
-            what = "already holds a run" if (path / _EXPERIMENT).exists() else "is there and is not an empty directory"
+            what = "already holds a run" if (path / EXPERIMENT).exists() else "is there and is not an empty directory"
             raise RunError(f"{path}: {what}; give another --out, or --resume to go on with it")
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"{path}: cannot make the directory: {error.strerror}") from None
         directory = cls(path)
-        with _replacing(path / _EXPERIMENT) as file:
+        with _replacing(path / EXPERIMENT) as file:
             file.write(yaml.dump(dict(experiment), Dumper=_Dumper, sort_keys=False, allow_unicode=True).encode())
         if directory._mirror is not None:
             directory._mirror.push_experiment()
@@ -111,13 +110,13 @@ class RunDirectory:
     @classmethod
     def reopen(cls, path: Path) -> "RunDirectory":
         """An existing run, to go on with it; raises `RunError` when there is none."""
-        if not (path / _EXPERIMENT).is_file():
-            raise RunError(f"{path}: no run to resume here (no {_EXPERIMENT}); leave out --resume to start one")
+        if not (path / EXPERIMENT).is_file():
+            raise RunError(f"{path}: no run to resume here (no {EXPERIMENT}); leave out --resume to start one")
         return cls(path)
 
     def checkpoint(self) -> Checkpoint | None:
         """The last checkpoint, or None before the first round has ended."""
-        path = self.path / _CHECKPOINT
+        path = self.path / CHECKPOINT
         if not path.is_file():
             return None
         try:
@@ -136,7 +135,7 @@ class RunDirectory:
         """
         part = part_of(self.path, checkpoint.round_number)
         failure = self._mirror.failure() if self._mirror is not None else None  # raised when this round is recorded
-        if not (self.path / _EXPERIMENT).is_file():
+        if not (self.path / EXPERIMENT).is_file():
             raise RunError(f"{self.path}: the run directory has gone while the run went on; nothing can be recorded")
         try:
             if part.exists():  # of a session that died before its checkpoint
@@ -152,7 +151,7 @@ class RunDirectory:
             stored, round_number=checkpoint.round_number, now_s=checkpoint.now_s, model=checkpoint.model,
             participations=checkpoint.participations, wall_s=checkpoint.wall_s,
         )  # fmt: skip
-        with _replacing(self.path / _CHECKPOINT) as file:
+        with _replacing(self.path / CHECKPOINT) as file:
             file.write(stored.getbuffer())
         if failure is not None:
             raise failure
@@ -178,7 +177,7 @@ class RunDirectory:
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write ``summary.json``: one flat object."""
-        with _replacing(self.path / "summary.json") as file:
+        with _replacing(self.path / SUMMARY) as file:
             file.write((json.dumps(summary, indent=2) + "\n").encode())
         if self._mirror is not None:
             self._mirror.push_summary()
@@ -196,7 +195,7 @@ class RunDirectory:
 
 def is_empty(path: Path) -> bool:
     """Whether `path` is a directory that holds at most what a run leaves that was killed before it began."""
-    leftovers = {f".{_EXPERIMENT}.writing", ".lock", ".writer", MARK}
+    leftovers = {f".{EXPERIMENT}.writing", LOCK, WRITER, MARK}
     return path.is_dir() and {entry.name for entry in path.iterdir()} <= leftovers
 
 
@@ -227,19 +226,12 @@ def read_table(path: Path, name: str, checkpoint: Checkpoint | None) -> pa.Table
         except (OSError, pa.ArrowException) as error:
             if merged.is_file() and covered < merged_up_to(merged):
                 continue  # the run has been finished meanwhile, and the part has gone into the table
-            reason = " ".join(str(error).split())
-            raise RunError(f"{path}: the table {name!r} is damaged or incomplete: {reason}") from None
-        return pa.concat_tables([table.unify_dictionaries() for table in tables]).unify_dictionaries()
+            raise damaged(path, name, error) from None
+        return joined(tables)
 
 
 def _read(file: Path, name: str) -> pa.Table:
-    """One file's rows; a run of an earlier version lacks columns that count what it did not have: they are 0."""
-    table = pq.read_table(file, schema=SCHEMAS[name])
-    for column in ("transport_down", "transport_up"):
-        if column in table.column_names and table[column].null_count:
-            position = table.column_names.index(column)
-            table = table.set_column(position, table.schema.field(column), table[column].fill_null(0))
-    return table
+    return with_later_columns(pq.read_table(file, schema=SCHEMAS[name]))
 
 
 def part_of(path: Path, round_number: int) -> Path:

@@ -6,9 +6,9 @@ from typing import Any
 
 from testbed.errors import TestbedError, reason
 from testbed.records import RunDirectory, RunRecords
+from testbed.records.locking import held
 from testbed.records.log import RunLog
 from testbed.running.inputs import digests
-from testbed.running.locking import held
 from testbed.running.planning import PlannedRun
 from testbed.running.provenance import provenance
 
@@ -32,12 +32,15 @@ class OpenRun:
 
     def __init__(self, run: PlannedRun, place: int, places: int) -> None:
         self.run = run
-        if not run.exists:
-            RunDirectory.create(run.path, _resolved(run))
         self._lock = contextlib.ExitStack()
-        self._lock.enter_context(held(run.path))
         self._over = False
+        if not run.exists:
+            with contextlib.suppress(OSError):  # the lock says what is wrong
+                run.path.mkdir(parents=True, exist_ok=True)
+        self._lock.enter_context(held(run.path))
         try:
+            if not run.exists:  # under the lock: somebody else may have begun one here since we looked
+                RunDirectory.create(run.path, _resolved(run))
             self.records = RunDirectory.reopen(run.path)
             self.outcomes: list[str] = self.records.table("rounds")["outcome"].to_pylist()
         except BaseException:

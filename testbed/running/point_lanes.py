@@ -115,13 +115,19 @@ class RayLane(PointLane):
     Args:
         observer, open_run: see `PointLane`.
         hosts: the number of hosts that a point gets.
+        lanes: how many of these share the cluster.
     """
 
     def __init__(
-        self, observer: Observer, open_run: Callable[[PlannedRun], OpenRun], hosts: Callable[[Experiment], int]
+        self,
+        observer: Observer,
+        open_run: Callable[[PlannedRun], OpenRun],
+        hosts: Callable[[Experiment], int],
+        lanes: int,
     ) -> None:
         super().__init__(observer, open_run)
         self._hosts = hosts
+        self._lanes = lanes
         self._session: Any = None
         self._kept_for: tuple[Cluster, int] | None = None
         self._turn = threading.Lock()
@@ -145,7 +151,7 @@ class RayLane(PointLane):
         if self._session is not None and self._kept_for == wanted:
             return
         self._release()
-        session = RaySession(cluster.address, wanted[1], cluster.gpus_per_host)
+        session = RaySession(cluster.address, wanted[1], cluster.gpus_per_host, sessions=self._lanes)
         with self._turn:
             if not self._closed.is_set():
                 self._session, self._kept_for = session, wanted
@@ -205,7 +211,7 @@ class PointLanes:
         def hosts(experiment: Experiment) -> int:
             return placing.hosts_for(experiment.cluster, experiment.population, cpus, count)
 
-        return [RayLane(self._observer, self._open_run, hosts) for _ in range(count)]
+        return [RayLane(self._observer, self._open_run, hosts, count) for _ in range(count)]
 
     def _connect(self, address: str | None) -> None:
         if self._connected:

@@ -19,10 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from testbed.errors import RunError
+from testbed.errors import RunError, reason
+from testbed.records.locking import LOCK, WRITER, is_held
 from testbed.records.log import RunLog
+from testbed.records.pushing import MARK
 from testbed.records.writing import MERGED_UP_TO, part_of
-from testbed.running.locking import LOCK, WRITER, is_held
 
 State = Literal["finished", "running", "interrupted", "unclear"]
 ENDS = ("run-ended", "run-failed", "run-stopped")
@@ -123,9 +124,17 @@ def status(path: Path) -> RunStatus:
         except FileNotFoundError as error:  # it has been merged, or finished, since the checkpoint was read
             if not left:
                 raise RunError(f"{path}: no run, or one that is damaged: {error.filename}: no such file") from None
-        except (OSError, pa.ArrowException, yaml.YAMLError, zipfile.BadZipFile, ValueError, KeyError) as error:
+        except (
+            OSError,
+            pa.ArrowException,
+            yaml.YAMLError,
+            zipfile.BadZipFile,
+            ValueError,
+            KeyError,
+            TypeError,
+        ) as error:
             if not left:
-                raise RunError(f"{path}: damaged: {' '.join(str(error).split())}") from None
+                raise RunError(f"{path}: damaged: {reason(error)}") from None
     raise AssertionError
 
 
@@ -189,7 +198,7 @@ def _state(path: Path, ended: bool) -> State:
     locks = [is_held(path, name) for name in (LOCK, WRITER)]
     if True in locks:
         return "running"
-    elsewhere = any((folder / ".mirror").exists() for folder in (path, path.parent))
+    elsewhere = any((folder / MARK).exists() for folder in (path, path.parent))
     if ended or not (elsewhere or None in locks):
         return "interrupted"
     return "unclear"

@@ -112,9 +112,11 @@ def test_more_hosts_than_cpus_is_a_warning() -> None:
     assert of("cpus", room([NODE, OTHER], [crowded])) == [("ok", "cluster")]
 
 
-def test_gpus_are_counted_per_node() -> None:
+def test_gpus_fit_the_hosts_somewhere() -> None:
     demand = Demand(experiment(cluster={"hosts": 4, "gpus_per_host": 0.5}), 1000, 0)
-    assert of("gpus", room([replace(NODE, gpus=2.0), OTHER], [demand])) == [("fail", "10.0.0.2")]
+    assert of("gpus", room([replace(NODE, gpus=1.0), OTHER], [demand])) == [("fail", "cluster")]
+    assert len(of("memory", room([replace(NODE, gpus=1.0), OTHER], [demand]))) == 2
+    assert of("gpus", room([replace(NODE, gpus=2.0), OTHER], [demand])) == []
     assert of("gpus", room([replace(NODE, gpus=1.0), replace(OTHER, gpus=1.0)], [demand])) == []
 
 

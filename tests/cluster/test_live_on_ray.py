@@ -9,7 +9,8 @@ import pytest
 import ray
 
 import workloads
-from cluster.session import RaySession, connect
+from cluster.connecting import connect
+from cluster.session import RaySession
 from testbed.experiment.schema import Experiment
 from testbed.federation import Progress
 from testbed.in_process import run_in_process

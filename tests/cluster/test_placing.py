@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.placing import Node, Place, alive_nodes, hosts_for, living_nodes, replacement, runs_at_a_time, spread
+from testbed.errors import ClusterError
 from testbed.experiment.schema import Cluster
 
 GIB = 2**30
@@ -59,6 +60,16 @@ def test_what_hosts_reserve_fits_on_every_node(sizes: list[tuple[int, int]], hos
             assert share > 0
             whole = int(node.gpus // share) if share >= 1 else int(node.gpus) * int(1 / share)
             assert whole >= len(here)  # shares do not stretch over two GPUs
+
+
+def test_gpus_that_no_node_has_are_refused_at_once() -> None:
+    nodes = [Node("cpu", 8), Node("gpu", 2, 1)]
+    assert {place.node_id for place in spread(nodes, 4, 0.25)} == {"gpu"}
+    for hosts, share in ((5, 0.25), (1, 2), (2, 0.6)):
+        with pytest.raises(ClusterError, match="gpus_per_host"):
+            spread(nodes, hosts, share)
+    both = spread([Node("a", 8, 1), Node("b", 2, 2)], 3, 1)
+    assert sorted(place.node_id for place in both) == ["a", "b", "b"]
 
 
 def test_a_lost_host_goes_back_to_its_node_or_to_the_emptiest() -> None:

@@ -11,7 +11,8 @@ import pytest
 import ray
 
 import workloads
-from cluster.session import RaySession, connect
+from cluster.connecting import connect
+from cluster.session import RaySession
 from testbed.errors import ClusterError, ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.federation import Progress

@@ -17,8 +17,8 @@ import yaml
 from testbed import run
 from testbed.errors import RunError
 from testbed.federation import Progress
+from testbed.records.locking import held
 from testbed.running import Observer, PlannedRun
-from testbed.running.locking import held
 
 SWEEP = {"selection": [{"protocol": "random"}, {"protocol": "batch-partition", "privacy": 2}]}
 LOTTO_UNDER_SECAGG = {

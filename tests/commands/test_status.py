@@ -16,9 +16,9 @@ import pytest
 from testbed import run
 from testbed.federation import Progress
 from testbed.records import RunRecords
+from testbed.records.locking import held, is_held
 from testbed.records.log import RunLog
 from testbed.running import Observer, PlannedRun
-from testbed.running.locking import held, is_held
 
 Call = Callable[..., Any]
 Written = Callable[..., Path]

@@ -13,10 +13,10 @@ import pytest
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment import Experiment
 from testbed.federation import Progress
+from testbed.records.locking import is_held
 from testbed.records.log import RunLog
 from testbed.running import Observer, PlannedRun
 from testbed.running.executing import run_all
-from testbed.running.locking import is_held
 from testbed.running.observing import Serialised
 from testbed.running.planning import planned
 from testbed.running.point_lanes import alone, together
