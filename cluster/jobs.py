@@ -162,9 +162,9 @@ class Jobs:
             raise RunError(f"{id}: still {job.state.lower()}; follow it (`testbed jobs logs {id} --follow`) or stop it")
         if not job.out:
             raise ExperimentError(f"{id}: not submitted by the testbed; it has no records to fetch")
-        to = to.absolute()
-        to.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{to.name}.", dir=to.parent) as folder:
+        place = to.absolute()  # "." has a parent, too
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=place.parent) as folder:
             fresh = Path(folder)
             if is_uri(job.out):
                 from testbed.records.mirroring import fetched
@@ -172,7 +172,8 @@ class Jobs:
                 fetching.copied(fetched(job.out), fresh)
             else:
                 fetching.unpacked(self._sent(id, job.out), fresh)
-            return fetching.settled(fresh, to)
+            fetching.settled(fresh, place)
+        return to
 
     def _sent(self, id: str, directory: str) -> bytes:
         """The records on the head, as a compressed tar, through a job that is deleted afterwards."""

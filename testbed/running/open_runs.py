@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from testbed.errors import TestbedError, reason
+from testbed.errors import RunError, TestbedError, reason
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.locking import held
 from testbed.records.log import RunLog
@@ -35,8 +35,10 @@ class OpenRun:
         self._lock = contextlib.ExitStack()
         self._over = False
         if not run.exists:
-            with contextlib.suppress(OSError):  # the lock says what is wrong
+            try:
                 run.path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise RunError(f"{run.path}: cannot make the directory: {error.strerror}") from None
         self._lock.enter_context(held(run.path))
         try:
             if not run.exists:  # under the lock: somebody else may have begun one here since we looked
