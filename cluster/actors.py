@@ -249,10 +249,6 @@ class Coordinator:
         """Process ids of the hosts (for tests that kill one)."""
         return list(self._hosts.processes)
 
-    async def host_nodes(self) -> list[str]:
-        """Ids of the nodes that the hosts live on."""
-        return list(self._hosts.node_of)
-
 
 def left_out(records: RunDirectory) -> set[int]:
     """The clients that earlier rounds of the run have found to kill their hosts (see `RayHosts`)."""

@@ -90,9 +90,6 @@ class RayHosts:
         self.poisoned: set[int] = set()
         self.on_event: Callable[[str, str, str], None] = lambda party, kind, detail: None
 
-    def __len__(self) -> int:
-        return len(self._actors)
-
     # -- before the rounds -----------------------------------------------------------------------------------
 
     async def prepare(self, experiment: Experiment, simulation_seed: int, last_round: int) -> None:
@@ -242,10 +239,9 @@ class RayHosts:
             name = (int(suspects[0]), len(suspects))
             deaths[name] += 1
             isolating = len(suspects) < len(part.recipients)
+            enough = 2 if isolating or len(suspects) > 1 else 3  # who is alone there from the start may have bad luck
             await self._replace(index, error, [(piece, vectors) for piece in handled], counts=not isolating)
-            if len(suspects) == 1 and deaths[name] >= (
-                2 if isolating else 3
-            ):  # alone there from the start: chance, twice?
+            if len(suspects) == 1 and deaths[name] >= enough:
                 found += 1
                 self._leave_out(int(suspects[0]), part.kind.stage)
                 if found >= MAXIMUM_POISONED:
@@ -253,7 +249,7 @@ class RayHosts:
                         f"host {index} died on client after client at {part.kind.stage}; out of memory? "
                         "lower cluster.clients_per_host, see Ray's logs, and go on with --resume"
                     )
-            elif len(suspects) > 1 and (isolating or deaths[name] >= 2):
+            elif len(suspects) > 1 and (isolating or deaths[name] >= enough):
                 pending[:0] = _halves(piece)
             else:
                 pending.insert(0, piece)

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 import ray
 
-import workloads
+from benchmarks.faults import undisturbed
 from cluster.connecting import connect
 from cluster.session import RaySession
 from testbed.errors import ClusterError, ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.federation import Progress
-from testbed.in_process import run_in_process
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.log import RunLog
 
@@ -56,15 +55,7 @@ def experiment() -> Experiment:
 @pytest.fixture(scope="module")
 def reference(experiment: Experiment, tmp_path_factory: pytest.TempPathFactory) -> RunRecords:
     """The same experiment in this process."""
-    return in_this_process(experiment, tmp_path_factory.mktemp("reference") / "run")
-
-
-def in_this_process(experiment: Experiment, path: Path) -> RunRecords:
-    """The experiment's records, without Ray."""
-    records = RunDirectory.create(path, experiment.plain())
-    workload = workloads.build(experiment.workload, experiment.population, 5)
-    run_in_process(experiment, workload, 0, records, lambda progress: None)
-    return RunRecords(path)
+    return undisturbed(experiment, tmp_path_factory.mktemp("reference") / "run")
 
 
 def assert_same(run: Path, reference: RunRecords) -> None:
@@ -92,7 +83,7 @@ def once(condition: Callable[[Progress], bool], action: Callable[[], None]) -> C
 
 def test_one_and_three_hosts_give_what_one_process_gives(tmp_path: Path) -> None:
     experiment = described(dataset="digits", model="logistic")
-    reference = in_this_process(experiment, tmp_path / "reference")
+    reference = undisturbed(experiment, tmp_path / "reference")
     for hosts in (1, 3):
         run = tmp_path / str(hosts)
         RunDirectory.create(run, experiment.plain())

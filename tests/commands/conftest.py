@@ -1,4 +1,4 @@
-"""A small experiment that needs no Ray, the command called in this process, and a fingerprint of a run."""
+"""A small experiment that needs no Ray, and the command called in this process."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,8 +9,6 @@ import pytest
 import yaml
 
 from testbed.commands import main
-from testbed.records import RunRecords
-from testbed.records.tables import SCHEMAS
 
 SMALL: dict[str, Any] = {
     "name": "small",
@@ -64,18 +62,3 @@ def written(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return written
-
-
-@pytest.fixture(scope="session")
-def fingerprint() -> Callable[[Path], dict[str, Any]]:
-    """All tables as text and the bits of the model: equal for runs that are equal but for being resumed."""
-
-    def fingerprint(path: Path) -> dict[str, Any]:
-        run = RunRecords(path)
-        frames = {name: run.frame(name) for name in SCHEMAS}
-        frames["events"] = frames["events"].query("kind != 'resume'")
-        tables = {name: frame.to_csv(index=False) for name, frame in frames.items()}
-        assert run.model is not None
-        return {**tables, "model": run.model.tobytes()}
-
-    return fingerprint

@@ -1,14 +1,11 @@
-"""A small sweep, and a fingerprint of a run."""
+"""A small sweep."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testbed.experiment import Experiment
-from testbed.records import RunRecords
-from testbed.records.tables import SCHEMAS
 
 SMALL: dict[str, Any] = {
     "name": "lanes",
@@ -32,17 +29,3 @@ def experiment() -> Callable[..., Experiment]:
         return Experiment.model_validate(SMALL | changes)
 
     return experiment
-
-
-@pytest.fixture(scope="session")
-def fingerprint() -> Callable[[Path], dict[str, Any]]:
-    """All tables as text and the bits of the model: equal for runs that are equal but for being resumed."""
-
-    def fingerprint(path: Path) -> dict[str, Any]:
-        run = RunRecords(path)
-        frames = {name: run.frame(name) for name in SCHEMAS}
-        frames["events"] = frames["events"].query("kind != 'resume'")
-        assert run.model is not None
-        return {name: frame.to_csv(index=False) for name, frame in frames.items()} | {"model": run.model.tobytes()}
-
-    return fingerprint
