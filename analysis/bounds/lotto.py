@@ -64,7 +64,7 @@ def dishonest_fraction_exceeds(
     """
     _check_population(population, participants)
     _check_dishonest(dishonest, population)
-    factor = _decimal("eta", eta)
+    factor = decimal("eta", eta)
     if factor <= 0:
         raise ValueError(f"eta: {eta}; must be above 0")
     least = population if min_population is None else min_population
@@ -87,10 +87,9 @@ def secagg_fails(
         dishonest: c, at least 0.
         participants: s.
         over_selection: a.
-        min_population: n_min, at least s.
+        min_population: n_min.
         threshold: t, a number above s/2 and at most s, or a fraction of s, rounded up.
     """
-    _check_population(min_population, participants, "min_population")
     _at_least("dishonest", dishonest, 0)
     p = selection_probability(participants, over_selection, min_population)
     return survival(tolerated(participants, threshold), dishonest, p)
@@ -101,7 +100,7 @@ def threshold_of(participants: int, threshold: int | float | Fraction) -> int:
 
     Rounded up like `SecAggParameters.threshold_for`, so that an experiment's `threshold` means the same here.
     """
-    t = threshold if isinstance(threshold, int) else ceil(_decimal("threshold", threshold) * participants)
+    t = threshold if isinstance(threshold, int) else ceil(decimal("threshold", threshold) * participants)
     if not participants < 2 * t <= 2 * participants:
         allowed = f"allowed {participants // 2 + 1} to {participants} (or a fraction above 0.5, at most 1.0)"
         raise ValueError(f"threshold: t = {t} of {participants} participants; {allowed}")
@@ -114,13 +113,13 @@ def tolerated(participants: int, threshold: int | float | Fraction) -> int:
 
 
 def _factor(over_selection: float | Fraction) -> Fraction:
-    factor = _decimal("over_selection", over_selection)
+    factor = decimal("over_selection", over_selection)
     if factor < 1:
         raise ValueError(f"over_selection: {over_selection}; must be at least 1")
     return factor
 
 
-def _decimal(name: str, value: float | Fraction) -> Fraction:
+def decimal(name: str, value: float | Fraction) -> Fraction:
     """The number as written: 1.3 is 13/10, as in an experiment."""
     try:
         return Fraction(str(value))
@@ -128,10 +127,10 @@ def _decimal(name: str, value: float | Fraction) -> Fraction:
         raise ValueError(f"{name}: {value} is no number") from None
 
 
-def _check_population(population: int, participants: int, name: str = "population") -> None:
+def _check_population(population: int, participants: int) -> None:
     _at_least("participants", participants, 1)
     if participants > population:
-        raise ValueError(f"participants: {participants} of a {name.replace('_', ' ')} of {population}")
+        raise ValueError(f"participants: {participants} of a population of {population}")
 
 
 def _check_dishonest(dishonest: int, population: int) -> None:
