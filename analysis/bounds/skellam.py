@@ -7,12 +7,12 @@ none, (s - k)/s of the variance is left. Renyi divergences of a round add up ove
 """
 
 from dataclasses import dataclass
-from math import exp, inf, isfinite, lgamma, log, log1p, sqrt
+from math import exp, inf, isfinite, log, log1p, sqrt
 
 import numpy as np
 import numpy.typing as npt
 from dp_accounting.rdp import compute_epsilon
-from scipy.special import logsumexp
+from scipy.special import gammaln, logsumexp
 
 # The theorem holds for integer orders. The published implementations end with 128 and 256; more orders only tighten.
 ORDERS: tuple[int, ...] = (*range(2, 257), 288, 320, 384, 448, 512, 640, 768, 896, 1024, 1536, 2048, 4096)
@@ -99,18 +99,17 @@ def amplified(divergences: Divergences, sampling: float) -> Divergences:
     if not 0 < sampling < 1:
         raise ValueError(f"sampling: {sampling}; must be above 0 and below 1")
     found = divergences.copy()
-    for place in range(ORDERS.index(256) + 1):
-        order = ORDERS[place]
+    for place, order in enumerate(ORDERS[: ORDERS.index(256) + 1]):
         found[place] = min(found[place], _amplified_one(order, divergences, sampling))
     return found
 
 
 def _amplified_one(order: int, divergences: Divergences, sampling: float) -> float:
-    """The theorem's sum over the number of times j that the client is taken, in logarithms."""
-    exponents = [(order - 1) * log1p(-sampling) + log1p((order - 1) * sampling)]
-    for j in range(2, order + 1):
-        ways = lgamma(order + 1) - lgamma(j + 1) - lgamma(order - j + 1)
-        taken = j * log(sampling) + (order - j) * log1p(-sampling)
-        exponents.append(ways + taken + (j - 1) * float(divergences[j - 2]))
-    factors = [1.0, 1.0, *[3.0] * (order - 2)]
-    return float(logsumexp(exponents, b=factors)) / (order - 1)
+    """The theorem's sum over how often the client is taken, in logarithms."""
+    taken = np.arange(2, order + 1)
+    ways = gammaln(order + 1) - gammaln(taken + 1) - gammaln(order - taken + 1)
+    chances = taken * log(sampling) + (order - taken) * log1p(-sampling)
+    never_or_once = (order - 1) * log1p(-sampling) + log1p((order - 1) * sampling)
+    exponents = np.append(ways + chances + (taken - 1) * divergences[: order - 1], never_or_once)
+    factors = np.where(taken > 2, 3.0, 1.0)
+    return float(logsumexp(exponents, b=np.append(factors, 1.0))) / (order - 1)
