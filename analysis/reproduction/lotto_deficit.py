@@ -32,7 +32,7 @@ def make(bench: Bench) -> Reproduced:
         figures=_draw(table, bench.out / "lotto-fig1b"),
         claims=[
             Claim("the deficit grows with the fraction of dishonest participants, whatever the budget",
-                  "budgets of 3, 6 and 9 end at {:.2f}, {:.2f} and {:.2f} times as much with 34 of 70 dishonest".format(*grown),
+                  "with 34 of 70 dishonest, budgets of 3, 6 and 9 grow {:.2f}, {:.2f} and {:.2f} times".format(*grown),
                   "yes" if steady else "no"),
             Claim("40% dishonest, budget 6: epsilon 11.8 after 50 rounds",
                   f"{ours:.1f}; {hidden:.1f} with amplification by sampling 70 of 700", "no"),
@@ -40,9 +40,9 @@ def make(bench: Bench) -> Reproduced:
         remarks=[
             "The paper states neither delta nor the accounting; here delta = 1/700, Skellam noise, dimension 2^20, no "
             "amplification (under Lotto the server sees who takes part).",
-            "Noise adds up in variance: 60% of the shares leave 60% of the variance. If the standard deviation fell to 60% "
-            f"instead, epsilon would be {narrow:.1f} at delta = 1/700, {others[1]:.1f} at 1/100 and {others[0]:.1f} at "
-            "1/70: the paper's 11.8 is consistent with that reading, and not with the share of the variance.",
+            "Noise adds up in variance: 60% of the shares leave 60% of the variance. If the standard deviation fell to "
+            f"60% instead, epsilon would be {narrow:.1f} at delta = 1/700, {others[1]:.1f} at 1/100 and {others[0]:.1f} "
+            "at 1/70: the paper's 11.8 is consistent with that reading, and not with the share of the variance.",
             "40% of 70 participants are 28 = 2t - s at t = 0.7 s: at that threshold SecAgg does not hold any more.",
         ],
     )  # fmt: skip

@@ -134,7 +134,7 @@ def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
             label="real VRFs, 95%",
         )
         axes.legend(loc="lower right")
-        axes.set_xlim(1, 2)
+        axes.set_xlim(0.97, 2.02)
         axes.set_ylim(0.4, 1.02)
         axes.set_xlabel("Over-selection factor a")
         axes.set_ylabel("Pr[at least s candidates]")

@@ -83,17 +83,17 @@ def make_fig6(bench: Bench) -> Reproduced:
                   f"{theorem:.5g}", "yes" if f"{theorem:.1e}" == "1.3e-07" else "no"),
             Claim("t above 0.53 s: SecAgg fails with probability below 8.9e-6", f"{corollary:.3g} at t = 106",
                   "yes" if corollary < 8.9e-6 else "no"),
-            Claim("epsilon 1.8 with Lotto and 265 without", f"{got['client-centric']:.2f} and {got['insecure']:.1f} at a "
-                  f"noise multiplier of {MULTIPLIER}, which was fitted to them", "partly"),
+            Claim("epsilon 1.8 with Lotto and 265 without", f"{got['client-centric']:.2f} and {got['insecure']:.1f} "
+                  f"at a noise multiplier of {MULTIPLIER}, which was fitted to them", "partly"),
         ],
         remarks=[
             f"8.9e-6 is Pr[x > 8] = {eight:.3g}; t = 106 of 200 withstands 2t - s - 1 = 11 dishonest participants, and "
             f"Pr[x > 11] = {corollary:.3g}.",
-            "(a) With s = n/1000 and c = 1000 neither p = a s/n nor floor(eta c s/n) depends on n, so Theorem 2 at eta = 10 "
-            "is the same for every n. Held at 5% of the participants instead, it falls with n (both are drawn).",
-            f"(c) The paper states no noise multiplier. Its 265 fits {low:.3f} to {high:.3f} when Renyi orders are whole "
-            f"numbers and the victim alone adds noise (share 1/s); 1.8 fits {fits[0]:.2f} to {fits[1]:.2f}. So both are "
-            f"consistent with {MULTIPLIER}; they are not reproduced.",
+            "(a) With s = n/1000 and c = 1000 neither p = a s/n nor floor(eta c s/n) depends on n, so Theorem 2 at eta "
+            "= 10 is the same for every n. Held at 5% of the participants instead, it falls with n (both are drawn).",
+            f"(c) The paper states no noise multiplier. Its 265 fits {low:.3f} to {high:.3f} when Renyi orders are "
+            f"whole numbers and the victim alone adds noise (share 1/s); 1.8 fits {fits[0]:.2f} to {fits[1]:.2f}. So both "
+            f"are consistent with {MULTIPLIER}; they are not reproduced.",
             "R = 50, delta = 1/n, dimension 2^20, no amplification by sampling.",
         ],
     )  # fmt: skip
@@ -200,7 +200,7 @@ def _draw_fig10(table: pd.DataFrame, path: Path) -> list[Path]:
         axes.plot([2, 2], [1.8, 2.3], "k*", markersize=7, markeredgewidth=0, label="paper")
         axes.set_xlabel(r"Population n [$10^5$]")
         axes.set_ylabel(r"$\epsilon$ after 50 rounds")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 2.6)
         axes.legend(loc="lower right")
         axes.grid()
         return save(figure, path)
