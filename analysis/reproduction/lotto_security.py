@@ -92,8 +92,8 @@ def make_fig6(bench: Bench) -> Reproduced:
             "(a) With s = n/1000 and c = 1000 neither p = a s/n nor floor(eta c s/n) depends on n, so Theorem 2 at eta "
             "= 10 is the same for every n. Held at 5% of the participants instead, it falls with n (both are drawn).",
             f"(c) The paper states no noise multiplier. Its 265 fits {low:.3f} to {high:.3f} when Renyi orders are "
-            f"whole numbers and the victim alone adds noise (share 1/s); 1.8 fits {fits[0]:.2f} to {fits[1]:.2f}. So both "
-            f"are consistent with {MULTIPLIER}; they are not reproduced.",
+            f"whole numbers and the victim alone adds noise (share 1/s); 1.8 fits {fits[0]:.2f} to {fits[1]:.2f}. So "
+            f"both are consistent with {MULTIPLIER}; they are not reproduced.",
             "R = 50, delta = 1/n, dimension 2^20, no amplification by sampling.",
         ],
     )  # fmt: skip
