@@ -57,8 +57,8 @@ def make_fig4(bench: Bench) -> Reproduced:
         ],
         remarks=[
             "If the i-th worst client's X is proportional to i^-p, the worst client left is number dn + 1 and the "
-            "factor is (dn + 1)^p, which grows with n. (1-d)^-p belongs to X proportional to i^p for the i-th best client "
-            f"(checked: {reversed_too:.3f}), which has no long tail. The paper's point holds all the more.",
+            "factor is (dn + 1)^p, which grows with n. (1-d)^-p belongs to X proportional to i^p for the i-th best "
+            f"client (checked: {reversed_too:.3f}), which has no long tail. The paper's point holds all the more.",
             f"Population {POPULATION}; the paper states none, nor its values of p.",
         ],
     )  # fmt: skip
