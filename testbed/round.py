@@ -53,7 +53,7 @@ async def run_round(
         trained = await network.ask(ready, Train(start.number, Vector(model, 0)))
         losses = [answer.loss for answer in trained.valid().values()]
         outcome.training_loss = float(np.mean(losses)) if losses else None
-        known = (start.directory, len(model), start.experiment_id)
+        known = (start.directory, len(model), start.experiment_id, start.randomness)
         aggregate = await aggregation.aggregate(
             AggregationRound(start.number, network, chosen.participants, trained.ids, *known)
         )
