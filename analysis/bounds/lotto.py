@@ -1,0 +1,152 @@
+"""Lotto's guarantees as numbers: Jiang, Ye, Chen, et al., Lotto: Secure Participant Selection against Adversarial
+Servers in Federated Learning, USENIX Security 2024, arXiv 2401.02880, sections 3.4 and 3.6.
+
+A client is a candidate with probability at most p = floor(a s m / n_min) / m, whatever the server announces: clients
+refuse a population below n_min. Of the c dishonest clients at most Binomial(c, p) many come through, and a server that
+removes honest candidates only keeps all of them. These are bounds for one round.
+"""
+
+from fractions import Fraction
+from math import ceil, floor
+from numbers import Integral
+
+from analysis.bounds.tails import survival
+
+
+def selection_probability(
+    participants: int, over_selection: float | Fraction, min_population: int, output_bits: int = 512
+) -> Fraction:
+    """A client's chance to be a candidate: min(1, floor(a s m / n_min) / m), exactly (proof of Theorem 2).
+
+    Args:
+        participants: s, at least 1.
+        over_selection: a, at least 1; a float is the decimal fraction that it prints as.
+        min_population: n_min, at least 1: the smallest population that clients accept.
+        output_bits: log2 m: 512 for the VRF of the client-centric variant, 256 for the PRF of the server-centric one.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+    _at_least("participants", participants, 1)
+    _at_least("min_population", min_population, 1)
+    return min(
+        Fraction(1),
+        Fraction(floor(_factor(over_selection) * participants * 2**output_bits / min_population), 2**output_bits),
+    )
+
+
+def candidates_suffice(population: int, participants: int, over_selection: float | Fraction) -> float:
+    """Pr[|C| >= s], when all n clients are there and n is what is announced (Theorem 1).
+
+    The arguments are those of `selection_probability`; `population` is n, at least s.
+    """
+    _check_population(population, participants)
+    p = min(Fraction(1), _factor(over_selection) * participants / population)
+    return survival(participants - 1, population, p)
+
+
+def dishonest_fraction_exceeds(
+    population: int,
+    dishonest: int,
+    participants: int,
+    over_selection: float | Fraction,
+    eta: float | Fraction,
+    min_population: int | None = None,
+) -> float:
+    """Bound on Pr[x/s > eta c/n]: x dishonest participants are more than eta times their due (Theorem 2).
+
+    Args:
+        population: n, at least s.
+        dishonest: c, from 0 to n.
+        participants: s.
+        over_selection: a.
+        eta: the factor, positive; the paper has it above 1.
+        min_population: n_min, at most n; None: n.
+    """
+    least = population if min_population is None else min_population
+    check_counts(population, dishonest, participants, least)
+    p = selection_probability(participants, over_selection, least)
+    return survival(allowed(population, dishonest, participants, eta), dishonest, p)
+
+
+def secagg_fails(
+    dishonest: int,
+    participants: int,
+    over_selection: float | Fraction,
+    min_population: int,
+    threshold: int | float | Fraction,
+) -> float:
+    """Bound on Pr[x >= 2t - s]: enough dishonest participants to see an honest client's update (Corollary 1).
+
+    Args:
+        dishonest: c, at least 0.
+        participants: s.
+        over_selection: a.
+        min_population: n_min.
+        threshold: t, a number above s/2 and at most s, or a fraction of s, rounded up.
+    """
+    _at_least("dishonest", dishonest, 0)
+    p = selection_probability(participants, over_selection, min_population)
+    return survival(tolerated(participants, threshold), dishonest, p)
+
+
+def allowed(population: int, dishonest: int, participants: int, eta: float | Fraction) -> int:
+    """floor(eta c s / n): the dishonest participants that are not more than eta times their due."""
+    factor = decimal("eta", eta)
+    if factor <= 0:
+        raise ValueError(f"eta: {eta}; must be above 0")
+    return floor(factor * dishonest * participants / population)
+
+
+def threshold_of(participants: int, threshold: int | float | Fraction) -> int:
+    """t, when it is given as a number or as a fraction of s; `ValueError` unless s/2 < t <= s.
+
+    Rounded up like `SecAggParameters.threshold_for`, so that an experiment's `threshold` means the same here.
+    """
+    t = int(threshold) if isinstance(threshold, Integral) else ceil(decimal("threshold", threshold) * participants)
+    if not participants < 2 * t <= 2 * participants:
+        allowed = f"allowed {participants // 2 + 1} to {participants} (or a fraction above 0.5, at most 1.0)"
+        raise ValueError(f"threshold: t = {t} of {participants} participants; {allowed}")
+    return t
+
+
+def tolerated(participants: int, threshold: int | float | Fraction) -> int:
+    """2t - s - 1: the dishonest participants that SecAgg with signed survivor lists withstands."""
+    return 2 * threshold_of(participants, threshold) - participants - 1
+
+
+def check_counts(population: int, dishonest: int, participants: int, min_population: int) -> None:
+    """`ValueError` unless s and c are at most n, and n_min is at most n."""
+    _check_population(population, participants)
+    _at_least("dishonest", dishonest, 0)
+    if dishonest > population:
+        raise ValueError(f"dishonest: {dishonest} of a population of {population}")
+    _at_least("min_population", min_population, 1)
+    if min_population > population:
+        raise ValueError(f"min_population: n_min = {min_population} of a population of {population}")
+
+
+def decimal(name: str, value: float | Fraction) -> Fraction:
+    """The number as written: 1.3 is 13/10, as in an experiment; `ValueError` for what is none."""
+    try:
+        return Fraction(str(value))
+    except ValueError:
+        raise ValueError(f"{name}: {value} is no number") from None
+
+
+def _factor(over_selection: float | Fraction) -> Fraction:
+    factor = decimal("over_selection", over_selection)
+    if factor < 1:
+        raise ValueError(f"over_selection: {over_selection}; must be at least 1")
+    return factor
+
+
+def _check_population(population: int, participants: int) -> None:
+    _at_least("participants", participants, 1)
+    if participants > population:
+        raise ValueError(f"participants: {participants} of a population of {population}")
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise ValueError(f"{name}: {value}; must be at least {least}")

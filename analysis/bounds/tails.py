@@ -1,0 +1,124 @@
+"""Binomial tails that are right to the last digit, however small.
+
+Guarantees live far out in the tails, where ``1 - cdf`` is nothing but rounding. Here a tail is what it is by
+definition, a sum of positive terms, taken from its largest term outwards in 160-bit floating point (MPFR, with
+exponents far beyond those of a double). Nothing cancels; the result is the correctly rounded double for all but ties,
+0.0 only where no double is left (below 5e-324), and its logarithm is there even then.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any
+
+import gmpy2
+
+_BITS = 160
+_NEGLIGIBLE = 2.0**-80  # of the sum so far: a term that small, and all that follow it, leave the double as it is
+
+Probability = Fraction | float
+
+
+def survival(k: int, trials: int, p: Probability) -> float:
+    """Pr[X > k] for X ~ Binomial(trials, p).
+
+    Args:
+        k: may be negative (then 1) or at least `trials` (then 0).
+        trials: number of trials, at least 0; raises `ValueError` below.
+        p: chance of success in [0, 1], taken as the exact number it is; raises `ValueError` outside.
+    """
+    with _arithmetic():
+        return float(_survival(k, trials, _exact(p)))
+
+
+def cdf(k: int, trials: int, p: Probability) -> float:
+    """Pr[X <= k] for X ~ Binomial(trials, p); as precise near 0 as `survival` is."""
+    with _arithmetic():
+        return float(_survival(trials - k - 1, trials, 1 - _exact(p)))
+
+
+def log10_survival(k: int, trials: int, p: Probability) -> float:
+    """The decimal logarithm of `survival`, also where that is below the smallest double; -inf where it is 0."""
+    with _arithmetic():
+        return float(gmpy2.log10(_survival(k, trials, _exact(p))))
+
+
+def survivals(last: int, trials: int, p: Probability) -> list[float]:
+    """Pr[X > k] for k = 0, 1, ..., `last`, in one pass."""
+    with _arithmetic():
+        exact = _exact(p)
+        above = _survival(last, trials, exact)
+        backwards = [above]
+        for k in range(last, 0, -1):
+            above = above + _mass(k, trials, exact) if k > trials * exact else _survival(k - 1, trials, exact)
+            backwards.append(above)
+        return [float(value) for value in reversed(backwards)]
+
+
+def survivals_over_trials(k: int, last: int, p: Probability) -> list[float]:
+    """Pr[X_m > k] for X_m ~ Binomial(m, p), m = 0, 1, ..., `last`, in one pass; k is at least 0.
+
+    One trial more exceeds k when the trials before it did, or when they reached k and it succeeds.
+    """
+    with _arithmetic():
+        exact = _exact(p)
+        success, failure = _real(exact), _real(1 - exact)
+        above = gmpy2.mpfr(0)
+        reached = success**k  # Pr[X_m = k], from m = k on
+        found = [0.0] * min(k, last)
+        for m in range(k, last + 1):
+            found.append(float(above))
+            above += success * reached
+            reached *= failure * (m + 1) / (m + 1 - k)
+        return found
+
+
+@contextmanager
+def _arithmetic() -> Iterator[None]:
+    with gmpy2.context(precision=_BITS, emin=gmpy2.get_emin_min(), emax=gmpy2.get_emax_max()):
+        yield
+
+
+def _exact(p: Probability) -> Fraction:
+    if not 0 <= p <= 1:
+        raise ValueError(f"p: {p} is no probability")
+    return Fraction(p)
+
+
+def _survival(k: int, trials: int, p: Fraction) -> Any:
+    """Pr[X > k] in MPFR."""
+    if trials < 0:
+        raise ValueError(f"trials: {trials}")
+    if k < 0:
+        return gmpy2.mpfr(1)
+    if k >= trials or p == 0:
+        return gmpy2.mpfr(0)
+    if p == 1:
+        return gmpy2.mpfr(1)
+    if k + 1 > trials * p:  # the terms fall from the first one on
+        return _falling_sum(k + 1, trials, p)
+    return 1 - _falling_sum(trials - k, trials, 1 - p)  # at least about a half: nothing is lost
+
+
+def _falling_sum(first: int, trials: int, p: Fraction) -> Any:
+    """The sum of Pr[X = i] over i >= first, where the terms fall."""
+    odds = _real(p / (1 - p))
+    term = total = _mass(first, trials, p)
+    for i in range(first, trials):
+        term *= odds * (trials - i) / (i + 1)
+        total += term
+        if term < total * _NEGLIGIBLE:
+            break
+    return total
+
+
+def _mass(i: int, trials: int, p: Fraction) -> Any:
+    """Pr[X = i] in MPFR."""
+    if i > trials or p in (0, 1):
+        return gmpy2.mpfr(i == trials * p)
+    ways = gmpy2.lgamma(trials + 1)[0] - gmpy2.lgamma(i + 1)[0] - gmpy2.lgamma(trials - i + 1)[0]
+    return gmpy2.exp(ways + i * gmpy2.log(_real(p)) + (trials - i) * gmpy2.log(_real(1 - p)))
+
+
+def _real(value: Fraction) -> Any:
+    return gmpy2.mpfr(gmpy2.mpq(value.numerator, value.denominator))
