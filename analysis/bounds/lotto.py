@@ -8,6 +8,7 @@ removes honest candidates only keeps all of them. These are bounds for one round
 
 from fractions import Fraction
 from math import ceil, floor
+from numbers import Integral
 
 from analysis.bounds.tails import survival
 
@@ -62,16 +63,10 @@ def dishonest_fraction_exceeds(
         eta: the factor, positive; the paper has it above 1.
         min_population: n_min, at most n; None: n.
     """
-    _check_population(population, participants)
-    _check_dishonest(dishonest, population)
-    factor = _decimal("eta", eta)
-    if factor <= 0:
-        raise ValueError(f"eta: {eta}; must be above 0")
     least = population if min_population is None else min_population
-    if least > population:
-        raise ValueError(f"min_population: n_min = {least} of a population of {population}")
-    allowed = floor(factor * dishonest * participants / population)
-    return survival(allowed, dishonest, selection_probability(participants, over_selection, least))
+    check_counts(population, dishonest, participants, least)
+    p = selection_probability(participants, over_selection, least)
+    return survival(allowed(population, dishonest, participants, eta), dishonest, p)
 
 
 def secagg_fails(
@@ -87,13 +82,20 @@ def secagg_fails(
         dishonest: c, at least 0.
         participants: s.
         over_selection: a.
-        min_population: n_min, at least s.
+        min_population: n_min.
         threshold: t, a number above s/2 and at most s, or a fraction of s, rounded up.
     """
-    _check_population(min_population, participants, "min_population")
     _at_least("dishonest", dishonest, 0)
     p = selection_probability(participants, over_selection, min_population)
     return survival(tolerated(participants, threshold), dishonest, p)
+
+
+def allowed(population: int, dishonest: int, participants: int, eta: float | Fraction) -> int:
+    """floor(eta c s / n): the dishonest participants that are not more than eta times their due."""
+    factor = decimal("eta", eta)
+    if factor <= 0:
+        raise ValueError(f"eta: {eta}; must be above 0")
+    return floor(factor * dishonest * participants / population)
 
 
 def threshold_of(participants: int, threshold: int | float | Fraction) -> int:
@@ -101,7 +103,7 @@ def threshold_of(participants: int, threshold: int | float | Fraction) -> int:
 
     Rounded up like `SecAggParameters.threshold_for`, so that an experiment's `threshold` means the same here.
     """
-    t = threshold if isinstance(threshold, int) else ceil(_decimal("threshold", threshold) * participants)
+    t = int(threshold) if isinstance(threshold, Integral) else ceil(decimal("threshold", threshold) * participants)
     if not participants < 2 * t <= 2 * participants:
         allowed = f"allowed {participants // 2 + 1} to {participants} (or a fraction above 0.5, at most 1.0)"
         raise ValueError(f"threshold: t = {t} of {participants} participants; {allowed}")
@@ -113,31 +115,36 @@ def tolerated(participants: int, threshold: int | float | Fraction) -> int:
     return 2 * threshold_of(participants, threshold) - participants - 1
 
 
-def _factor(over_selection: float | Fraction) -> Fraction:
-    factor = _decimal("over_selection", over_selection)
-    if factor < 1:
-        raise ValueError(f"over_selection: {over_selection}; must be at least 1")
-    return factor
+def check_counts(population: int, dishonest: int, participants: int, min_population: int) -> None:
+    """`ValueError` unless s and c are at most n, and n_min is at most n."""
+    _check_population(population, participants)
+    _at_least("dishonest", dishonest, 0)
+    if dishonest > population:
+        raise ValueError(f"dishonest: {dishonest} of a population of {population}")
+    _at_least("min_population", min_population, 1)
+    if min_population > population:
+        raise ValueError(f"min_population: n_min = {min_population} of a population of {population}")
 
 
-def _decimal(name: str, value: float | Fraction) -> Fraction:
-    """The number as written: 1.3 is 13/10, as in an experiment."""
+def decimal(name: str, value: float | Fraction) -> Fraction:
+    """The number as written: 1.3 is 13/10, as in an experiment; `ValueError` for what is none."""
     try:
         return Fraction(str(value))
     except ValueError:
         raise ValueError(f"{name}: {value} is no number") from None
 
 
-def _check_population(population: int, participants: int, name: str = "population") -> None:
+def _factor(over_selection: float | Fraction) -> Fraction:
+    factor = decimal("over_selection", over_selection)
+    if factor < 1:
+        raise ValueError(f"over_selection: {over_selection}; must be at least 1")
+    return factor
+
+
+def _check_population(population: int, participants: int) -> None:
     _at_least("participants", participants, 1)
     if participants > population:
-        raise ValueError(f"participants: {participants} of a {name.replace('_', ' ')} of {population}")
-
-
-def _check_dishonest(dishonest: int, population: int) -> None:
-    _at_least("dishonest", dishonest, 0)
-    if dishonest > population:
-        raise ValueError(f"dishonest: {dishonest} of a population of {population}")
+        raise ValueError(f"participants: {participants} of a population of {population}")
 
 
 def _at_least(name: str, value: int, least: int) -> None:

@@ -55,6 +55,24 @@ def survivals(last: int, trials: int, p: Probability) -> list[float]:
         return [float(value) for value in reversed(backwards)]
 
 
+def survivals_over_trials(k: int, last: int, p: Probability) -> list[float]:
+    """Pr[X_m > k] for X_m ~ Binomial(m, p), m = 0, 1, ..., `last`, in one pass; k is at least 0.
+
+    One trial more exceeds k when the trials before it did, or when they reached k and it succeeds.
+    """
+    with _arithmetic():
+        exact = _exact(p)
+        success, failure = _real(exact), _real(1 - exact)
+        above = gmpy2.mpfr(0)
+        reached = success**k  # Pr[X_m = k], from m = k on
+        found = [0.0] * min(k, last)
+        for m in range(k, last + 1):
+            found.append(float(above))
+            above += success * reached
+            reached *= failure * (m + 1) / (m + 1 - k)
+        return found
+
+
 @contextmanager
 def _arithmetic() -> Iterator[None]:
     with gmpy2.context(precision=_BITS, emin=gmpy2.get_emin_min(), emax=gmpy2.get_emax_max()):

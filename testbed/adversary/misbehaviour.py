@@ -33,12 +33,14 @@ class Conspiracy:
     Attributes:
         dishonest: the numbers of the clients that work for the server.
         options: of each misbehaviour, by its class.
+        rounds: of the experiment.
         from_round: the first round that is attacked.
         every: of the rounds from then on, every so many-th is attacked.
     """
 
     dishonest: frozenset[int]
     options: Mapping[type["Misbehaviour"], Any] = field(default_factory=dict)
+    rounds: int = 2**40
     from_round: int = 1
     every: int = 1
 

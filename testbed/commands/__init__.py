@@ -1,7 +1,7 @@
 """The `testbed` command, a thin layer over the library.
 
 Commands: `run`, `status`, `validate`, `schema`, `compare`, `plot`, `dropouts`, `trace`, `submit`, `jobs`, `calibrate`,
-`cluster`.
+`cluster`, `bound`, `plan`.
 """
 
 import sys
@@ -11,6 +11,8 @@ from typing import Annotated
 import typer
 
 import testbed
+from testbed.commands.attack import attack
+from testbed.commands.bound import bound, plan
 from testbed.commands.calibrate import CALIBRATE_EPILOG, calibrate
 from testbed.commands.cluster import cluster
 from testbed.commands.invocation import Invocation, examples, report
@@ -47,11 +49,14 @@ app.command(epilog=SCHEMA_EPILOG)(schema)
 app.command(epilog=COMPARE_EPILOG)(compare)
 app.command(epilog=PLOT_EPILOG)(plot)
 app.command(epilog=DROPOUTS_EPILOG)(dropouts)
+app.add_typer(attack)
 app.add_typer(trace)
 app.command(epilog=SUBMIT_EPILOG)(submit)
 app.add_typer(jobs)
 app.command(epilog=CALIBRATE_EPILOG)(calibrate)
 app.add_typer(cluster)
+app.add_typer(bound)
+app.add_typer(plan)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,182 @@
+"""What distributed differential privacy costs under Lotto: Corollaries 2 and 3 of Jiang, Ye, Chen, et al., USENIX
+Security 2024, arXiv 2401.02880 (section 3.6, Appendices A and B).
+
+Dishonest participants add no noise, and a server that may choose keeps asking the same victim. Lotto bounds both: with
+probability at least 1 - p_k no round has more than k dishonest candidates, and with probability at least 1 - q_r no
+client takes part in more than r of the R rounds. Given both, the victim's epsilon is that of r rounds with (s - k)/s of
+the noise, at what p_k and q_r leave of delta. Every pair (k, r) gives a valid epsilon; the corollaries take the least.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from math import expm1, inf, log1p
+from typing import Literal
+
+import numpy as np
+
+from analysis.bounds.lotto import selection_probability, tolerated
+from analysis.bounds.skellam import Divergences, Skellam, epsilon
+from analysis.bounds.tails import survival, survivals, survivals_over_trials
+
+Variant = Literal["client-centric", "server-centric"]
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training under distributed differential privacy.
+
+    Attributes:
+        dishonest: c.
+        participants: s.
+        over_selection: a.
+        min_population: n_min.
+        threshold: t of SecAgg, a number or a fraction of s.
+        rounds: R.
+        delta: in (0, 1).
+        mechanism: adds the noise; the shares of all s participants make up its noise multiplier.
+        maximum_population: n_max, how many clients there could be at all; counts in the server-centric variant only,
+            where the server can look for the client with the most participations before it begins.
+    """
+
+    dishonest: int
+    participants: int
+    over_selection: float | Fraction
+    min_population: int
+    threshold: int | float
+    rounds: int
+    delta: float
+    mechanism: Skellam
+    maximum_population: int = 10**9
+
+    def __post_init__(self) -> None:
+        for name, least in (("dishonest", 0), ("participants", 1), ("rounds", 1), ("maximum_population", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: {getattr(self, name)}; must be at least {least}")
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta: {self.delta}; must be above 0 and below 1")
+        _ = self.p, self.tolerated  # they check what they are made of
+
+    @cached_property
+    def p(self) -> Fraction:
+        """A client's chance to be a candidate, at most."""
+        return selection_probability(self.participants, self.over_selection, self.min_population)
+
+    @cached_property
+    def tolerated(self) -> int:
+        """The dishonest participants that SecAgg withstands."""
+        return tolerated(self.participants, self.threshold)
+
+
+@dataclass(frozen=True)
+class PrivacyCost:
+    """An epsilon and what it rests on.
+
+    Attributes:
+        epsilon: inf where nothing is guaranteed.
+        dishonest: k, the dishonest participants of a round that it allows for.
+        rounds: r, the rounds of one client that it allows for.
+        p_k: the chance that some round has more than k dishonest candidates, at most.
+        q_r: the chance that some client is in more than r rounds, at most.
+        reason: why epsilon is inf; empty otherwise.
+    """
+
+    epsilon: float
+    dishonest: int | None
+    rounds: int | None
+    p_k: float = 0.0
+    q_r: float = 0.0
+    reason: str = field(default="", compare=False)
+
+
+def cost_with_lotto(training: Training, variant: Variant) -> PrivacyCost:
+    """The least epsilon over all k and r, and which they are (Corollary 2 or 3).
+
+    Pairs are left out only where they cannot win: epsilon grows with k and with r, and falls with delta, so the epsilon
+    at the whole delta bounds that of every larger pair from below.
+    """
+    delta, last = training.delta, training.rounds
+    p = dishonest_majorities(training)
+    if p[-1] >= delta:
+        return PrivacyCost(inf, None, None, reason=_too_many(training, p[-1]))
+    q = lru_cache(maxsize=None)(lambda r: repeated(training, variant, r))
+    first = _first(lambda r: q(r) < delta, last)
+    best = PrivacyCost(inf, None, None, reason="without noise nothing is private")
+    for k in range(_first(lambda k: p[k] < delta, len(p) - 1), len(p)):
+        divergences = _divergences(training, k)
+        if epsilon(divergences, first, delta) >= best.epsilon:
+            break
+        for r in range(first, last + 1):
+            left = delta - p[k] - q(r)
+            if left <= 0:
+                continue
+            if epsilon(divergences, r, delta) >= best.epsilon:
+                break
+            found = epsilon(divergences, r, left / (1 - p[k] - q(r)))
+            if found < best.epsilon:
+                best = PrivacyCost(found, k, r, p[k], q(r))
+    return best
+
+
+def cost_without_lotto(training: Training) -> PrivacyCost:
+    """The epsilon when a malicious server chooses the participants: the victim and dishonest clients, every round.
+
+    With 2t - s dishonest participants it sees the victim's own update (Corollary 1), with the victim's share of the
+    noise alone, 1/s of the variance; else the sum with the shares of all honest participants.
+    """
+    s, chosen = training.participants, min(training.dishonest, training.participants - 1)
+    share = 1 / s if chosen > training.tolerated else (s - chosen) / s
+    found = training.mechanism.epsilon(training.rounds, training.delta, share)
+    return PrivacyCost(found, chosen, training.rounds)
+
+
+def dishonest_majorities(training: Training) -> list[float]:
+    """p_k for k = 0, 1, ..., min(c, 2t - s - 1): Pr[a round of R has more than k dishonest candidates], at most."""
+    last = min(training.dishonest, training.tolerated)
+    return [_some(training.rounds, tail) for tail in survivals(last, training.dishonest, training.p)]
+
+
+def repeated(training: Training, variant: Variant, r: int) -> float:
+    """q_r: Pr[some client is in more than r of the R rounds], at most.
+
+    Server-centric: any of n_max clients is a candidate in more than r rounds. Client-centric: the recursion
+    phi_j = 1 - g_j + g_j phi_{j-1} is a product for 1 - phi: of g_j, the chance that none of the s clients of the
+    (R - j + 1)-th round is a candidate in r or more of the j - 1 rounds that follow, over j = r + 1, ..., R.
+    """
+    if variant == "server-centric":
+        return _some(training.maximum_population, survival(r, training.rounds, training.p))
+    if r >= training.rounds:
+        return 0.0
+    if r == 0:
+        return 1.0
+    again = np.array(survivals_over_trials(r - 1, training.rounds - 1, training.p)[r:])
+    with np.errstate(divide="ignore"):  # who is a candidate for certain: log1p(-1) is -inf, and q_r is 1
+        return float(-np.expm1(training.participants * np.log1p(-again).sum()))
+
+
+def _some(times: int, chance: float) -> float:
+    """1 - (1 - chance)**times, also where that is tiny."""
+    return 1.0 if chance == 1 else -expm1(times * log1p(-chance))
+
+
+def _divergences(training: Training, k: int) -> Divergences:
+    s = training.participants
+    return training.mechanism.divergences((s - k) / s)
+
+
+def _first(holds: Callable[[int], bool], last: int) -> int:
+    """The smallest i for which it holds, given that it holds from there on up to `last`."""
+    low, high = 0, last
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low
+
+
+def _too_many(training: Training, chance: float) -> str:
+    k = min(training.dishonest, training.tolerated)
+    return (
+        f"no k has p_k < delta: more than the {k} dishonest participants that SecAgg withstands come in some round "
+        f"with probability {chance:.3g}, and delta is {training.delta:.3g}"
+    )

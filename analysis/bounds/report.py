@@ -1,0 +1,157 @@
+"""The bounds as flat objects, for scripts and for the command: inputs, results, and a reason beside each null.
+
+No value is NaN or infinite. A probability below the smallest double reads 0.0; its decimal logarithm stands beside it.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from math import isfinite
+from typing import Any
+
+from analysis.bounds import lotto, planning
+from analysis.bounds.lotto_dp import PrivacyCost, Training, cost_with_lotto, cost_without_lotto
+from analysis.bounds.tails import log10_survival
+
+Row = dict[str, Any]
+
+
+def lotto_bounds(
+    population: int,
+    dishonest: int,
+    participants: int,
+    over_selection: float | Fraction,
+    min_population: int | None,
+    eta: float | Fraction,
+    threshold: int | float,
+) -> Row:
+    """Theorems 1 and 2 and Corollary 1 for one setting; `min_population` None: the population."""
+    least = population if min_population is None else min_population
+    lotto.check_counts(population, dishonest, participants, least)
+    p = lotto.selection_probability(participants, over_selection, least)
+    allowed = lotto.allowed(population, dishonest, participants, eta)
+    tolerated = lotto.tolerated(participants, threshold)
+    return {
+        "population": population,
+        "dishonest": dishonest,
+        "participants": participants,
+        "over_selection": float(over_selection),
+        "min_population": least,
+        "eta": float(eta),
+        "threshold": lotto.threshold_of(participants, threshold),
+        "selection_probability": float(p),
+        "candidates_suffice": lotto.candidates_suffice(population, participants, over_selection),
+        "dishonest_allowed": allowed,
+        "dishonest_fraction_exceeds": lotto.dishonest_fraction_exceeds(
+            population, dishonest, participants, over_selection, eta, least
+        ),
+        **_logarithm("dishonest_fraction_exceeds", allowed, dishonest, p),
+        "dishonest_tolerated": tolerated,
+        "secagg_fails": lotto.secagg_fails(dishonest, participants, over_selection, least, threshold),
+        **_logarithm("secagg_fails", tolerated, dishonest, p),
+    }
+
+
+def lotto_dp_costs(training: Training, population: int) -> Row:
+    """Corollaries 2 and 3, and the epsilon without Lotto, for one training."""
+    lotto.check_counts(population, training.dishonest, training.participants, training.min_population)
+    mechanism = training.mechanism
+    return {
+        "population": population,
+        "dishonest": training.dishonest,
+        "participants": training.participants,
+        "over_selection": float(training.over_selection),
+        "min_population": training.min_population,
+        "maximum_population": training.maximum_population,
+        "threshold": lotto.threshold_of(training.participants, training.threshold),
+        "rounds": training.rounds,
+        "delta": training.delta,
+        "noise_multiplier": mechanism.noise_multiplier,
+        "dimension": mechanism.dimension,
+        "scale": mechanism.scale,
+        "selection_probability": float(training.p),
+        **_cost("client_centric", cost_with_lotto(training, "client-centric")),
+        **_cost("server_centric", cost_with_lotto(training, "server-centric")),
+        **_cost("insecure", cost_without_lotto(training)),
+    }
+
+
+def lotto_plan(
+    population: int,
+    dishonest: int,
+    participants: int,
+    over_selection: float | Fraction,
+    min_population: int | None,
+    threshold: int | float,
+    target: float,
+    sufficiency: float,
+    base_rate: float | None = None,
+    eta: float | None = None,
+) -> Row:
+    """The loosest value of each parameter that keeps Pr[SecAgg fails] <= target, the others left where they are."""
+    least = population if min_population is None else min_population
+    lotto.check_counts(population, dishonest, participants, least)
+    t = lotto.threshold_of(participants, threshold)
+    smallest = planning.smallest_min_population(population, dishonest, participants, over_selection, t, target)
+    plan: Row = {
+        "population": population,
+        "dishonest": dishonest,
+        "participants": participants,
+        "over_selection": float(over_selection),
+        "min_population": least,
+        "threshold": t,
+        "target": target,
+        "sufficiency": sufficiency,
+        "secagg_fails": lotto.secagg_fails(dishonest, participants, over_selection, least, t),
+        "candidates_suffice": lotto.candidates_suffice(population, participants, over_selection),
+    }
+    missed = f"secagg_fails stays above {target:g} even with"
+    plan |= _found("smallest_min_population", smallest, f"{missed} the whole population as n_min")
+    plan |= _exclusion("largest_exclusion", smallest, population, f"{missed} nobody left out")
+    highest = planning.smallest_threshold(dishonest, participants, over_selection, least, target)
+    plan |= _found("smallest_threshold", highest, f"{missed} t = s = {participants}")
+    enough = planning.smallest_over_selection(population, participants, sufficiency)
+    too_few = f"candidates_suffice stays below {sufficiency:g} up to a = {planning.MAXIMUM_OVER_SELECTION}"
+    plan |= _found("smallest_over_selection", None if enough is None else float(enough), too_few)
+    most = planning.largest_over_selection(dishonest, participants, least, t, target)
+    plan |= _found("largest_over_selection", None if most is None else float(most), f"{missed} a = 1")
+    if base_rate is not None:
+        excluded = planning.largest_exclusion(population, dishonest, base_rate)
+        rest = None if excluded is None else population - excluded
+        plan["base_rate"] = base_rate
+        worse = f"{dishonest} of {population} are more than {base_rate:g} with nobody left out"
+        plan |= _exclusion("largest_exclusion_for_base_rate", rest, population, worse)
+    if eta is not None:
+        bound = planning.smallest_min_population_for_fraction(
+            population, dishonest, participants, over_selection, eta, target
+        )
+        plan["eta"] = eta
+        above = f"dishonest_fraction_exceeds stays above {target:g} even with the whole population as n_min"
+        plan |= _found("smallest_min_population_for_eta", bound, above)
+    return plan
+
+
+def _logarithm(name: str, k: int, dishonest: int, p: Fraction) -> Row:
+    value = log10_survival(k, dishonest, p)
+    return _found(f"{name}_log10", value if isfinite(value) else None, "it cannot happen")
+
+
+def _cost(name: str, cost: PrivacyCost) -> Row:
+    finite = isfinite(cost.epsilon)
+    reason = cost.reason or "no noise is left in the sum"
+    row = _found(f"{name}_epsilon", cost.epsilon if finite else None, reason)
+    row |= {f"{name}_k": cost.dishonest, f"{name}_r": cost.rounds}
+    if name != "insecure":
+        row |= {f"{name}_p_k": cost.p_k, f"{name}_q_r": cost.q_r} if finite else {}
+    return row
+
+
+def _exclusion(name: str, rest: int | None, population: int, reason: str) -> Row:
+    """The fraction d, and how many clients that is, when `rest` of the population remain."""
+    excluded = None if rest is None else population - rest
+    fraction = None if excluded is None else planning.exclusion(excluded, population)
+    return _found(name, fraction, reason) | {f"{name}_clients": excluded}
+
+
+def _found(name: str, value: Any, reason: str) -> Row:
+    row: Mapping[str, Any] = {name: value} if value is not None else {name: None, f"{name}_reason": reason}
+    return dict(row)

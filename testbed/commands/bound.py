@@ -1,0 +1,254 @@
+"""``testbed bound`` and ``testbed plan``: the papers' guarantees as numbers, and the parameters that keep a target."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal
+
+import typer
+
+from testbed.commands.invocation import Debug, examples
+from testbed.errors import ExperimentError
+
+_LOTTO = "--population 200000 --dishonest 1000 --participants 200"
+_BOUND_LOTTO_EPILOG = examples(
+    f"testbed bound lotto {_LOTTO} --over-selection 1.3 --eta 10 --threshold 0.53",
+    "testbed bound lotto --population 700 --dishonest 70 --participants 70 --over-selection 1.3 --format json",
+    then="Probabilities are exact down to 5e-324; JSON holds their logarithms too.",
+)
+_BOUND_LOTTO_DP_EPILOG = examples(
+    f"testbed bound lotto-dp {_LOTTO} --threshold 0.7 --rounds 50 --noise-multiplier 6.27",
+    f"testbed bound lotto-dp {_LOTTO} --rounds 50 --noise-multiplier 6.27 --delta 1e-6 --scale 1024 --format json",
+    then="The noise multiplier is that of the sum over all participants: standard deviation over clipping norm.",
+)
+_PLAN_LOTTO_EPILOG = examples(
+    f"testbed plan lotto {_LOTTO} --over-selection 1.3 --threshold 0.7 --target 1e-9",
+    "testbed plan lotto --population 1000 --dishonest 50 --participants 70 --target 1e-6 --base-rate 0.2 --format json",
+    then="Each answer turns one parameter and leaves the others as given.",
+)
+_HELP = {"help_option_names": ["--help", "-h"]}
+_CLIENTS = 10**10  # no population is larger, and no bound takes longer than seconds
+_ROUNDS = 100_000
+
+bound = typer.Typer(
+    name="bound",
+    help="Print what the papers guarantee for given parameters.",
+    epilog=_BOUND_LOTTO_EPILOG,
+    rich_markup_mode="rich",
+    context_settings=_HELP,
+)
+plan = typer.Typer(
+    name="plan",
+    help="Print which parameters keep a target.",
+    epilog=_PLAN_LOTTO_EPILOG,
+    rich_markup_mode="rich",
+    context_settings=_HELP,
+)
+
+
+@bound.callback(invoke_without_command=True)
+@plan.callback(invoke_without_command=True)
+def _main(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
+
+
+Population = Annotated[
+    int, typer.Option(metavar="N", min=1, max=_CLIENTS, help="Clients in the population, n.", show_default=False)
+]
+Dishonest = Annotated[
+    int, typer.Option(metavar="C", min=0, help="Dishonest clients among them, c.", show_default=False)
+]
+Participants = Annotated[int, typer.Option(metavar="S", min=1, help="Participants of a round, s.", show_default=False)]
+OverSelection = Annotated[float, typer.Option(metavar="A", help="Over-selection factor a, at least 1.")]
+MinPopulation = Annotated[
+    int | None,
+    typer.Option(metavar="M", min=1, help="n_min, which clients insist on.  \\[default: N]", show_default=False),
+]
+Threshold = Annotated[
+    str, typer.Option(metavar="T", help="SecAgg's threshold: a number t, or a fraction of the participants, e.g. 0.7.")
+]
+Format = Annotated[Literal["text", "json"], typer.Option(help="json is one flat object at full precision.")]
+
+
+@bound.command("lotto", epilog=_BOUND_LOTTO_EPILOG)
+def bound_lotto(
+    population: Population,
+    dishonest: Dishonest,
+    participants: Participants,
+    over_selection: OverSelection = 1.3,
+    min_population: MinPopulation = None,
+    eta: Annotated[
+        float, typer.Option(metavar="E", help="How many times their due share dishonest participants may reach.")
+    ] = 10.0,
+    threshold: Threshold = "0.7",
+    format: Format = "text",
+    debug: Debug = False,
+) -> None:
+    """Lotto in one round: enough candidates, too many dishonest participants, SecAgg broken.
+
+    Theorem 1, Theorem 2 and Corollary 1 of the Lotto paper.
+    """
+    from analysis.bounds.report import lotto_bounds
+
+    with _in_options():
+        row = lotto_bounds(
+            population, dishonest, participants, over_selection, min_population, eta, _threshold(threshold)
+        )
+    _print(row, format, _BOUND_TEXT)
+
+
+@bound.command("lotto-dp", epilog=_BOUND_LOTTO_DP_EPILOG)
+def bound_lotto_dp(
+    population: Population,
+    dishonest: Dishonest,
+    participants: Participants,
+    rounds: Annotated[int, typer.Option(metavar="R", min=1, max=_ROUNDS, help="Rounds, R.", show_default=False)],
+    noise_multiplier: Annotated[
+        float, typer.Option(metavar="Z", help="Noise in the sum over the clipping norm.", show_default=False)
+    ],
+    over_selection: OverSelection = 1.3,
+    min_population: MinPopulation = None,
+    maximum_population: Annotated[
+        int, typer.Option(metavar="M", min=1, help="n_max, clients that there could be at all (server-centric).")
+    ] = 10**9,
+    threshold: Threshold = "0.7",
+    delta: Annotated[
+        float | None, typer.Option(metavar="D", help="In (0, 1).  \\[default: 1/N]", show_default=False)
+    ] = None,
+    dimension: Annotated[
+        int, typer.Option(metavar="D", min=1, help="Coordinates of an update, padded to a power of two.")
+    ] = 2**20,
+    scale: Annotated[float, typer.Option(metavar="K", help="The clipping norm in integer steps.")] = 2.0**15,
+    format: Format = "text",
+    debug: Debug = False,
+) -> None:
+    """Lotto over a training with distributed differential privacy (Skellam): the epsilon that is guaranteed.
+
+    Corollaries 2 (client-centric) and 3 (server-centric) of the Lotto paper, with the k and r that minimise it, and
+    the epsilon when a malicious server chooses the participants.
+    """
+    from analysis.bounds.lotto_dp import Training
+    from analysis.bounds.report import lotto_dp_costs
+    from analysis.bounds.skellam import Skellam
+
+    with _in_options():
+        training = Training(
+            dishonest, participants, over_selection, population if min_population is None else min_population,
+            _threshold(threshold), rounds, 1 / population if delta is None else delta,
+            Skellam(noise_multiplier, dimension, scale), maximum_population,
+        )  # fmt: skip
+        row = lotto_dp_costs(training, population)
+    _print(row, format, _BOUND_DP_TEXT)
+
+
+@plan.command("lotto", epilog=_PLAN_LOTTO_EPILOG)
+def plan_lotto(
+    population: Population,
+    dishonest: Dishonest,
+    participants: Participants,
+    target: Annotated[
+        float, typer.Option(metavar="P", help="What Pr[SecAgg fails] must not exceed.", show_default=False)
+    ],
+    over_selection: OverSelection = 1.3,
+    min_population: MinPopulation = None,
+    threshold: Threshold = "0.7",
+    sufficiency: Annotated[
+        float, typer.Option(metavar="P", help="What Pr[|C| >= s] must reach, for the over-selection factor.")
+    ] = 0.99,
+    base_rate: Annotated[
+        float | None,
+        typer.Option(metavar="F", help="Largest fraction of dishonest clients after refinement.", show_default=False),
+    ] = None,
+    eta: Annotated[
+        float | None,
+        typer.Option(metavar="E", help="Also plan n_min for Pr[x/s > E c/n] <= target.", show_default=False),
+    ] = None,
+    format: Format = "text",
+    debug: Debug = False,
+) -> None:
+    """Lotto's parameters for a target: smallest n_min and threshold, largest exclusion, range of over-selection."""
+    from analysis.bounds.report import lotto_plan
+
+    with _in_options():
+        row = lotto_plan(
+            population, dishonest, participants, over_selection, min_population, _threshold(threshold), target,
+            sufficiency, base_rate, eta,
+        )  # fmt: skip
+    _print(row, format, _PLAN_TEXT)
+
+
+def _threshold(text: str) -> int | float:
+    try:
+        return int(text) if text.strip().lstrip("+-").isdigit() else float(text)
+    except ValueError:
+        raise ValueError(f"threshold: {text} is neither a number of participants nor a fraction") from None
+
+
+@contextmanager
+def _in_options() -> Iterator[None]:
+    """Say what is wrong with a parameter as what is wrong with its option."""
+    try:
+        yield
+    except ValueError as error:
+        name, colon, rest = str(error).partition(": ")
+        raise ExperimentError(f"--{name.replace('_', '-')}{colon}{rest}") from None
+
+
+# What the text says for a key; keys that are not here are not printed, the given ones stand on the first line.
+_GIVEN = {
+    "population": "n", "dishonest": "c", "participants": "s", "over_selection": "a", "min_population": "n_min",
+    "threshold": "t", "eta": "eta", "rounds": "R", "delta": "delta", "noise_multiplier": "noise multiplier",
+    "dimension": "dimension", "scale": "scale", "target": "target", "sufficiency": "sufficiency",
+    "base_rate": "base rate",
+}  # fmt: skip
+_BOUND_TEXT = {
+    "selection_probability": "a client is a candidate",
+    "candidates_suffice": "at least s candidates (Theorem 1)",
+    "dishonest_fraction_exceeds": "more than {dishonest_allowed} of {participants} dishonest (Theorem 2)",
+    "secagg_fails": "SecAgg fails: more than {dishonest_tolerated} dishonest (Corollary 1)",
+}
+_BOUND_DP_TEXT = {
+    "selection_probability": "a client is a candidate",
+    "client_centric_epsilon": "epsilon, client-centric (Corollary 2)",
+    "server_centric_epsilon": "epsilon, server-centric (Corollary 3)",
+    "insecure_epsilon": "epsilon, the server chooses",
+}
+_PLAN_TEXT = {
+    "secagg_fails": "SecAgg fails, as given",
+    "candidates_suffice": "at least s candidates, as given",
+    "smallest_min_population": "smallest n_min",
+    "smallest_min_population_for_eta": "smallest n_min for eta",
+    "largest_exclusion": "largest exclusion d",
+    "largest_exclusion_for_base_rate": "largest exclusion d for the base rate",
+    "smallest_threshold": "smallest threshold t",
+    "smallest_over_selection": "smallest over-selection a",
+    "largest_over_selection": "largest over-selection a",
+}
+
+
+def _print(row: Mapping[str, Any], format: str, text: Mapping[str, str]) -> None:
+    if format == "json":
+        typer.echo(json.dumps(row, indent=2, allow_nan=False))
+        return
+    typer.echo(", ".join(f"{_GIVEN[key]} = {_number(row[key])}" for key in row if key in _GIVEN))
+    lines = [(label.format_map(row), key) for key, label in text.items() if key in row]
+    width = max(len(label) for label, _ in lines)
+    for label, key in lines:
+        typer.echo(f"{label:{width}}  {_value(row, key)}".rstrip())
+
+
+def _value(row: Mapping[str, Any], key: str) -> str:
+    """A result as text, with what belongs to it."""
+    if row[key] is None:
+        return f"none: {row[f'{key}_reason']}"
+    beside = {f"{key}_clients": "clients", key.replace("epsilon", "k"): "k", key.replace("epsilon", "r"): "r"}
+    more = [f"{name} = {_number(row[other])}" for other, name in beside.items() if other != key and other in row]
+    if row[key] == 0.0 and row.get(f"{key}_log10") is not None:
+        return f"10^{row[f'{key}_log10']:.1f}"
+    return f"{_number(row[key])}{'  (' + ', '.join(more) + ')' if more else ''}"
+
+
+def _number(value: float) -> str:
+    return f"{value}" if isinstance(value, int) else f"{value:.6g}"
