@@ -25,6 +25,8 @@ from testbed.adversary.lotto_rounds import (
     UnderstatePopulation,
 )
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
+from testbed.adversary.reconstruction import ContradictDropouts
+from testbed.adversary.shrinking import ShrinkTheSum, SplitTheSharing
 
 SERVER: tuple[type[ServerMisbehaviour], ...] = (
     PreferDishonest,
@@ -41,6 +43,9 @@ SERVER: tuple[type[ServerMisbehaviour], ...] = (
     ListTwice,
     ShowDifferentLists,
     ForgeSignatures,
+    ContradictDropouts,
+    ShrinkTheSum,
+    SplitTheSharing,
 )
 CLIENTS: tuple[type[ClientMisbehaviour], ...] = (InflateUtility, ClaimCandidacy, WrongSignature)
 OF_PARTY: dict[str, tuple[type[Misbehaviour], ...]] = {"server": SERVER, "clients": CLIENTS}

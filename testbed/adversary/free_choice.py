@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from pydantic import Field
 
-from testbed.adversary.misbehaviour import ServerMisbehaviour
+from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
 from testbed.errors import RoundSkipped
 from testbed.selection.check_in import check_in
 from testbed.selection.choosing import Selection, SelectionParameters, SelectionRound
@@ -22,8 +23,16 @@ else:
     _Selection = object
 
 
+class PreferenceOptions(MisbehaviourOptions):
+    """What is left for others."""
+
+    honest: int = Field(0, ge=0, description="Places that honest clients get all the same: somebody has to be a victim")
+
+
 class PreferDishonest(ServerMisbehaviour, _Selection):
     """Takes its own clients first, and honest ones only for the places that are left."""
+
+    Options: ClassVar[type[MisbehaviourOptions]] = PreferenceOptions
 
     name: ClassVar[str] = "prefer-dishonest"
     applies_to: ClassVar[tuple[str, ...]] = ("random", "weighted-random", "bernoulli", "partition", "batch-partition")
@@ -37,7 +46,8 @@ class PreferDishonest(ServerMisbehaviour, _Selection):
             raise RoundSkipped("too-few-available", f"{len(present)} available, {wanted} wanted")
         coin = round_.coin("participants")
         dishonest = np.isin(present, list(self.dishonest))
-        ours = coin.permutation(present[dishonest])[:wanted]
+        reserved = min(self.conspiracy.options_of(PreferDishonest).honest, wanted, int((~dishonest).sum()))
+        ours = coin.permutation(present[dishonest])[: wanted - reserved]
         honest = coin.choice(present[~dishonest], wanted - len(ours), replace=False)
         self.carried_out(PreferDishonest, f"{len(ours)} of {wanted} participants are dishonest")
         return Selection(np.sort(np.append(ours, honest)), len(present))
