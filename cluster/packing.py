@@ -30,7 +30,7 @@ MAXIMUM_UPLOAD_BYTES = 100 * 1024**2  # what Ray's dashboard takes (ray_constant
 _LEFT_OUT = {"__pycache__", ".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 _NAMED = 3  # largest files that an error names
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can say
-_NAMING = ("protocol", "model", "dataset")  # keys whose values may be classes of one's own
+_NAMING = ("protocol", "model", "dataset", "server", "clients")  # keys whose values may be classes of one's own
 _COSTS = "time.costs"  # a file's name only until the experiment is loaded
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from testbed.adversary.composing import Adversary
 from testbed.availability import Availability, Scheduled, availability_model
 from testbed.cost import REFERENCE_COSTS, ComputeModel
 from testbed.devices import speed_factors
@@ -78,8 +79,16 @@ class Plan:
         self.randomness = Randomness(seed, secrets_from_system=experiment.seed is None)
         costs = {**REFERENCE_COSTS, **experiment.time.costs}
         self.compute = ComputeModel(experiment.time.compute == "measured", costs)
-        self.selection = selection_protocol(experiment.selection, experiment.population)
-        self.aggregation = aggregation_protocol(experiment.aggregation)
+        self.adversary: Adversary | None = None
+        if experiment.adversary is None:
+            self.selection = selection_protocol(experiment.selection, experiment.population)
+            self.aggregation = aggregation_protocol(experiment.aggregation)
+        else:
+            self.adversary = Adversary(experiment.adversary, experiment.population, experiment.rounds, self.randomness)
+            corrupted = self.adversary.corrupted
+            self.selection = selection_protocol(experiment.selection, experiment.population, corrupted)
+            self.aggregation = aggregation_protocol(experiment.aggregation, corrupted)
+            self.adversary.check_used(self.roles)
         check_stages(experiment, (*self.selection.stages, *self.aggregation.stages))
         self.maximum_participants: int = getattr(
             self.selection, "maximum_participants", experiment.selection.participants
@@ -101,7 +110,13 @@ class Plan:
     @property
     def roles(self) -> list[RoleSpec]:
         """The client sides of all protocols of the run."""
-        return [*self.selection.roles, RoleSpec(Trainer, None), *self.aggregation.roles]
+        specs = [*self.selection.roles, RoleSpec(Trainer, None), *self.aggregation.roles]
+        return specs if self.adversary is None else self.adversary.roles(specs)
+
+    @property
+    def dishonest(self) -> frozenset[int]:
+        """The clients that work for a malicious server."""
+        return frozenset() if self.adversary is None else self.adversary.dishonest
 
     def environment(self, workload: Workload) -> Environment:
         """What the clients of one host share; the directory comes after registration."""
@@ -302,6 +317,6 @@ class Federation:
         return {
             "rounds": pa.Table.from_pylist([row], schema=SCHEMAS["rounds"]),
             "exchanges": exchanges_table(number, network.exchanges),
-            "participation": participation_table(number, outcome.participants, outcome.survivors),
+            "participation": participation_table(number, outcome.participants, outcome.survivors, self.plan.dishonest),
             "events": events_table(number, network.events),
         }

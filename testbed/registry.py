@@ -1,5 +1,6 @@
 """From the names in an experiment to the classes that they select, built in or the user's own."""
 
+from collections.abc import Callable
 from typing import Any
 
 from testbed.aggregation.combining import AggregationParameters, AggregationProtocol
@@ -37,17 +38,33 @@ _SELECTION: dict[type[SelectionParameters], Any] = {
 _AGGREGATION: dict[type[AggregationParameters], Any] = {PlainParameters: Plain, SecAggParameters: SecAgg}
 
 
-def selection_protocol(parameters: SelectionParameters, population: int) -> SelectionProtocol:
-    """The server side of the selection protocol that `parameters` belong to."""
-    known = _SELECTION.get(type(parameters))
-    name = getattr(parameters, "protocol", "")
-    protocol: SelectionProtocol = (known or own_class(name, "selection.protocol"))(parameters, population)
+Corrupting = Callable[[Any, set[str]], Any]
+"""From the class of an honest server, and the names of the protocols that it is, to the class that runs."""
+
+
+def _as_it_is(honest: Any, protocols: set[str]) -> Any:
+    return honest
+
+
+def selection_protocol(
+    parameters: SelectionParameters, population: int, corrupted: Corrupting = _as_it_is
+) -> SelectionProtocol:
+    """The server side of the selection protocol that `parameters` belong to, as the adversary has `corrupted` it."""
+    protocol: SelectionProtocol = _server("selection", parameters, _SELECTION, corrupted)(parameters, population)
     return protocol
 
 
-def aggregation_protocol(parameters: AggregationParameters) -> AggregationProtocol:
-    """The server side of the aggregation protocol that `parameters` belong to."""
-    known = _AGGREGATION.get(type(parameters))
-    name = getattr(parameters, "protocol", "")
-    protocol: AggregationProtocol = (known or own_class(name, "aggregation.protocol"))(parameters)
+def aggregation_protocol(parameters: AggregationParameters, corrupted: Corrupting = _as_it_is) -> AggregationProtocol:
+    """The server side of the aggregation protocol that `parameters` belong to, as the adversary has `corrupted` it."""
+    protocol: AggregationProtocol = _server("aggregation", parameters, _AGGREGATION, corrupted)(parameters)
     return protocol
+
+
+def _server(section: str, parameters: Any, known: dict[Any, Any], corrupted: Corrupting) -> Any:
+    """A class of one's own counts as the built-in protocols too that it derives from."""
+    name: str = getattr(parameters, "protocol", "")
+    honest = known.get(type(parameters)) or own_class(name, f"{section}.protocol")
+    names = {name}
+    if ":" in name and isinstance(honest, type):
+        names |= {str(kind.model_fields["protocol"].default) for kind in known if issubclass(honest, known[kind])}
+    return corrupted(honest, names)

@@ -13,6 +13,7 @@ from testbed.messages import Vector
 from testbed.network import Network
 from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
+from testbed.randomness import Randomness
 
 Ids = npt.NDArray[np.int64]
 
@@ -46,6 +47,7 @@ class AggregationRound:
         dimension: number of model parameters d; None: what most updates have.
         experiment_id: what clients sign with; None: the server leaves signatures for the clients to check, and one
             client that signs wrongly makes the others end the round.
+        randomness: for the server's own coins; None: an honest server needs none.
     """
 
     number: int
@@ -55,6 +57,7 @@ class AggregationRound:
     directory: Directory
     dimension: int | None = None
     experiment_id: bytes | None = None
+    randomness: Randomness | None = None
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,13 @@ Client i sends y_i = x_i - sum_{j<i} PRG(s_ij) + sum_{j>i} PRG(s_ij) + PRG(b_i) 
 clients the pairwise masks cancel. Both its mask key and the seed b_i are secret-shared t-of-s among its peers, so
 that the server can remove what does not cancel: for a client that dropped out, with its mask key; for a survivor,
 with its b_i. Nobody releases both for one peer, and clients unmask only a set of survivors that t of them have signed.
+
+Without that signed set (``consistency: none``, the paper's variant against a server that follows the protocol) every
+client believes what it alone is told of the survivors.
 """
 
 import os
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from math import ceil
@@ -34,6 +38,7 @@ from testbed.aggregation.secagg_messages import (
     SharesFor,
     SignatureOf,
     Unmask,
+    UnmaskSurvivors,
     advert_content,
     survivors_content,
 )
@@ -66,6 +71,11 @@ class SecAggParameters(AggregationParameters):
     clip: float = Field(
         1.0, gt=0, allow_inf_nan=False, description="Largest absolute value of a coordinate of an update"
     )
+    consistency: Literal["signed", "none"] = Field(
+        "signed",
+        description="Do t clients sign the survivors before any client unmasks (signed), or does each believe the list "
+        "that it alone is shown (none; only for servers that follow the protocol, and above two thirds)?",
+    )
 
     @property
     def quantisation(self) -> Quantisation:
@@ -78,15 +88,20 @@ class SecAggParameters(AggregationParameters):
             return self.threshold
         return ceil(Fraction(str(self.threshold)) * participants)
 
+    def least_threshold(self, participants: int) -> int:
+        """The smallest t allowed: above s/2, and above 2s/3 where nobody signs the survivors."""
+        return participants // 2 + 1 if self.consistency == "signed" else 2 * participants // 3 + 1
+
     def check(self, participants: int) -> None:
-        """t must be above s/2 and at most s."""
-        t = self.threshold_for(participants)
+        """t must be at least `least_threshold` and at most s."""
+        t, least = self.threshold_for(participants), self.least_threshold(participants)
         if participants < 2:
             raise ValueError("protocol: secagg needs at least 2 participants; the sum of one hides nothing")
-        if not participants < 2 * t <= 2 * participants:
+        if not least <= t <= participants:
+            above = "0.5" if self.consistency == "signed" else "2/3, which consistency: none needs"
             raise ValueError(
-                f"threshold: t = {t} of {participants} participants; allowed {participants // 2 + 1} to {participants}"
-                f" (or a fraction above 0.5)"
+                f"threshold: t = {t} of {participants} participants; allowed {least} to {participants}"
+                f" (or a fraction above {above})"
             )
 
     def check_weights(self, participants: int, maximum_weight: int) -> None:
@@ -98,7 +113,7 @@ class SecAgg:
     """Server side; `aggregate` follows the paper's rounds 0 to 4."""
 
     needs_registration: ClassVar[bool] = True
-    stages: ClassVar[tuple[str, ...]] = (
+    stages: tuple[str, ...] = (
         "secagg/advertise-keys",
         "secagg/share-keys",
         "secagg/masked-input",
@@ -108,6 +123,8 @@ class SecAgg:
 
     def __init__(self, parameters: SecAggParameters) -> None:
         self.parameters = parameters
+        if parameters.consistency == "none":
+            self.stages = (*SecAgg.stages[:3], UnmaskSurvivors.stage)
 
     @property
     def roles(self) -> list[RoleSpec]:
@@ -117,14 +134,13 @@ class SecAgg:
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
         """See `AggregationProtocol.aggregate`. The sum over the survivors, or `RoundAborted` below t of them.
 
-        A malicious server overrides one of the five steps.
+        A malicious server overrides some of the five steps.
         """
         t = self.threshold(round_)
         adverts = await self.advertise_keys(round_, t)
         bundles = await self.share_keys(round_, t, adverts)
         masked, survivors = await self.collect_inputs(round_, t, bundles)
-        signed = await self.check_consistency(round_, t, survivors)
-        revealed = await self.collect_shares(round_, t, signed)
+        revealed = await self.collect_reveals(round_, t, survivors)
         total = await masked.total(survivors)
         self.unmask(round_, total, t, adverts, _ids(bundles), survivors, revealed)
         mean, weight = self.parameters.quantisation.decode(total, len(survivors))
@@ -138,8 +154,11 @@ class SecAgg:
         t = self.parameters.threshold_for(participants)
         if participants < max(2, t):
             raise RoundAborted("below-threshold", f"{participants} of {max(2, t)} needed participants")
-        if 2 * t <= participants:
-            raise RoundAborted("threshold-too-low", f"t = {t} of {participants} participants, which must exceed half")
+        if t < self.parameters.least_threshold(participants):
+            above = "half" if self.parameters.consistency == "signed" else "two thirds"
+            raise RoundAborted(
+                "threshold-too-low", f"t = {t} of {participants} participants, which must exceed {above}"
+            )
         return t
 
     # -- round 0 --------------------------------------------------------------------------------------------------
@@ -196,8 +215,8 @@ class SecAgg:
     ) -> tuple[Replies, Ids]:
         """The masked inputs, and whose they are (U3)."""
         private: dict[int, Message] = {
-            client: SealedFromPeers([SharesFor(peer, bundles[peer][client]) for peer in bundles if peer != client])
-            for client in bundles
+            client: SealedFromPeers([SharesFor(peer, bundles[peer][client]) for peer in peers])
+            for client, peers in self.peers_that_shared(bundles).items()
         }
         charge("message", len(bundles) * (len(bundles) - 1))
         replies = await round_.network.ask(_ids(bundles), MaskInput(round_.number), private=private)
@@ -208,6 +227,19 @@ class SecAgg:
             round_.network.record_event(f"client:{client}", "misbehaviour", f"masked input: {inputs[client]}")
         self._at_least(t, dict.fromkeys(survivors.tolist()), replies, "sent their input")
         return replies, survivors
+
+    def peers_that_shared(self, bundles: Mapping[int, Any]) -> dict[int, list[int]]:
+        """Who each client is told has shared: all the others that have."""
+        return {client: [peer for peer in bundles if peer != client] for client in bundles}
+
+    # -- rounds 3 and 4 -----------------------------------------------------------------------------------------------
+
+    async def collect_reveals(self, round_: AggregationRound, t: int, survivors: Ids) -> dict[int, Shares]:
+        """What each client reveals once it knows the survivors, signed or (``consistency: none``) not."""
+        if self.parameters.consistency == "signed":
+            return await self.collect_shares(round_, t, await self.check_consistency(round_, t, survivors))
+        replies = await round_.network.ask(survivors, UnmaskSurvivors(round_.number, survivors.tolist()))
+        return self._at_least(t, replies.valid(), replies, "revealed their shares")
 
     # -- round 3 --------------------------------------------------------------------------------------------------
 

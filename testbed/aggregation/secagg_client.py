@@ -1,7 +1,8 @@
 """Client side of `secagg`; see `testbed.aggregation.secagg`.
 
 What the server says is believed where a client cannot check it: who has dropped out, as long as t clients say that
-they were told the same. Everything else is checked, and a check that fails ends the client's part in the round.
+they were told the same (``consistency: none``: without that). Everything else is checked, and a check that fails ends
+the client's part in the round.
 """
 
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from testbed.aggregation.secagg_messages import (
     SharesFor,
     SurvivorsSignature,
     Unmask,
+    UnmaskSurvivors,
     advert_content,
     point_of,
     survivors_content,
@@ -113,7 +115,7 @@ class SecAggClient(Role):
             raise Refusal("secagg.too-few-participants", f"{message.participants} announced, never fewer than {fewest}")
         if message.threshold != self.parameters.threshold_for(message.participants):
             raise Refusal("secagg.other-threshold", f"t = {message.threshold} is not what the experiment says")
-        if 2 * message.threshold <= message.participants:
+        if message.threshold < self.parameters.least_threshold(message.participants):
             raise Refusal("secagg.threshold-too-low", f"t = {message.threshold} of {message.participants}")
 
     # -- share keys -----------------------------------------------------------------------------------------------
@@ -215,16 +217,21 @@ class SecAggClient(Role):
     def on_check_survivors(self, message: CheckSurvivors) -> SurvivorsSignature:
         """Sign the one set of survivors that this client will unmask."""
         with self._step(3, message.round):
-            survivors = set(message.survivors)
-            shared = self._received.keys() | {self.client.number}
-            if len(survivors) != len(message.survivors) or not survivors <= shared:
-                raise Refusal("secagg.foreign-survivor", "a survivor twice, or one that has not shared")
-            if self.client.number not in survivors:
-                raise Refusal("secagg.declared-dead", "declared as dropped out, but is there")
-            if len(survivors) < self._threshold:
-                raise Refusal("secagg.too-few", f"{len(survivors)} survivors, threshold {self._threshold}")
-            self._survivors = survivors
-            return SurvivorsSignature(self._sign(SURVIVORS_DOMAIN, survivors_content(self._round, sorted(survivors))))
+            self._survivors = self._believable(message.survivors)
+            content = survivors_content(self._round, sorted(self._survivors))
+            return SurvivorsSignature(self._sign(SURVIVORS_DOMAIN, content))
+
+    def _believable(self, named: list[int]) -> set[int]:
+        """The survivors, as far as one client alone can judge them."""
+        survivors = set(named)
+        shared = self._received.keys() | {self.client.number}
+        if len(survivors) != len(named) or not survivors <= shared:
+            raise Refusal("secagg.foreign-survivor", "a survivor twice, or one that has not shared")
+        if self.client.number not in survivors:
+            raise Refusal("secagg.declared-dead", "declared as dropped out, but is there")
+        if len(survivors) < self._threshold:
+            raise Refusal("secagg.too-few", f"{len(survivors)} survivors, threshold {self._threshold}")
+        return survivors
 
     # -- unmask ---------------------------------------------------------------------------------------------------
 
@@ -233,13 +240,25 @@ class SecAggClient(Role):
         """Reveal one share for each peer: of its mask key if it dropped out, of its self-mask seed if it survived."""
         with self._step(4, message.round):
             self._check_signatures({row.client: row.signature for row in message.signatures}, len(message.signatures))
-            mask_keys, self_masks = [], []
-            for peer, opened in self._open_shares().items():
-                if peer in self._survivors:
-                    self_masks.append(ShareOf(peer, opened[SHARE_BYTES:]))
-                else:
-                    mask_keys.append(ShareOf(peer, opened[:SHARE_BYTES]))
-            return Shares(mask_keys, self_masks)
+            return self._shares()
+
+    @handles(UnmaskSurvivors)
+    def on_unmask_survivors(self, message: UnmaskSurvivors) -> Shares:
+        """Reveal the same on the server's word alone, where the experiment says so (``consistency: none``)."""
+        with self._step(3, message.round):
+            if self.parameters.consistency != "none":
+                raise Refusal("secagg.unsigned-survivors", "nobody has signed the survivors")
+            self._survivors = self._believable(message.survivors)
+            return self._shares()
+
+    def _shares(self) -> Shares:
+        mask_keys, self_masks = [], []
+        for peer, opened in self._open_shares().items():
+            if peer in self._survivors:
+                self_masks.append(ShareOf(peer, opened[SHARE_BYTES:]))
+            else:
+                mask_keys.append(ShareOf(peer, opened[:SHARE_BYTES]))
+        return Shares(mask_keys, self_masks)
 
     def _check_signatures(self, signed: dict[int, bytes], count: int) -> None:
         if len(signed) != count or not signed.keys() <= self._survivors:

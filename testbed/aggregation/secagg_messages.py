@@ -148,3 +148,13 @@ class Unmask(Message, frozen=True):
 
     round: RoundNumber
     signatures: Annotated[list[SignatureOf], Many]
+
+
+class UnmaskSurvivors(Message, frozen=True):
+    """Without signatures (``consistency: none``): who has survived; reveal the shares that this calls for."""
+
+    stage: ClassVar[str] = "secagg/unmask-survivors"
+    Answer: ClassVar[type[Message] | None] = Shares
+
+    round: RoundNumber
+    survivors: Annotated[list[ClientId], Many]

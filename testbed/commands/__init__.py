@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import testbed
+from testbed.commands.attack import attack
 from testbed.commands.bound import bound, plan
 from testbed.commands.calibrate import CALIBRATE_EPILOG, calibrate
 from testbed.commands.cluster import cluster
@@ -48,6 +49,7 @@ app.command(epilog=SCHEMA_EPILOG)(schema)
 app.command(epilog=COMPARE_EPILOG)(compare)
 app.command(epilog=PLOT_EPILOG)(plot)
 app.command(epilog=DROPOUTS_EPILOG)(dropouts)
+app.add_typer(attack)
 app.add_typer(trace)
 app.command(epilog=SUBMIT_EPILOG)(submit)
 app.add_typer(jobs)

@@ -48,7 +48,7 @@ def compare(
     debug: Debug = False,
 ) -> None:
     """Print the overhead table: what each protocol costs, as means, 95% intervals and ratios to a baseline."""
-    runs = _runs(directories)
+    runs = runs_in(directories)
     from analysis import overhead, pairing, rendering
 
     frame = (pairing.compare_paired if paired else overhead.compare)(runs, baseline)
@@ -63,7 +63,7 @@ def dropouts(
     debug: Debug = False,
 ) -> None:
     """Print who was lost at which stage: offline, dropped out, too late or refusing, participants and all asked."""
-    runs = _runs(directories)
+    runs = runs_in(directories)
     from analysis import dropouts as tables
 
     typer.echo(tables.render(tables.dropouts(runs), format), nl=False)
@@ -78,7 +78,7 @@ def plot(
     debug: Debug = False,
 ) -> None:
     """Draw round time, traffic and dropouts by stage, accuracy and availability, as PNG and PDF."""
-    runs = _runs(directories)
+    runs = runs_in(directories)
     from analysis import figures
     from testbed.uris import is_uri
 
@@ -88,7 +88,8 @@ def plot(
         typer.echo(path)
 
 
-def _runs(directories: list[str]) -> list[Any]:
+def runs_in(directories: list[str]) -> list[Any]:
+    """The runs in or below directories or URIs; raises `ExperimentError` where there are none."""
     from testbed.records.mirroring import fetched
 
     paths = [fetched(directory) for directory in directories]

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator, model_validator
 
+from testbed.adversary.section import AdversarySection
 from testbed.aggregation.combining import AggregationParameters
 from testbed.aggregation.plain import PlainParameters
 from testbed.aggregation.secagg import SecAggParameters
@@ -205,6 +206,11 @@ class Experiment(_Section):
     links: Links = Field(default_factory=Links, description="Bandwidth and latency")
     devices: Devices = Field(default_factory=Devices, description="How fast the clients compute")
     availability: AvailabilitySection = Field(default_factory=Always, description="Who is there")
+    adversary: AdversarySection | None = Field(
+        None,
+        exclude_if=lambda section: section is None,
+        description="Dishonest clients, and what they and a malicious server do; none: everybody is honest",
+    )
     time: Time = Field(default_factory=Time, description="The clock")
     cluster: Cluster = Field(default_factory=Cluster, description="Where it runs")
     output: Output = Field(default_factory=Output, description="Where records go")
@@ -226,6 +232,9 @@ class Experiment(_Section):
             self.aggregation.check(self.selection.participants)
             section = "availability"
             self.availability.check(self.population)
+            section = "adversary"
+            if self.adversary is not None:
+                self.adversary.check(self.population, self.selection.protocol, self.aggregation.protocol)
         except ValueError as error:
             raise ValueError(f"{section}.{error}") from None
         return self

@@ -136,7 +136,9 @@ class RoundBooks:
             self._between_rounds.append(Event("between rounds", party, kind, detail))
 
     def _record_answers(self, answers: HostAnswers) -> None:
-        """The events that answers bring: refusals, and handlers that crashed."""
+        """The events that answers bring: attacks, refusals, and handlers that crashed."""
+        for client, line in answers.attacks:
+            self.record_event(f"client:{client}", "attack", line)
         for refusal in answers.refusals:
             self.record_event(f"client:{refusal.client}", "refusal", f"{refusal.check}: {refusal.detail}")
         for client, line in answers.failures:

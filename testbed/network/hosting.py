@@ -63,6 +63,7 @@ class HostAnswers:
         headers: encoded answers (vectors detached) of those that answered.
         refusals: those whose answer is a refusal (they count as answered).
         failures: clients whose handler crashed: (client, one line).
+        attacks: what dishonest clients did otherwise than the protocol says, for the records: (client, one line).
         alike: clients that all give one same answer: (clients, header, size, compute_s of each).
     """
 
@@ -75,6 +76,7 @@ class HostAnswers:
     headers: dict[int, bytes] = field(default_factory=dict)
     refusals: list[RefusedBy] = field(default_factory=list)
     failures: list[tuple[int, str]] = field(default_factory=list)
+    attacks: list[tuple[int, str]] = field(default_factory=list)
     alike: tuple[Ids, bytes, int, float] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -109,8 +111,10 @@ class HostAnswers:
             merged.headers.update(part.headers)
             merged.refusals += part.refusals
             merged.failures += part.failures
+            merged.attacks += part.attacks
         merged.refusals.sort(key=lambda refusal: refusal.client)
         merged.failures.sort()
+        merged.attacks.sort(key=lambda attack: attack[0])
         alike = [part.alike for part in parts if part.alike is not None]
         if alike:
             clients = np.sort(np.concatenate([part[0] for part in alike]))

@@ -69,11 +69,13 @@ class Client:
         local_update: what it has learned this round.
         agreed_participants: signing keys of this round's participants as this client has verified them; None when
             the selection protocol gives clients nothing to verify.
+        attacks: what a dishonest client has done since its last answer, one line each, for the records.
     """
 
     __slots__ = (
         "_roles",
         "agreed_participants",
+        "attacks",
         "environment",
         "identity",
         "last_round",
@@ -94,6 +96,7 @@ class Client:
         self._roles.clear()
         self.local_update: LocalUpdate | None = None
         self.agreed_participants: dict[int, bytes] | None = None
+        self.attacks: list[str] = []
 
     def role(self, kind: "type[Role]", parameters: Any) -> "Role":
         """This round's instance of a role."""

@@ -161,6 +161,8 @@ class Host:
             answers.compute_s[position] = self.environment.compute.seconds(meter, spent)
             answers.pki_up[position] = meter.pki_bytes_up
             answers.pki_down[position] = meter.pki_bytes_down
+            answers.attacks += [(number, line) for line in client.attacks]
+            client.attacks.clear()
             if detached is None:
                 continue
             answers.answered[position] = True

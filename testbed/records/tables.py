@@ -1,5 +1,6 @@
 """What is recorded: the tables of a run and their columns. Times are virtual seconds since the run began."""
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -49,8 +50,15 @@ SCHEMAS: dict[str, pa.Schema] = {
         ]
     ),
     # One row per participant of a round; completed and aborted rounds.
-    "participation": pa.schema([("round", pa.int32()), ("client", pa.int64()), ("survived", pa.bool_())]),
-    # Refusals, misbehaviour, restarts.
+    "participation": pa.schema(
+        [
+            ("round", pa.int32()),
+            ("client", pa.int64()),
+            ("survived", pa.bool_()),
+            ("dishonest", pa.bool_()),  # works for a malicious server
+        ]
+    ),
+    # Refusals, attacks, misbehaviour, restarts.
     "events": pa.schema(
         [
             ("round", pa.int32()),
@@ -102,22 +110,25 @@ def events_table(round_number: int, events: list[Event]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMAS["events"])
 
 
-def participation_table(round_number: int, participants: Any, survivors: Any) -> pa.Table:
-    """The `participation` rows of one round: `(p,)` participants and the survivors among them."""
+def participation_table(
+    round_number: int, participants: Any, survivors: Any, dishonest: Collection[int] = ()
+) -> pa.Table:
+    """The `participation` rows of one round: `(p,)` participants, the survivors and the dishonest among them."""
     return pa.table(
         [
             np.full(len(participants), round_number, np.int32),
             np.asarray(participants, np.int64),
             np.isin(participants, survivors),
+            np.isin(participants, list(dishonest)),
         ],
         schema=SCHEMAS["participation"],
     )
 
 
 def with_later_columns(table: pa.Table) -> pa.Table:
-    """`table` with 0 where a run of an earlier version lacks columns: they count what it did not have."""
-    for column in ("transport_down", "transport_up"):
+    """`table` with 0 (or false) where a run of an earlier version lacks columns: they say what it did not have."""
+    for column, none in (("transport_down", 0), ("transport_up", 0), ("dishonest", False)):
         at = table.schema.get_field_index(column)
         if at >= 0 and table.column(at).null_count:
-            table = table.set_column(at, table.schema.field(at), table.column(at).fill_null(0))
+            table = table.set_column(at, table.schema.field(at), table.column(at).fill_null(none))
     return table

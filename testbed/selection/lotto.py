@@ -21,7 +21,7 @@ from testbed.errors import ProtocolError, Refusal, RoundAborted
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, signed_content
 from testbed.network.asking import ids
 from testbed.network.hosting import RefusedBy
-from testbed.parties.client import Client, Role, handles
+from testbed.parties.client import Client, Role, RoleSpec, handles
 from testbed.parties.pki import Directory
 from testbed.selection.choosing import Ids, Selection, SelectionParameters, SelectionRound
 from testbed.selection.refinement import Refinement, known, measured, refined, remember
@@ -285,6 +285,17 @@ class LottoServer:
         self.parameters = parameters
         self.population = population
         self.dropped = np.zeros(population, np.bool_)
+
+    # -- what the variants differ in ------------------------------------------------------------------------------
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """See `SelectionProtocol.roles`."""
+        raise NotImplementedError
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        """See `SelectionProtocol.select`."""
+        raise NotImplementedError
 
     # -- decisions ------------------------------------------------------------------------------------------------
 

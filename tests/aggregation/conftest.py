@@ -143,7 +143,7 @@ class SmallFederation:
         trained = await self.network.ask(self.everybody, Train(number, Vector(self.workload.initial_model(), 0)))
         return AggregationRound(
             number, self.network, self.everybody, trained.ids, self.environment.directory,
-            *((self.workload.dimension, EXPERIMENT) if self.told else ()),
+            *((self.workload.dimension, EXPERIMENT, self.randomness) if self.told else ()),
         )  # fmt: skip
 
     async def aggregate(self, number: int = 1) -> Any:

@@ -1,0 +1,63 @@
+"""Every built-in misbehaviour, by party. One more is one more line here.
+
+Classes of one name override the same decision in different protocols.
+"""
+
+from collections.abc import Iterable
+
+from testbed.adversary.clients import ClaimCandidacy, InflateUtility, WrongSignature
+from testbed.adversary.free_choice import PreferDishonest
+from testbed.adversary.lotto_lists import (
+    CopyOutput,
+    ForgeOutput,
+    ForgeSignatures,
+    KeepDishonestCandidates,
+    ListTwice,
+    OmitHonestCandidates,
+    ReserveMostSelected,
+    ShowDifferentLists,
+)
+from testbed.adversary.lotto_rounds import (
+    GrindRound,
+    ReuseRound,
+    ShowDifferentPopulations,
+    TellDifferentPopulations,
+    UnderstatePopulation,
+)
+from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
+from testbed.adversary.reconstruction import ContradictDropouts
+from testbed.adversary.shrinking import ShrinkTheSum, SplitTheSharing
+
+SERVER: tuple[type[ServerMisbehaviour], ...] = (
+    PreferDishonest,
+    KeepDishonestCandidates,
+    ReserveMostSelected,
+    OmitHonestCandidates,
+    UnderstatePopulation,
+    TellDifferentPopulations,
+    ShowDifferentPopulations,
+    ReuseRound,
+    GrindRound,
+    ForgeOutput,
+    CopyOutput,
+    ListTwice,
+    ShowDifferentLists,
+    ForgeSignatures,
+    ContradictDropouts,
+    ShrinkTheSum,
+    SplitTheSharing,
+)
+CLIENTS: tuple[type[ClientMisbehaviour], ...] = (InflateUtility, ClaimCandidacy, WrongSignature)
+OF_PARTY: dict[str, tuple[type[Misbehaviour], ...]] = {"server": SERVER, "clients": CLIENTS}
+
+
+def names(party: str, protocols: Iterable[str] | None = None) -> list[str]:
+    """The misbehaviours of "server" or "clients", in the order above; only those that apply to one of `protocols`."""
+    wanted = None if protocols is None else set(protocols)
+    found = [kind.name for kind in OF_PARTY[party] if wanted is None or wanted & set(kind.applies_to)]
+    return list(dict.fromkeys(found))
+
+
+def kinds_of(party: str, name: str) -> list[type[Misbehaviour]]:
+    """The classes of one name."""
+    return [kind for kind in OF_PARTY[party] if kind.name == name]

@@ -1,0 +1,98 @@
+"""Dishonest clients: roles with some handlers overridden, whatever the server does."""
+
+from typing import ClassVar, Literal
+
+import msgspec
+from pydantic import Field
+
+from testbed.adversary.lotto_rounds import CLIENT_CENTRIC, SERVER_CENTRIC
+from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions
+from testbed.cost import charge
+from testbed.parties.client import Role, handles
+from testbed.selection.lotto import LIST_DOMAIN, ListSignature, LottoClient, ParticipantList, selection_input
+from testbed.selection.lotto_client_centric import Announce, Candidacy, ClientCentricClient
+from testbed.training import Train, Trained, Trainer
+
+_LOSSES = {"loss": 1, "squared_loss": 2}  # fields of the report, and the power that a factor on the loss has in them
+
+
+class InflateOptions(MisbehaviourOptions):
+    """By how much."""
+
+    factor: float = Field(100.0, gt=0, description="The reported training loss is so many times the true one")
+
+
+class InflateUtility(ClientMisbehaviour, Trainer):
+    """Reports a larger loss than it has, to be worth more to a server that selects by utility (Oort)."""
+
+    name: ClassVar[str] = "inflate-utility"
+    applies_to: ClassVar[tuple[str, ...]] = ("train",)
+    extends: ClassVar[type[Role]] = Trainer
+    Options: ClassVar[type[MisbehaviourOptions]] = InflateOptions
+
+    @handles(Train)
+    def on_train(self, message: Train) -> Trained:
+        """Train as everybody does, and lie about it."""
+        trained = super().on_train(message)
+        if not self.attacks(message.round):
+            return trained
+        factor = self.conspiracy.options_of(InflateUtility).factor
+        lies = {
+            name: getattr(trained, name) * factor**power for name, power in _LOSSES.items() if hasattr(trained, name)
+        }
+        self.carried_out(InflateUtility, f"reported a loss of {lies['loss']:.4g} instead of {trained.loss:.4g}")
+        return msgspec.structs.replace(trained, **lies)
+
+
+class ClaimOptions(MisbehaviourOptions):
+    """With what."""
+
+    proof: Literal["genuine", "made-up"] = Field(
+        "genuine",
+        description="genuine: its own number with its valid proof, though over the threshold; made-up: neither",
+    )
+
+
+class ClaimCandidacy(ClientMisbehaviour, ClientCentricClient):
+    """Claims to be a candidate when it is not."""
+
+    name: ClassVar[str] = "claim-candidacy"
+    applies_to: ClassVar[tuple[str, ...]] = (CLIENT_CENTRIC,)
+    extends: ClassVar[type[Role]] = ClientCentricClient
+    Options: ClassVar[type[MisbehaviourOptions]] = ClaimOptions
+
+    @handles(Announce)
+    def on_announce(self, message: Announce) -> Candidacy | None:
+        """Answer with a number in any case."""
+        answer = super().on_announce(message)
+        if not self.attacks(message.round) or (answer is not None and answer.output is not None):
+            return answer
+        if self.conspiracy.options_of(ClaimCandidacy).proof == "made-up":
+            self.carried_out(ClaimCandidacy, "a number and a proof that it has made up")
+            self._own = Candidacy(bytes(64), bytes([1]) * 80)
+            return self._own
+        assert self.client.identity is not None
+        assert self.client.identity.vrf is not None
+        charge("vrf.prove")
+        evaluated = selection_input(self.environment.experiment_id, message.round)
+        self._own = Candidacy(*self.client.identity.vrf.prove(evaluated))
+        self.carried_out(ClaimCandidacy, "its own number, which is over the threshold")
+        return self._own
+
+
+class WrongSignature(ClientMisbehaviour, LottoClient):
+    """Signs something else than the participant list: where all must sign, that ends everybody's round."""
+
+    name: ClassVar[str] = "wrong-signature"
+    applies_to: ClassVar[tuple[str, ...]] = (CLIENT_CENTRIC, SERVER_CENTRIC)
+    extends: ClassVar[type[Role]] = LottoClient
+
+    @handles(ParticipantList)
+    def on_list(self, message: ParticipantList) -> ListSignature:
+        """Sign, but not this list."""
+        answer = super().on_list(message)
+        if not self.attacks(message.round):
+            return answer
+        assert self.client.identity is not None
+        self.carried_out(WrongSignature, "signed something else than the list")
+        return ListSignature(self.client.identity.signing.sign(LIST_DOMAIN, b"another list"))

@@ -1,0 +1,58 @@
+"""What the accomplices of a malicious SecAgg server do for it, and the messages in which they do."""
+
+from typing import Annotated, ClassVar
+
+from testbed.aggregation.secagg_client import SecAggClient
+from testbed.aggregation.secagg_messages import (
+    SURVIVORS_DOMAIN,
+    CheckSurvivors,
+    Many,
+    ShareOf,
+    SurvivorsSignature,
+    survivors_content,
+)
+from testbed.crypto.shamir import SHARE_BYTES
+from testbed.errors import Refusal
+from testbed.messages import Key32, Message, RoundNumber
+from testbed.parties.client import handles
+
+
+class HandedOver(Message, frozen=True):
+    """A client's own mask key, and both shares of every peer's secrets."""
+
+    mask_key: Key32
+    mask_keys: Annotated[list[ShareOf], Many]
+    self_masks: Annotated[list[ShareOf], Many]
+
+
+class HandOver(Message, frozen=True):
+    """Hand over what no honest client would."""
+
+    stage: ClassVar[str] = "adversary/hand-over"
+    Answer: ClassVar[type[Message] | None] = HandedOver
+
+    round: RoundNumber
+
+
+class SecAggAccomplice(SecAggClient):
+    """An honest client in everything that others can see, up to the survivors."""
+
+    @handles(CheckSurvivors)
+    def on_check_survivors(self, message: CheckSurvivors) -> SurvivorsSignature:
+        """Sign every set of survivors, as often as asked; the last one is what it would unmask."""
+        self._survivors = set(message.survivors)
+        self._next_step = 4
+        content = survivors_content(message.round, sorted(message.survivors))
+        return SurvivorsSignature(self._sign(SURVIVORS_DOMAIN, content))
+
+    @handles(HandOver)
+    def on_hand_over(self, message: HandOver) -> HandedOver:
+        """Both shares of every peer."""
+        if self._next_step is None or self._next_step < 3 or message.round != self._round:
+            raise Refusal("secagg.out-of-order", "no shares have been received yet")
+        opened = sorted(self._open_shares().items())
+        return HandedOver(
+            self._mask_secret,
+            [ShareOf(peer, shares[:SHARE_BYTES]) for peer, shares in opened],
+            [ShareOf(peer, shares[SHARE_BYTES:]) for peer, shares in opened],
+        )

@@ -1,0 +1,150 @@
+"""Who is told what, so that a server without the right to it comes by the secrets of secure aggregation.
+
+Each honest client gives, for each peer that has shared, one share of one kind: of the mask key where it is told that
+the peer has dropped out, of the self-mask seed where it is told that the peer has survived. t shares make a secret;
+x accomplices give both kinds, so t - x honest clients that give the same kind are enough.
+
+- *Both secrets of one victim*: t - x honest clients are told that it survived, t - x others that it dropped out. That
+  takes h >= 2 (t - x) of the h = s - x honest ones, that is, x >= 2t - s.
+- *The sum over a small set A*: the self-mask seeds of A, and the mask keys of the set R of honest clients outside A
+  with whom A has masked. Whoever is in R is declared gone to t - x others. A client believes at least t survivors, so
+  it declares at most e = s - t peers gone: |R| (t - x) <= h e. If A has masked with everybody, R is all the rest, and
+  the smallest A has h - floor(h e / (t - x)) clients. If A has been told that fewer have shared (t, with itself), R
+  may be as small as t - x - |A|; the clients of A, who know only t peers, then declare nobody gone.
+
+For x >= 2t - s all of these are 1. Where t clients must sign the same survivors, only the first one is open, and below
+x = 2t - s the smallest sum is over the t - x honest clients that any such set holds (docs/reconstruction.md).
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Story:
+    """What some clients are told.
+
+    Attributes:
+        survivors: sorted.
+        told: sorted honest clients.
+    """
+
+    survivors: tuple[int, ...]
+    told: tuple[int, ...]
+
+
+def two_stories(
+    victim: int, honest: Collection[int], accomplices: int, survivors: Collection[int], shared: Set[int], t: int
+) -> list[Story]:
+    """One in which the victim has survived, and one in which it has not.
+
+    With too few clients for both, the first one gets its t - x clients: the round can then still be completed.
+
+    Args:
+        victim: an honest survivor.
+        honest: the honest survivors.
+        accomplices: x, how many work for the server among the survivors.
+        survivors: all that have sent their input.
+        shared: all that have shared.
+        t: the threshold.
+    """
+    enough = t - accomplices
+    others = sorted(set(honest) - {victim})
+    first = min(enough, len(honest)) if len(honest) < 2 * enough else -(-len(honest) // 2)
+    without = sorted(set(survivors) - {victim})
+    without += sorted(shared - set(survivors))[: max(0, t - len(without))]  # a client cannot tell who else has gone
+    if len(without) < t:
+        return [Story(tuple(sorted(survivors)), tuple(sorted(honest)))]
+    stories = [
+        Story(tuple(sorted(survivors)), tuple(sorted({victim, *others[: first - 1]}))),
+        Story(tuple(sorted(without)), tuple(others[first - 1 :])),
+    ]
+    return [story for story in stories if story.told]
+
+
+def denials(believes: Mapping[int, int], gone: Collection[int], each: int) -> dict[int, set[int]] | None:
+    """Whom each client is told has gone, so that `each` clients are told so of every member of `gone`.
+
+    Nobody is told so of itself. None if it cannot be done (a maximum flow decides).
+
+    Args:
+        believes: clients, and how many peers each can be told have gone.
+        gone: who is to be declared gone.
+        each: t - x.
+    """
+    if each <= 0 or not gone:
+        return {client: set() for client in believes}
+    clients, targets = sorted(believes), sorted(gone)
+    if sum(min(room, len(targets)) for room in believes.values()) < each * len(targets):
+        return None
+    from scipy.sparse import csr_array  # slow to import
+    from scipy.sparse.csgraph import maximum_flow
+
+    source, sink, first = 0, 1 + len(clients) + len(targets), 1 + len(clients)
+    capacity = np.zeros((sink + 1, sink + 1), np.int32)
+    capacity[source, 1:first] = [believes[client] for client in clients]
+    capacity[1:first, first:sink] = [[client != target for target in targets] for client in clients]
+    capacity[first:sink, sink] = each
+    found = maximum_flow(csr_array(capacity), source, sink)
+    if found.flow_value < each * len(targets):
+        return None
+    flow = found.flow.toarray()[1:first, first:sink] > 0
+    return {
+        client: {target for target, used in zip(targets, row, strict=True) if used}
+        for client, row in zip(clients, flow, strict=True)
+    }
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """A set of honest clients whose sum is to come out, and what the others are told for it.
+
+    Attributes:
+        members: A.
+        gone: R, the honest clients outside A with whom A has masked.
+        denied: whom each honest client is told has dropped out.
+    """
+
+    members: frozenset[int]
+    gone: frozenset[int]
+    denied: Mapping[int, Set[int]] = field(default_factory=dict)
+
+
+def smallest_among_all(
+    honest: Iterable[int], lost: Collection[int], accomplices: int, shared: int, t: int
+) -> Isolation | None:
+    """The smallest sum when everybody has masked with everybody; the first of `honest` stay in it.
+
+    Args:
+        honest: the honest survivors.
+        lost: honest clients that have shared and sent no input: their mask keys are needed, too.
+        accomplices: x.
+        shared: how many have shared.
+        t: the threshold.
+    """
+    ranked, room = list(honest), max(0, shared - t)
+    for size in range(1, len(ranked) + 1):
+        gone = frozenset(ranked[size:]) | frozenset(lost)
+        denied = denials(dict.fromkeys(ranked, room), gone, t - accomplices)
+        if denied is not None:
+            return Isolation(frozenset(ranked[:size]), gone, denied)
+    return None
+
+
+def smallest_among_few(honest: Iterable[int], accomplices: int, shared: int, t: int) -> Isolation | None:
+    """The smallest sum when its members may be told that fewer have shared; the first of `honest` stay in it.
+
+    Members are told that they, `gone` and the accomplices have shared; the others, that everybody has.
+    """
+    ranked = list(honest)
+    for size in range(1, len(ranked) + 1):
+        for known in range(max(0, t - accomplices - size), len(ranked) - size + 1):
+            members, gone = frozenset(ranked[:size]), frozenset(ranked[size : size + known])
+            room = {client: max(0, shared - t) for client in ranked}
+            room |= dict.fromkeys(members, max(0, accomplices + size + known - t))
+            denied = denials(room, gone, t - accomplices)
+            if denied is not None:
+                return Isolation(members, gone, denied)
+    return None

@@ -1,0 +1,53 @@
+"""A malicious server where it may choose as it likes: the baselines trust it and give clients nothing to check."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
+from testbed.errors import RoundSkipped
+from testbed.selection.check_in import check_in
+from testbed.selection.choosing import Selection, SelectionParameters, SelectionRound
+
+if TYPE_CHECKING:
+
+    class _Selection:
+        """Any honest server of these protocols, for the type checker."""
+
+        parameters: SelectionParameters
+
+        async def select(self, round_: SelectionRound) -> Selection:
+            raise NotImplementedError
+else:
+    _Selection = object
+
+
+class PreferenceOptions(MisbehaviourOptions):
+    """What is left for others."""
+
+    honest: int = Field(0, ge=0, description="Places that honest clients get all the same: somebody has to be a victim")
+
+
+class PreferDishonest(ServerMisbehaviour, _Selection):
+    """Takes its own clients first, and honest ones only for the places that are left."""
+
+    Options: ClassVar[type[MisbehaviourOptions]] = PreferenceOptions
+
+    name: ClassVar[str] = "prefer-dishonest"
+    applies_to: ClassVar[tuple[str, ...]] = ("random", "weighted-random", "bernoulli", "partition", "batch-partition")
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        """K of those present; skipped when there are fewer. Clients hear of no batches, so it keeps to none."""
+        if not self.attacking:
+            return await super().select(round_)
+        present, wanted = await check_in(round_), self.parameters.participants
+        if len(present) < wanted:
+            raise RoundSkipped("too-few-available", f"{len(present)} available, {wanted} wanted")
+        coin = round_.coin("participants")
+        dishonest = np.isin(present, list(self.dishonest))
+        reserved = min(self.conspiracy.options_of(PreferDishonest).honest, wanted, int((~dishonest).sum()))
+        ours = coin.permutation(present[dishonest])[: wanted - reserved]
+        honest = coin.choice(present[~dishonest], wanted - len(ours), replace=False)
+        self.carried_out(PreferDishonest, f"{len(ours)} of {wanted} participants are dishonest")
+        return Selection(np.sort(np.append(ours, honest)), len(present))

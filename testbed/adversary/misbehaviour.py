@@ -1,0 +1,143 @@
+"""What a misbehaviour is: a class that overrides some decisions of an honest server, or some handlers of a client.
+
+A malicious server is ``type("Malicious...", (Misbehaviour, AnotherOne, HonestServer), {})``: each misbehaviour calls
+`super()` for what it does not change, so that they compose, the first one outermost. A dishonest client's role is made
+the same way from the honest role. The built-in misbehaviours are listed in `catalogue`; one of the user's own,
+named ``package.module:Name`` in an experiment, is a subclass of `ServerMisbehaviour` or `ClientMisbehaviour`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from testbed.network import Network
+from testbed.parties.client import Role
+
+if TYPE_CHECKING:
+    from testbed.aggregation.combining import Aggregate, AggregationRound
+    from testbed.selection.choosing import Selection, SelectionRound
+
+
+class MisbehaviourOptions(BaseModel):
+    """What an experiment may say about a misbehaviour: ``{understate-population: {to: 0.5}}``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+@dataclass(frozen=True)
+class Conspiracy:
+    """What the malicious server and the dishonest clients know.
+
+    Attributes:
+        dishonest: the numbers of the clients that work for the server.
+        options: of each misbehaviour, by its class.
+        rounds: of the experiment.
+        from_round: the first round that is attacked.
+        every: of the rounds from then on, every so many-th is attacked.
+    """
+
+    dishonest: frozenset[int]
+    options: Mapping[type["Misbehaviour"], Any] = field(default_factory=dict)
+    rounds: int = 2**40
+    from_round: int = 1
+    every: int = 1
+
+    def attacks(self, round_number: int) -> bool:
+        """Whether this round is attacked; in the others everybody behaves."""
+        return round_number >= self.from_round and (round_number - self.from_round) % self.every == 0
+
+    def options_of(self, kind: type["Misbehaviour"]) -> Any:
+        """The options that the experiment gives a misbehaviour, or its defaults."""
+        return self.options[kind] if kind in self.options else kind.Options()
+
+
+class Misbehaviour:
+    """One thing that a party does otherwise than the protocol says.
+
+    Attributes:
+        name: as an experiment says it.
+        applies_to: names of the selection or aggregation protocols (clients also: "train") whose decisions it
+            overrides.
+        Options: what an experiment may set; may be replaced by a subclass of `MisbehaviourOptions`.
+        conspiracy: whom and when; `composed` sets it.
+    """
+
+    name: ClassVar[str]
+    applies_to: ClassVar[tuple[str, ...]]
+    Options: ClassVar[type[MisbehaviourOptions]] = MisbehaviourOptions
+    conspiracy: ClassVar[Conspiracy]
+
+    @property
+    def dishonest(self) -> frozenset[int]:
+        """The clients that work for the server."""
+        return self.conspiracy.dishonest
+
+
+class ServerMisbehaviour(Misbehaviour):
+    """Mixed into the server side of a protocol, which then overrides some decisions.
+
+    What the dishonest clients do along with it is a role in `roles` (a property of every server side), after those of
+    the honest server: ``[*super().roles, RoleSpec(Accomplice, self.parameters, self.dishonest)]``.
+
+    Attributes:
+        attacking: whether the round under way is attacked; where not, a misbehaviour leaves everything to `super()`.
+        network: the round's, for `carried_out`.
+    """
+
+    attacking: bool = False
+    network: Network
+
+    def carried_out(self, kind: type["ServerMisbehaviour"], detail: str) -> None:
+        """Record that `kind` (the class that says so) has been carried out in this round."""
+        self.network.record_event("server", "attack", f"{kind.name}: {detail}")
+
+
+class ClientMisbehaviour(Misbehaviour, Role):
+    """Mixed into a role of the dishonest clients, some handlers of which it overrides.
+
+    Attributes:
+        extends: the honest role that it is mixed into.
+    """
+
+    extends: ClassVar[type[Role]]
+
+    def attacks(self, round_number: int) -> bool:
+        """Whether this round is attacked."""
+        return self.conspiracy.attacks(round_number)
+
+    def carried_out(self, kind: type["ClientMisbehaviour"], detail: str) -> None:
+        """Record that `kind` has been carried out by this client."""
+        self.client.attacks.append(f"{kind.name}: {detail}")
+
+
+class _Selecting(ServerMisbehaviour):
+    """Outermost in a malicious selection: knows when a round begins."""
+
+    async def select(self, round_: "SelectionRound") -> "Selection":
+        self.attacking, self.network = self.conspiracy.attacks(round_.number), round_.network
+        chosen: Selection = await super().select(round_)  # type: ignore[misc]
+        return chosen
+
+
+class _Aggregating(ServerMisbehaviour):
+    """Outermost in a malicious aggregation: knows when a round begins."""
+
+    async def aggregate(self, round_: "AggregationRound") -> "Aggregate":
+        self.attacking, self.network = self.conspiracy.attacks(round_.number), round_.network
+        made: Aggregate = await super().aggregate(round_)  # type: ignore[misc]
+        return made
+
+
+def malicious_server(honest: type, kinds: Sequence[type[ServerMisbehaviour]], conspiracy: Conspiracy) -> type:
+    """The class of a server that is `honest` but for `kinds`, the first one outermost; `honest` itself if none."""
+    if not kinds:
+        return honest
+    begins = _Selecting if hasattr(honest, "select") else _Aggregating
+    return type(f"Malicious{honest.__name__}", (begins, *kinds, honest), {"conspiracy": conspiracy})
+
+
+def dishonest_role(honest: type[Role], kinds: Sequence[type[ClientMisbehaviour]], conspiracy: Conspiracy) -> type[Role]:
+    """The role of a client that is `honest` but for `kinds`, the first one outermost."""
+    return type(f"Dishonest{honest.__name__}", (*kinds, honest), {"conspiracy": conspiracy})

@@ -1,0 +1,129 @@
+"""The experiment's `adversary:` section: who is dishonest, and which decisions are overridden in which rounds."""
+
+import difflib
+import math
+import re
+from fractions import Fraction
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from testbed.adversary.catalogue import kinds_of, names
+from testbed.adversary.misbehaviour import Misbehaviour
+from testbed.own_class import OWN_CLASS
+from testbed.randomness import Randomness
+
+Named = str | dict[str, dict[str, Any]]
+_TRAINING = "train"  # what client misbehaviours name that belong to no selection or aggregation protocol
+
+
+class AdversarySection(BaseModel):
+    """A malicious server and dishonest clients that work together; who is not named here is honest."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    dishonest: (
+        Annotated[int, Field(ge=0)]
+        | Annotated[float, Field(ge=0, le=1)]
+        | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    ) = Field(
+        0.1,
+        description="The dishonest clients: a number of them, a share of the population with a decimal point (drawn by "
+        "the seed), or a list of client numbers",
+    )
+    server: list[Named] = Field(
+        default_factory=list,
+        description="What the server does otherwise than the protocol says: names, each may have options, "
+        f"{{name: {{option: value}}}}; {', '.join(names('server'))}, or package.module:Class",
+    )
+    clients: list[Named] = Field(
+        default_factory=list,
+        description=f"What the dishonest clients do: {', '.join(names('clients'))}, or package.module:Class",
+    )
+    from_round: int = Field(1, gt=0, description="The first round that is attacked")
+    every: int = Field(1, gt=0, description="Of the rounds from then on, every so many-th is attacked")
+
+    @field_validator("server", "clients", mode="before")
+    @classmethod
+    def _one_alone(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str | dict) else given
+
+    @field_validator("server", "clients")
+    @classmethod
+    def _known(cls, given: list[Named], info: Any) -> list[Named]:
+        party = info.field_name
+        seen: set[str] = set()
+        for one in given:
+            if isinstance(one, dict) and len(one) != 1:
+                raise ValueError("an entry is a name, or one name with its options: {name: {option: value}}")
+            name = name_of(one)
+            if name in seen:
+                raise ValueError(f"{name} stands twice")
+            seen.add(name)
+            if ":" in name and re.match(OWN_CLASS, name):
+                continue
+            kinds = kinds_of(party, name)
+            if not kinds:
+                close = difflib.get_close_matches(name, names(party), n=1)
+                hint = f"did you mean {close[0]!r}? " if close else ""
+                allowed = ", ".join(names(party))
+                raise ValueError(f"unknown {name!r}; {hint}allowed: {allowed}, or package.module:Class")
+            options(kinds[0], one)
+        return given
+
+    def check(self, population: int, selection: str, aggregation: str) -> None:
+        """Raise `ValueError` (one line: key, what is allowed) for what does not fit the rest of the experiment."""
+        if isinstance(self.dishonest, list):
+            beyond = [client for client in self.dishonest if client >= population]
+            if beyond:
+                raise ValueError(f"dishonest: client {beyond[0]} of a population of {population}, counted from 0")
+            if len(set(self.dishonest)) != len(self.dishonest):
+                raise ValueError("dishonest: a client stands twice")
+        elif self.number_of(population) > population:
+            raise ValueError(f"dishonest: {self.dishonest} of a population of {population}; at most {population}")
+        own = ":" in selection + aggregation  # what applies to a protocol of one's own is known where its class is
+        protocols = {selection, aggregation, _TRAINING}
+        for party in ("server", "clients"):
+            for one in getattr(self, party):
+                name = name_of(one)
+                if ":" in name or own or name in names(party, protocols):
+                    continue
+                allowed = ", ".join(names(party, protocols)) or "none"
+                raise ValueError(f"{party}: {name} does not apply to selection {selection}; allowed: {allowed}")
+
+    def number_of(self, population: int) -> int:
+        """c, how many clients are dishonest; a share is rounded up."""
+        if isinstance(self.dishonest, list):
+            return len(self.dishonest)
+        if isinstance(self.dishonest, int):
+            return self.dishonest
+        return math.ceil(Fraction(str(self.dishonest)) * population)
+
+    def drawn(self, population: int, randomness: Randomness) -> frozenset[int]:
+        """The dishonest clients: the same for the same seed, however clients are spread over hosts."""
+        if isinstance(self.dishonest, list):
+            return frozenset(self.dishonest)
+        generator = randomness.generator("adversary", 0, "dishonest")
+        drawn = generator.choice(np.arange(population), self.number_of(population), replace=False)
+        return frozenset(drawn.tolist())
+
+
+def name_of(one: Named) -> str:
+    """The name in an entry of `server` or `clients`."""
+    return next(iter(one)) if isinstance(one, dict) else one
+
+
+def options(kind: type[Misbehaviour], one: Named) -> Any:
+    """The options in an entry, as `kind` has them; raises `ValueError` (one line) for what it does not have."""
+    given = next(iter(one.values())) if isinstance(one, dict) else {}
+    try:
+        return kind.Options.model_validate(given, strict=True)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in problem["loc"][:1])
+        if problem["type"] == "extra_forbidden":
+            allowed = ", ".join(kind.Options.model_fields) or "none"
+            raise ValueError(f"{name_of(one)}.{key}: unknown option; allowed: {allowed}") from None
+        message = str(problem["msg"]).replace("Input should be", "should be")
+        raise ValueError(f"{name_of(one)}.{key}: {message}, not {problem['input']!r}") from None
