@@ -65,7 +65,7 @@ def survivals_over_trials(k: int, last: int, p: Probability) -> list[float]:
         success, failure = _real(exact), _real(1 - exact)
         above = gmpy2.mpfr(0)
         reached = success**k  # Pr[X_m = k], from m = k on
-        found = [0.0] * min(k, last)
+        found = [0.0] * min(k, last + 1)
         for m in range(k, last + 1):
             found.append(float(above))
             above += success * reached

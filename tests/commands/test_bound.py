@@ -1,0 +1,177 @@
+"""``testbed bound`` and ``testbed plan`` from the outside."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from analysis.bounds.lotto import candidates_suffice, dishonest_fraction_exceeds, secagg_fails
+
+PAPER = ("--population", 200_000, "--dishonest", 1000, "--participants", 200)
+DP = ("--rounds", 50, "--noise-multiplier", 6.27)
+
+
+def object_in(text: str) -> dict[str, Any]:
+    """A flat JSON object without NaN or infinities."""
+
+    def refuse(constant: str) -> float:
+        raise AssertionError(constant)
+
+    found: dict[str, Any] = json.loads(text, parse_constant=refuse)
+    assert not any(isinstance(value, dict | list) for value in found.values())
+    assert all(found[f"{key}_reason"] for key, value in found.items() if value is None and f"{key}_reason" in found)
+    return found
+
+
+def test_lotto_prints_the_papers_numbers(call: Callable[..., Any]) -> None:
+    ended = call("bound", "lotto", *PAPER, "--over-selection", 1.3, "--eta", 10, "--threshold", "0.53")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines() == [
+        "n = 200000, c = 1000, s = 200, a = 1.3, n_min = 200000, eta = 10, t = 106",
+        "a client is a candidate                             0.0013",
+        "at least s candidates (Theorem 1)                   0.999953",
+        "more than 10 of 200 dishonest (Theorem 2)           1.3132e-07",
+        "SecAgg fails: more than 11 dishonest (Corollary 1)  1.39609e-08",
+    ]
+
+
+def test_lotto_as_json_holds_every_digit(call: Callable[..., Any]) -> None:
+    found = object_in(call("bound", "lotto", *PAPER, "--min-population", 150_000, "--format", "json").out)
+    assert found["candidates_suffice"] == candidates_suffice(200_000, 200, 1.3)
+    assert found["dishonest_fraction_exceeds"] == dishonest_fraction_exceeds(200_000, 1000, 200, 1.3, 10, 150_000)
+    assert found["secagg_fails"] == secagg_fails(1000, 200, 1.3, 150_000, 140)
+    assert (found["threshold"], found["eta"], found["min_population"]) == (140, 10.0, 150_000)
+    assert found["selection_probability"] == pytest.approx(1.3 * 200 / 150_000, rel=1e-15)
+
+
+def test_what_no_double_holds_is_told_by_its_logarithm(call: Callable[..., Any]) -> None:
+    given = ("--population", 10**9, "--dishonest", 10**5, "--participants", 1000, "--threshold", 1000)
+    found = object_in(call("bound", "lotto", *given, "--format", "json").out)
+    assert found["secagg_fails"] == 0.0
+    assert -4000 < found["secagg_fails_log10"] < -300
+    assert f"10^{found['secagg_fails_log10']:.1f}" in call("bound", "lotto", *given).out
+
+
+def test_what_cannot_happen_has_no_logarithm(call: Callable[..., Any]) -> None:
+    given = ("--population", 100, "--dishonest", 0, "--participants", 10)
+    found = object_in(call("bound", "lotto", *given, "--format", "json").out)
+    assert (found["secagg_fails"], found["secagg_fails_log10"]) == (0.0, None)
+    assert found["secagg_fails_log10_reason"] == "it cannot happen"
+    assert call("bound", "lotto", *given).out.splitlines()[-1].split()[-1] == "0"
+
+
+def test_lotto_dp(call: Callable[..., Any]) -> None:
+    ended = call("bound", "lotto-dp", *PAPER, *DP)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines()[2:] == [
+        "epsilon, client-centric (Corollary 2)  1.77416  (k = 12, r = 6)",
+        "epsilon, server-centric (Corollary 3)  2.0784  (k = 12, r = 8)",
+        "epsilon, the server chooses            265.259  (k = 199, r = 50)",
+    ]
+    found = object_in(call("bound", "lotto-dp", *PAPER, *DP, "--format", "json").out)
+    assert (found["client_centric_k"], found["client_centric_r"], found["delta"]) == (12, 6, 5e-6)
+    assert found["client_centric_p_k"] + found["client_centric_q_r"] < found["delta"]
+
+
+def test_lotto_dp_without_a_guarantee_says_why(call: Callable[..., Any]) -> None:
+    given = ("--population", 100, "--dishonest", 50, "--participants", 20, *DP)
+    found = object_in(call("bound", "lotto-dp", *given, "--format", "json").out)
+    assert found["client_centric_epsilon"] is None
+    assert found["client_centric_epsilon_reason"].startswith("no k has p_k < delta: more than the 7 dishonest")
+    text = call("bound", "lotto-dp", *given)
+    assert text.code == 0
+    assert "(Corollary 2)  none: no k has p_k < delta" in text.out
+
+
+def test_plan(call: Callable[..., Any]) -> None:
+    ended = call("plan", "lotto", *PAPER, "--target", "1e-9", "--base-rate", 0.2, "--eta", 20)
+    assert (ended.code, ended.err) == (0, "")
+    found = object_in(call("plan", "lotto", *PAPER, "--target", "1e-9", "--base-rate", 0.2, "--format", "json").out)
+    least, t = found["smallest_min_population"], found["smallest_threshold"]
+    assert secagg_fails(1000, 200, 1.3, least, 140) <= 1e-9 < secagg_fails(1000, 200, 1.3, least - 1, 140)
+    assert secagg_fails(1000, 200, 1.3, 200_000, t) <= 1e-9 < secagg_fails(1000, 200, 1.3, 200_000, t - 1)
+    assert found["largest_exclusion_clients"] == 200_000 - least
+    assert found["largest_exclusion_for_base_rate"] == 0.975
+    for key in ("smallest_min_population", "smallest_threshold", "largest_exclusion_clients"):
+        assert str(found[key]) in ended.out
+
+
+def test_a_target_that_nothing_meets_is_no_error(call: Callable[..., Any]) -> None:
+    given = ("--population", 100, "--dishonest", 50, "--participants", 10, "--target", "1e-9", "--base-rate", 0.3)
+    ended = call("plan", "lotto", *given)
+    assert ended.code == 0
+    assert "smallest n_min                         none: secagg_fails stays above 1e-09 even with" in ended.out
+    found = object_in(call("plan", "lotto", *given, "--format", "json").out)
+    for key in ("smallest_min_population", "largest_exclusion", "smallest_threshold", "largest_over_selection"):
+        assert found[key] is None
+        assert found[f"{key}_reason"].startswith("secagg_fails stays above 1e-09 even with")
+    assert found["largest_exclusion_for_base_rate_reason"] == "50 of 100 are more than 0.3 with nobody left out"
+
+
+SMALL = "--population 10 --dishonest 1 --participants 5"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("bound lotto --population 10 --dishonest 11 --participants 5", "--dishonest: 11 of a population of 10"),
+        ("bound lotto --population 10 --dishonest 1 --participants 11", "--participants: 11 of a population of 10"),
+        ("bound lotto --population 10 --dishonest -1 --participants 5", "Invalid value for '--dishonest': "),
+        ("bound lotto --population 0 --dishonest 0 --participants 5", "Invalid value for '--population': "),
+        ("bound lotto --population ten --dishonest 0 --participants 5", "Invalid value for '--population': "),
+        (f"bound lotto {SMALL} --over-selection 0.99", "--over-selection: 0.99; must be at least 1"),
+        (f"bound lotto {SMALL} --over-selection nan", "--over-selection: nan is no number"),
+        (f"bound lotto {SMALL} --over-selection inf", "--over-selection: inf is no number"),
+        (f"bound lotto {SMALL} --threshold 2", "--threshold: t = 2 of 5 participants; allowed 3 to 5"),
+        (f"bound lotto {SMALL} --threshold 0.5", None),
+        (f"bound lotto {SMALL} --threshold 6", "--threshold: t = 6 of 5 participants; allowed 3 to 5"),
+        (f"bound lotto {SMALL} --threshold nan", "--threshold: nan is no number"),
+        (f"bound lotto {SMALL} --threshold most", "--threshold: most is neither a number of participants nor a"),
+        (f"bound lotto {SMALL} --eta 0", "--eta: 0.0; must be above 0"),
+        (f"bound lotto {SMALL} --min-population 11", "--min-population: n_min = 11 of a population of 10"),
+        ("bound lotto --population 10", "Missing option '--dishonest'; see `testbed bound lotto --help`"),
+        (f"bound lotto-dp {SMALL} --rounds 5 --noise-multiplier 0", "--noise-multiplier: 0.0; must be a number"),
+        (f"bound lotto-dp {SMALL} --rounds 5 --noise-multiplier nan", "--noise-multiplier: nan; must be a number"),
+        (f"bound lotto-dp {SMALL} --rounds 0 --noise-multiplier 1", "Invalid value for '--rounds': "),
+        (f"bound lotto-dp {SMALL} --rounds 5 --noise-multiplier 1 --delta 1", "--delta: 1.0; must be above 0"),
+        (f"bound lotto-dp {SMALL} --rounds 5 --noise-multiplier 1 --delta nan", "--delta: nan; must be above 0"),
+        (f"bound lotto-dp {SMALL} --rounds 5 --noise-multiplier 1 --scale -1", "--scale: -1.0; must be a number"),
+        (f"bound lotto-dp {SMALL} --rounds 5 --noise-multiplier 1 --dimension 0", "Invalid value for '--dimension': "),
+        ("bound lotto-dp --population 10 --dishonest 11 --participants 5 --rounds 5 --noise-multiplier 1",
+         "--dishonest: 11 of a population of 10"),
+        (f"plan lotto {SMALL} --target 0", "--target: 0.0; must be above 0 and below 1"),
+        (f"plan lotto {SMALL} --target nan", "--target: nan; must be above 0 and below 1"),
+        (f"plan lotto {SMALL} --target 0.1 --sufficiency 1", "--sufficiency: 1.0; must be above 0 and below 1"),
+        (f"plan lotto {SMALL} --target 0.1 --base-rate 1.5", "--base-rate: 1.5; must be above 0 and at most 1"),
+        (f"plan lotto {SMALL} --target 0.1 --base-rate nan", "--base-rate: nan is no number"),
+        (f"plan lotto {SMALL} --target 0.1 --eta -1", "--eta: -1.0; must be above 0"),
+        (f"plan lotto {SMALL}", "Missing option '--target'; see `testbed plan lotto --help`"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_line(call: Callable[..., Any], arguments: str, complaint: str | None) -> None:
+    ended = call(*arguments.split())
+    if complaint is None:  # 0.5 of 5 is 2.5, rounded up to 3, which is allowed
+        assert ended.code == 0
+        return
+    assert (ended.code, ended.out) == (2, "")
+    assert len(ended.errors) == 1
+    assert ended.errors[0].startswith(f"error: {complaint}")
+
+
+@pytest.mark.parametrize("command", ["bound", "plan", "bound lotto", "bound lotto-dp", "plan lotto"])
+def test_examples_of_the_help_run(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 400)  # an example on one line
+    ended = call(*command.split(), "--help")
+    lines = [line.strip() for line in ended.out.splitlines()]
+    shown = [line.removeprefix("$ testbed ") for line in lines if line.startswith("$ testbed ")]
+    assert len(shown) == 2
+    for line in shown:
+        assert call(*line.split()).code == 0
+
+
+def test_a_group_alone_shows_its_help(call: Callable[..., Any]) -> None:
+    for group in ("bound", "plan"):
+        ended = call(group)
+        assert ended.code == 2
+        assert f"testbed {group} [OPTIONS] COMMAND" in ended.out
