@@ -161,8 +161,8 @@ def claims(found: dict[Condition, Attained]) -> list[Claim]:
     return [
         Claim(
             "Theorem 2: Pr[x/s > eta c/n] <= 1 - BinCDF(floor(eta c s/n); c, p), whatever the server does",
-            f"of {compared} rates (each variant and n_min, each x), {len(above)} lie above the bound (intervals that hold "
-            "together with 95%)",
+            f"of {compared} rates (each variant and n_min, each x), {len(above)} lie above the bound "
+            "(with intervals that hold together with 95%)",
             "no" if above else "yes",
         ),
         Claim(
