@@ -18,7 +18,7 @@ from scipy.stats import binomtest
 
 from analysis.bounds.lotto import allowed, dishonest_fraction_exceeds
 from analysis.summary import protocol_name
-from testbed.adversary.section import AdversarySection, name_of
+from testbed.adversary.section import AdversarySection, Named, name_of
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 
@@ -111,10 +111,11 @@ def attained(run: RunRecords) -> Attained:
 def adversaries(runs: Sequence[RunRecords], eta: float = ETA) -> pd.DataFrame:
     """One row per run that has an adversary.
 
-    Columns: label; selection, aggregation; server, clients (misbehaviours); population, dishonest (c), participants
-    (s); rounds, planned, attacked, refused, checks and completed (see `Attained`); mean, max and distribution (rounds
-    with 0, 1, ... s) of the dishonest participants of completed rounds, and due, s c / n; eta, exceeded (rounds with
-    x/s > eta c/n), its rate with low and high; and bound, Theorem 2's, where selection is Lotto.
+    Columns: label; selection, aggregation; server, clients (misbehaviours, with the options that were set);
+    population, dishonest (c), participants (s); rounds, planned, attacked, refused, checks and completed (see
+    `Attained`); mean, max and distribution (rounds with 0, 1, ... s) of the dishonest participants of completed
+    rounds, and due, s c / n; eta, exceeded (rounds with x/s > eta c/n), its rate with low and high; and bound,
+    Theorem 2's, where selection is Lotto.
 
     Raises `ExperimentError` when no run has an adversary, or eta is not above 0.
     """
@@ -137,8 +138,8 @@ def _row(run: RunRecords, eta: float) -> dict[str, Any]:
         "label": run.label,
         "selection": protocol_name(selection),
         "aggregation": protocol_name(experiment["aggregation"]),
-        "server": [name_of(one) for one in section.server],
-        "clients": [name_of(one) for one in section.clients],
+        "server": [_said(one) for one in section.server],
+        "clients": [_said(one) for one in section.clients],
         "population": population,
         "dishonest": c,
         "participants": s,
@@ -159,6 +160,13 @@ def _row(run: RunRecords, eta: float) -> dict[str, Any]:
         "high": share.high,
         "bound": _bound(selection, population, c, eta),
     }
+
+
+def _said(one: Named) -> str:
+    """A misbehaviour as an experiment has it: its name, and its options in brackets."""
+    given = next(iter(one.values())) if isinstance(one, dict) else {}
+    options = ", ".join(f"{key}={value}" for key, value in given.items())
+    return f"{name_of(one)} ({options})" if options else name_of(one)
 
 
 def _bound(selection: dict[str, Any], population: int, dishonest: int, eta: float) -> float | None:
@@ -189,16 +197,8 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
         return json.dumps({"rows": rows}, indent=2, ensure_ascii=False) + "\n"
     if format not in ("text", "markdown"):
         raise ExperimentError(f"--format {format}: unknown; allowed: text, markdown, csv, json")
-    seen = [["Run", "Rounds", "Attacked", "Refused", "Done", "Seen by honest parties"]]
-    shift = [
-        ["Run", "Dishonest, mean", "max", "due", f"Pr[x/s > {frame['eta'].iloc[0]:g} c/n]", "95% interval", "Theorem 2"]
-    ]
-    for _, row in frame.iterrows():
-        counts = [str(row[name]) for name in ("planned", "attacked", "refused", "completed")]
-        seen.append([row["label"], *counts, _checks(row)])
-        shift.append([row["label"], *_shift(row)])
     printed = _text if format == "text" else _markdown
-    return "\n".join(printed(lines, left) for lines, left in ((seen, (0, 5)), (shift, (0,)))) + _NOTE
+    return "\n".join(printed(lines, left) for lines, left in ((_seen(frame), (0, 5)), (_shifts(frame), (0,)))) + _NOTE
 
 
 _NOTE = (
@@ -207,8 +207,28 @@ _NOTE = (
 )
 
 
-def _checks(row: Any) -> str:
-    return ", ".join(f"{one['check']} at {one['stage']} ({one['rounds']})" for one in row["checks"]) or "nothing"
+def _named(frame: pd.DataFrame) -> list[str]:
+    """What tells the rows apart: the misbehaviours, the selection where it differs, or else the runs' own labels."""
+    names = [" + ".join((*row["server"], *row["clients"])) or "no misbehaviour" for _, row in frame.iterrows()]
+    if frame["selection"].nunique() > 1:
+        names = [f"{selection}: {name}" for selection, name in zip(frame["selection"], names, strict=True)]
+    return names if len(set(names)) == len(names) else frame["label"].tolist()
+
+
+def _seen(frame: pd.DataFrame) -> list[list[str]]:
+    lines = [["Adversary", "Rounds", "Attacked", "Refused", "Done", "Seen by honest parties"]]
+    for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True):
+        checks = [f"{one['check']} at {one['stage']} ({one['rounds']})" for one in row["checks"]]
+        counts = [str(row[column]) for column in ("planned", "attacked", "refused", "completed")]
+        lines.append([name, *counts, ", ".join(checks) or "nothing"])
+    return lines
+
+
+def _shifts(frame: pd.DataFrame) -> list[list[str]]:
+    often = f"Pr[x/s > {frame['eta'].iloc[0]:g} c/n]"
+    lines = [["Adversary", "Dishonest, mean", "max", "due", often, "95% interval", "Theorem 2"]]
+    lines += [[name, *_shift(row)] for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True)]
+    return lines
 
 
 def _shift(row: Any) -> list[str]:
