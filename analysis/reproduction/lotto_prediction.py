@@ -71,8 +71,8 @@ def unpredictability(bench: Bench) -> Reproduced:
             rows.append(_row(variant, server, rounds, runs))
     frame = pd.DataFrame(rows)
     remarks = (
-        f"n = {POPULATION}, s = {PARTICIPANTS}, a = {FACTOR}, {rounds} rounds, mean over {seeds} seeds; the paper argues "
-        "and bounds (Corollaries 2 and 3), and measures nothing.",
+        f"n = {POPULATION}, s = {PARTICIPANTS}, a = {FACTOR}, {rounds} rounds, means over {seeds} seeds; the paper "
+        "argues and bounds (Corollaries 2 and 3), and measures nothing.",
         "`most`: participations of the client with the most. `first reserved`: those of the client that the server "
         "chose before the first round (server-centric: by prediction; client-centric: the first that it guessed).",
         f"The expected maximum is {most_of(rounds, PARTICIPANTS / POPULATION):.1f} for clients that take part with "
@@ -83,46 +83,44 @@ def unpredictability(bench: Bench) -> Reproduced:
 
 def _row(variant: str, server: str, rounds: int, runs: list[RunRecords]) -> dict[str, Any]:
     counts = [participations(run) for run in runs]
-    first = [reserved_first(run) for run in runs]
-    forced = [int(count[client]) for count, client in zip(counts, first, strict=True) if client is not None]
+    reserved = [(count, client) for count, run in zip(counts, runs, strict=True) for client in [reserved_first(run)]]
+    forced = [(int(count[client]), int(count.max())) for count, client in reserved if client is not None]
     return {
         "selection": variant,
         "server": server,
         "rounds": rounds,
         "seeds": len(runs),
         "most": float(np.mean([count.max() for count in counts])),
-        "first reserved": float(np.mean(forced)) if forced else None,
-        "it is the most": sum(
-            client is not None and int(count[client]) == int(count.max()) for count, client in zip(counts, first, strict=True)
-        ),
-    }  # fmt: skip
+        "first reserved": float(np.mean([own for own, _ in forced])) if forced else None,
+        "it is the most": sum(own == most for own, most in forced),
+    }
 
 
 def claims(frame: pd.DataFrame) -> list[Claim]:
     """What the prediction brings."""
     rows = {(row["selection"], row["server"]): row for _, row in frame.iterrows()}
     predicted, guessed = (rows[variant, "reserves a place"] for variant in _VARIANTS)
-    honest = {variant: rows[variant, "honest"]["most"] for variant in _VARIANTS}
+    honest = [f"{rows[variant, 'honest']['most']:.1f}" for variant in _VARIANTS]
     seeds = predicted["seeds"]
     return [
         Claim(
             "server-centric: the server predicts the client selected most often and reserves its place with certainty",
-            f"named before round 1, that client had the most participations of all with {predicted['it is the most']} of "
-            f"{seeds} seeds: {predicted['first reserved']:.1f}, where an honest server gives the most {honest[_VARIANTS[0]]:.1f}",
+            f"named before round 1, that client took part most often of all with {predicted['it is the most']} of "
+            f"{seeds} seeds: {predicted['first reserved']:.1f} times; under an honest server the most is {honest[0]}",
             "yes" if predicted["it is the most"] == seeds else "partly",
         ),
         Claim(
             "client-centric: the server cannot predict who is selected most often until training stops",
-            f"its first guess had the most with {guessed['it is the most']} of {seeds} seeds",
+            f"its first guess took part most often of all with {guessed['it is the most']} of {seeds} seeds",
             "yes" if guessed["it is the most"] < seeds else "no",
         ),
         Claim(
             "so the client-centric variant leaks less in the worst case",
-            f"the most participations of a client: {guessed['most']:.1f} by guessing, {predicted['most']:.1f} by prediction, "
-            f"{honest[_VARIANTS[1]]:.1f} and {honest[_VARIANTS[0]]:.1f} under honest servers",
+            f"the most that a client takes part: {guessed['most']:.1f} by guessing, {predicted['most']:.1f} by "
+            f"prediction; {honest[1]} and {honest[0]} under honest servers",
             "yes" if guessed["most"] < predicted["most"] else "no",
         ),
-    ]  # fmt: skip
+    ]
 
 
 REPRODUCTIONS = (

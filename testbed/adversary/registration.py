@@ -51,14 +51,15 @@ def attempts(population: int, dishonest: frozenset[int], randomness: Randomness)
     victims = [client for client in range(population) if client not in dishonest][: len(dishonest)]
     pairs = [(client, victims[place % len(victims)]) for place, client in enumerate(sorted(dishonest))]
     tried = [_tried(pki, "register for a client that has not registered yet", _for_another(pairs, randomness))]
-    for client in sorted(dishonest | set(victims)):
-        pki.register(Identity(client, randomness).registration(), client)
+    known = {client: Identity(client, randomness) for client in sorted(dishonest | set(victims))}
+    for client, identity in known.items():
+        pki.register(identity.registration(), client)
     tried += [
         _tried(pki, "replace the key of a registered client", _taking_over(pairs, randomness)),
-        _tried(pki, "register an honest client's key as one's own", _anothers_key(pairs, randomness)),
+        _tried(pki, "register an honest client's key as one's own", _anothers_key(pairs, known)),
         _tried(pki, "a second identity, with a number of its own", _beyond(pairs, population, randomness)),
     ]
-    return [*tried, _grinding(pki, sorted(dishonest), randomness)]
+    return [*tried, _grinding(pki, [known[client] for client in sorted(dishonest)], randomness)]
 
 
 def _tried(pki: PKI, name: str, requests: Iterator[Request]) -> Attempt:
@@ -97,13 +98,12 @@ def _taking_over(pairs: list[tuple[int, int]], randomness: Randomness) -> Iterat
         yield _request(victim, randomness, client, _fresh(client, randomness)), victim
 
 
-def _anothers_key(pairs: list[tuple[int, int]], randomness: Randomness) -> Iterator[Request]:
+def _anothers_key(pairs: list[tuple[int, int]], known: dict[int, Identity]) -> Iterator[Request]:
     """The victim's public key under the attacker's number; it cannot sign for it."""
     for client, victim in pairs:
-        stolen = decode(Registration, Identity(victim, randomness).registration())
-        own = Identity(client, randomness)
+        stolen = decode(Registration, known[victim].registration())
         content = signed_content(client, stolen.signing_key, stolen.agreement_key)
-        signature = own.signing.sign(REGISTRATION_DOMAIN, content)
+        signature = known[client].signing.sign(REGISTRATION_DOMAIN, content)
         yield encode(Registration(client, stolen.signing_key, stolen.agreement_key, signature)), client
 
 
@@ -113,14 +113,14 @@ def _beyond(pairs: list[tuple[int, int]], population: int, randomness: Randomnes
         yield _request(population + place, randomness, client, _fresh(client, randomness)), population + place
 
 
-def _grinding(pki: PKI, dishonest: list[int], randomness: Randomness) -> Attempt:
+def _grinding(pki: PKI, dishonest: list[Identity], randomness: Randomness) -> Attempt:
     """Registering again and again, each time with another agreement key, in the hope of another VRF key."""
     vrf_keys = set()
-    for client in dishonest:
-        signer = Identity(client, randomness).signing
+    for identity in dishonest:
         for number in range(GRINDING):
-            request = _request(client, randomness, f"{client}/{number}", signer)
-            vrf_keys.add((client, decode(Registered, pki.register(request, client)).vrf_public))
+            owner = f"{identity.client}/{number}"
+            request = _request(identity.client, randomness, owner, identity.signing)
+            vrf_keys.add((identity.client, decode(Registered, pki.register(request, identity.client)).vrf_public))
     gained = "nothing: the same VRF key every time"
     if len(vrf_keys) > len(dishonest):
         gained = f"{len(vrf_keys) - len(dishonest)} more VRF keys"
