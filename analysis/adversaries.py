@@ -21,6 +21,7 @@ from analysis.summary import protocol_name
 from testbed.adversary.section import AdversarySection, Named, name_of
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
+from testbed.selection.refinement import Refinement
 
 Format = Literal["text", "markdown", "csv", "json"]
 DETECTIONS = ("refusal", "misbehaviour")
@@ -173,6 +174,8 @@ def _bound(selection: dict[str, Any], population: int, dishonest: int, eta: floa
     if "over_selection" not in selection:
         return None
     s, factor, least = (selection[key] for key in ("participants", "over_selection", "min_population"))
+    if least is None and selection.get("refine"):
+        least = Refinement.model_validate(selection["refine"]).smallest(population)
     return dishonest_fraction_exceeds(population, dishonest, s, factor, eta, least)
 
 

@@ -50,6 +50,7 @@ def dishonest_by_round(run: Any) -> dict[int, int]:
 REFUSED = [
     ({"understate-population": {"to": 19}}, "population-below-minimum", "announce", "participants"),
     ({"understate-population": {"to": 0.5}}, "population-below-minimum", "announce", "participants"),
+    ({"refine-out-honest": {"to": 19}}, "population-below-minimum", "announce", "participants"),
     ({"reuse-round": {"round": 2}}, "round-used", "announce", "participants"),
     ("grind-round", "round-beyond-the-last", "announce", "participants"),
     ("forge-output", ("invalid-proof", "output-mismatch"), "participants", "participants"),
@@ -102,6 +103,34 @@ def test_a_population_down_to_the_minimum_is_not_seen_and_makes_more_candidates(
         before, after = (sum(outcome.candidates for outcome in one.outcomes) for one in (honest, told))
         assert after > before
         assert "announced n = 20 of 30" in told.rows("events")[0]["detail"]
+
+
+@pytest.mark.parametrize("protocol", LOTTO)
+def test_refinement_down_to_the_minimum_is_not_seen(protocol: str, run: Callable) -> None:
+    """With or without a rule of the experiment's; of n_min clients as many are dishonest as of n."""
+    for refine in (None, {"by": ["loss"], "exclude": 0.2}):
+        selection = {"over_selection": 50.0, **({} if refine is None else {"refine": refine})}
+        done = run(lotto(protocol, "refine-out-honest", 12, **selection), f"{refine is None}").rounds()
+        assert [outcome.state for outcome in done.outcomes] == ["completed"] * ROUNDS
+        assert not checks_by_round(done)
+        assert {outcome.candidates for outcome in done.outcomes} == {20}
+        asked = {row["client"] for row in done.rows("exchanges") if row["round"] == 1}
+        assert asked > done.plan.dishonest
+        assert len(asked) == 20
+        told = [event["detail"] for event in done.rows("events") if event["kind"] == "attack"]
+        assert told == ["refine-out-honest: dropped 10 of 18 honest clients"] * ROUNDS
+
+
+@pytest.mark.parametrize("protocol", LOTTO)
+def test_a_population_is_understated_after_refinement(protocol: str, run: Callable) -> None:
+    refine = {"by": ["loss"], "exclude": 0.2}
+    keys = lotto(protocol, "understate-population", refine=refine) | {"rounds": 8}
+    done = run(keys | {"adversary": keys["adversary"] | {"every": 2}}, "here").rounds()
+    told = [event["detail"] for event in done.rows("events") if event["kind"] == "attack"]
+    assert len(told) == 4
+    assert "announced n = 20 of 30" in told[0]  # nobody is measured yet
+    assert int(told[-1].rpartition(" ")[2]) < 30
+    assert not checks_by_round(done)
 
 
 @pytest.mark.parametrize("protocol", LOTTO)
@@ -167,9 +196,11 @@ def test_they_compose(run: Callable) -> None:
 
 
 def test_attacks_in_some_rounds_only(run: Callable) -> None:
-    keys = lotto(LOTTO[0], ["keep-dishonest-candidates", "list-twice"], over_selection=5.0) | {"rounds": 7}
+    server = ["keep-dishonest-candidates", "refine-out-honest", "list-twice"]
+    keys = lotto(LOTTO[0], server, over_selection=50.0) | {"rounds": 7}
     keys["adversary"] |= {"from_round": 2, "every": 3}
     done = run(keys, "here").rounds()
     assert attacked(done, "keep-dishonest-candidates") == attacked(done, "list-twice") == {2, 5}
     states = [outcome.state for outcome in done.outcomes]
     assert states == ["aborted" if number in (2, 5) else "completed" for number in range(1, 8)]
+    assert [outcome.candidates for outcome in done.outcomes] == [30, 20, 30, 30, 20, 30, 30]
