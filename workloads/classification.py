@@ -63,10 +63,10 @@ class ImageClassification:
         """Local SGD from `model` on the client's samples; see `LocalTrainer.train`."""
         samples = int(self.sample_counts[client])
         if samples == 0:
-            return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), samples=0, loss=0.0, examples_processed=0)
+            return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), 0, 0.0, 0, 0.0)
         images, labels = self._on_device(self.data.shard(client))
-        delta, loss = self._trainer.train(client, images, labels, model, round_number)
-        return LocalUpdate(delta, samples, loss, examples_processed=samples * self._section.epochs)
+        delta, loss, squared_loss = self._trainer.train(client, images, labels, model, round_number)
+        return LocalUpdate(delta, samples, loss, samples * self._section.epochs, squared_loss)
 
     def evaluate(self, model: NDArray[np.float32]) -> Evaluation:
         """Mean cross-entropy and accuracy on the held-out samples, which are kept in memory from then on."""

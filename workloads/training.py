@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, log_softmax, nll_loss
 from torch.optim.sgd import sgd
 
 from testbed.experiment.workload import Workload
@@ -119,7 +119,7 @@ class LocalTrainer:
 
     def train(
         self, client: int, images: Tensor, labels: Tensor, model: NDArray[np.float32], round_number: int
-    ) -> tuple[NDArray[np.float32], float]:
+    ) -> tuple[NDArray[np.float32], float, float]:
         """SGD on one client's samples, from `model`.
 
         Args:
@@ -128,7 +128,8 @@ class LocalTrainer:
             model: (d,) float32, not changed.
 
         Returns:
-            delta: (d,) float32, the local model minus `model`, and the mean loss over all examples processed.
+            delta: (d,) float32, the local model minus `model`; the mean loss over all examples processed, and the
+            mean of its square.
         """
         section = self._section
         with self._lock:
@@ -142,24 +143,32 @@ class LocalTrainer:
                     dropout.random = dropout_stream
             order_stream = stream(self._seed, Purpose.BATCHES, client, round_number)
             total = torch.zeros((), device=self.device)
-            for _ in range(section.epochs):
+            losses = torch.empty((section.epochs, len(labels), 1), device=self.device)
+            for epoch in losses:
                 order = torch.from_numpy(order_stream.permutation(len(labels))).to(self.device)
-                total += self._epoch(images.index_select(0, order), labels.index_select(0, order))
+                total += self._epoch(images.index_select(0, order), labels.index_select(0, order), epoch)
             local = self._flat.cpu().numpy()
             delta = np.subtract(local, model)
-        return delta, float(total) / (section.epochs * len(labels))
+        return delta, float(total) / (section.epochs * len(labels)), float(losses.double().square().mean())
 
-    def _epoch(self, images: Tensor, labels: Tensor) -> Tensor:
-        """One pass in the given order; returns the sum of the losses without waiting for the device."""
+    def _epoch(self, images: Tensor, labels: Tensor, losses: Tensor) -> Tensor:
+        """One pass in the given order; returns the sum of the losses without waiting for the device.
+
+        Each sample's own loss goes into `losses`, (n, 1).
+        """
         size = self._section.batch_size
         total = torch.zeros((), device=self.device)
+        rows = labels.unsqueeze(1)
         for start in range(0, len(labels), size):
             batch_labels = labels[start : start + size]
             self._descent.forget_gradients()
-            loss = cross_entropy(self._network(images[start : start + size]), batch_labels)
+            # What cross_entropy does, in its two steps: the first is needed for the single losses, too.
+            likelihoods = log_softmax(self._network(images[start : start + size]), 1)
+            loss = nll_loss(likelihoods, batch_labels)
             loss.backward()
             self._descent.step()
             total.add_(loss.detach(), alpha=len(batch_labels))
+            torch.gather(likelihoods.detach(), 1, rows[start : start + size], out=losses[start : start + size])
         return total
 
     def evaluate(self, images: Tensor, labels: Tensor, model: NDArray[np.float32]) -> Evaluation:

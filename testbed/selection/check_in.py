@@ -34,8 +34,12 @@ class Attendant(Role):
         return Present()
 
 
-async def check_in(round_: SelectionRound) -> Ids:
-    """The clients that are available in this round, sorted; they count as candidates until a protocol knows better."""
-    replies = await round_.network.ask(round_.everyone, CheckIn(round_.number, round_.population))
+async def check_in(round_: SelectionRound, pool: Ids | None = None) -> Ids:
+    """The clients of `pool` (default: all) that are available in this round, sorted; only they are asked.
+
+    They count as candidates until a protocol knows better.
+    """
+    asked = round_.everyone if pool is None else pool
+    replies = await round_.network.ask(asked, CheckIn(round_.number, len(asked)))
     round_.candidates = len(replies)
     return replies.ids
