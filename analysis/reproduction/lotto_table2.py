@@ -8,14 +8,13 @@ import pandas as pd
 from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
 from analysis.reproduction.lotto_overhead import (
     ANNOUNCE_DEADLINE_S,
-    LATENCY_MS,
-    RING_BITS,
     SILENT,
     SIZES,
     largest,
+    remarks_of,
     table,
 )
-from analysis.reproduction.lotto_published import MB, PARAMETERS, TABLE_2, Application
+from analysis.reproduction.lotto_published import TABLE_2, Application
 
 _SELECTIONS: dict[str, dict[str, Any]] = {
     "Rand": {"protocol": "random"},
@@ -38,6 +37,9 @@ def make(bench: Bench) -> Reproduced:
     remarks = [
         f"Rounds of each run: {rounds}; the paper: 50 (OpenImage 100). Only completed rounds count; one in which Lotto "
         "found too few candidates is aborted, which the paper does not mention.",
+        f"In the rows '{SILENT}' those who are not selected say nothing, and the server waits for a deadline, as the "
+        f"paper writes: {ANNOUNCE_DEADLINE_S:g} s here, since it states none. That dwarfs everything else where rounds "
+        "are short.",
         *remarks_of(frame),
     ]
     return Reproduced(frame, claims=claims(frame), remarks=remarks)
@@ -55,41 +57,6 @@ def claims(frame: pd.DataFrame) -> list[Claim]:
         largest(frame, "Srv-Ctr", "server MB ×", "Srv-Ctr adds less than 1% to the server's traffic", 1.01),
         largest(frame, "Srv-Ctr", "client MB ×", "Srv-Ctr adds less than 1% to a participant's traffic", 1.01),
     ]
-
-
-def remarks_of(frame: pd.DataFrame) -> list[str]:
-    """What holds for Tables 2 and 3."""
-    server = 64.88 * MB / 10 / PARAMETERS["FEMNIST"]
-    client = 3.9 * MB / PARAMETERS["FEMNIST"]
-    remarks = [
-        "Costs of compute. testbed: this testbed's own, on a core like one of the paper's c5.xlarge clients (device "
-        "factor 1). authors: 302 ms for a proof and 226 ms to verify one, as measured on their published pure-Python "
-        "code; a mask's element and a training step take what the paper's own Rand clients at 100 and 700 need (two "
-        "numbers per application, about 1 us per element of a mask, which is what Python's Mersenne Twister takes); "
-        "everything else in those rows is predicted, Rand at 400 included.",
-        "Every client has the same number of samples and the same device, so that rows differ in the protocol alone. "
-        f"Links: 44 Mbit/s for clients, 25 Gbit/s for the server (the paper's), {LATENCY_MS:g} ms each way (not "
-        "stated; its machines stood in one cloud region).",
-        "Who answers the announcement of client-centric Lotto: everybody (unselected: acknowledge, as the authors' "
-        f"code does); the rows '{SILENT}' wait for a deadline as the paper writes, {ANNOUNCE_DEADLINE_S:g} s here, "
-        "since the paper states none. That is the larger cost wherever rounds are short.",
-        "Our server verifies the proofs of all candidates before it draws from them, since one false claim would end "
-        "everybody's round; the paper does not ask it to. At the authors' 226 ms each that is most of what Cli-Ctr "
-        "adds to the server's time.",
-        f"Traffic. The paper's server moves {server:.2f} bytes per parameter and participant in every column (its MB "
-        "are 2^20 bytes), its participants 4.0 at 100 clients and 3.7 to 3.8 at the others. 4 bytes are one "
-        "float32 model; 8/3 bytes more are three masked values in each 64-bit word. So the server's figure fits the "
-        f"model down and the masked update up; the participant's ({client:.2f}) is one direction only, and less "
-        f"than a whole model above 100 clients. Ours counts both directions on both sides: 4 bytes down and "
-        f"{RING_BITS / 8:g} up ({RING_BITS}-bit ring), {4 + RING_BITS / 8:g} in all, and everything that is sent "
-        "besides.",
-    ]
-    if len(set(frame["application"]) - {"FEMNIST"}):
-        remarks.append(
-            "OpenImage and Reddit: cryptography and transfers of the real size, training charged for and not carried "
-            "out (training: simulated)."
-        )
-    return remarks
 
 
 REPRODUCTIONS = (
