@@ -21,6 +21,7 @@ from testbed.selection.batch_partition import BatchPartitionParameters, Partitio
 from testbed.selection.choosing import SelectionParameters
 from testbed.selection.lotto_client_centric import ClientCentricParameters
 from testbed.selection.lotto_server_centric import ServerCentricParameters
+from testbed.selection.oort import OortParameters
 from testbed.selection.random_selection import BernoulliParameters, RandomParameters, WeightedRandomParameters
 from testbed.uris import path_or_uri
 
@@ -47,6 +48,7 @@ SelectionSection = Annotated[
     | Annotated[BernoulliParameters, Tag("bernoulli")]
     | Annotated[PartitionParameters, Tag("partition")]
     | Annotated[BatchPartitionParameters, Tag("batch-partition")]
+    | Annotated[OortParameters, Tag("oort")]
     | Annotated[ClientCentricParameters, Tag("lotto-client-centric")]
     | Annotated[ServerCentricParameters, Tag("lotto-server-centric")]
     | Annotated[OwnSelection, Tag(OWN)],

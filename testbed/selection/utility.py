@@ -26,8 +26,9 @@ def preferred_duration_s(latency_s: Floats, percentile: float) -> float:
 
 def system_utility(latency_s: Floats, preferred_s: float, penalty: float) -> Floats:
     """`(m,)` (T/t_i)^alpha where t_i > T, else 1."""
-    shorter = preferred_s / np.maximum(np.maximum(latency_s, _SHORTEST_S), preferred_s)
-    return np.ones_like(latency_s) if preferred_s == np.inf else np.asarray(shorter**penalty)
+    if preferred_s == np.inf:
+        return np.ones_like(latency_s)
+    return np.asarray((preferred_s / np.maximum(np.maximum(latency_s, _SHORTEST_S), preferred_s)) ** penalty)
 
 
 def utility(quality: Floats, latency_s: Floats) -> Floats:
