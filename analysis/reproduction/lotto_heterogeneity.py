@@ -92,7 +92,7 @@ def remarks(setting: Setting) -> list[str]:
         "Data are generated (synthetic-femnist, one writer per client, as many images as FEMNIST's writers have): "
         "accuracies, and how much clients' data differ, are this task's, not FEMNIST's.",
         f"Devices follow Zipf's law with a = 1.2 as in the paper, which gives no range: here the slowest is "
-        f"{setting.slowest:g} times slower than the fastest. A training step costs what the paper's own Table 2 implies "
-        "(see lotto-table2).",
+        f"{setting.slowest:g} times slower than the fastest. A training step costs what the paper's own Table 2 "
+        "implies (see lotto-table2).",
         "Updates are summed in the clear: SecAgg would add the same to every strategy's rounds.",
     ]

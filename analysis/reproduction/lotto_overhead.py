@@ -245,8 +245,8 @@ def remarks_of(frame: pd.DataFrame) -> list[str]:
         "Every client has the same number of samples and the same device, so that rows differ in the protocol alone. "
         f"Links: 44 Mbit/s for clients, 25 Gbit/s for the server (the paper's), {LATENCY_MS:g} ms each way (not "
         "stated; its machines stood in one cloud region).",
-        "Who answers the announcement of client-centric Lotto: everybody (unselected: acknowledge, as the authors' code "
-        "does).",
+        "Who answers the announcement of client-centric Lotto: everybody (unselected: acknowledge, as the authors' "
+        "code does).",
         "Our server verifies the proofs of all candidates before it draws from them, since one false claim would end "
         "everybody's round; the paper does not ask it to. At the authors' 226 ms each that is most of what Cli-Ctr "
         "adds to the server's time.",
