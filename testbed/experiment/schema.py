@@ -226,6 +226,9 @@ class Experiment(_Section):
             self.aggregation.check(self.selection.participants)
             section = "availability"
             self.availability.check(self.population)
+            section = "workload"
+            if self.workload.training == "simulated" and self.time.compute != "modelled":
+                raise ValueError("training: simulated costs no time that could be measured; set time.compute: modelled")
         except ValueError as error:
             raise ValueError(f"{section}.{error}") from None
         return self
