@@ -37,7 +37,7 @@ TARGET = 10.0
 
 def experiment_of(costs: CostTable, population: int, rounds: int) -> Experiment:
     """Client-centric Lotto at FEMNIST's size, as the table has it, with so many rounds."""
-    block = experiment(SIZES["small"], "FEMNIST", costs, population, [{"protocol": "lotto-client-centric"}])
+    block = experiment(SIZES["small"], "FEMNIST", costs, population, [{"protocol": "lotto-client-centric"}], "real")
     (point,) = points(block, "table 2")
     return point.experiment.model_copy(
         update={"rounds": rounds, "workload": point.experiment.workload.model_copy(update={"evaluate_every": rounds})}

@@ -52,7 +52,7 @@ def experiment(
         selection: its section, without the participants.
         sweep: keys and their values.
     """
-    training = derived("FEMNIST", 225, transfer_bytes=8.0 * PARAMETERS["FEMNIST"]).parameter_example_s
+    training = derived("FEMNIST", transfer_bytes=8.0 * PARAMETERS["FEMNIST"]).parameter_example_s
     return Experiment.model_validate(
         {
             "name": name,

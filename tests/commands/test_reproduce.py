@@ -12,7 +12,9 @@ from analysis.reproduction import catalogue
 from analysis.reproduction.lotto_overhead import SIZES, Size
 from testbed.running.observing import Serialised
 
-TINY = Size(("FEMNIST",), {12: 4}, {"FEMNIST": 2}, samples=20, workload={"dataset": "digits", "model": "logistic"})
+TINY = Size(
+    ("FEMNIST",), {12: 4}, {"FEMNIST": 2}, workload={"dataset": "digits", "model": "logistic", "samples_per_client": 20}
+)
 Call = Callable[..., Any]
 
 
@@ -105,7 +107,7 @@ def test_another_experiment_in_the_directory_is_one_line(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _reproduce(call, tmp_path).code == 0
-    longer = Size(TINY.applications, TINY.participants, {"FEMNIST": 3}, TINY.samples, TINY.workload)
+    longer = Size(TINY.applications, TINY.participants, {"FEMNIST": 3}, TINY.workload)
     monkeypatch.setitem(SIZES, "small", longer)
     ended = _reproduce(call, tmp_path)
     assert ended.code == 2

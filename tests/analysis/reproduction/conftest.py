@@ -8,8 +8,7 @@ TINY = Size(
     ("FEMNIST",),
     {8: 4, 12: 5},
     {"FEMNIST": 2},
-    samples=20,
-    workload={"dataset": "digits", "model": "logistic"},
+    workload={"dataset": "digits", "model": "logistic", "samples_per_client": 20},
 )
 
 

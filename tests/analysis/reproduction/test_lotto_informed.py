@@ -41,7 +41,9 @@ def test_experiments_of_both_scales_validate(scale: str) -> None:
 
 
 def test_table_3_compares_with_oort(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    tiny = Size(("FEMNIST",), {20: 4}, {"FEMNIST": 3}, 20, {"dataset": "digits", "model": "logistic"})
+    tiny = Size(
+        ("FEMNIST",), {20: 4}, {"FEMNIST": 3}, {"dataset": "digits", "model": "logistic", "samples_per_client": 20}
+    )
     monkeypatch.setitem(INFORMED_SIZES, "small", tiny)
     made = lotto_table3.make(bench)
     assert made.table["protocol"].tolist() == ["Oort", "Cli-Ctr", "Srv-Ctr"] * 2

@@ -6,6 +6,7 @@ from analysis.reproduction.lotto_published import (
     APPLICATIONS,
     PARAMETERS,
     PARTICIPANTS,
+    SAMPLES,
     TABLE_2,
     TABLE_3,
     Application,
@@ -31,11 +32,11 @@ def test_the_papers_megabytes_are_binary() -> None:
 def test_two_cells_predict_the_third(application: Application) -> None:
     """Training and masks read off at 100 and 700 clients give the paper's client time at 400 within 7%."""
     transfer_bytes = PARAMETERS[application] * 8
-    found = derived(application, 225, transfer_bytes)
+    found = derived(application, transfer_bytes)
     parameters, epochs = PARAMETERS[application], {"OpenImage": 3}.get(application, 2)
 
     def client_min(population: int) -> float:
-        training_s = found.parameter_example_s * parameters * 225 * epochs
+        training_s = found.parameter_example_s * parameters * SAMPLES[application] * epochs
         masks_s = PARTICIPANTS[population] * found.mask_element_s * parameters
         return (training_s + masks_s + 8 * transfer_bytes / 44e6) / 60
 
