@@ -291,7 +291,8 @@ class Federation:
         if number % every and number != self.plan.experiment.rounds:
             return None
         evaluation = self.workload.evaluate(model)
-        self.accuracy = float(evaluation.accuracy)
+        if evaluation is not None:
+            self.accuracy = float(evaluation.accuracy)
         return evaluation
 
     def _tables(

@@ -74,8 +74,8 @@ class Workload(Protocol):
             round_number: 1 for the first round.
         """
 
-    def evaluate(self, model: npt.NDArray[np.float32]) -> Evaluation:
-        """Evaluate `model`, (d,) float32, on held-out samples."""
+    def evaluate(self, model: npt.NDArray[np.float32]) -> Evaluation | None:
+        """Evaluate `model`, (d,) float32, on held-out samples; None: nothing is learned that could be measured."""
 
 
 class Trained(Message, frozen=True):

@@ -235,6 +235,9 @@ class Experiment(_Section):
             section = "adversary"
             if self.adversary is not None:
                 self.adversary.check(self.population, self.selection.protocol, self.aggregation.protocol)
+            section = "workload"
+            if self.workload.training == "simulated" and self.time.compute != "modelled":
+                raise ValueError("training: simulated costs no time that could be measured; set time.compute: modelled")
         except ValueError as error:
             raise ValueError(f"{section}.{error}") from None
         return self
