@@ -3,8 +3,8 @@ takes part, beside Theorem 2 of Lotto (arXiv 2401.02880, section 3.4).
 
 A round is attacked when a misbehaviour was carried out in it. It is refused when an honest party saw something: a
 client refused, or the honest server found a client out. What counts as the adversary's success is a round that is
-completed without that; its dishonest participants are x of s. Pr[x/s > eta c/n] is over all attacked rounds: one that
-was refused, or ended early, gains nothing.
+completed without that; its dishonest participants are x of s. Pr[x/s > eta c/n] is over all rounds that the adversary
+had planned to attack: one that was refused, or ended early, gains nothing.
 """
 
 import json
@@ -18,9 +18,10 @@ from scipy.stats import binomtest
 
 from analysis.bounds.lotto import allowed, dishonest_fraction_exceeds
 from analysis.summary import protocol_name
-from testbed.adversary.section import AdversarySection, name_of
+from testbed.adversary.section import AdversarySection, Named, name_of
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
+from testbed.selection.refinement import Refinement
 
 Format = Literal["text", "markdown", "csv", "json"]
 DETECTIONS = ("refusal", "misbehaviour")
@@ -29,7 +30,7 @@ ETA = 2.0
 
 @dataclass(frozen=True)
 class Share:
-    """How often something happened, with the exact 95% interval of Clopper and Pearson (1934).
+    """How often something happened, with the exact interval of Clopper and Pearson (1934).
 
     Attributes:
         count, trials: of independent rounds.
@@ -42,11 +43,11 @@ class Share:
     high: float
 
     @classmethod
-    def of(cls, count: int, trials: int) -> "Share":
+    def of(cls, count: int, trials: int, confidence: float = 0.95) -> "Share":
         """`count` times in `trials`; without trials nothing is known."""
         if trials == 0:
             return cls(0, 0, 0.0, 1.0)
-        interval = binomtest(count, trials).proportion_ci(0.95, method="exact")
+        interval = binomtest(count, trials).proportion_ci(confidence, method="exact")
         return cls(count, trials, float(interval.low), float(interval.high))
 
     @property
@@ -60,27 +61,32 @@ class Attained:
     """What the adversary of one run has attained.
 
     Attributes:
-        attacked: rounds in which a misbehaviour was carried out.
+        planned: recorded rounds that were to be attacked.
+        attacked: those in which a misbehaviour was carried out.
         refused: attacked rounds in which an honest party saw something.
         checks: (check, stage, rounds in which it failed), the most frequent first.
-        completed: attacked rounds that were completed and not refused.
+        completed: attacked rounds that were completed and not refused; where nothing was ever carried out (an honest
+            server, dishonest clients that do nothing else), all completed ones.
         dishonest: number of dishonest participants of each of these, in their order.
     """
 
+    planned: int
     attacked: int
     refused: int
     checks: tuple[tuple[str, str, int], ...]
     completed: int
     dishonest: tuple[int, ...]
 
-    def exceeding(self, most: int) -> Share:
-        """How often an attacked round had more than `most` dishonest participants."""
-        return Share.of(sum(x > most for x in self.dishonest), self.attacked)
+    def exceeding(self, most: int, confidence: float = 0.95) -> Share:
+        """How often a round had more than `most` dishonest participants."""
+        return Share.of(sum(x > most for x in self.dishonest), self.planned, confidence)
 
 
 def attained(run: RunRecords) -> Attained:
-    """What is on record of a run's attacks; a run without an adversary was attacked in no round."""
-    events = run.events
+    """What is on record of the attacks of a run that has an adversary."""
+    events, rounds = run.events, run.rounds
+    section = AdversarySection.model_validate(run.experiment["adversary"])
+    planned = {number for number in rounds["round"] if section.attacks(number)}
     attacked = set(events.loc[events["kind"] == "attack", "round"])
     seen = events[events["kind"].isin(DETECTIONS) & events["round"].isin(attacked)]
     refused = set(seen["round"])
@@ -89,11 +95,12 @@ def attained(run: RunRecords) -> Attained:
         for kind, detail in zip(seen["kind"], seen["detail"], strict=True)
     ]
     where = Counter((name, stage) for name, stage, _ in set(zip(names, seen["stage"], seen["round"], strict=True)))
-    rounds = run.rounds
-    done = rounds.loc[(rounds["outcome"] == "completed") & rounds["round"].isin(attacked - refused), "round"]
+    unseen = (attacked or planned) - refused
+    done = rounds.loc[(rounds["outcome"] == "completed") & rounds["round"].isin(unseen), "round"]
     counts = run.participation.groupby("round")["dishonest"].sum()
     checks = sorted(where.items(), key=lambda one: (-one[1], one[0]))
     return Attained(
+        len(planned),
         len(attacked),
         len(refused),
         tuple((check, stage, times) for (check, stage), times in checks),
@@ -105,10 +112,11 @@ def attained(run: RunRecords) -> Attained:
 def adversaries(runs: Sequence[RunRecords], eta: float = ETA) -> pd.DataFrame:
     """One row per run that has an adversary.
 
-    Columns: label; selection, aggregation; server, clients (misbehaviours); population, dishonest (c), participants
-    (s); rounds; attacked, refused, checks and completed (see `Attained`); mean, max and distribution (rounds with 0,
-    1, ... s) of the dishonest participants of completed rounds, and due, s c / n; eta, exceeded (rounds with
-    x/s > eta c/n), its rate with low and high; and bound, Theorem 2's, where selection is Lotto.
+    Columns: label; selection, aggregation; server, clients (misbehaviours, with the options that were set);
+    population, dishonest (c), participants (s); rounds, planned, attacked, refused, checks and completed (see
+    `Attained`); mean, max and distribution (rounds with 0, 1, ... s) of the dishonest participants of completed
+    rounds, and due, s c / n; eta, exceeded (rounds with x/s > eta c/n), its rate with low and high; and bound,
+    Theorem 2's, where selection is Lotto.
 
     Raises `ExperimentError` when no run has an adversary, or eta is not above 0.
     """
@@ -131,12 +139,13 @@ def _row(run: RunRecords, eta: float) -> dict[str, Any]:
         "label": run.label,
         "selection": protocol_name(selection),
         "aggregation": protocol_name(experiment["aggregation"]),
-        "server": [name_of(one) for one in section.server],
-        "clients": [name_of(one) for one in section.clients],
+        "server": [_said(one) for one in section.server],
+        "clients": [_said(one) for one in section.clients],
         "population": population,
         "dishonest": c,
         "participants": s,
         "rounds": len(run.rounds),
+        "planned": found.planned,
         "attacked": found.attacked,
         "refused": found.refused,
         "checks": [{"check": check, "stage": stage, "rounds": times} for check, stage, times in found.checks],
@@ -154,10 +163,19 @@ def _row(run: RunRecords, eta: float) -> dict[str, Any]:
     }
 
 
+def _said(one: Named) -> str:
+    """A misbehaviour as an experiment has it: its name, and its options in brackets."""
+    given = next(iter(one.values())) if isinstance(one, dict) else {}
+    options = ", ".join(f"{key}={value}" for key, value in given.items())
+    return f"{name_of(one)} ({options})" if options else name_of(one)
+
+
 def _bound(selection: dict[str, Any], population: int, dishonest: int, eta: float) -> float | None:
     if "over_selection" not in selection:
         return None
     s, factor, least = (selection[key] for key in ("participants", "over_selection", "min_population"))
+    if least is None and selection.get("refine"):
+        least = Refinement.model_validate(selection["refine"]).smallest(population)
     return dishonest_fraction_exceeds(population, dishonest, s, factor, eta, least)
 
 
@@ -182,25 +200,38 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
         return json.dumps({"rows": rows}, indent=2, ensure_ascii=False) + "\n"
     if format not in ("text", "markdown"):
         raise ExperimentError(f"--format {format}: unknown; allowed: text, markdown, csv, json")
-    seen = [["Run", "Attacked", "Refused", "Done", "Seen by honest parties"]]
-    shift = [
-        ["Run", "Dishonest, mean", "max", "due", f"Pr[x/s > {frame['eta'].iloc[0]:g} c/n]", "95% interval", "Theorem 2"]
-    ]
-    for _, row in frame.iterrows():
-        seen.append([row["label"], str(row["attacked"]), str(row["refused"]), str(row["completed"]), _checks(row)])
-        shift.append([row["label"], *_shift(row)])
     printed = _text if format == "text" else _markdown
-    return "\n".join(printed(lines, left) for lines, left in ((seen, (0, 4)), (shift, (0,)))) + _NOTE
+    return "\n".join(printed(lines, left) for lines, left in ((_seen(frame), (0, 5)), (_shifts(frame), (0,)))) + _NOTE
 
 
 _NOTE = (
     "\nAttacked: rounds in which a misbehaviour was carried out. Refused: those in which an honest party saw it.\n"
-    "Done: those completed unseen; dishonest participants are of these. due: s c / n. Pr is over all attacked rounds.\n"
+    "Done: those completed unseen; dishonest participants are of these. due: s c / n. Pr is over all rounds.\n"
 )
 
 
-def _checks(row: Any) -> str:
-    return ", ".join(f"{one['check']} at {one['stage']} ({one['rounds']})" for one in row["checks"]) or "nothing"
+def _named(frame: pd.DataFrame) -> list[str]:
+    """What tells the rows apart: the misbehaviours, the selection where it differs, or else the runs' own labels."""
+    names = [" + ".join((*row["server"], *row["clients"])) or "no misbehaviour" for _, row in frame.iterrows()]
+    if frame["selection"].nunique() > 1:
+        names = [f"{selection}: {name}" for selection, name in zip(frame["selection"], names, strict=True)]
+    return names if len(set(names)) == len(names) else frame["label"].tolist()
+
+
+def _seen(frame: pd.DataFrame) -> list[list[str]]:
+    lines = [["Adversary", "Rounds", "Attacked", "Refused", "Done", "Seen by honest parties"]]
+    for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True):
+        checks = [f"{one['check']} at {one['stage']} ({one['rounds']})" for one in row["checks"]]
+        counts = [str(row[column]) for column in ("planned", "attacked", "refused", "completed")]
+        lines.append([name, *counts, ", ".join(checks) or "nothing"])
+    return lines
+
+
+def _shifts(frame: pd.DataFrame) -> list[list[str]]:
+    often = f"Pr[x/s > {frame['eta'].iloc[0]:g} c/n]"
+    lines = [["Adversary", "Dishonest, mean", "max", "due", often, "95% interval", "Theorem 2"]]
+    lines += [[name, *_shift(row)] for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True)]
+    return lines
 
 
 def _shift(row: Any) -> list[str]:
@@ -209,7 +240,7 @@ def _shift(row: Any) -> list[str]:
     else:
         mean, most = f"{row['mean']:.2f} of {row['participants']}", str(int(row["max"]))
     bound = "–" if row["bound"] is None or pd.isna(row["bound"]) else f"{row['bound']:.4g}"
-    if not row["attacked"]:
+    if not row["planned"]:
         return [mean, most, f"{row['due']:.2f}", "–", "–", bound]
     return [mean, most, f"{row['due']:.2f}", f"{row['rate']:.4g}", f"{row['low']:.4g} to {row['high']:.4g}", bound]
 

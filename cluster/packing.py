@@ -180,14 +180,23 @@ def _own_names(plain: Any) -> Iterator[str]:
     """The classes of the user's own that the experiment names, as package.module:Name; its sweep's too."""
     if isinstance(plain, dict):
         for key, value in plain.items():
-            if isinstance(value, str) and _is_own(value) and str(key).rpartition(".")[2] in _NAMING:
-                yield value
-            elif isinstance(value, list) and str(key).rpartition(".")[2] in _NAMING:
-                yield from (inner for inner in value if isinstance(inner, str) and _is_own(inner))
+            if _is_own(str(key)):
+                yield str(key)  # a misbehaviour with its options
+            if str(key).rpartition(".")[2] in _NAMING:
+                yield from (name for name in _texts(value) if _is_own(name))
             yield from _own_names(value)
     elif isinstance(plain, list):
         for value in plain:
             yield from _own_names(value)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """A text, or those in a list of texts and lists."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
 
 
 def _is_own(name: str) -> bool:

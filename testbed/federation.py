@@ -35,7 +35,7 @@ from testbed.records.tables import SCHEMAS, events_table, exchanges_table, parti
 from testbed.records.writing import Checkpoint
 from testbed.registry import aggregation_protocol, selection_protocol
 from testbed.round import Outcome, run_round
-from testbed.selection.choosing import SelectionRound
+from testbed.selection.choosing import SelectionRound, recalled
 from testbed.traces.schedule import Schedule
 from testbed.training import Evaluation, Trainer, Workload
 
@@ -261,14 +261,15 @@ class Federation:
         started_s = self.network.now_s
         start = SelectionRound(
             number, experiment.population, self.network, before.participations, self.directory,
-            self.plan.randomness, self.plan.experiment_id,
+            self.plan.randomness, self.plan.experiment_id, memory=recalled(before.memory),
         )  # fmt: skip
         outcome = await run_round(start, self.network, self.plan.selection, self.plan.aggregation, before.model)
         participations = before.participations.copy()
         participations[outcome.survivors] += 1
         evaluation = self._evaluate(number, outcome.model)
         wall_s = before.wall_s + time.monotonic() - began
-        self.state = Checkpoint(number, self.network.now_s, outcome.model, participations, wall_s)
+        memory = recalled(start.memory)
+        self.state = Checkpoint(number, self.network.now_s, outcome.model, participations, wall_s, memory)
         if self.records is not None:
             tables = self._tables(number, started_s, outcome, evaluation)
             self.records.append_round(tables, self.state)
@@ -290,7 +291,8 @@ class Federation:
         if number % every and number != self.plan.experiment.rounds:
             return None
         evaluation = self.workload.evaluate(model)
-        self.accuracy = float(evaluation.accuracy)
+        if evaluation is not None:
+            self.accuracy = float(evaluation.accuracy)
         return evaluation
 
     def _tables(

@@ -15,6 +15,7 @@ from testbed.selection.batch_partition import (
 from testbed.selection.choosing import SelectionParameters, SelectionProtocol
 from testbed.selection.lotto_client_centric import ClientCentricParameters, ClientCentricServer
 from testbed.selection.lotto_server_centric import ServerCentricParameters, ServerCentricServer
+from testbed.selection.oort import OortParameters, OortSelection
 from testbed.selection.random_selection import (
     BernoulliParameters,
     BernoulliSelection,
@@ -30,6 +31,7 @@ _SELECTION: dict[type[SelectionParameters], Any] = {
     BernoulliParameters: BernoulliSelection,
     PartitionParameters: BatchPartitionSelection,
     BatchPartitionParameters: BatchPartitionSelection,
+    OortParameters: OortSelection,
     ClientCentricParameters: ClientCentricServer,
     ServerCentricParameters: ServerCentricServer,
 }

@@ -10,6 +10,7 @@ from testbed.errors import Refusal, RoundAborted, RoundSkipped
 from testbed.messages import Vector
 from testbed.network.asking import RoundNetwork, no_ids
 from testbed.selection.choosing import SelectionProtocol, SelectionRound
+from testbed.selection.reports import reports_of
 from testbed.training import Train
 
 
@@ -53,6 +54,8 @@ async def run_round(
         trained = await network.ask(ready, Train(start.number, Vector(model, 0)))
         losses = [answer.loss for answer in trained.valid().values()]
         outcome.training_loss = float(np.mean(losses)) if losses else None
+        if (learn := getattr(selection, "learn", None)) is not None:
+            learn(start, reports_of(trained, ready))
         known = (start.directory, len(model), start.experiment_id, start.randomness)
         aggregate = await aggregation.aggregate(
             AggregationRound(start.number, network, chosen.participants, trained.ids, *known)

@@ -22,12 +22,14 @@ class LocalUpdate:
         loss: mean training loss over all examples processed, each measured before its own step; 0.0 for a
             client without samples.
         examples_processed: samples times epochs, what modelled compute is charged for.
+        squared_loss: mean of the squared loss over the same examples; None: the workload does not say.
     """
 
     delta: npt.NDArray[np.float32]
     samples: int
     loss: float
     examples_processed: int
+    squared_loss: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +74,19 @@ class Workload(Protocol):
             round_number: 1 for the first round.
         """
 
-    def evaluate(self, model: npt.NDArray[np.float32]) -> Evaluation:
-        """Evaluate `model`, (d,) float32, on held-out samples."""
+    def evaluate(self, model: npt.NDArray[np.float32]) -> Evaluation | None:
+        """Evaluate `model`, (d,) float32, on held-out samples; None: nothing is learned that could be measured."""
 
 
 class Trained(Message, frozen=True):
-    """Training is done; the update itself waits for the aggregation protocol."""
+    """Training is done; the update itself waits for the aggregation protocol.
+
+    What it says is the client's word: a server that chooses by it can be lied to.
+    """
 
     samples: Count
     loss: float
+    squared_loss: float | None = None
 
 
 class Train(Message, frozen=True):
@@ -93,7 +99,7 @@ class Train(Message, frozen=True):
     model: Vector
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoundUpdate(LocalUpdate):
     """The update of one round, which `trained_update` hands to that round's aggregation alone.
 
@@ -123,9 +129,11 @@ class Trainer(Role):
             raise Refusal("train.dimension", f"the workload made an update {delta.shape}, not ({workload.dimension},)")
         if not np.isfinite(delta).all():
             raise Refusal("train.diverged", "the update is not finite; lower workload.learning_rate")
-        samples, loss = int(update.samples), float(update.loss)
-        self.client.local_update = RoundUpdate(delta, samples, loss, update.examples_processed, message.round)
-        return Trained(samples, loss)
+        samples, loss, squared_loss = int(update.samples), float(update.loss), getattr(update, "squared_loss", None)
+        self.client.local_update = RoundUpdate(
+            delta, samples, loss, update.examples_processed, squared_loss, round=message.round
+        )
+        return Trained(samples, loss, None if squared_loss is None else float(squared_loss))
 
     def _check_round(self, number: int) -> None:
         """A round number serves once: keys and masks of a seeded run come from it, and two updates under one mask are

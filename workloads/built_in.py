@@ -2,22 +2,57 @@
 
 from collections.abc import Callable
 
-from testbed.experiment.workload import Workload
-from workloads import digits, mnist
-from workloads.classification import ImageClassification
+from testbed.experiment.workload import LANGUAGE_DATASETS, Workload
+from workloads import albert, digits, mnist, models
+from workloads.classification import ImageClassification, LocalLearning, NextWordPrediction
 from workloads.datasets import ClientData
+from workloads.femnist import Femnist
+from workloads.openimage import OpenImage
+from workloads.reddit import Reddit
+from workloads.simulated import SimulatedTraining
 from workloads.synthetic_femnist import SyntheticFemnist
+from workloads.synthetic_openimage import SyntheticOpenImage
+from workloads.synthetic_reddit import SyntheticReddit
+from workloads.text import ClientText
 
-_DATA: dict[str, Callable[[Workload, int, int], ClientData]] = {
+_IMAGES: dict[str, Callable[[Workload, int, int], ClientData]] = {
     "digits": digits.load,
     "mnist": mnist.load,
+    "femnist": Femnist,
+    "openimage": OpenImage,
     "synthetic-femnist": SyntheticFemnist,
+    "synthetic-openimage": SyntheticOpenImage,
 }
-_AUTO_MODEL = {"digits": "mlp", "mnist": "cnn", "synthetic-femnist": "femnist-cnn"}
+_TEXTS: dict[str, Callable[[Workload, int, int], ClientText]] = {
+    "reddit": Reddit,
+    "synthetic-reddit": SyntheticReddit,
+}
+_AUTO_MODEL = {
+    "digits": "mlp",
+    "mnist": "cnn",
+    "femnist": "femnist-cnn",
+    "openimage": "mobilenet-v2",
+    "reddit": "albert",
+}
 
 
-def built_in(section: Workload, population: int, seed: int) -> ImageClassification:
+def built_in(section: Workload, population: int, seed: int) -> LocalLearning | SimulatedTraining:
     """See `workloads.build`; for a section that names a workload of these."""
-    data = _DATA[section.dataset](section, population, seed)
-    model = _AUTO_MODEL[section.dataset] if section.model == "auto" else section.model
-    return ImageClassification(section.dataset, data, model, section, seed)
+    name = section.dataset
+    model = _AUTO_MODEL[name.removeprefix("synthetic-")] if section.model == "auto" else section.model
+    if name in LANGUAGE_DATASETS:
+        text = _TEXTS[name](section, population, seed)
+        if section.training == "real":
+            return NextWordPrediction(name, text, model, section, seed)
+        network, data, outputs = albert.make(model, text.vocabulary_size), text, text.vocabulary_size
+    else:
+        images = _IMAGES[name](section, population, seed)
+        if section.training == "real":
+            return ImageClassification(name, images, model, section, seed)
+        channels = getattr(images, "channels", 1)
+        network = models.make(model, images.height, images.width, images.classes, channels)
+        data, outputs = images, images.classes
+    return SimulatedTraining(
+        name, model, data.description, models.dimension(network), outputs, data.sample_counts, data.label_counts(),
+        section, seed,
+    )  # fmt: skip

@@ -1,6 +1,7 @@
-"""Image classification as a federated workload: some clients' data, one of the models, local SGD.
+"""Learning as a federated workload: some clients' data, one of the models, local training.
 
-All built-in workloads are of this kind. A class of the user's own may derive from it and bring only data::
+All built-in workloads are of this kind. `ImageClassification` is that of images; a class of the user's own
+may derive from it and bring only data::
 
     class MyImages(ImageClassification):
         def __init__(self, section, population, seed):
@@ -15,58 +16,67 @@ All built-in workloads are of this kind. A class of the user's own may derive fr
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from testbed.experiment.workload import Workload
-from workloads import models
+from workloads import albert, models
 from workloads.contract import Evaluation, LocalUpdate
 from workloads.datasets import ClientData
+from workloads.text import ClientText
 from workloads.training import LocalTrainer, prepare_process
 
 
-class ImageClassification:
-    """A `FederatedWorkload` of grey images.
+class LocalLearning:
+    """A `FederatedWorkload` that trains a network of torch.
 
     Making one sets torch to one thread in this process (see `workloads.training.prepare_process`).
 
     Args:
         name: what is learned, for the records.
-        data: the clients' images.
-        model: a name of `workloads.models`.
+        data: the clients' samples: ``shard``, ``held_out``, ``label_counts``, ``sample_counts``, ``description``.
+        model: what the network is called in the records.
+        network: on torch's meta device; it is given memory here.
         section: how to train.
         seed: the experiment's.
-
-    Raises:
-        ExperimentError: a model that is unknown or does not take such images.
+        evaluation_batch: samples that are evaluated at once.
     """
 
-    def __init__(self, name: str, data: ClientData, model: str, section: Workload, seed: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        data: ClientData | ClientText,
+        model: str,
+        network: nn.Module,
+        section: Workload,
+        seed: int,
+        evaluation_batch: int,
+    ) -> None:
         self.name = name
         self.model_name = model
         self.description = data.description
         self.sample_counts = data.sample_counts
         self.population = len(data.sample_counts)
         self.data = data
-        self._section = section
-        self._device = prepare_process()
-        network = models.make(model, data.height, data.width, data.classes)
         self.dimension = models.dimension(network)
-        self._initial = models.initial_vector(network, seed)
-        self._trainer = LocalTrainer(network, section, seed, self._device)
+        self._section = section
+        self._seed = seed
+        self._network = network
+        self._device = prepare_process()
+        self._trainer = LocalTrainer(network, section, seed, self._device, evaluation_batch)
         self._held_out: tuple[Tensor, Tensor] | None = None
 
     def initial_model(self) -> NDArray[np.float32]:
-        """(d,) float32, a copy each time; see `workloads.models.initial_vector`."""
-        return self._initial.copy()
+        """(d,) float32, made each time; see `workloads.models.initial_vector`."""
+        return models.initial_vector(self._network, self._seed)
 
     def train(self, client: int, model: NDArray[np.float32], round_number: int) -> LocalUpdate:
-        """Local SGD from `model` on the client's samples; see `LocalTrainer.train`."""
+        """Local training from `model` on the client's samples; see `LocalTrainer.train`."""
         samples = int(self.sample_counts[client])
         if samples == 0:
-            return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), samples=0, loss=0.0, examples_processed=0)
+            return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), 0, 0.0, 0, 0.0)
         images, labels = self._on_device(self.data.shard(client))
-        delta, loss = self._trainer.train(client, images, labels, model, round_number)
-        return LocalUpdate(delta, samples, loss, examples_processed=samples * self._section.epochs)
+        delta, loss, squared_loss = self._trainer.train(client, images, labels, model, round_number)
+        return LocalUpdate(delta, samples, loss, samples * self._section.epochs, squared_loss)
 
     def evaluate(self, model: NDArray[np.float32]) -> Evaluation:
         """Mean cross-entropy and accuracy on the held-out samples, which are kept in memory from then on."""
@@ -81,3 +91,38 @@ class ImageClassification:
     def _on_device(self, samples: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         images, labels = samples
         return images.to(self._device), labels.to(self._device, torch.int64)
+
+
+class ImageClassification(LocalLearning):
+    """Learning to classify images.
+
+    Args:
+        name: what is learned, for the records.
+        data: the clients' images; grey ones unless it has ``channels = 3``.
+        model: a name of `workloads.models`.
+        section: how to train.
+        seed: the experiment's.
+
+    Raises:
+        ExperimentError: a model that is unknown or does not take such images.
+    """
+
+    def __init__(self, name: str, data: ClientData, model: str, section: Workload, seed: int) -> None:
+        channels: int = getattr(data, "channels", 1)
+        network = models.make(model, data.height, data.width, data.classes, channels)
+        super().__init__(name, data, model, network, section, seed, 250 if channels == 1 else 50)
+
+
+class NextWordPrediction(LocalLearning):
+    """Learning to predict the next word: the loss is the mean over words, and exp(loss) the perplexity.
+
+    Args:
+        name: what is learned, for the records.
+        data: the clients' text.
+        model: ``albert`` or ``albert-small``.
+        section: how to train.
+        seed: the experiment's.
+    """
+
+    def __init__(self, name: str, data: ClientText, model: str, section: Workload, seed: int) -> None:
+        super().__init__(name, data, model, albert.make(model, data.vocabulary_size), section, seed, 16)

@@ -1,4 +1,6 @@
-"""The models that clients train: small classifiers of grey images, torch modules over (N, H, W) float32.
+"""The models that clients train, by name; here small classifiers of grey images, modules over (N, H, W) float32.
+
+`workloads.mobilenet` has the one for colour images, `workloads.albert` those for text.
 
 - ``logistic``: multinomial logistic regression.
 - ``mlp``: two hidden layers of 200 units, the "2NN" of McMahan et al. 2017 (arXiv 1602.05629), 199,210
@@ -17,17 +19,14 @@ CPU: images go through convolutions channels-last, pooling comes before ReLU (th
 one byte per unit.
 """
 
-import math
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from testbed.errors import ExperimentError
+from workloads import vector
 from workloads.randomness import Purpose, stream
-
-_RELU_GAIN = math.sqrt(2.0)
 
 
 class ChannelsLast(nn.Module):
@@ -117,46 +116,46 @@ def _femnist_cnn(height: int, width: int, classes: int) -> nn.Sequential:
     )
 
 
-_MODELS = {"logistic": _logistic, "mlp": _mlp, "cnn": _cnn, "femnist-cnn": _femnist_cnn}
+def _mobilenet_v2(height: int, width: int, classes: int) -> nn.Module:
+    from workloads.mobilenet import MobileNetV2
+
+    return MobileNetV2(classes)
 
 
-def make(name: str, height: int, width: int, classes: int) -> nn.Sequential:
+_GREY = {"logistic": _logistic, "mlp": _mlp, "cnn": _cnn, "femnist-cnn": _femnist_cnn}
+_COLOUR = {"mobilenet-v2": _mobilenet_v2}
+
+
+def make(name: str, height: int, width: int, classes: int, channels: int = 1) -> nn.Module:
     """A model without storage (torch's meta device): its shapes only; `workloads.training` gives it memory.
 
     Args:
-        name: one of ``logistic``, ``mlp``, ``cnn``, ``femnist-cnn``.
+        name: ``logistic``, ``mlp``, ``cnn`` or ``femnist-cnn`` of grey images, ``mobilenet-v2`` of colour images.
         height, width: of the images, in pixels.
         classes: number of labels.
+        channels: of the images, 1 or 3.
 
     Raises:
         ExperimentError: an unknown name, or images that the model cannot take.
     """
-    if name not in _MODELS:
-        raise ExperimentError(f"workload.model: {name!r} is unknown; allowed: {', '.join(_MODELS)}")
+    known = _GREY if channels == 1 else _COLOUR
+    if name not in known:
+        kind = "grey" if channels == 1 else "colour"
+        raise ExperimentError(f"workload.model: {name!r} is no model of {kind} images; allowed: {', '.join(known)}")
     # On the meta device the layers' constructors draw no random numbers.
     with torch.device("meta"):
-        return _MODELS[name](height, width, classes)
+        return known[name](height, width, classes)
 
 
 def dimension(network: nn.Module) -> int:
-    """The number of parameters of a model."""
-    return sum(parameter.numel() for parameter in network.parameters())
+    """The length of a model's vector; see `workloads.vector`."""
+    return vector.dimension(network)
 
 
 def initial_vector(network: nn.Module, seed: int) -> NDArray[np.float32]:
-    """(d,) float32 initial parameters: Xavier uniform with ReLU's gain for weights, zero for biases.
+    """(d,) float32 initial values; of the models in this module: Xavier uniform with ReLU's gain for weights, zero for
+    biases.
 
-    Glorot and Bengio 2010 with He et al.'s gain sqrt(2). A function of the shapes and the seed alone: no
-    generator of torch is used.
+    A function of the shapes and the seed alone: no generator of torch is used.
     """
-    random = stream(seed, Purpose.WEIGHTS)
-    parts = []
-    for parameter in network.parameters():
-        if parameter.dim() < 2:
-            parts.append(np.zeros(parameter.numel(), dtype=np.float32))
-            continue
-        receptive_field = math.prod(parameter.shape[2:])
-        fan_sum = (parameter.shape[0] + parameter.shape[1]) * receptive_field
-        bound = np.float32(_RELU_GAIN * math.sqrt(6.0 / fan_sum))
-        parts.append((random.random(parameter.numel(), dtype=np.float32) * 2 - 1) * bound)
-    return np.concatenate(parts)
+    return vector.initial(network, stream(seed, Purpose.WEIGHTS))

@@ -23,6 +23,15 @@ class Purpose(IntEnum):
     ALPHABET = 9
     TEST_WRITER = 10
     TEST_SUBSET = 11
+    OWN_SAMPLES = 12
+    HELD_OUT = 13
+    SIMULATED = 14
+    TEXTURES = 15
+    PHOTOS = 16
+    TEST_PHOTOS = 17
+    LANGUAGE = 18
+    TEXT = 19
+    TEST_TEXT = 20
 
 
 def stream(seed: int, purpose: Purpose, client: int = 0, round_number: int = 0) -> np.random.Generator:

@@ -29,6 +29,7 @@ from torch.nn.functional import grid_sample, interpolate
 from testbed.experiment.workload import Workload
 from workloads.datasets import LabelledImages, Scaling
 from workloads.randomness import Purpose, stream
+from workloads.sizes import sample_counts
 
 CLASSES = 62
 SIZE = 28
@@ -120,14 +121,10 @@ class SyntheticFemnist:
     def __init__(self, section: Workload, population: int, seed: int) -> None:
         self._seed = seed
         self._test_samples = section.test_samples or _TEST_SAMPLES
-        if section.samples_per_client is not None:
-            self.sample_counts = np.full(population, section.samples_per_client, dtype=np.int64)
-        else:
-            spread = np.log1p((_DEVIATION_SAMPLES / _MEAN_SAMPLES) ** 2)
-            drawn = stream(seed, Purpose.SAMPLE_COUNTS).lognormal(
-                np.log(_MEAN_SAMPLES) - spread / 2, np.sqrt(spread), population
-            )
-            self.sample_counts = np.clip(np.rint(drawn), _FEWEST_SAMPLES, _MOST_SAMPLES).astype(np.int64)
+        self.sample_counts = sample_counts(
+            population, section.samples_per_client, seed, mean=_MEAN_SAMPLES, deviation=_DEVIATION_SAMPLES,
+            fewest=_FEWEST_SAMPLES, most=_MOST_SAMPLES,
+        )  # fmt: skip
         self.description = "synthetic FEMNIST (generated; not the FEMNIST data), 28x28, 62 classes, a writer per client"
         self._fields = alphabet()
         self._kept: OrderedDict[int, LabelledImages] = OrderedDict()

@@ -1,10 +1,13 @@
-"""Local training: mini-batch SGD with momentum on one client's samples, and evaluation.
+"""Local training: mini-batch steps on one client's samples, and evaluation.
 
-McMahan et al. 2017 (arXiv 1602.05629), Algorithm 1, ClientUpdate; momentum as in torch.optim.SGD, started
+McMahan et al. 2017 (arXiv 1602.05629), Algorithm 1, ClientUpdate; SGD with momentum or AdamW, whose state starts
 from zero in every round.
 
-One model lives in each process. All its parameters are views into one flat vector, so that taking in a
-federation's model is one copy and giving back the change is one subtraction, whatever the number of layers.
+One model lives in each process. All its parameters are views into one flat vector (`workloads.vector`), so that taking
+in a federation's model is one copy and giving back the change is one subtraction, whatever the number of layers.
+
+A sample has one label, or one for each of its positions: logits are (n, classes) or (n, classes, positions). Positions
+labelled `IGNORED` count for nothing.
 """
 
 import threading
@@ -14,13 +17,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
-from torch.optim.sgd import sgd
+from torch.nn.functional import cross_entropy, log_softmax, nll_loss
 
 from testbed.experiment.workload import Workload
+from workloads import optimizers, vector
 from workloads.contract import Evaluation
-from workloads.models import SeededDropout, dimension
+from workloads.models import SeededDropout
 from workloads.randomness import Purpose, stream
+
+IGNORED = -100
+"""The label of a position that is none, such as padding (what torch's cross_entropy leaves out)."""
 
 _EVALUATION_BATCH = 250
 
@@ -39,70 +45,37 @@ def prepare_process() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-class MomentumDescent:
-    """What torch.optim.SGD does, bit for bit, by the function that is behind it.
-
-    The class would import torch's compiler when it is first made: 160 MB and a second for every process that trains.
-
-    Args:
-        parameters: tensors that are changed in place.
-        momentum, weight_decay: as in torch.optim.SGD.
-    """
-
-    def __init__(self, parameters: list[nn.Parameter], momentum: float, weight_decay: float) -> None:
-        self._parameters = parameters
-        self._momentum = momentum
-        self._weight_decay = weight_decay
-        self.begin(0.0)
-
-    def begin(self, learning_rate: float) -> None:
-        """Start anew: momentum is zero."""
-        self._learning_rate = learning_rate
-        self._velocities: list[Tensor | None] = [None] * len(self._parameters)
-
-    def forget_gradients(self) -> None:
-        """Backward passes add to gradients; the next one begins from none."""
-        for parameter in self._parameters:
-            parameter.grad = None
-
-    def step(self) -> None:
-        """Move the parameters by their gradients."""
-        gradients = [parameter.grad for parameter in self._parameters]
-        with torch.no_grad():
-            # fused: one pass over gradient, momentum and weights instead of three.
-            sgd(
-                self._parameters, gradients, self._velocities, has_sparse_grad=False, foreach=False, fused=True,
-                weight_decay=self._weight_decay, momentum=self._momentum, lr=self._learning_rate, dampening=0.0,
-                nesterov=False, maximize=False,
-            )  # fmt: skip
-
-
 class LocalTrainer:
-    """The one model of a process, and SGD on it.
+    """The one model of a process, and local training of it.
 
     Calls from several threads are safe and run one after the other.
 
     Args:
         network: a model on the meta device (`workloads.models.make`); it is given memory here.
-        section: epochs, batch size, learning rate, momentum, weight decay.
+        section: epochs, batch size, optimizer, learning rate, momentum, weight decay.
         seed: the experiment's seed.
         device: where to compute.
+        evaluation_batch: samples that are evaluated at once.
     """
 
-    def __init__(self, network: nn.Module, section: Workload, seed: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        section: Workload,
+        seed: int,
+        device: torch.device,
+        evaluation_batch: int = _EVALUATION_BATCH,
+    ) -> None:
         self.device = device
         self._section = section
         self._seed = seed
         self._network = network
-        self._flat = torch.zeros(dimension(network), dtype=torch.float32, device=device)
-        start = 0
-        for module in network.modules():  # not to_empty: that imports sympy, half a second in every process
-            for name, parameter in list(module.named_parameters(recurse=False)):
-                stop = start + parameter.numel()
-                setattr(module, name, nn.Parameter(self._flat[start:stop].view(parameter.shape)))
-                start = stop
+        self._flat = torch.zeros(vector.dimension(network), dtype=torch.float32, device=device)
+        self._copies = vector.copies(network)
+        vector.attach(network, self._flat)
+        self._evaluation_batch = evaluation_batch
         self._dropouts = [module for module in self._network.modules() if isinstance(module, SeededDropout)]
-        self._descent = MomentumDescent(list(self._network.parameters()), section.momentum, section.weight_decay)
+        self._descent = optimizers.made(section, list(self._network.parameters()))
         self._lock = threading.Lock()
 
     def _load(self, model: NDArray[np.float32]) -> None:
@@ -119,59 +92,83 @@ class LocalTrainer:
 
     def train(
         self, client: int, images: Tensor, labels: Tensor, model: NDArray[np.float32], round_number: int
-    ) -> tuple[NDArray[np.float32], float]:
-        """SGD on one client's samples, from `model`.
+    ) -> tuple[NDArray[np.float32], float, float]:
+        """Train on one client's samples, from `model`.
 
         Args:
             client, round_number: name the streams for the order of the samples and for dropout.
-            images: (n, ...) float32 and labels: (n,) int64, n >= 1, on `device`.
+            images: (n, ...) that the model takes and labels: (n,) or (n, positions) int64, n >= 1, on `device`.
             model: (d,) float32, not changed.
 
         Returns:
-            delta: (d,) float32, the local model minus `model`, and the mean loss over all examples processed.
+            delta: (d,) float32, the local model minus `model`; the mean loss over all examples processed, and the
+            mean of its square.
         """
         section = self._section
         with self._lock:
             self._load(model)
             if not self._network.training:  # walking the modules costs as much as a small model's step
                 self._network.train()
-            self._descent.begin(section.learning_rate * section.learning_rate_decay ** (round_number - 1))
+            self._descent.begin(section.learning_rate_in(round_number))
             if self._dropouts:
                 dropout_stream = stream(self._seed, Purpose.DROPOUT, client, round_number)
                 for dropout in self._dropouts:
                     dropout.random = dropout_stream
             order_stream = stream(self._seed, Purpose.BATCHES, client, round_number)
             total = torch.zeros((), device=self.device)
-            for _ in range(section.epochs):
+            losses = torch.empty((section.epochs, len(labels)), device=self.device)
+            for epoch in losses:
                 order = torch.from_numpy(order_stream.permutation(len(labels))).to(self.device)
-                total += self._epoch(images.index_select(0, order), labels.index_select(0, order))
+                total += self._epoch(images.index_select(0, order), labels.index_select(0, order), epoch)
+            for there, again in self._copies:
+                self._flat[again] = self._flat[there]
             local = self._flat.cpu().numpy()
             delta = np.subtract(local, model)
-        return delta, float(total) / (section.epochs * len(labels))
+        return delta, float(total) / (section.epochs * len(labels)), float(losses.double().square().mean())
 
-    def _epoch(self, images: Tensor, labels: Tensor) -> Tensor:
-        """One pass in the given order; returns the sum of the losses without waiting for the device."""
+    def _epoch(self, images: Tensor, labels: Tensor, losses: Tensor) -> Tensor:
+        """One pass in the given order; returns the sum of the losses without waiting for the device.
+
+        The logarithm of each sample's likelihood, minus its own loss, goes into `losses`, (n,).
+        """
         size = self._section.batch_size
         total = torch.zeros((), device=self.device)
         for start in range(0, len(labels), size):
             batch_labels = labels[start : start + size]
             self._descent.forget_gradients()
-            loss = cross_entropy(self._network(images[start : start + size]), batch_labels)
+            # What cross_entropy does, in its two steps: the first is needed for the single losses, too.
+            likelihoods = log_softmax(self._network(images[start : start + size]), 1)
+            loss = nll_loss(likelihoods, batch_labels)
             loss.backward()
             self._descent.step()
             total.add_(loss.detach(), alpha=len(batch_labels))
+            losses[start : start + size] = _of_samples(likelihoods.detach(), batch_labels)
         return total
 
     def evaluate(self, images: Tensor, labels: Tensor, model: NDArray[np.float32]) -> Evaluation:
         """Mean cross-entropy (natural logarithm) and accuracy of `model` on the given samples."""
-        loss_sum, correct = 0.0, 0
+        loss_sum, correct, size = 0.0, 0, self._evaluation_batch
         with self._lock, torch.inference_mode():
             self._load(model)
             self._network.eval()
-            for start in range(0, len(labels), _EVALUATION_BATCH):
-                batch_labels = labels[start : start + _EVALUATION_BATCH]
-                logits = cast(Tensor, self._network(images[start : start + _EVALUATION_BATCH]))
+            for start in range(0, len(labels), size):
+                batch_labels = labels[start : start + size]
+                logits = cast(Tensor, self._network(images[start : start + size]))
                 loss_sum += float(cross_entropy(logits, batch_labels, reduction="sum"))
                 correct += int((logits.argmax(dim=1) == batch_labels).sum())
-        count = len(labels)
+        count = int((labels != IGNORED).sum())
         return Evaluation(loss=loss_sum / count, accuracy=correct / count, samples=count)
+
+
+def _of_samples(likelihoods: Tensor, labels: Tensor) -> Tensor:
+    """(n,) each sample's log-likelihood, the mean over its positions if it has several; 0 where all are `IGNORED`.
+
+    Args:
+        likelihoods: (n, classes) or (n, classes, positions), logarithms.
+        labels: (n,) or (n, positions) int64.
+    """
+    if labels.dim() == 1:
+        return likelihoods.gather(1, labels.unsqueeze(1)).squeeze(1)
+    there = labels != IGNORED
+    single = likelihoods.gather(1, labels.clamp(min=0).unsqueeze(1)).squeeze(1)
+    return (single * there).sum(dim=1) / there.sum(dim=1).clamp(min=1)

@@ -19,6 +19,7 @@ from testbed.adversary.lotto_lists import (
 )
 from testbed.adversary.lotto_rounds import (
     GrindRound,
+    RefineOutHonest,
     ReuseRound,
     ShowDifferentPopulations,
     TellDifferentPopulations,
@@ -34,6 +35,7 @@ SERVER: tuple[type[ServerMisbehaviour], ...] = (
     ReserveMostSelected,
     OmitHonestCandidates,
     UnderstatePopulation,
+    RefineOutHonest,
     TellDifferentPopulations,
     ShowDifferentPopulations,
     ReuseRound,

@@ -37,9 +37,8 @@ class InflateUtility(ClientMisbehaviour, Trainer):
         if not self.attacks(message.round):
             return trained
         factor = self.conspiracy.options_of(InflateUtility).factor
-        lies = {
-            name: getattr(trained, name) * factor**power for name, power in _LOSSES.items() if hasattr(trained, name)
-        }
+        true = {name: getattr(trained, name) for name in _LOSSES}
+        lies = {name: loss * factor ** _LOSSES[name] for name, loss in true.items() if loss is not None}
         self.carried_out(InflateUtility, f"reported a loss of {lies['loss']:.4g} instead of {trained.loss:.4g}")
         return msgspec.structs.replace(trained, **lies)
 

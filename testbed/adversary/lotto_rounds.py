@@ -53,10 +53,11 @@ class PopulationOptions(MisbehaviourOptions):
         "decimal point; default: n_min, the smallest that clients take part in",
     )
 
-    def told(self, population: int, minimum: int | None) -> int:
-        """n as it is announced, of a true `population` with the clients' n_min."""
+    def told(self, population: int, server: LottoServer) -> int:
+        """n as it is announced, of a true `population`, to the clients of `server`."""
         if self.to is None:
-            return population if minimum is None else minimum
+            least = server.parameters.min_population
+            return server.parameters.smallest_population(len(server.dropped)) if least is None else least
         return self.to if isinstance(self.to, int) else max(1, int(Fraction(str(self.to)) * population))
 
 
@@ -69,18 +70,41 @@ class UnderstatePopulation(LottoMisbehaviour):
     name: ClassVar[str] = "understate-population"
     Options: ClassVar[type[MisbehaviourOptions]] = PopulationOptions
 
-    async def select(self, round_: SelectionRound) -> Selection:
-        """See `SelectionProtocol.select`."""
-        true = self.population
-        told = self.conspiracy.options_of(UnderstatePopulation).told(true, self.parameters.min_population)
-        if not self.attacking or told == true:
-            return await super().select(round_)
-        self.carried_out(UnderstatePopulation, f"announced n = {told} of {true}")
-        self.population = told
-        try:
-            return await super().select(round_)
-        finally:
-            self.population = true
+    def pool(self, round_: SelectionRound) -> Ids:
+        """The honest server's, but their number is another."""
+        kept = super().pool(round_)
+        self.population = len(kept)
+        options: PopulationOptions = self.conspiracy.options_of(UnderstatePopulation)
+        told = options.told(self.population, self)
+        if self.attacking and told != self.population:
+            self.carried_out(UnderstatePopulation, f"announced n = {told} of {self.population}")
+            self.population = told
+        return kept
+
+
+class RefineOutHonest(LottoMisbehaviour):
+    """Drops honest clients in population refinement, and none of its own; for that it needs no refinement rule.
+
+    Nobody who is asked can tell, down to n_min: the population is announced as it then is.
+    """
+
+    name: ClassVar[str] = "refine-out-honest"
+    Options: ClassVar[type[MisbehaviourOptions]] = PopulationOptions
+
+    def pool(self, round_: SelectionRound) -> Ids:
+        """Its own clients, and honest ones up to the population that is to be announced."""
+        if not self.attacking:
+            self.population, self.dropped[:] = round_.population, False
+            return super().pool(round_)
+        options: PopulationOptions = self.conspiracy.options_of(RefineOutHonest)
+        size = min(options.told(round_.population, self), round_.population)
+        ours, honest = self.ours(round_.everyone), self.others(round_.everyone)
+        wanted = min(max(size - len(ours), 0), len(honest))
+        kept = ids(np.append(ours, round_.coin("refinement").choice(honest, wanted, replace=False)))
+        self.carried_out(RefineOutHonest, f"dropped {len(honest) - wanted} of {len(honest)} honest clients")
+        self.population, self.dropped[:] = len(kept), True
+        self.dropped[kept] = False
+        return kept
 
 
 class TellDifferentPopulations(LottoMisbehaviour, ClientCentricServer):
@@ -96,7 +120,7 @@ class TellDifferentPopulations(LottoMisbehaviour, ClientCentricServer):
 
     def _told(self) -> int:
         options: PopulationOptions = self.conspiracy.options_of(TellDifferentPopulations)
-        return options.told(self.population, self.parameters.min_population)
+        return options.told(self.population, self)
 
     def announcement_for(self, everyone: Ids, message: Announce) -> Told:
         """Who is told of which population."""
@@ -132,7 +156,7 @@ class ShowDifferentPopulations(LottoMisbehaviour, ServerCentricServer):
         if not self.attacking:
             return super().list_for(participants, message)
         options: PopulationOptions = self.conspiracy.options_of(ShowDifferentPopulations)
-        told = options.told(self.population, self.parameters.min_population)
+        told = options.told(self.population, self)
         self.carried_out(ShowDifferentPopulations, f"n = {told} to every other participant, {message.population} else")
         return [(participants[::2], message), (participants[1::2], _replaced(message, population=told))]
 

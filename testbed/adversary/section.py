@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from testbed.adversary.catalogue import kinds_of, names
-from testbed.adversary.misbehaviour import Misbehaviour
+from testbed.adversary.misbehaviour import Conspiracy, Misbehaviour
 from testbed.own_class import OWN_CLASS
 from testbed.randomness import Randomness
 
@@ -91,6 +91,10 @@ class AdversarySection(BaseModel):
                     continue
                 allowed = ", ".join(names(party, protocols)) or "none"
                 raise ValueError(f"{party}: {name} does not apply to selection {selection}; allowed: {allowed}")
+
+    def attacks(self, round_number: int) -> bool:
+        """Whether this round is to be attacked; in the others everybody behaves."""
+        return Conspiracy(frozenset(), from_round=self.from_round, every=self.every).attacks(round_number)
 
     def number_of(self, population: int) -> int:
         """c, how many clients are dishonest; a share is rounded up."""

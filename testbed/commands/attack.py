@@ -1,11 +1,13 @@
 """``testbed attack``: what malicious servers and dishonest clients have attained."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import Debug, examples
+from testbed.commands.invocation import Debug, Overrides, examples
 from testbed.commands.results import Directories, runs_in
+from testbed.errors import ExperimentError
 
 attack = typer.Typer(
     name="attack",
@@ -20,10 +22,7 @@ _SUMMARY_EPILOG = examples(
     then="An attack is on record where an experiment has an `adversary:` section.",
 )
 
-
-@attack.callback()
-def _attack() -> None:
-    """Named, so that further commands of the group find their place."""
+_REGISTRATIONS_EPILOG = examples("testbed attack registrations examples/adversary.yaml")
 
 
 @attack.command(epilog=_SUMMARY_EPILOG)
@@ -42,3 +41,30 @@ def summary(
     from analysis import adversaries
 
     typer.echo(adversaries.render(adversaries.adversaries(runs, eta), format), nl=False)
+
+
+@attack.command(epilog=_REGISTRATIONS_EPILOG)
+def registrations(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An experiment file.", show_default=False)],
+    overrides: Overrides = None,
+    debug: Debug = False,
+) -> None:
+    """Let the dishonest clients of an experiment try to be in its population more often, or with a better key.
+
+    They ask a real PKI. In a sweep, this is its first point.
+    """
+    from testbed.adversary.registration import attempts
+    from testbed.experiment import load
+    from testbed.experiment.sweep import points
+    from testbed.federation import Plan
+
+    plan = Plan(next(points(load(file, overrides or []), str(file))).experiment, 0)
+    population = plan.experiment.population
+    if not 0 < len(plan.dishonest) < population:
+        raise ExperimentError(f"{file}: adversary.dishonest: {len(plan.dishonest)} of {population}; some, and not all")
+    rows = [["Attempt", "Tried", "Refused", "By", "Gained"]]
+    for one in attempts(population, plan.dishonest, plan.randomness):
+        rows.append([one.name, str(one.tried), str(one.refused), ", ".join(one.checks) or "–", one.gained])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -32,6 +32,11 @@ class Invocation:
     debug: bool = False
 
     @property
+    def again(self) -> str:
+        """This very command line."""
+        return shlex.join(["testbed", *self.arguments])
+
+    @property
     def resuming(self) -> str:
         """The command line that goes on with this one."""
         more = [] if "--resume" in self.arguments else ["--resume"]

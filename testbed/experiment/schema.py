@@ -22,6 +22,7 @@ from testbed.selection.batch_partition import BatchPartitionParameters, Partitio
 from testbed.selection.choosing import SelectionParameters
 from testbed.selection.lotto_client_centric import ClientCentricParameters
 from testbed.selection.lotto_server_centric import ServerCentricParameters
+from testbed.selection.oort import OortParameters
 from testbed.selection.random_selection import BernoulliParameters, RandomParameters, WeightedRandomParameters
 from testbed.uris import path_or_uri
 
@@ -48,6 +49,7 @@ SelectionSection = Annotated[
     | Annotated[BernoulliParameters, Tag("bernoulli")]
     | Annotated[PartitionParameters, Tag("partition")]
     | Annotated[BatchPartitionParameters, Tag("batch-partition")]
+    | Annotated[OortParameters, Tag("oort")]
     | Annotated[ClientCentricParameters, Tag("lotto-client-centric")]
     | Annotated[ServerCentricParameters, Tag("lotto-server-centric")]
     | Annotated[OwnSelection, Tag(OWN)],
@@ -233,6 +235,9 @@ class Experiment(_Section):
             section = "adversary"
             if self.adversary is not None:
                 self.adversary.check(self.population, self.selection.protocol, self.aggregation.protocol)
+            section = "workload"
+            if self.workload.training == "simulated" and self.time.compute != "modelled":
+                raise ValueError("training: simulated costs no time that could be measured; set time.compute: modelled")
         except ValueError as error:
             raise ValueError(f"{section}.{error}") from None
         return self

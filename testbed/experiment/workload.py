@@ -9,11 +9,16 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-BUILT_IN_DATASETS = ("digits", "mnist", "synthetic-femnist")
+from testbed.experiment.workload_checks import MODELS_OF, check, check_own
+
+BUILT_IN_DATASETS = tuple(MODELS_OF)
 """The data sets that `workloads` carries; any other name must be ``package.module:ClassName``."""
 
-BUILT_IN_MODELS = ("auto", "logistic", "mlp", "cnn", "femnist-cnn")
+BUILT_IN_MODELS = ("auto", *dict.fromkeys(model for models in MODELS_OF.values() for model in models))
 """The models of `workloads.models`; a class of the user's own may give other meanings to ``model``."""
+
+LANGUAGE_DATASETS = ("reddit", "synthetic-reddit")
+"""Data sets whose loss is that of the next word, so that exp(loss) is a perplexity."""
 
 
 class Partition(BaseModel):
@@ -63,37 +68,72 @@ class Workload(BaseModel):
     dataset: str = Field(
         default="digits",
         examples=list(BUILT_IN_DATASETS),
-        description="digits (the real UCI digits, 8x8, carried by scikit-learn), mnist (files in path), "
-        "synthetic-femnist (generated, 28x28, 62 classes, one writer per client), or "
-        "package.module:ClassName for a class of your own (see workloads/contract.py).",
+        description="digits (the real UCI digits, 8x8, carried by scikit-learn); from files in path: mnist, femnist, "
+        "openimage, reddit; generated with the shapes of these: synthetic-femnist, synthetic-openimage, "
+        "synthetic-reddit; or package.module:ClassName for a class of your own (see workloads/contract.py).",
     )
     path: Path | None = Field(
         default=None,
-        description="mnist: the folder with the idx files, plain or .gz, or torchvision's root (MNIST/raw).",
+        description="mnist: the folder with the idx files, plain or .gz, or torchvision's root (MNIST/raw); femnist: "
+        "LEAF's folder (train/ and test/, or one folder of json files) or that of fed_emnist_train.h5 and "
+        "fed_emnist_test.h5; openimage: FedScale's folder; reddit: train/ and test/ with LEAF's json files or a text "
+        "file for each user (see docs/workloads.md).",
     )
     model: str = Field(
         default="auto",
         min_length=1,
-        description="auto (digits: mlp, mnist: cnn, synthetic-femnist: femnist-cnn), logistic, mlp, cnn "
-        "(small), or femnist-cnn (1,018,174 parameters at 62 classes, the FEMNIST model of the Lotto paper; "
-        "28x28 images only).",
+        description="auto (digits: mlp, mnist: cnn, femnist: femnist-cnn, openimage: mobilenet-v2, reddit: albert), "
+        "logistic, mlp, cnn (small), femnist-cnn (1,018,174 parameters at 62 classes, the FEMNIST model of the Lotto "
+        "paper; 28x28 images only), mobilenet-v2 (width 0.25; a vector of 1,009,736 at 596 classes), albert (base "
+        "configuration, causal; a vector of 15,091,680), or albert-small (the same, small).",
     )
     partition: Partition = Field(
         default=Partition(),
-        description="How the data are spread over the clients; not for synthetic-femnist.",
+        description="How the data are spread over the clients; digits and mnist only: the others have owners.",
     )
     samples_per_client: int | None = Field(
         default=None,
         ge=1,
         le=1_000_000,
-        description="synthetic-femnist: training samples of every client (unset: varying, mean 225). Others: "
-        "a client's share is cut to at most this many samples (unset: all data are spread).",
+        description="Generated data: training samples of every client (unset: varying, mean 225 for "
+        "synthetic-femnist, 100 for the others). Others: a client's share is cut to at most this many samples (unset: "
+        "all data are spread).",
     )
     test_samples: int | None = Field(
         default=None,
         ge=1,
         le=10_000_000,
-        description="Held-out samples for evaluation (unset: the whole test part; synthetic-femnist: 2000).",
+        description="Held-out samples for evaluation (unset: the whole test part; generated data: 2000, of "
+        "synthetic-openimage and synthetic-reddit 500).",
+    )
+    image_size: int | None = Field(
+        default=None,
+        ge=64,
+        le=512,
+        description="openimage, synthetic-openimage: images are this high and wide, in pixels (unset: 256).",
+    )
+    sequence_length: int | None = Field(
+        default=None,
+        ge=2,
+        le=512,
+        description="reddit, synthetic-reddit: words of one sample, each of which is predicted from those before it "
+        "(unset: 64).",
+    )
+    vocabulary_size: int | None = Field(
+        default=None,
+        ge=16,
+        le=1_000_000,
+        description="reddit, synthetic-reddit: rows of the model's embedding, words and special ones (unset: 30,000).",
+    )
+    training: Literal["real", "simulated"] = Field(
+        default="real",
+        description="simulated: no gradient steps; an update is seeded noise of the right size, charged for as real "
+        "training with modelled compute, and nothing is evaluated. For the costs of large models on small machines.",
+    )
+    optimizer: Literal["sgd", "adamw"] = Field(
+        default="sgd",
+        description="Local optimizer, with fresh state in every round: sgd with momentum, or adamw (momentum is its "
+        "beta1; beta2 0.999, epsilon 1e-8).",
     )
     epochs: int = Field(default=1, ge=1, le=10_000, description="Local passes over a client's samples per round (E).")
     batch_size: int = Field(
@@ -106,17 +146,23 @@ class Workload(BaseModel):
         default=0.05, gt=0, le=1000, allow_inf_nan=False, description="Local learning rate of round 1 (eta)."
     )
     momentum: float = Field(
-        default=0.9, ge=0, lt=1, description="Momentum of local SGD, started from zero in every round."
+        default=0.9, ge=0, lt=1, description="Momentum of the local optimizer, started from zero in every round."
     )
     weight_decay: float = Field(
         default=0.0,
         ge=0,
         le=10,
         allow_inf_nan=False,
-        description="L2 factor added to the gradient (times the weights).",
+        description="sgd: L2 factor added to the gradient (times the weights); adamw: decoupled from it.",
     )
     learning_rate_decay: float = Field(
-        default=1.0, gt=0, le=1, description="Factor per round: round r trains with eta * decay**(r-1)."
+        default=1.0,
+        gt=0,
+        le=1,
+        description="Factor of the learning rate: round r trains with eta * decay**floor((r-1)/every).",
+    )
+    learning_rate_decay_every: int = Field(
+        default=1, ge=1, le=1_000_000, description="Rounds after which the rate is multiplied with the factor again."
     )
     evaluate_every: int = Field(
         default=1, ge=1, le=1_000_000, description="Evaluate the global model after every so many rounds."
@@ -142,20 +188,9 @@ class Workload(BaseModel):
     @model_validator(mode="after")
     def _keys_fit_the_dataset(self) -> Self:
         """A key that the chosen data set would ignore is an error: an ignored key is a wrong experiment."""
-        if not self.is_built_in:
-            return self
-        if self.samples_per_client is not None and self.samples_per_client < self.partition.minimum_samples:
-            raise ValueError("samples_per_client is below partition.minimum_samples; raise it or lower the minimum")
-        if self.options:
-            raise ValueError(f"options are for a class of your own; dataset {self.dataset} takes none")
-        if self.model not in BUILT_IN_MODELS:
-            raise ValueError(f"model {self.model!r} is unknown; allowed: {', '.join(BUILT_IN_MODELS)}")
-        if self.model == "femnist-cnn" and self.dataset == "digits":
-            raise ValueError("model femnist-cnn needs 28x28 images; for digits (8x8) use logistic, mlp or cnn")
-        if self.dataset == "mnist" and self.path is None:
-            raise ValueError("dataset mnist needs path: the folder with the idx files (nothing is downloaded)")
-        if self.dataset != "mnist" and self.path is not None:
-            raise ValueError(f"path is read for dataset mnist only; {self.dataset} needs no files")
-        if self.dataset == "synthetic-femnist" and self.partition != Partition():
-            raise ValueError("partition does not apply to synthetic-femnist: each client is one writer")
+        (check if self.is_built_in else check_own)(self)
         return self
+
+    def learning_rate_in(self, round_number: int) -> float:
+        """Local learning rate of a round; 1 is the first."""
+        return self.learning_rate * self.learning_rate_decay ** ((round_number - 1) // self.learning_rate_decay_every)

@@ -55,6 +55,7 @@ class Replies(Mapping[int, Any]):
 
     Attributes:
         ids: `(m,)` int64, sorted clients that answered.
+        latency_s: `(m,)` float64, seconds from the stage's start to each answer, by the server's clock.
         missing: the others.
     """
 
@@ -65,6 +66,7 @@ class Replies(Mapping[int, Any]):
         headers: Mapping[int, bytes],
         missing: Missing,
         summing: Summing,
+        latency_s: npt.NDArray[np.float64],
         alike: bytes | None = None,
     ) -> None:
         self._kind = kind
@@ -73,6 +75,7 @@ class Replies(Mapping[int, Any]):
         self._decoded: dict[int, Message] = {}
         self._summing = summing
         self.ids = clients
+        self.latency_s = latency_s
         self.missing = missing
 
     def __getitem__(self, client: int) -> Any:

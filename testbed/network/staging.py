@@ -87,8 +87,8 @@ class Stage:
             self.outcome,
         )  # fmt: skip
 
-    def replies(self, answers: HostAnswers, summing: Summing) -> Replies:
-        """What the server gets."""
+    def replies(self, answers: HostAnswers, summing: Summing, sent_s: float) -> Replies:
+        """What the server gets of a stage that began at `sent_s`."""
         refused = self.who(REFUSED)
         in_time = set(refused.tolist())
         missing = Missing(
@@ -98,4 +98,6 @@ class Stage:
         )  # fmt: skip
         assert self.kind.Answer is not None
         alike = answers.alike[1] if answers.alike is not None else None
-        return Replies(self.kind.Answer, self.who(ANSWERED), answers.headers, missing, summing, alike)
+        answered = self.outcome == ANSWERED
+        latency_s = self.arrival_s[answered] - sent_s
+        return Replies(self.kind.Answer, self.recipients[answered], answers.headers, missing, summing, latency_s, alike)

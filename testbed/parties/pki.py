@@ -19,7 +19,9 @@ from testbed.errors import ProtocolError, Refusal
 from testbed.messages import ClientId, Key32, Message, Signature64, decode, encode, signed_content
 from testbed.randomness import Randomness
 
-_DOMAIN = b"testbed/pki/registration/v1"
+REGISTRATION_DOMAIN = b"testbed/pki/registration/v1"
+"""What signatures over a registration begin with."""
+
 _SEALED_DOMAIN = b"testbed/pki/vrf-key/v1"
 _SEED_BYTES = 32
 SECRETS_BYTES = 3 * _SEED_BYTES
@@ -124,7 +126,7 @@ class PKI:
         keys = signed_content(client, asked.signing_key, asked.agreement_key)
         try:
             signatures.validate_public_key(asked.signing_key)
-            signatures.verify(asked.signing_key, _DOMAIN, keys, asked.signature)
+            signatures.verify(asked.signing_key, REGISTRATION_DOMAIN, keys, asked.signature)
         except ProtocolError as error:
             raise Refusal("pki.not-by-the-client", str(error)) from None
         if client in board and board.signing[client].tobytes() != asked.signing_key:
@@ -200,7 +202,7 @@ class Identity:
     def registration(self) -> bytes:
         """The encoded request to the PKI."""
         keys = signed_content(self.client, self.signing.public, self.agreement.public)
-        signature = self.signing.sign(_DOMAIN, keys)
+        signature = self.signing.sign(REGISTRATION_DOMAIN, keys)
         charge("ed25519.sign")
         return encode(Registration(self.client, self.signing.public, self.agreement.public, signature))
 

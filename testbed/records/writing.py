@@ -19,7 +19,7 @@ import shutil
 import zipfile
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -47,6 +47,7 @@ _Dumper.add_implicit_resolver(
 )
 
 MERGED_UP_TO = b"testbed.merged_up_to_round"
+_MEMORY = "memory/"  # what the selection protocol's arrays are called in a checkpoint, before their names
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Checkpoint:
         model: `(d,)` float32 after that round.
         participations: `(n,)` int64 completed rounds of each client.
         wall_s: wall-clock seconds spent so far, over all sessions of the run.
+        memory: what the selection protocol keeps from round to round, arrays by name.
     """
 
     round_number: int
@@ -66,6 +68,7 @@ class Checkpoint:
     model: npt.NDArray[np.float32]
     participations: npt.NDArray[np.int64]
     wall_s: float
+    memory: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
 
 def _replacing(path: Path) -> AbstractContextManager[IO[bytes]]:
@@ -121,9 +124,10 @@ class RunDirectory:
             return None
         try:
             with np.load(path, allow_pickle=False) as stored:
+                memory = {name.removeprefix(_MEMORY): stored[name] for name in stored.files if name.startswith(_MEMORY)}
                 return Checkpoint(
                     int(stored["round_number"]), float(stored["now_s"]), stored["model"], stored["participations"],
-                    float(stored["wall_s"]),
+                    float(stored["wall_s"]), memory,
                 )  # fmt: skip
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise RunError(f"{path}: damaged checkpoint ({error}); start the run anew with another --out") from None
@@ -146,10 +150,12 @@ class RunDirectory:
         for name, table in tables.items():
             with _replacing(part / f"{name}.parquet") as file:
                 pq.write_table(table, file, compression="zstd")
+        memory: dict[str, Any] = {_MEMORY + name: array for name, array in checkpoint.memory.items()}
         stored = io.BytesIO()  # first in memory: a zip file that a full disk cuts off complains when it is collected
         np.savez(
             stored, round_number=checkpoint.round_number, now_s=checkpoint.now_s, model=checkpoint.model,
             participations=checkpoint.participations, wall_s=checkpoint.wall_s,
+            **memory,
         )  # fmt: skip
         with _replacing(self.path / CHECKPOINT) as file:
             file.write(stored.getbuffer())

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from testbed.messages import Count, Message, RoundNumber
+from testbed.network.asking import Replies
 from testbed.parties.client import Environment, Role, handles
 from testbed.selection.choosing import Ids, SelectionRound
 
@@ -34,8 +35,17 @@ class Attendant(Role):
         return Present()
 
 
-async def check_in(round_: SelectionRound) -> Ids:
-    """The clients that are available in this round, sorted; they count as candidates until a protocol knows better."""
-    replies = await round_.network.ask(round_.everyone, CheckIn(round_.number, round_.population))
+async def who_is_there(round_: SelectionRound, pool: Ids | None = None) -> Replies:
+    """The answers of the clients of `pool` (default: all) that are available in this round; only they are asked.
+
+    They count as candidates until a protocol knows better.
+    """
+    asked = round_.everyone if pool is None else pool
+    replies = await round_.network.ask(asked, CheckIn(round_.number, len(asked)))
     round_.candidates = len(replies)
-    return replies.ids
+    return replies
+
+
+async def check_in(round_: SelectionRound, pool: Ids | None = None) -> Ids:
+    """The clients of `pool` (default: all) that are available in this round, sorted; see `who_is_there`."""
+    return (await who_is_there(round_, pool)).ids

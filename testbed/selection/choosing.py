@@ -1,5 +1,6 @@
 """What a selection protocol is given, and what it returns."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Protocol
 
@@ -7,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
+from testbed.errors import RunError
 from testbed.network import Network
 from testbed.network.asking import no_ids
 from testbed.parties.client import RoleSpec
@@ -44,6 +46,8 @@ class SelectionRound:
         candidates: how many stand for selection; a protocol sets it as soon as it knows, so that the record of a
             round that is skipped or aborted has it too.
         participants: whom the protocol has chosen, set before it tells them, for the same reason.
+        memory: arrays by name that the protocol keeps from round to round, of numbers or booleans. They are in the
+            run's checkpoint; what a protocol keeps elsewhere is lost when a run is resumed.
     """
 
     number: int
@@ -55,6 +59,7 @@ class SelectionRound:
     experiment_id: bytes
     candidates: int = 0
     participants: Ids = field(default_factory=no_ids)
+    memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     def coin(self, purpose: str) -> np.random.Generator:
         """The honest server's randomness for one decision of this round."""
@@ -64,6 +69,15 @@ class SelectionRound:
     def everyone(self) -> Ids:
         """All client numbers."""
         return np.arange(self.population, dtype=np.int64)
+
+
+def recalled(memory: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+    """A copy of a protocol's memory as a checkpoint holds it; raises `RunError` for what a checkpoint cannot hold."""
+    arrays = {name: np.array(kept) for name, kept in memory.items()}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biufc":
+            raise RunError(f"selection: memory[{name!r}] is no array of numbers or booleans, but of {array.dtype}")
+    return arrays
 
 
 @dataclass(frozen=True)
@@ -89,9 +103,11 @@ class SelectionProtocol(Protocol):
         needs_registration: whether clients must be registered with the PKI.
         roles: the client side.
 
-    Three more are optional: `participants_agree` (bool: clients verify the list, and aggregation must insist on it),
-    `maximum_participants` (int: when a round may have more than ``parameters.participants``) and
-    `minimum_participants` (int: an honest server never has fewer, so clients refuse to be summed with fewer).
+    Four more are optional: `participants_agree` (bool: clients verify the list, and aggregation must insist on it),
+    `maximum_participants` (int: when a round may have more than ``parameters.participants``),
+    `minimum_participants` (int: an honest server never has fewer, so clients refuse to be summed with fewer) and
+    ``learn(round_, reports)``, called after local training with that round and its `TrainingReports`: what it puts
+    into `SelectionRound.memory` is there in later rounds.
     """
 
     stages: ClassVar[tuple[str, ...]]

@@ -24,6 +24,8 @@ from testbed.network.hosting import RefusedBy
 from testbed.parties.client import Client, Role, RoleSpec, handles
 from testbed.parties.pki import Directory
 from testbed.selection.choosing import Ids, Selection, SelectionParameters, SelectionRound
+from testbed.selection.refinement import Refinement, known, measured, refined, remember
+from testbed.selection.reports import TrainingReports
 
 LIST_DOMAIN = b"testbed/lotto/participant-list/v1"
 MAXIMUM_PARTICIPANTS = 100_000
@@ -41,7 +43,8 @@ class LottoParameters(SelectionParameters):
     min_population: int | None = Field(
         None,
         gt=0,
-        description="n_min: clients refuse to take part in a smaller population (default: the population)",
+        description="n_min: clients refuse to take part in a smaller population (default: the population, or with "
+        "`refine` the smallest that it may leave)",
     )
     signatures: Literal["strict"] | Annotated[int, Field(gt=0)] = Field(
         "strict",
@@ -49,13 +52,32 @@ class LottoParameters(SelectionParameters):
         "then up to s-q participants may be lost, or have been shown another list",
     )
 
+    refine: Refinement | None = Field(
+        None, description="Population refinement (informed selection): draw only from the better clients"
+    )
+
     def check(self, population: int) -> None:
-        """n_min must not exceed n, nor a quorum s."""
+        """n_min must not exceed what refinement may leave of n, nor s that, nor a quorum s."""
         super().check(population)
         if self.min_population is not None and self.min_population > population:
             raise ValueError(f"min_population: n_min = {self.min_population} of a population of {population}")
+        smallest = self.smallest_population(population)
+        if self.min_population is not None and self.min_population > smallest:
+            raise ValueError(
+                f"min_population: n_min = {self.min_population}, and `refine` may leave {smallest} of {population} "
+                f"clients; at most {smallest}, or a smaller refine.exclude"
+            )
+        if self.participants > smallest:
+            raise ValueError(
+                f"participants: {self.participants}, and `refine` may leave {smallest} of {population} clients; "
+                f"at most {smallest}, or a smaller refine.exclude"
+            )
         if self.signatures != "strict" and self.signatures > self.participants:
             raise ValueError(f"signatures: {self.signatures} of {self.participants} participants; at most all")
+
+    def smallest_population(self, population: int) -> int:
+        """The smallest n that an honest server may announce of `population` clients."""
+        return population if self.refine is None else self.refine.smallest(population)
 
     @cached_property
     def factor(self) -> Fraction:
@@ -214,7 +236,8 @@ class LottoClient(Role):
 
     def check_population(self, population: int) -> None:
         """Is the announced population large enough for this client's safety?"""
-        minimum = self.parameters.min_population or self.environment.population
+        honest = self.parameters.smallest_population(self.environment.population)
+        minimum = self.parameters.min_population or honest
         if population < minimum:
             raise Refusal("lotto.population-below-minimum", f"n = {population} announced, n_min = {minimum}")
 
@@ -247,8 +270,12 @@ Told = Sequence[tuple[Ids, Message]]  # groups of clients and what each group is
 class LottoServer:
     """Server side of what both variants share: residual removal, mutual verification, consistency.
 
-    A malicious server overrides `choose` (among the candidates), `list_for` or `signatures_for` (to tell clients
-    apart; groups that are told different things are asked one after the other).
+    A malicious server overrides `refined` (who is dropped), `choose` (among the candidates), `list_for` or
+    `signatures_for` (to tell clients apart; groups that are told different things are asked one after the other).
+
+    Attributes:
+        population: n as it is announced: the size of this round's refined population.
+        dropped: `(n,)` bool, who is not in it.
     """
 
     needs_registration: ClassVar[bool] = True
@@ -257,6 +284,7 @@ class LottoServer:
     def __init__(self, parameters: LottoParameters, population: int) -> None:
         self.parameters = parameters
         self.population = population
+        self.dropped = np.zeros(population, np.bool_)
 
     # -- what the variants differ in ------------------------------------------------------------------------------
 
@@ -271,6 +299,11 @@ class LottoServer:
 
     # -- decisions ------------------------------------------------------------------------------------------------
 
+    def refined(self, round_: SelectionRound) -> Ids:
+        """Population refinement (section 3.5): who is left, sorted. Asked for when the experiment has `refine`."""
+        assert self.parameters.refine is not None
+        return np.flatnonzero(refined(self.parameters.refine, *measured(round_)))
+
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
         """Residual removal: s of the candidates, uniformly."""
         return np.sort(round_.coin("residual removal").choice(candidates, self.parameters.participants, replace=False))
@@ -282,6 +315,25 @@ class LottoServer:
     def signatures_for(self, signers: Ids, message: ListSignatures) -> Told:
         """Who is sent which signatures: everybody all of them."""
         return [(signers, message)]
+
+    # -- informed selection ---------------------------------------------------------------------------------------
+
+    def learn(self, round_: SelectionRound, reports: TrainingReports) -> None:
+        """Keep each client's last response time and data quality; who was not heard of stays as it was."""
+        if self.parameters.refine is not None:
+            remember(round_, reports)
+
+    def pool(self, round_: SelectionRound) -> Ids:
+        """Whom this round draws from, sorted; the size of a refined population is the n that is announced."""
+        if self.parameters.refine is None:
+            return round_.everyone
+        kept = self.refined(round_)
+        self.population = len(kept)
+        self.dropped[:] = True
+        self.dropped[kept] = False
+        found = f"n = {len(kept)} of {round_.population}, {known(round_)} of them measured"
+        round_.network.record_event("server", "refined-population", found)
+        return kept
 
     # -- stages ---------------------------------------------------------------------------------------------------
 

@@ -144,10 +144,11 @@ class ClientCentricServer(LottoServer):
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
         factor = self.parameters.factor
+        pool = self.pool(round_)
         message = Announce(
             round_.number, self.population, self.parameters.participants, factor.numerator, factor.denominator
         )
-        answers, refusals = await tell(round_, self.announcement_for(round_.everyone, message))
+        answers, refusals = await tell(round_, self.announcement_for(pool, message))
         claims = {
             client: answer
             for client, answer in answers.items()
@@ -166,6 +167,10 @@ class ClientCentricServer(LottoServer):
         """Check a claim as the participants will: one false candidate must not be able to end everybody's round."""
         if client not in round_.directory or claim.output is None or claim.proof is None:
             return False
+        if self.dropped[client]:
+            detail = "claimed to be a candidate and is not in the refined population"
+            round_.network.record_event(f"client:{client}", "misbehaviour", detail)
+            return False
         charge("vrf.verify")
         try:
             evaluated = selection_input(round_.experiment_id, round_.number)
@@ -179,5 +184,5 @@ class ClientCentricServer(LottoServer):
         return True
 
     def announcement_for(self, everyone: Ids, message: Announce) -> Told:
-        """Who is told that which round begins: everybody the same."""
+        """Who is told that which round begins: everybody (of a refined population) the same."""
         return [(everyone, message)]

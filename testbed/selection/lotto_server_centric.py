@@ -70,7 +70,7 @@ class ServerCentricServer(LottoServer):
 
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
-        present = await check_in(round_)
+        present = await check_in(round_, self.pool(round_))
         present = present[round_.directory.registered[present]]
         outputs = self.outputs(round_.directory, present, round_)
         candidates = present[below_threshold(outputs, self.parameters, self.population)]

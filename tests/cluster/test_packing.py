@@ -153,6 +153,18 @@ def test_own_classes_come_with_what_they_import(tmp_path: Path, packed: Callable
     assert sorted(made.files) == ["beside.py", "mine/__init__.py", "mine/lottery.py"]
 
 
+def test_own_misbehaviours_come_too(tmp_path: Path, packed: Callable[..., Packed]) -> None:
+    """By name, with options, and in the lists of a sweep."""
+    adversary = {"server": ["one:A", {"two:B": {"x": 1}}], "clients": "three:C"}
+    sweep = {"adversary.server": [["four:D", {"five:E": {}}], "six:F"]}
+    for place, keys in enumerate(({"adversary": adversary}, {"sweep": sweep})):
+        file = folder(tmp_path, f"mine{place}", **keys)
+        for name in ("one", "two", "three", "four", "five", "six"):
+            (file.parent / f"{name}.py").write_text("")
+        named = ["one.py", "two.py", "three.py"] if place == 0 else ["four.py", "five.py", "six.py"]
+        assert sorted(packed(file).files) == sorted(named)
+
+
 def test_own_classes_that_are_not_here_are_named(tmp_path: Path) -> None:
     found, missing = own_modules(["elsewhere.module:Name", "workloads.contract:X"], [tmp_path])
     assert found == {}

@@ -15,7 +15,7 @@ from testbed.experiment.loading import validated
 from testbed.experiment.stages import check_stages, known_stages
 
 PROTOCOLS = (
-    "'random', 'weighted-random', 'bernoulli', 'partition', 'batch-partition', 'lotto-client-centric', "
+    "'random', 'weighted-random', 'bernoulli', 'partition', 'batch-partition', 'oort', 'lotto-client-centric', "
     "'lotto-server-centric'"
 )
 
@@ -36,7 +36,9 @@ PROTOCOLS = (
          "selection.particpants: unknown key; did you mean 'participants'? allowed: participants, protocol"),
         ("selection: {protocol: lotto-client-centric, n_min: 3}",
          "selection.n_min: unknown key; allowed: min_population, over_selection, participants, protocol, "
-         "signatures, unselected"),
+         "refine, signatures, unselected"),
+        ("selection: {protocol: lotto-server-centric, refine: {exclud: 0.1}}",
+         "selection.refine.exclud: unknown key; did you mean 'exclude'? allowed: by, combine, exclude"),
         ("selection: {protocol: randm}",
          f"selection.protocol: unknown protocol 'randm'; did you mean 'random'? allowed: {PROTOCOLS}, "
          "or package.module:Class"),
@@ -109,6 +111,20 @@ def test_values_that_are_not_allowed(text: str, line: str, mistake: Callable[...
          "selection.privacy: T = 3 does not divide participants K = 10; allowed here: 1, 2, 5, 10"),
         ("selection: {protocol: lotto-server-centric, min_population: 101}",
          "selection.min_population: n_min = 101 of a population of 100"),
+        ("selection: {protocol: lotto-server-centric, min_population: 61, refine: {}}",
+         "selection.min_population: n_min = 61, and `refine` may leave 60 of 100 clients; at most 60, or a smaller "),
+        ("selection: {protocol: lotto-client-centric, min_population: 81, refine: {combine: and}}",
+         "selection.min_population: n_min = 81, and `refine` may leave 80 of 100 clients; at most 80, or a smaller "),
+        ("selection: {protocol: lotto-client-centric, participants: 11, refine: {exclude: 0.45}}",
+         "selection.participants: 11, and `refine` may leave 10 of 100 clients; at most 10, or a smaller "),
+        ("selection: {protocol: lotto-client-centric, refine: {by: [loss, loss]}}",
+         "selection.refine: by: a metric stands twice"),
+        ("selection: {protocol: lotto-client-centric, refine: {by: [loss], combine: joint}}",
+         "selection.refine: combine: joint needs both metrics, by: [latency, loss]"),
+        ("selection: {protocol: lotto-client-centric, refine: {by: []}}",
+         "selection.refine.by: should not be empty"),
+        ("selection: {protocol: lotto-client-centric, refine: {combine: xor}}",
+         "selection.refine.combine: should be 'or', 'and' or 'joint', not 'xor'"),
         ("selection: {protocol: lotto-client-centric, signatures: 11}",
          "selection.signatures: 11 of 10 participants; at most all"),
         ("selection: {protocol: bernoulli, participants: 60, assumed_unavailable: 0.5}",

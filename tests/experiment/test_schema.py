@@ -93,6 +93,8 @@ def test_the_examples_are_valid(path: Path) -> None:
         {},
         {"seed": 0, "rounds": 1, "population": 20},
         {"selection": {"protocol": "lotto-server-centric", "signatures": 3, "min_population": 50}},
+        {"selection": {"protocol": "lotto-client-centric", "refine": {"by": ["loss"], "exclude": 0.1}}},
+        {"selection": {"protocol": "oort", "blacklist_rounds": 10, "unexplored": "check-in"}},
         {
             "selection": {"protocol": "theirs:Own", "anything": {"x": None}},
             "aggregation": {"protocol": "a.b:C", "k": 1},

@@ -22,8 +22,23 @@ SELECTIONS: dict[str, dict[str, Any]] = {
     "bernoulli": {"participants": 8},
     "partition": {"participants": 5},
     "batch-partition": {"participants": 6, "privacy": 2},
+    "oort": {"participants": 6, "pacer_step": 2, "unexplored": "check-in"},
     "lotto-client-centric": {"participants": 6, "over_selection": 2.0, "signatures": 4},
     "lotto-server-centric": {"participants": 6, "over_selection": 2.0, "signatures": 4},
+    "refined-client-centric": {
+        "protocol": "lotto-client-centric",
+        "participants": 6,
+        "over_selection": 2.0,
+        "signatures": 4,
+        "refine": {"combine": "or"},
+    },
+    "refined-server-centric": {
+        "protocol": "lotto-server-centric",
+        "participants": 6,
+        "over_selection": 2.0,
+        "signatures": 4,
+        "refine": {"combine": "joint", "exclude": 0.4},
+    },
 }
 
 

@@ -106,3 +106,20 @@ def test_a_lookup_at_the_pki_takes_a_round_trip_and_its_bytes(emulated: Any) -> 
     assert world.now_s == pytest.approx(0.001 + 0.03 + lookup_s + 0.01 + 0.03)
     assert stage.bytes_up.tolist() == [100, 100]  # the PKI's bytes are not the server's
     assert stage.compute_s.tolist() == [0, 0]
+
+
+def test_the_server_knows_how_long_each_answer_took_from_the_start_of_its_stage(emulated: Any) -> None:
+    world = emulated.World(4, latency=[0, 0.1, 0.2, 0.3], deadline_s=10.0)
+    first, second = world.round(
+        emulated.question_of_size(1000, seconds=1.0, answer_size=1000, silent=(1,), refusing=(2,)),
+        emulated.question_of_size(1000, seconds=2.0, answer_size=1000),
+    )
+    assert first.ids.tolist() == [0, 3]
+    assert first.latency_s == pytest.approx([1.002, 1.602])
+    assert second.ids.tolist() == [0, 1, 2, 3]
+    assert second.latency_s == pytest.approx([2.002, 2.202, 2.402, 2.602])  # not from the start of the round
+
+
+def test_answers_that_are_alike_have_their_own_times(emulated: Any) -> None:
+    (replies,) = emulated.World(3, latency=[0, 0.5, 1], factors=[1, 2, 3]).round(emulated.Greeting())
+    assert replies.latency_s == pytest.approx(replies.latency_s[0] + [0, 2 + 1, 4 + 2])

@@ -16,6 +16,7 @@ from testbed.experiment.schema import Experiment
 from testbed.network.bookkeeping import OUTCOMES
 from testbed.records import RunDirectory, RunRecords, find_runs
 from testbed.records.tables import SCHEMAS
+from testbed.records.writing import Checkpoint
 
 
 def test_a_run_reads_the_same_while_it_goes_on_and_when_it_is_finished(
@@ -145,3 +146,29 @@ def test_what_a_run_leaves_that_never_began_is_not_in_the_way(run_path: Path) ->
     (run_path / ".experiment.yaml.writing").write_text("name: ha")
     (run_path / ".lock").touch()
     assert RunDirectory.create(run_path, {"name": "now"}).table("rounds").num_rows == 0
+
+
+def test_a_checkpoint_holds_what_selection_remembers_and_one_without_still_loads(run_path: Path) -> None:
+    directory = RunDirectory.create(run_path, {"name": "remembering"})
+    memory = {
+        "utility": np.linspace(0, 1, 5),
+        "known": np.array([True, False]),
+        "model": np.arange(3),
+        "n/1": np.int64(7),
+    }
+    state = Checkpoint(1, 2.0, np.zeros(4, np.float32), np.zeros(3, np.int64), 1.0, memory)
+    directory.append_round({}, state)
+    found = directory.checkpoint()
+    assert found is not None
+    assert found.memory.keys() == memory.keys()
+    for name, array in memory.items():
+        assert np.array_equal(found.memory[name], array)
+        assert found.memory[name].dtype == array.dtype
+    assert found.model.tolist() == [0.0] * 4  # a name of the protocol's own cannot hide what else is there
+    with np.load(run_path / "checkpoint.npz") as stored:
+        earlier = {name: stored[name] for name in stored.files if "/" not in name}
+    np.savez(run_path / "checkpoint.npz", **earlier)  # as an earlier version wrote it
+    found = directory.checkpoint()
+    assert found is not None
+    assert found.memory == {}
+    assert found.participations.tolist() == [0, 0, 0]

@@ -19,6 +19,7 @@ from benchmarks.floors import plain_network
 from testbed.experiment.workload import Workload
 from workloads import ImageClassification, build
 from workloads.randomness import Purpose, stream
+from workloads.training import LocalTrainer
 
 DIGITS = {"dataset": "digits", "model": "mlp", "batch_size": 10}
 
@@ -74,6 +75,40 @@ def test_training_equals_torch_sgd(model_name: str, keys: dict) -> None:
         assert np.allclose(update.delta, delta, rtol=1e-3, atol=1e-5)
         assert np.abs(delta).max() > 1e-2
         assert update.loss == pytest.approx(loss, rel=1e-4)
+
+
+@pytest.mark.parametrize("model_name", ["logistic", "mlp", "cnn"])
+def test_squared_losses_are_reported_and_change_no_bit_of_the_update(
+    model_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against the same trainer with the loss as one call to cross_entropy, and losses measured one by one."""
+    section = Workload(dataset="digits", model=model_name, batch_size=16, learning_rate=0.03, epochs=2, momentum=0.9)
+    found = build(section, population=33, seed=11)
+    model = found.initial_model()
+    update = found.train(3, model, 2)
+    single: list[float] = []
+
+    def epoch(trainer: LocalTrainer, images: torch.Tensor, labels: torch.Tensor, losses: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(())
+        for start in range(0, len(labels), 16):
+            trainer._descent.forget_gradients()
+            logits, batch = trainer._network(images[start : start + 16]), labels[start : start + 16]
+            single.extend(
+                cross_entropy(row[None], label[None]).item() for row, label in zip(logits, batch, strict=True)
+            )
+            loss = cross_entropy(logits, batch)
+            loss.backward()
+            trainer._descent.step()
+            total.add_(loss.detach(), alpha=len(batch))
+        return total
+
+    monkeypatch.setattr(LocalTrainer, "_epoch", epoch)
+    alone = build(section, population=33, seed=11).train(3, model, 2)
+    assert update.delta.tobytes() == alone.delta.tobytes()
+    assert update.loss == alone.loss
+    assert len(single) == update.examples_processed
+    assert update.squared_loss == pytest.approx(np.square(single).mean(), rel=1e-5)
+    assert update.squared_loss > 1.001 * update.loss**2  # not the square of the mean
 
 
 def test_what_an_update_says() -> None:

@@ -12,9 +12,24 @@ from testbed.experiment.workload import Partition, Workload
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"dataset": "cifar"}, "digits, mnist, synthetic-femnist, package.module:ClassName"),
+        ({"dataset": "cifar"}, "'cifar' is unknown; allowed: digits, mnist, femnist,"),
         ({"dataset": "mnist"}, "needs path"),
-        ({"dataset": "digits", "path": "/data"}, "mnist only"),
+        ({"dataset": "femnist"}, "needs path: the folder with LEAF's json files or"),
+        ({"dataset": "openimage"}, "needs path: FedScale's folder"),
+        ({"dataset": "reddit"}, "needs path: the folder with train and test"),
+        ({"dataset": "digits", "path": "/data"}, "read for mnist, femnist, openimage, reddit only"),
+        ({"dataset": "synthetic-reddit", "path": "/data"}, "synthetic-reddit needs no files"),
+        ({"model": "mobilenet-v2"}, "does not take the data of digits"),
+        ({"dataset": "synthetic-reddit", "model": "femnist-cnn"}, "allowed: auto, albert, albert-small"),
+        ({"dataset": "synthetic-openimage", "model": "cnn"}, "allowed: auto, mobilenet-v2"),
+        ({"image_size": 64}, "image_size is read for openimage and synthetic-openimage only"),
+        ({"sequence_length": 64}, "sequence_length is read for reddit and synthetic-reddit only"),
+        ({"vocabulary_size": 64}, "vocabulary_size is read for reddit"),
+        ({"dataset": "synthetic-openimage", "image_size": 32}, "greater than or equal to 64"),
+        ({"dataset": "synthetic-openimage", "partition": {"alpha": 1}}, "each client is one photographer"),
+        ({"dataset": "synthetic-reddit", "partition": {"alpha": 1}}, "each client is one user"),
+        ({"dataset": "mine:Data", "training": "simulated"}, "simulated is for the built-in data sets"),
+        ({"optimizer": "lion"}, "'sgd' or 'adamw'"),
         ({"model": "resnet"}, "logistic, mlp, cnn, femnist-cnn"),
         ({"model": "femnist-cnn"}, "28x28"),
         ({"options": {"depth": 3}}, "class of your own"),
@@ -46,6 +61,7 @@ def test_a_section_survives_being_written_and_read_again() -> None:
         Workload(dataset="synthetic-femnist", samples_per_client=20, epochs=2),
         Workload(dataset="mnist", path="somewhere", partition={"scheme": "label-shards"}),
         Workload(dataset="their.module:Data", model="their-model", options={"depth": 3}),
+        Workload(dataset="synthetic-reddit", training="simulated", optimizer="adamw", vocabulary_size=100),
     ):
         assert Workload.model_validate(section.model_dump(mode="json")) == section
 
@@ -53,3 +69,11 @@ def test_a_section_survives_being_written_and_read_again() -> None:
 def test_describing_a_workload_does_not_import_torch() -> None:
     code = "import sys, testbed.experiment.workload; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_learning_rate_falls_in_steps() -> None:
+    section = Workload(learning_rate=0.05, learning_rate_decay=0.98, learning_rate_decay_every=10)
+    rates = [section.learning_rate_in(number) for number in (1, 10, 11, 21)]
+    assert rates == [0.05, 0.05, 0.05 * 0.98, 0.05 * 0.98**2]
+    each = Workload(learning_rate=0.05, learning_rate_decay=0.9)
+    assert [each.learning_rate_in(number) for number in (1, 2, 3)] == [0.05, 0.05 * 0.9, 0.05 * 0.9**2]

@@ -202,7 +202,7 @@ class LiveNetwork(RoundBooks):
         self._start_server_work()
         answers, vectors = collected(kind, waiting.exchanges)
         self._keep_record(stage, waiting, answers, sent_s)
-        return stage.replies(answers, functools.partial(self._total, vectors))
+        return stage.replies(answers, functools.partial(self._total, vectors), sent_s)
 
     async def _run(
         self, waiting: Waiting, presence: Presence, asked: Asked, sealed: Mapping[int, bytes] | None, last_s: float

@@ -10,7 +10,9 @@ import workloads
 from testbed.experiment.schema import Experiment
 from testbed.federation import Plan
 from testbed.in_process import live_in_process, run_in_process
+from testbed.network.bookkeeping import Exchanges
 from testbed.records import RunDirectory, RunRecords
+from testbed.selection.reports import TrainingReports
 
 SEED = 5
 
@@ -87,3 +89,23 @@ def test_a_live_run_is_resumed_with_its_clock(tmp_path: Path) -> None:
     assert second_s > first_s > 0
     whole = recorded(tmp_path / "whole", described)
     assert RunDirectory.reopen(records.path).checkpoint().model.tobytes() == whole.model.tobytes()  # type: ignore[union-attr]
+
+
+def test_a_live_server_measures_how_long_each_answer_took(tmp_path: Path) -> None:
+    slow = {"model": "uniform", "fastest": 1, "slowest": 50}
+    described = experiment(time={"clock": "wall"}, selection={"protocol": "random"}, devices=slow, rounds=1)
+    plan = Plan(described, 0)
+    workload = workloads.build(described.workload, described.population, SEED)
+    learned: list[TrainingReports] = []
+    plan.selection.learn = lambda round_, reports: learned.append(reports)  # type: ignore[attr-defined]
+
+    async def one_round() -> Exchanges:
+        async with live_in_process(plan, workload, None) as federation:
+            await federation.run_next_round()
+            return next(stage for stage in federation.network.exchanges if stage.stage == "train")
+
+    train = asyncio.run(one_round())
+    (reports,) = learned
+    assert reports.clients.tolist() == train.clients.tolist()
+    assert reports.latency_s.tolist() == (train.received_s - train.sent_s).tolist()
+    assert (reports.latency_s >= train.compute_s).all()

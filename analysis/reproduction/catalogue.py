@@ -1,0 +1,35 @@
+"""All reproductions by name. Each module of `MODULES` has a tuple `REPRODUCTIONS`; they are imported when asked for."""
+
+import difflib
+import importlib
+from collections.abc import Sequence
+
+from analysis.reproduction.contract import Reproduction
+from testbed.errors import ExperimentError
+
+MODULES = ("lotto_table2", "lotto_table3", "lotto_fig8", "lotto_fig9", "lotto_adversary", "lotto_prediction")
+"""Modules of this package, in the order in which their reproductions are listed."""
+
+ALL = "all"
+
+
+def catalogue() -> dict[str, Reproduction]:
+    """Every reproduction by its name."""
+    modules = [importlib.import_module(f"analysis.reproduction.{name}") for name in MODULES]
+    return {one.name: one for module in modules for one in module.REPRODUCTIONS}
+
+
+def named(names: Sequence[str]) -> list[Reproduction]:
+    """The reproductions of these names, each once, in the order given; ``all`` is every one.
+
+    Raises `ExperimentError` for a name that there is not, with those that are close.
+    """
+    known = catalogue()
+    wanted = [one for name in names for one in (known if name == ALL else [name])]
+    for name in wanted:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+            close = close or [one for one in known if name and name in one]
+            hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known)}, {ALL}"
+            raise ExperimentError(f"{name}: no such reproduction; {hint}")
+    return [known[name] for name in dict.fromkeys(wanted)]

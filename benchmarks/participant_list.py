@@ -1,0 +1,109 @@
+"""What one participant's verification of the participant list takes: client-centric Lotto, 70 proofs.
+
+    python -m benchmarks.participant_list
+    python -m benchmarks.participant_list --participants 200
+
+Timed is the client's real handler (`LottoClient.on_list`): every registration key is looked up at the PKI's board,
+every number compared with the threshold, every proof but the client's own verified, and the list signed. Keys, proofs
+and the board are real. Target: at most 35 ms for 70. The floor is as many Ed25519 verifications by pyca/cryptography
+(OpenSSL) and one signature, in turn with it, in the same process.
+"""
+
+import statistics
+import time
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from benchmarks.report import arguments, emit
+from testbed.cost import REFERENCE_COSTS, ComputeModel
+from testbed.parties.client import Client, Environment
+from testbed.parties.local_hosts import LocalHosts
+from testbed.parties.pki import PKI, Directory
+from testbed.randomness import Randomness
+from testbed.selection.lotto import Lot, ParticipantList
+from testbed.selection.lotto_client_centric import (
+    Announce,
+    Candidacy,
+    ClientCentricClient,
+    ClientCentricParameters,
+)
+
+EXPERIMENT_ID = bytes(16)
+TARGET_MS = 35.0
+
+
+class Parties:
+    """So many registered clients, all of them candidates (n = s), and the list of them.
+
+    Args:
+        participants: s.
+        rounds: how often the list can be shown: a round number serves once.
+    """
+
+    def __init__(self, participants: int, rounds: int) -> None:
+        self.parameters = ClientCentricParameters(participants=participants)
+        randomness = Randomness(1)
+        environment = Environment(
+            participants, randomness, ComputeModel(False, REFERENCE_COSTS), Directory.empty(0),
+            experiment_id=EXPERIMENT_ID, rounds=rounds,
+        )  # fmt: skip
+        self.hosts = LocalHosts(participants, environment, [])
+        self.hosts.register(PKI(participants, randomness))
+        self.roles = [ClientCentricClient(self._client(number), self.parameters) for number in range(participants)]
+
+    def _client(self, number: int) -> Client:
+        return self.hosts.hosts[0].client(number)
+
+    def seconds(self, round_number: int) -> float:
+        """Seconds that the first participant takes for the list of this round."""
+        factor, s = self.parameters.factor, self.parameters.participants
+        announced = Announce(round_number, s, s, factor.numerator, factor.denominator)
+        lots = []
+        for role in self.roles:
+            role._shown = False  # a new round, for which hosts make new roles
+            claim = role.on_announce(announced)
+            assert isinstance(claim, Candidacy)
+            assert claim.output is not None
+            assert claim.proof is not None
+            key = self.hosts.environment.directory.signing_key(role.client.number)
+            lots.append(Lot(role.client.number, key, claim.output, claim.proof))
+        message = ParticipantList(round_number, s, lots)
+        began = time.perf_counter()
+        self.roles[0].on_list(message)
+        return time.perf_counter() - began
+
+
+def floor_seconds(count: int) -> float:
+    """Seconds of `count` verifications of Ed25519 signatures and one signature."""
+    key = Ed25519PrivateKey.from_private_bytes(bytes(32))
+    public, content = key.public_key(), bytes(42)
+    signature = key.sign(content)
+    began = time.perf_counter()
+    for _ in range(count):
+        public.verify(signature, content)
+    key.sign(content)
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    """Run the benchmark from the command line."""
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--participants", type=int, default=70, help="s, proofs in the list")
+    parser.add_argument("--repeat", type=int, default=30, help="lists; the median counts")
+    options = parser.parse_args()
+    parties = Parties(options.participants, options.repeat)
+    pairs = [
+        (parties.seconds(number), floor_seconds(options.participants - 1)) for number in range(1, options.repeat + 1)
+    ]
+    seconds, floor_s = (statistics.median(part) for part in zip(*pairs, strict=True))
+    result = {
+        "seconds": seconds, "floor_seconds": floor_s, "ratio": seconds / floor_s, "ms": 1e3 * seconds,
+        "fastest_ms": 1e3 * float(np.min([pair[0] for pair in pairs])), "target_ms": TARGET_MS,
+        "proofs": options.participants,
+    }  # fmt: skip
+    emit(result, [], options.format == "json")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""``testbed reproduce``: a paper's table or figure, made again, with the paper's values beside ours."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from testbed.commands.invocation import STOPPED, Debug, Invocation, examples, messages, quoted
+from testbed.errors import ExperimentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+    from analysis.reproduction.contract import Reproduction
+    from testbed.experiment import Experiment
+    from testbed.records import RunRecords
+
+REPRODUCE_EPILOG = examples(
+    "testbed reproduce --list",
+    "testbed reproduce lotto-table2",
+    "testbed reproduce lotto-fig4 lotto-fig5 --format markdown",
+    "testbed reproduce lotto-table2 --scale paper --address HEAD:6379 --out reproductions/table2",
+    "testbed reproduce all",
+    then="What is finished in the directory is not run again: the same command goes on after Ctrl-C. To make it anew, "
+    "give another --out or delete the directory.",
+)
+
+
+def reproduce(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Which ones; all: every one.", show_default=False),
+    ] = None,
+    scale: Annotated[
+        Literal["small", "paper"], typer.Option(help="small: minutes on two cores; paper: the whole, for a cluster.")
+    ] = "small",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Runs, figures and results; default: reproductions/NAME-SCALE; for several names, one directory each.",
+            show_default=False,
+        ),
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(metavar="RAY", help="A running Ray cluster; default: Ray is started here.")
+    ] = None,
+    network: Annotated[
+        Literal["ray", "in-process"] | None,
+        typer.Option(help="in-process: no Ray, everything in this process.", show_default=False),
+    ] = None,
+    listing: Annotated[bool, typer.Option("--list", metavar="", help="Say what there is, and do nothing.")] = False,
+    format: Annotated[Literal["text", "markdown", "json"], typer.Option(help="How to print it.")] = "text",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Make a table or figure of a paper again: ours beside the paper's, what differs and why, and whether its claims
+    hold.
+
+    Writes result.md, result.json and table.csv beside the figures and the runs.
+    """
+    from analysis.reproduction import catalogue
+
+    if listing:
+        typer.echo(_listed(catalogue.named(names or [catalogue.ALL]), format), nl=False)
+        return
+    if not names:
+        raise ExperimentError("which one? name it, e.g. lotto-table2; `testbed reproduce --list` says what there is")
+    wanted = catalogue.named(names)
+    console = messages()
+    cluster = {"cluster.address": address, "cluster.network": network}
+    flags = [f"{key}={quoted(value)}" for key, value in cluster.items() if value is not None]
+    try:
+        for place, one in enumerate(wanted):
+            directory = _directory(one.name, scale, out, len(wanted))
+            if place:
+                typer.echo("")
+            _make(one, scale, directory, format, _runner(flags, console, quiet), console, quiet)
+    except KeyboardInterrupt:
+        invocation: Invocation = context.obj
+        console.print(f"stopped; go on with: {invocation.again}", markup=False)
+        raise typer.Exit(STOPPED) from None
+
+
+def _directory(name: str, scale: str, out: Path | None, count: int) -> Path:
+    if out is None:
+        return Path("reproductions") / f"{name}-{scale}"
+    return out if count == 1 else out / f"{name}-{scale}"
+
+
+def _make(
+    one: "Reproduction",
+    scale: Literal["small", "paper"],
+    directory: Path,
+    format: str,
+    run: "Callable[[Experiment, Path], list[RunRecords]]",
+    console: "Console",
+    quiet: bool,
+) -> None:
+    from analysis.reproduction import presenting
+    from analysis.reproduction.contract import Bench
+
+    def note(line: str) -> None:
+        if not quiet:
+            console.print(f"{one.name}: {line}", markup=False)
+
+    made = one.make(Bench(scale, directory, run, note))
+    written = presenting.write(one, made, scale, directory)
+    typer.echo(presenting.render(one, made, scale, format), nl=False)
+    console.print(f"\nwritten: {', '.join(str(path) for path in written)}", markup=False)
+
+
+def _runner(flags: list[str], console: "Console", quiet: bool) -> "Callable[[Experiment, Path], list[RunRecords]]":
+    """Runs an experiment (and what is missing of its sweep) into a directory, where and how the command line says."""
+    from testbed.commands.progress import display
+    from testbed.experiment.loading import apply_override, validated
+    from testbed.records import RunRecords
+    from testbed.running import run_all
+
+    def run(experiment: "Experiment", directory: Path) -> "list[RunRecords]":
+        data = experiment.model_dump(mode="json", exclude_unset=True)
+        for flag in flags:
+            apply_override(data, flag)
+        experiment = validated(data, experiment.name)
+        with display(console, quiet) as observer:
+            paths = run_all(experiment, directory, where=experiment.name, resume=True, observer=observer)
+        return [RunRecords(path) for path in paths]
+
+    return run
+
+
+def _listed(wanted: "list[Reproduction]", format: str) -> str:
+    if format == "json":
+        rows = [{"name": one.name, "title": one.title, "source": one.source} for one in wanted]
+        return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
+    if format == "markdown":
+        lines = ["| Name | What | Source |", "| --- | --- | --- |"]
+        return "\n".join([*lines, *(f"| `{one.name}` | {one.title} | {one.source} |" for one in wanted)]) + "\n"
+    width = max(len(one.name) for one in wanted)
+    return "".join(f"{one.name:<{width}}  {one.title}\n{'':<{width}}  {one.source}\n" for one in wanted)

@@ -1,0 +1,83 @@
+"""Which keys of the ``workload`` section go with which data set: a key that would be ignored is a wrong experiment."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from testbed.experiment.workload import Workload
+
+GREY_MODELS = ("logistic", "mlp", "cnn", "femnist-cnn")
+LANGUAGE_MODELS = ("albert", "albert-small")
+
+MODELS_OF = {
+    "digits": ("logistic", "mlp", "cnn"),
+    "mnist": GREY_MODELS,
+    "femnist": GREY_MODELS,
+    "synthetic-femnist": GREY_MODELS,
+    "openimage": ("mobilenet-v2",),
+    "synthetic-openimage": ("mobilenet-v2",),
+    "reddit": LANGUAGE_MODELS,
+    "synthetic-reddit": LANGUAGE_MODELS,
+}
+"""The models that each data set can be learned with."""
+
+FILES_OF = {
+    "mnist": "the folder with the idx files",
+    "femnist": "the folder with LEAF's json files or TensorFlow Federated's fed_emnist_train.h5",
+    "openimage": "FedScale's folder with client_data_mapping, train and test",
+    "reddit": "the folder with train and test, of LEAF's json files or of a text file for each user",
+}
+"""The data sets that are read from ``path``, and what it must be."""
+
+_OF_PARTITIONED = ("digits", "mnist")
+_OF_COLOUR = ("openimage", "synthetic-openimage")
+_OF_TEXT = ("reddit", "synthetic-reddit")
+
+
+def check(section: "Workload") -> None:
+    """Raise `ValueError` when the keys of a section that names built-in data do not fit the data."""
+    _check_model(section)
+    _check_keys(section)
+    if section.samples_per_client is not None and section.samples_per_client < section.partition.minimum_samples:
+        raise ValueError("samples_per_client is below partition.minimum_samples; raise it or lower the minimum")
+
+
+def check_own(section: "Workload") -> None:
+    """The same for a class of the user's own, which reads what it likes."""
+    if section.training == "simulated":
+        raise ValueError("training: simulated is for the built-in data sets; a class of your own does its own")
+
+
+def _check_model(section: "Workload") -> None:
+    every = tuple(dict.fromkeys(model for models in MODELS_OF.values() for model in models))
+    if section.model not in ("auto", *every):
+        raise ValueError(f"model {section.model!r} is unknown; allowed: auto, {', '.join(every)}")
+    fitting = ("auto", *MODELS_OF[section.dataset])
+    if section.model not in fitting:
+        why = " (8x8; femnist-cnn needs 28x28 images)" if section.dataset == "digits" else ""
+        raise ValueError(
+            f"model {section.model} does not take the data of {section.dataset}{why}; allowed: {', '.join(fitting)}"
+        )
+
+
+def _check_keys(section: "Workload") -> None:
+    data = section.dataset
+    if section.options:
+        raise ValueError(f"options are for a class of your own; dataset {data} takes none")
+    if data in FILES_OF and section.path is None:
+        raise ValueError(f"dataset {data} needs path: {FILES_OF[data]} (nothing is downloaded)")
+    if data not in FILES_OF and section.path is not None:
+        raise ValueError(f"path is read for {', '.join(FILES_OF)} only; {data} needs no files")
+    if data not in _OF_PARTITIONED and section.partition != type(section.partition)():
+        raise ValueError(f"partition does not apply to {data}: each client is one {owner_of(data)}")
+    if data not in _OF_COLOUR and section.image_size is not None:
+        raise ValueError(
+            f"image_size is read for {' and '.join(_OF_COLOUR)} only; {data} has images of one size or none"
+        )
+    for key in ("sequence_length", "vocabulary_size"):
+        if data not in _OF_TEXT and getattr(section, key) is not None:
+            raise ValueError(f"{key} is read for {' and '.join(_OF_TEXT)} only; {data} is no text")
+
+
+def owner_of(dataset: str) -> str:
+    """Whose samples one client holds, in data that come with their owners."""
+    return {"femnist": "writer", "openimage": "photographer", "reddit": "user"}[dataset.removeprefix("synthetic-")]

@@ -1,0 +1,241 @@
+"""Oort: Lai, Zhu, Madhyastha, Chowdhury, Oort: Efficient Federated Learning via Guided Participant Selection, OSDI
+2021, arXiv 2010.06081, Algorithm 1. The insecure baseline of Lotto's informed selection: the server chooses freely, by
+response times that it measures and losses that clients report.
+
+A round takes about epsilon K clients that have never trained (exploration) and the others among those of the highest
+utility (exploitation): data quality, clipped, plus a bonus for those not seen for long, times (T/t_i)^alpha for those
+slower than the preferred duration T. A pacer moves T.
+
+What the paper leaves open is as in the authors' code (FedScale, thirdparty/oort): data quality is scaled to [0, 1]
+before the bonus is added; T is a percentile of the response times, which the pacer moves; at least ten times as many
+clients as are to be exploited are drawn from; epsilon decays in round 1 already; who was asked and not heard of counts
+with the mean utility of the round. What differs from that code:
+
+- The server has no sizes or speeds of clients before they train. Unexplored ones are drawn uniformly, or
+  (`unexplored: check-in`) by how fast they answered the check-in; T is taken over those that have trained.
+- The pacer relaxes T when the utility of the last W rounds has fallen (the paper) or risen by less than a tenth; the
+  code does not react to a fall by more than a tenth. Only rounds in which somebody has trained count.
+- Who was not heard of counts with the longest response time of the round; the code knows the true one.
+- A round has K participants whenever K are there: once too few are unexplored, more are exploited.
+"""
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from testbed.errors import RoundSkipped
+from testbed.network.asking import Replies, no_ids
+from testbed.parties.client import RoleSpec
+from testbed.selection.check_in import STAGE, Attendant, who_is_there
+from testbed.selection.choosing import Ids, Selection, SelectionParameters, SelectionRound
+from testbed.selection.reports import TrainingReports
+from testbed.selection.utility import PENALTY, ROUND_THRESHOLD, preferred_duration_s, system_utility
+
+Floats = npt.NDArray[np.float64]
+
+_BONUS = 0.1  # of the staleness term sqrt(0.1 log R / L_i)
+_AUGMENTATION = 10  # the pool to exploit from has more than so many times the clients that are drawn
+_FLAT, _SHARP = 0.1, 5.0  # relative changes of utility that make the pacer relax and tighten T
+_SMALLEST_RANGE = 1e-4
+_SMALLEST_WEIGHT = 1e-12  # so that a score of 0 can be drawn, after all others
+
+
+class OortParameters(SelectionParameters):
+    """K of the available clients, by what they are worth to training."""
+
+    protocol: Literal["oort"] = "oort"
+    exploration: float = Field(0.9, ge=0, le=1, description="epsilon at first: the share of unexplored clients")
+    exploration_decay: float = Field(0.98, gt=0, le=1, description="epsilon is multiplied with it in each round")
+    exploration_minimum: float = Field(0.3, ge=0, le=1, description="epsilon is never smaller")
+    penalty: float = Field(PENALTY, ge=0, description="alpha: utility is multiplied with (T/t)^alpha where t > T")
+    pacer_step: int = Field(20, gt=0, description="W: rounds after which the pacer looks at T again")
+    pacer_delta: float = Field(5.0, ge=0, le=100, description="Delta: percentile points by which it moves T")
+    round_threshold: float = Field(
+        ROUND_THRESHOLD, gt=0, le=100, description="T is this percentile of the response times at first; 100: no limit"
+    )
+    cut_off: float = Field(
+        0.05, ge=0, le=1, description="c: exploited are clients with more than c times the utility of the last of them"
+    )
+    clip: float = Field(0.9, ge=0, le=1, description="Data quality is clipped at this quantile")
+    sample_window: float = Field(
+        5.0, ge=1, description="Explored are clients among so many times as many of the fastest (unexplored: check-in)"
+    )
+    unexplored: Literal["random", "check-in"] = Field(
+        "random",
+        description="How unexplored clients are drawn: uniformly, or by how fast they have answered the check-in",
+    )
+    blacklist_rounds: int | None = Field(
+        None, gt=0, description="Clients that have taken part more often are left out (default: nobody is)"
+    )
+    blacklist_share: float = Field(0.3, ge=0, le=1, description="At most this share of the population is left out")
+
+
+class OortSelection:
+    """Server side. What it knows of the clients is in the round's memory:
+
+    - `quality`, `duration_s`: `(n,)` float64, last data quality and response time; NaN before the first training.
+    - `last`, `count`: `(n,)` int64, the last round that a client has trained in (0: none), and in how many.
+    - `exploited`: clients exploited in the present round; `history`: `(h,)` float64, their mean data quality in the
+      last 2 W rounds; `learned`: rounds that have gone into it.
+    - `threshold`: the percentile of T, which the pacer moves.
+    """
+
+    stages: ClassVar[tuple[str, ...]] = (STAGE,)
+    needs_registration: ClassVar[bool] = False
+
+    def __init__(self, parameters: OortParameters, population: int) -> None:
+        self.parameters = parameters
+        self.population = population
+
+    @property
+    def minimum_participants(self) -> int:
+        """K: with fewer available, the round is skipped."""
+        return self.parameters.participants
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """Clients only say that they are there: they can check nothing."""
+        return [RoleSpec(Attendant, self.parameters)]
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        """See `SelectionProtocol.select`."""
+        replies = await who_is_there(round_)
+        return Selection(self.choose(replies, round_), len(replies))
+
+    def choose(self, replies: Replies, round_: SelectionRound) -> Ids:
+        """The K participants among those that answered the check-in, sorted (Algorithm 1, SelectParticipant)."""
+        wanted, present = self.parameters.participants, replies.ids
+        if len(present) < wanted:
+            raise RoundSkipped("too-few-available", f"{len(present)} available, {wanted} wanted")
+        memory = self._memory(round_)
+        allowed = ~self.blacklisted(present, memory["count"][present])
+        present, answered_s = present[allowed], replies.latency_s[allowed]
+        new = memory["count"][present] == 0
+        old = present[~new]
+        to_explore = min(int(wanted * self.exploration(round_.number)), int(new.sum()))
+        to_exploit = min(wanted - to_explore, len(old))
+        to_explore = wanted - to_exploit
+        exploited = self.exploit(old, to_exploit, round_)
+        memory["exploited"] = exploited
+        explored = self.explore(present[new], answered_s[new], to_explore, round_)
+        return np.sort(np.concatenate((exploited, explored)))
+
+    def exploration(self, number: int) -> float:
+        """epsilon in this round."""
+        parameters = self.parameters
+        return max(parameters.exploration * parameters.exploration_decay**number, parameters.exploration_minimum)
+
+    # -- exploitation ---------------------------------------------------------------------------------------------
+
+    def scores(self, clients: Ids, round_: SelectionRound) -> Floats:
+        """`(m,)` utilities of clients that have trained: clipped and scaled quality, bonus, penalty; none negative."""
+        memory = self._memory(round_)
+        quality, last = memory["quality"][clients], memory["last"][clients]
+        if not len(quality):
+            return np.empty(0)
+        lowest = 0.999 * float(quality.min())
+        range_ = max(float(quality.max()) - lowest, _SMALLEST_RANGE)
+        scaled = (np.minimum(quality, _ranked(quality, self.parameters.clip)) - lowest) / range_
+        bonus = np.sqrt(_BONUS * np.log(round_.number) / last)
+        duration_s = memory["duration_s"]
+        preferred_s = preferred_duration_s(duration_s[~np.isnan(duration_s)], float(memory["threshold"]))
+        return np.asarray((scaled + bonus) * system_utility(duration_s[clients], preferred_s, self.parameters.penalty))
+
+    def exploit(self, clients: Ids, count: int, round_: SelectionRound) -> Ids:
+        """`count` of `clients`, drawn by utility among those that the cut-off leaves."""
+        if count == 0:
+            return no_ids()
+        scores = self.scores(clients, round_)
+        last_of_them = _highest(scores, min(count + 1, len(scores)))
+        cut_off = min(self.parameters.cut_off * last_of_them, _highest(scores, _AUGMENTATION * count + 1))
+        pool = scores >= cut_off
+        return drawn_by_weight(clients[pool], scores[pool], count, round_.coin("exploitation"))
+
+    # -- exploration ----------------------------------------------------------------------------------------------
+
+    def explore(self, clients: Ids, answered_s: Floats, count: int, round_: SelectionRound) -> Ids:
+        """`count` of `clients`, which have never trained and took `(m,)` `answered_s` to say that they are there."""
+        if count == 0:
+            return no_ids()
+        coin = round_.coin("exploration")
+        if self.parameters.unexplored == "random":
+            return coin.choice(clients, count, replace=False)
+        speed = 1 / np.maximum(answered_s, _SMALLEST_RANGE)
+        window = speed >= _highest(speed, int(self.parameters.sample_window * count))
+        return drawn_by_weight(clients[window], speed[window], count, coin)
+
+    def blacklisted(self, present: Ids, count: Ids) -> npt.NDArray[np.bool_]:
+        """`(m,)` bool: who of those present has taken part too often; K remain in any case."""
+        out = np.zeros(len(present), np.bool_)
+        if self.parameters.blacklist_rounds is not None:
+            most = min(
+                int(self.parameters.blacklist_share * self.population), len(present) - self.parameters.participants
+            )
+            often = np.flatnonzero(count > self.parameters.blacklist_rounds)
+            out[often[np.argsort(-count[often], kind="stable")][:most]] = True
+        return out
+
+    # -- feedback -------------------------------------------------------------------------------------------------
+
+    def learn(self, round_: SelectionRound, reports: TrainingReports) -> None:
+        """Update what is known of the participants, then let the pacer look at it (Algorithm 1, UpdateWithFeedback)."""
+        if not len(reports.clients):
+            return
+        memory = self._memory(round_)
+        quality, heard, unheard = reports.quality, reports.clients, reports.unheard
+        memory["quality"][heard], memory["duration_s"][heard] = quality, reports.latency_s
+        memory["quality"][unheard], memory["duration_s"][unheard] = quality.mean(), reports.latency_s.max()
+        asked = np.concatenate((heard, unheard))
+        memory["last"][asked] = round_.number
+        memory["count"][asked] += 1
+        exploited = np.isin(heard, memory["exploited"])
+        self._pace(memory, float(quality[exploited].mean()) if exploited.any() else 0.0)
+
+    def _pace(self, memory: dict[str, npt.NDArray[Any]], exploited_quality: float) -> None:
+        step, delta = self.parameters.pacer_step, self.parameters.pacer_delta
+        history = np.append(memory["history"], exploited_quality)[-2 * step :]
+        learned = int(memory["learned"]) + 1
+        memory["history"], memory["learned"] = history, np.array(learned)
+        if learned < 2 * step or learned % step:
+            return
+        before, now = float(history[:step].sum()), float(history[step:].sum())
+        threshold = float(memory["threshold"])
+        if now <= before * (1 + _FLAT):
+            threshold = min(100.0, threshold + delta)
+        elif now - before >= before * _SHARP:
+            threshold = max(delta, threshold - delta)
+        memory["threshold"] = np.array(threshold)
+
+    def _memory(self, round_: SelectionRound) -> dict[str, npt.NDArray[Any]]:
+        """See the class; nothing is known at first."""
+        memory, n = round_.memory, self.population
+        if "threshold" not in memory:
+            memory |= {
+                "quality": np.full(n, np.nan), "duration_s": np.full(n, np.nan), "last": np.zeros(n, np.int64),
+                "count": np.zeros(n, np.int64), "exploited": no_ids(), "history": np.empty(0),
+                "learned": np.array(0), "threshold": np.array(self.parameters.round_threshold),
+            }  # fmt: skip
+        return memory
+
+
+def drawn_by_weight(clients: Ids, weights: Floats, count: int, coin: np.random.Generator) -> Ids:
+    """`count` of `clients` one after the other, each time with probability in proportion to `(m,)` `weights`.
+
+    As the first of exponential clocks that run at these rates (Efraimidis and Spirakis 2006): O(m).
+    """
+    rings = coin.standard_exponential(len(clients)) / np.maximum(weights, _SMALLEST_WEIGHT)
+    return clients[np.argpartition(rings, count - 1)[:count]]
+
+
+def _highest(values: Floats, rank: int) -> float:
+    """The value that `rank` (from 1) of `(m,)` values reach; the smallest of them when there are fewer."""
+    place = max(len(values) - rank, 0)
+    return float(np.partition(values, place)[place])
+
+
+def _ranked(values: Floats, quantile: float) -> float:
+    """The value at this quantile of `(m,)` values, as FedScale counts."""
+    place = min(int(len(values) * quantile), len(values) - 1)
+    return float(np.partition(values, place)[place])

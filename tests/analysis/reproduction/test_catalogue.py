@@ -1,0 +1,43 @@
+"""The catalogue: every reproduction is complete, and found by its name."""
+
+import pytest
+
+from analysis.reproduction.catalogue import MODULES, catalogue, named
+from testbed.errors import ExperimentError
+
+
+def test_every_reproduction_says_what_it_is() -> None:
+    found = catalogue()
+    for name, one in found.items():
+        assert one.name == name
+        assert one.title
+        assert "\n" not in one.title
+        assert "arXiv" in one.source
+        assert callable(one.make)
+    assert len(found) >= len(MODULES)
+
+
+def test_names_are_words_of_a_command_line() -> None:
+    assert all(name.replace("-", "").isalnum() and name == name.lower() for name in catalogue())
+
+
+def test_named_keeps_the_order_and_takes_each_once() -> None:
+    every = list(catalogue())
+    assert [one.name for one in named([every[-1], *every, every[0]])] == [every[-1], *every[:-1]]
+
+
+def test_all_is_every_one() -> None:
+    assert [one.name for one in named(["all"])] == list(catalogue())
+
+
+def test_a_mistyped_name_is_told_its_neighbours() -> None:
+    with pytest.raises(
+        ExperimentError, match=r"lotto-tabel2: no such reproduction; did you mean lotto-table2"
+    ) as raised:
+        named(["lotto-tabel2"])
+    assert "\n" not in str(raised.value)
+
+
+def test_a_name_that_is_nothing_like_any_is_told_what_there_is() -> None:
+    with pytest.raises(ExperimentError, match=r"qqqq: no such reproduction; there are lotto-table2"):
+        named(["qqqq"])

@@ -1,0 +1,67 @@
+"""Table 2, tiny: what is run, and how claims are judged."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.reproduction.lotto_overhead import COST_TABLES, SILENT, SIZES, Size, experiment, largest
+from analysis.reproduction.lotto_table2 import _SELECTIONS, claims
+from testbed.experiment.stages import check_stages
+from testbed.experiment.sweep import points
+
+
+@pytest.mark.parametrize("scale", sorted(SIZES))
+def test_every_experiment_validates(scale: str) -> None:
+    size = SIZES[scale]
+    for application in size.applications:
+        for costs in COST_TABLES:
+            for population in size.participants:
+                block = experiment(size, application, costs, population, list(_SELECTIONS.values()))
+                for point in points(block, "table 2"):
+                    check_stages(point.experiment)
+                    assert point.experiment.selection.participants == size.participants[population]
+                    assert point.experiment.rounds == size.rounds[application]
+
+
+def test_the_authors_costs_replace_those_that_are_known(tiny: Size) -> None:
+    ours, theirs = (
+        experiment(tiny, "FEMNIST", costs, 8, [{"protocol": "random"}]).time.costs for costs in ("testbed", "authors")
+    )
+    assert ours == {}
+    assert theirs["vrf.verify"] == 0.226
+    assert theirs["mask.element"] == pytest.approx(1.02e-6, rel=0.01)
+
+
+def _frame(**ratios: list[float]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "application": "FEMNIST",
+            "costs": ["testbed", "testbed", "authors", "authors"],
+            "population": [100, 700, 100, 700],
+            "protocol": "Cli-Ctr",
+            **ratios,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("ratios", "agrees"),
+    [([1.0, 1.1, 1.02, 1.03], "yes"), ([1.0, 1.2, 1.02, 1.03], "partly"), ([1.5, 1.2, 1.02, 1.3], "no")],
+)
+def test_a_claim_holds_when_it_holds_in_every_cell(ratios: list[float], agrees: str) -> None:
+    claim = largest(_frame(**{"server ×": ratios}), "Cli-Ctr", "server ×", "at most 10%", 1.10)
+    assert claim.agrees == agrees
+    assert f"the testbed's costs: at most {100 * (max(ratios[:2]) - 1):+.2f}% (FEMNIST, " in claim.measured
+
+
+def test_a_claim_about_nothing_cannot_be_judged() -> None:
+    claim = largest(_frame(**{"server ×": [float("nan")] * 4}), "Cli-Ctr", "server ×", "at most 10%", 1.10)
+    assert claim.agrees is None
+
+
+def test_the_silent_rows_decide_no_claim(tmp_path: Path) -> None:
+    frame = _frame(**{name: [1.0] * 4 for name in ("server ×", "client ×", "server MB ×", "client MB ×")})
+    silent = frame.assign(protocol=SILENT, **{"server ×": 9.0})
+    decided = claims(pd.concat([frame, frame.assign(protocol="Srv-Ctr"), silent]))
+    assert {claim.agrees for claim in decided} == {"yes"}

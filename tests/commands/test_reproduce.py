@@ -1,0 +1,121 @@
+"""`testbed reproduce`: the real command, with a reproduction that takes seconds."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.reproduction import catalogue
+from analysis.reproduction.lotto_overhead import SIZES, Size
+from testbed.running.observing import Serialised
+
+TINY = Size(
+    ("FEMNIST",), {12: 4}, {"FEMNIST": 2}, workload={"dataset": "digits", "model": "logistic", "samples_per_client": 20}
+)
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lotto's Table 2 with 12 clients, logistic regression on digits, and two rounds."""
+    monkeypatch.setitem(SIZES, "small", TINY)
+
+
+def _reproduce(call: Call, out: Path, *more: str) -> Any:
+    return call("reproduce", "lotto-table2", "--network", "in-process", "--out", out, "--quiet", *more)
+
+
+def test_list_says_what_there_is_in_every_format(call: Call) -> None:
+    names = list(catalogue.catalogue())
+    text = call("reproduce", "--list")
+    assert text.code == 0
+    assert all(name in text.out for name in names)
+    assert [row["name"] for row in json.loads(call("reproduce", "--list", "--format", "json").out)] == names
+    assert call("reproduce", "--list", "--format", "markdown").out.count("\n") == len(names) + 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["lotto-tabel2"], "did you mean lotto-table2"),
+        (["qqqq"], "there are lotto-table2"),
+        ([], "testbed reproduce --list"),
+    ],
+)
+def test_bad_names_are_one_line(call: Call, arguments: list[str], said: str) -> None:
+    ended = call("reproduce", *arguments)
+    assert ended.code == 2
+    assert len(ended.errors) == 1
+    assert said in ended.errors[0]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_table_is_made_printed_and_written(call: Call, tmp_path: Path) -> None:
+    ended = _reproduce(call, tmp_path / "out")
+    assert ended.code == 0, ended.err
+    assert "Cli-Ctr, silent" in ended.out
+    assert "agrees?" in ended.out
+    table = pd.read_csv(tmp_path / "out" / "table.csv")
+    assert len(table) == 8  # two tables of costs, four protocols
+    rand = table[table["protocol"] == "Rand"]
+    assert (rand["server ×"] == 1).all()
+    assert (table["server min"] > 0).all()
+    # Everything that the authors' code does takes longer than the same here.
+    minutes = table.pivot(index="protocol", columns="costs", values="server min")
+    assert (minutes["authors"] > minutes["testbed"]).all()
+
+
+@pytest.mark.usefixtures("tiny")
+def test_what_is_finished_is_not_run_again(call: Call, tmp_path: Path) -> None:
+    first = _reproduce(call, tmp_path)
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
+    again = _reproduce(call, tmp_path)
+    assert files
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")} == files
+    assert again.out == first.out
+
+
+@pytest.mark.usefixtures("tiny")
+def test_one_that_was_stopped_goes_on(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = _reproduce(call, tmp_path / "whole")
+    progressed, heard = Serialised.progressed, 0
+
+    def stop_after_a_while(self: Serialised, run: Any, progress: Any) -> None:
+        nonlocal heard
+        heard += 1
+        if heard == 40:
+            raise KeyboardInterrupt
+        progressed(self, run, progress)
+
+    monkeypatch.setattr(Serialised, "progressed", stop_after_a_while)
+    stopped = _reproduce(call, tmp_path / "stopped")
+    assert stopped.code == 130
+    assert "go on with: testbed reproduce lotto-table2" in stopped.err
+    assert not (tmp_path / "stopped" / "result.md").exists()
+    monkeypatch.undo()
+    monkeypatch.setitem(SIZES, "small", TINY)
+    resumed = _reproduce(call, tmp_path / "stopped")
+    assert resumed.code == 0, resumed.err
+    assert resumed.out == whole.out
+
+
+@pytest.mark.usefixtures("tiny")
+def test_another_experiment_in_the_directory_is_one_line(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _reproduce(call, tmp_path).code == 0
+    longer = Size(TINY.applications, TINY.participants, {"FEMNIST": 3}, TINY.workload)
+    monkeypatch.setitem(SIZES, "small", longer)
+    ended = _reproduce(call, tmp_path)
+    assert ended.code == 2
+    assert len(ended.errors) == 1
+    assert "give another --out" in ended.errors[0]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_json_is_all_that_standard_output_holds(call: Call, tmp_path: Path) -> None:
+    ended = _reproduce(call, tmp_path, "--format", "json")
+    assert json.loads(ended.out) == json.loads((tmp_path / "result.json").read_text())

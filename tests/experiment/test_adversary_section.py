@@ -1,0 +1,72 @@
+"""The `adversary:` section: what is said about what does not fit, in one line."""
+
+from typing import Any
+
+import pytest
+
+from testbed.adversary.catalogue import CLIENTS, SERVER
+from testbed.errors import ExperimentError
+from testbed.experiment.loading import validated
+from testbed.experiment.schema import Experiment
+
+LOTTO = {"protocol": "lotto-client-centric"}
+
+
+SERVER_CENTRIC = {"protocol": "lotto-server-centric"}
+WRONG = [
+    ({"server": ["reuse-round"]}, {}, "server: reuse-round does not apply to selection random; allowed: prefer-"),
+    ({"server": "prefer-dishonest"}, LOTTO, "server: prefer-dishonest does not apply to selection "
+     "lotto-client-centric; allowed: keep-dishonest-candidates, "),
+    ({"clients": ["claim-candidacy"]}, SERVER_CENTRIC, "clients: claim-candidacy does not apply to selection "
+     "lotto-server-centric; allowed: inflate-utility, wrong-signature"),
+    ({"clients": ["skip-noise"]}, LOTTO, "clients: unknown 'skip-noise'; allowed: inflate-utility, "),
+    ({"server": ["re-use-round"]}, LOTTO, "server: unknown 're-use-round'; did you mean 'reuse-round'?"),
+    ({"server": ["list-twice", "list-twice"]}, LOTTO, "server: list-twice stands twice"),
+    ({"server": [{"reuse-round": {"rond": 1}}]}, LOTTO, "server: reuse-round.rond: unknown option; allowed: round"),
+    ({"server": [{"reuse-round": {"round": 0}}]}, LOTTO, "server: reuse-round.round: should be greater than 0, not 0"),
+    ({"server": [{"list-twice": {}, "reuse-round": {}}]}, LOTTO, "server: an entry is a name, or one name with its"),
+    ({"dishonest": 101}, LOTTO, "dishonest: 101 of a population of 100; at most 100"),
+    ({"dishonest": [3, 100]}, LOTTO, "dishonest: client 100 of a population of 100, counted from 0"),
+    ({"dishonest": [3, 3]}, LOTTO, "dishonest: a client stands twice"),
+    ({"dishonest": -1}, LOTTO, "dishonest: should be greater than or equal to 0"),
+    ({"dishonest": True}, LOTTO, "dishonest: should be a valid integer"),
+    ({"every": 0}, LOTTO, "every: should be greater than 0, not 0"),
+    ({"servers": []}, LOTTO, "servers: unknown key; did you mean 'server'? allowed: clients, dishonest, every, "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("adversary", "selection", "says"), WRONG)
+def test_what_does_not_fit_is_one_line(adversary: dict[str, Any], selection: dict[str, Any], says: str) -> None:
+    with pytest.raises(ExperimentError) as error:
+        validated({"selection": selection, "adversary": adversary}, "here")
+    assert str(error.value).startswith(f"here: adversary.{says}")
+    assert "\n" not in str(error.value)
+
+
+def test_a_point_of_a_sweep_is_checked() -> None:
+    from testbed.experiment.sweep import points
+
+    data = {"adversary": {"server": ["list-twice"]}, "sweep": {"selection": [LOTTO, {"protocol": "random"}]}}
+    with pytest.raises(ExperimentError, match=r"sweep point random: adversary\.server: list-twice does not apply"):
+        list(points(validated(data, "here"), "here"))
+    data = {"selection": LOTTO, "sweep": {"adversary.server": ["list-twice", {"reuse-round": {"round": 2}}]}}
+    labels = [point.label for point in points(validated(data, "here"), "here")]
+    assert labels == ["server=list-twice", "round=2"]
+
+
+def test_what_is_written_down_is_read_back() -> None:
+    adversary = {"dishonest": [1, 2], "server": ["list-twice", {"reuse-round": {"round": 2}}], "every": 2}
+    experiment = validated({"selection": LOTTO, "adversary": adversary}, "here")
+    assert validated(experiment.plain(), "there") == experiment
+    assert "adversary" not in Experiment().plain()
+    assert Experiment.model_json_schema()["properties"]["adversary"]
+
+
+def test_every_misbehaviour_says_what_it_does() -> None:
+    for kind in (*SERVER, *CLIENTS):
+        assert kind.__doc__ is not None
+        assert kind.name == kind.name.lower()
+        assert kind.applies_to
+    for kinds in (SERVER, CLIENTS):
+        claims = [(kind.name, protocol) for kind in kinds for protocol in kind.applies_to]
+        assert len(set(claims)) == len(claims)  # one class per name and protocol

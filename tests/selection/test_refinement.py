@@ -1,0 +1,123 @@
+"""Population refinement against a slow oracle, worked examples, and what the rule promises about sizes."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from testbed.selection.refinement import Refinement, refined, worst
+from testbed.selection.utility import preferred_duration_s, system_utility, utility
+
+NAN = math.nan
+
+metric = st.one_of(st.just(NAN), st.integers(0, 4).map(float), st.floats(0, 1e6))
+clients = st.lists(st.tuples(metric, metric), min_size=1, max_size=40)
+share = st.integers(0, 99).map(lambda percent: percent / 100)
+
+
+def dropped(badness: dict[int, float], exclude: float) -> set[int]:
+    """The oracle: sort the clients that are known, the worst first and of equals the smaller number, and cut."""
+    known = sorted((client for client in badness if not math.isnan(badness[client])), key=lambda c: (-badness[c], c))
+    return set(known[: math.floor(Fraction(str(exclude)) * len(known))])
+
+
+def oracle(rule: Refinement, latency_s: list[float], quality: list[float]) -> set[int]:
+    """Who is left."""
+    everyone = range(len(latency_s))
+    slow = dropped({c: latency_s[c] for c in everyone}, rule.exclude)
+    useless = dropped({c: -quality[c] for c in everyone}, rule.exclude)
+    if rule.combine == "joint":
+        known = [c for c in everyone if not math.isnan(latency_s[c] + quality[c])]
+        times = sorted(latency_s[c] for c in known)
+        preferred = times[int(len(times) * 0.3)] if times else math.inf
+
+        def joint(c: int) -> float:
+            return quality[c] * ((preferred / max(latency_s[c], 1e-4)) ** 2 if latency_s[c] > preferred else 1)
+
+        out = dropped({c: -joint(c) for c in known}, rule.exclude)
+    elif len(rule.by) == 1:
+        out = slow if rule.by == ["latency"] else useless
+    else:
+        out = slow | useless if rule.combine == "or" else slow & useless
+    return set(everyone) - out
+
+
+RULES = [
+    {"by": ["latency"]},
+    {"by": ["loss"], "combine": "and"},
+    {"combine": "or"},
+    {"by": ["loss", "latency"], "combine": "and"},
+]
+
+
+@pytest.mark.parametrize("keys", RULES)
+@given(clients, share)
+@example([(1.0, 1.0)] * 10, 0.29)  # all equal; 0.29 * 100 is below 29 in floats
+@example([(NAN, NAN)] * 5 + [(1.0, 2.0)], 0.99)
+def test_the_rule_is_the_oracles(keys: dict, measured: list[tuple[float, float]], exclude: float) -> None:
+    rule = Refinement(**keys, exclude=exclude)
+    latency_s, quality = (np.array(column, np.float64) for column in zip(*measured, strict=True))
+    kept = refined(rule, latency_s, quality)
+    assert set(np.flatnonzero(kept).tolist()) == oracle(rule, latency_s.tolist(), quality.tolist())
+    assert kept.sum() >= rule.smallest(len(measured))
+    assert kept[np.isnan(latency_s) & np.isnan(quality)].all()
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 100), st.floats(0.01, 100)), min_size=1, max_size=40, unique=True), share)
+def test_joint_is_the_oracles(measured: list[tuple[float, float]], exclude: float) -> None:
+    """Utilities as good as equal may be ranked either way."""
+    rule = Refinement(combine="joint", exclude=exclude)
+    latency_s, quality = (np.array(column) for column in zip(*measured, strict=True))
+    kept = refined(rule, latency_s, quality)
+    expected = oracle(rule, latency_s.tolist(), quality.tolist())
+    assert kept.sum() == len(expected) == rule.smallest(len(measured))
+    worth = utility(quality, latency_s)
+    differing = set(np.flatnonzero(kept).tolist()) ^ expected
+    assert not differing or np.ptp(worth[list(differing)]) < 1e-9 * worth.max()
+
+
+def test_or_and_and_joint_by_hand() -> None:
+    latency_s = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 9.0, 8.0])
+    quality = np.array([50.0, 50, 50, 50, 50, 50, 50, 3, 2, 90])
+    either, both, joint = (refined(Refinement(combine=how), latency_s, quality) for how in ("or", "and", "joint"))
+    assert np.flatnonzero(~either).tolist() == [7, 8, 9]  # slow: 8, 9; of no use: 7, 8
+    assert np.flatnonzero(~both).tolist() == [8]
+    assert np.flatnonzero(~joint).tolist() == [8, 9]  # 3, 2/81, 90/64
+
+
+def test_the_smallest_population_is_reached() -> None:
+    latency_s, quality = np.arange(10.0), np.arange(10.0)  # the slow ones are the good ones
+    for keys, smallest in (({}, 6), ({"combine": "and"}, 8), ({"combine": "joint"}, 8), ({"by": ["loss"]}, 8)):
+        assert Refinement(**keys).smallest(10) == smallest
+    assert refined(Refinement(), latency_s, quality).sum() == 6
+    assert refined(Refinement(combine="and"), latency_s, -quality).sum() == 8
+    assert refined(Refinement(combine="joint"), latency_s, quality).sum() == 8
+
+
+def test_the_fraction_is_of_those_that_are_known() -> None:
+    """In the first rounds few are known; that they are does not make them the worst of all."""
+    latency_s = np.full(100, NAN)
+    latency_s[10:20] = np.arange(10.0)
+    kept = refined(Refinement(by=["latency"]), latency_s, latency_s)
+    assert np.flatnonzero(~kept).tolist() == [18, 19]
+    assert refined(Refinement(), np.full(100, NAN), np.full(100, NAN)).all()
+
+
+def test_the_share_is_the_decimal_fraction_that_is_written() -> None:
+    assert worst(np.arange(100.0), 0.29).sum() == 29
+    assert worst(np.arange(10.0), 0.3).tolist() == [False] * 7 + [True] * 3
+
+
+def test_preferred_duration_and_system_utility() -> None:
+    times = np.array([4.0, 1.0, 3.0, 2.0])
+    assert preferred_duration_s(times, 30) == 2.0
+    assert preferred_duration_s(times, 99) == 4.0
+    assert preferred_duration_s(times, 100) == math.inf
+    assert preferred_duration_s(np.empty(0), 30) == math.inf
+    assert system_utility(times, 2.0, 2.0).tolist() == [0.25, 1.0, 4 / 9, 1.0]
+    assert system_utility(times, 2.0, 0.0).tolist() == [1.0] * 4
+    assert system_utility(times, math.inf, 2.0).tolist() == [1.0] * 4
+    assert utility(np.array([10.0, 20, 30, 40]), times).tolist() == pytest.approx([2.5, 20, 40 / 3, 40])

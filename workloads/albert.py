@@ -1,0 +1,137 @@
+"""ALBERT for next-word prediction: Lan et al. 2020 (ICLR, arXiv 1909.11942), causal.
+
+The base configuration: embeddings of 128 for 30,000 words, hidden size 768, 12 layers that share their parameters, 12
+heads, inner size 3072, 512 positions, no dropout (version 2). ALBERT's own task is to fill in masked words, with
+attention in both directions; here each position sees itself and those before it, and is asked for the next word. That
+changes no parameter. Layers are normalised after each residual sum, GELU is its tanh approximation.
+
+The vector of the base configuration has 15,091,680 numbers, which is what Lotto (arXiv 2401.02880) transmits, whose
+authors take Hugging Face's AlbertForMaskedLM and count tied parameters as often as its state names them:
+
+    words 3,840,000 + positions 65,536 + segments 256 + normalisation 256     3,906,048
+    embedding to hidden                                                          99,072
+    one layer: attention 2,362,368 + inner 4,722,432 + normalisations 3,072   7,087,872
+    prediction: dense 98,432 + normalisation 256 + bias 30,000                  128,688
+    together                                                                 11,221,680
+    words again, as the prediction's weight                                   3,840,000
+    the prediction's bias again                                                  30,000
+    sent                                                                     15,091,680
+
+What is sent again is a copy at the vector's end: clients read the first one, train it, and send it twice.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import gelu, linear, softmax
+
+_EPSILON = 1e-12  # of the normalisations
+_DEVIATION = np.float32(0.02)  # of the initial weights
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Sizes of a model.
+
+    Attributes:
+        vocabulary: words, special ones included.
+        embedding, hidden, inner: widths of the embeddings, of the layers and of their feed-forward part.
+        layers, heads: number of each.
+        positions: longest sequence.
+    """
+
+    vocabulary: int = 30_000
+    embedding: int = 128
+    hidden: int = 768
+    inner: int = 3072
+    layers: int = 12
+    heads: int = 12
+    positions: int = 512
+
+
+def configuration(name: str, vocabulary: int) -> Configuration:
+    """``albert`` (base) or ``albert-small`` (embeddings 32, hidden 64, inner 256, 2 layers, 4 heads)."""
+    if name == "albert-small":
+        return Configuration(vocabulary, embedding=32, hidden=64, inner=256, layers=2, heads=4)
+    return Configuration(vocabulary)
+
+
+def _embedding(rows: int, width: int) -> nn.Embedding:
+    # Not the constructor: it would draw numbers, for which the meta device imports torch's compiler.
+    return nn.Embedding.from_pretrained(torch.empty(rows, width), freeze=False)
+
+
+class _Layer(nn.Module):
+    """Self-attention and a feed-forward part, each with a residual sum and a normalisation."""
+
+    def __init__(self, sizes: Configuration) -> None:
+        super().__init__()
+        self.heads = sizes.heads
+        self.query = nn.Linear(sizes.hidden, sizes.hidden)
+        self.key = nn.Linear(sizes.hidden, sizes.hidden)
+        self.value = nn.Linear(sizes.hidden, sizes.hidden)
+        self.attended = nn.Linear(sizes.hidden, sizes.hidden)
+        self.attention_norm = nn.LayerNorm(sizes.hidden, _EPSILON)
+        self.inner = nn.Linear(sizes.hidden, sizes.inner)
+        self.outer = nn.Linear(sizes.inner, sizes.hidden)
+        self.norm = nn.LayerNorm(sizes.hidden, _EPSILON)
+
+    def forward(self, values: Tensor, future: Tensor) -> Tensor:
+        values = self.attention_norm(values + self.attended(self._attention(values, future)))
+        normalised: Tensor = self.norm(values + self.outer(gelu(self.inner(values), approximate="tanh")))
+        return normalised
+
+    def _attention(self, values: Tensor, future: Tensor) -> Tensor:
+        # Written out: torch's fused attention chooses among kernels, and they differ in the last bits.
+        count, length, width = values.shape
+        query, key, value = (
+            part(values).view(count, length, self.heads, -1).transpose(1, 2)
+            for part in (self.query, self.key, self.value)
+        )
+        scores = query @ key.transpose(2, 3) / math.sqrt(width // self.heads)
+        weights = softmax(scores.masked_fill(future, -math.inf), dim=3)
+        return (weights @ value).transpose(1, 2).reshape(count, length, width)
+
+
+class Albert(nn.Module):
+    """Words (N, T) int64 to logits (N, vocabulary, T) of the word that follows each."""
+
+    sent_twice = ("words.weight", "bias")
+
+    def __init__(self, sizes: Configuration) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.words = _embedding(sizes.vocabulary, sizes.embedding)
+        self.positions = _embedding(sizes.positions, sizes.embedding)
+        self.segments = _embedding(2, sizes.embedding)  # all words are of the first; ALBERT has two
+        self.embedding_norm = nn.LayerNorm(sizes.embedding, _EPSILON)
+        self.to_hidden = nn.Linear(sizes.embedding, sizes.hidden)
+        self.layer = _Layer(sizes)
+        self.prediction = nn.Linear(sizes.hidden, sizes.embedding)
+        self.prediction_norm = nn.LayerNorm(sizes.embedding, _EPSILON)
+        self.bias = nn.Parameter(torch.empty(sizes.vocabulary))
+
+    def forward(self, words: Tensor) -> Tensor:
+        length = words.shape[1]
+        embedded = self.words(words) + self.positions.weight[:length] + self.segments.weight[0]
+        values = self.to_hidden(self.embedding_norm(embedded))
+        future = torch.ones(length, length, dtype=torch.bool, device=words.device).triu(1)
+        for _ in range(self.sizes.layers):
+            values = self.layer(values, future)
+        predicted = self.prediction_norm(gelu(self.prediction(values), approximate="tanh"))
+        return linear(predicted, self.words.weight, self.bias).transpose(1, 2)
+
+    @staticmethod
+    def draw(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
+        """Initial weights: normal with standard deviation 0.02."""
+        return random.standard_normal(shape.numel(), dtype=np.float32) * _DEVIATION
+
+
+def make(name: str, vocabulary: int) -> Albert:
+    """A model on torch's meta device, without storage: ``albert`` or ``albert-small``."""
+    with torch.device("meta"):
+        return Albert(configuration(name, vocabulary))

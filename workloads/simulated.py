@@ -1,0 +1,85 @@
+"""Simulated training: no gradient step, an update that is noise. It measures what training and its updates cost.
+
+The update has the real model's size and the magnitude of real ones, the same for the same seed, client and round; its
+numbers mean nothing, and neither would an accuracy, so nothing is evaluated. `examples_processed` is that of real
+training, so that modelled compute charges the same. No model is made, and no image or text either.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.experiment.workload import Workload
+from workloads.contract import Evaluation, LocalUpdate
+from workloads.randomness import Purpose, stream
+
+_STEP = np.float32(2e-5)  # 256 values from -0.00255 to 0.00255, deviation 0.0015: see docs/workloads.md
+_CENTRE = np.float32(0.5)
+
+
+class SimulatedTraining:
+    """A `FederatedWorkload` that pretends to train.
+
+    Args:
+        name: what would be learned, for the records.
+        model: which model would learn it.
+        description: of the data.
+        dimension: of the model's vector.
+        outputs: classes or words, which set the scale of the losses.
+        sample_counts: (population,) int64.
+        label_counts: gives (population, classes) int64.
+        section: epochs.
+        seed: the experiment's.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: str,
+        description: str,
+        dimension: int,
+        outputs: int,
+        sample_counts: NDArray[np.int64],
+        label_counts: Callable[[], NDArray[np.int64]],
+        section: Workload,
+        seed: int,
+    ) -> None:
+        self.name = name
+        self.model_name = f"{model} (simulated training)"
+        self.description = f"simulated training, no model is learned; sizes of {description}"
+        self.dimension = dimension
+        self.sample_counts = sample_counts
+        self.population = len(sample_counts)
+        self._outputs = outputs
+        self._label_counts = label_counts
+        self._epochs = section.epochs
+        self._seed = seed
+
+    def initial_model(self) -> NDArray[np.float32]:
+        """(d,) float32, zeros."""
+        return np.zeros(self.dimension, dtype=np.float32)
+
+    def train(self, client: int, model: NDArray[np.float32], round_number: int) -> LocalUpdate:
+        """Noise instead of an update, and a loss that is noise, too: of the client alone, around that of guessing."""
+        samples = int(self.sample_counts[client])
+        if samples == 0:
+            return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), samples=0, loss=0.0, examples_processed=0)
+        drawn = stream(self._seed, Purpose.SIMULATED, client, round_number).bit_generator.random_raw(
+            -(-self.dimension // 8)
+        )
+        delta = drawn.view(np.int8)[: self.dimension].astype(np.float32)
+        delta += _CENTRE
+        delta *= _STEP
+        share = float(stream(self._seed, Purpose.SIMULATED, client).uniform(0.5, 1.5))
+        loss = share * math.log(self._outputs)
+        return LocalUpdate(delta, samples, loss, examples_processed=samples * self._epochs)
+
+    def evaluate(self, model: NDArray[np.float32]) -> Evaluation | None:
+        """None: there is nothing to measure."""
+        return None
+
+    def label_counts(self) -> NDArray[np.int64]:
+        """(population, classes) int64."""
+        return self._label_counts()

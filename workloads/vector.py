@@ -1,0 +1,85 @@
+"""A model as one vector of 32-bit floats: what a federation sends, averages and counts.
+
+In this order: all parameters (as ``module.parameters()`` gives them), the running means and variances of batch
+normalisation (they are averaged as parameters are; counts of batches are left out), and what a model sends a second
+time (its ``sent_twice``: tied parameters that the published figure counts twice).
+"""
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+Draw = Callable[[np.random.Generator, torch.Size], NDArray[np.float32]]
+"""Initial weights of one tensor of two or more dimensions, flat."""
+
+
+def _tensors(network: nn.Module) -> Iterator[tuple[nn.Module, str, Tensor]]:
+    """Parameters, then running statistics: (module, name, tensor), each once."""
+    for module in network.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            yield module, name, parameter
+    for module in network.modules():
+        for name, buffer in list(module.named_buffers(recurse=False)):
+            yield module, name, buffer
+
+
+def _sent_twice(network: nn.Module) -> list[tuple[nn.Module, str]]:
+    names: tuple[str, ...] = getattr(network, "sent_twice", ())
+    return [(network.get_submodule(owner), name) for owner, _, name in (full.rpartition(".") for full in names)]
+
+
+def copies(network: nn.Module) -> list[tuple[slice, slice]]:
+    """(where it is, where it is again) in the vector, for all that a model sends twice."""
+    places, start = {}, 0
+    for module, name, tensor in _tensors(network):
+        places[module, name] = slice(start, start + tensor.numel())
+        start += tensor.numel()
+    found = []
+    for key in _sent_twice(network):
+        size = places[key].stop - places[key].start
+        found.append((places[key], slice(start, start + size)))
+        start += size
+    return found
+
+
+def dimension(network: nn.Module) -> int:
+    """The length of a model's vector."""
+    again = sum(getattr(module, name).numel() for module, name in _sent_twice(network))
+    return sum(tensor.numel() for _, _, tensor in _tensors(network)) + again
+
+
+def attach(network: nn.Module, flat: Tensor) -> None:
+    """Make a model's parameters and running statistics views into `flat`, (d,) float32."""
+    start = 0
+    for module, name, tensor in _tensors(network):  # not to_empty: that imports sympy, half a second in every process
+        view = flat[start : start + tensor.numel()].view(tensor.shape)
+        setattr(module, name, nn.Parameter(view) if isinstance(tensor, nn.Parameter) else view)
+        start += tensor.numel()
+
+
+def xavier_uniform(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
+    """Glorot and Bengio 2010 with He et al.'s gain sqrt(2) for ReLU."""
+    fan_sum = (shape[0] + shape[1]) * math.prod(shape[2:])
+    bound = np.float32(math.sqrt(2.0) * math.sqrt(6.0 / fan_sum))
+    return (random.random(shape.numel(), dtype=np.float32) * 2 - 1) * bound
+
+
+def initial(network: nn.Module, random: np.random.Generator) -> NDArray[np.float32]:
+    """(d,) float32 initial values: the network's own ``draw`` (default `xavier_uniform`) for weights, one for the
+    scales of normalisation and for running variances, zero for all else.
+    """
+    draw: Draw = getattr(network, "draw", xavier_uniform)
+    parts = []
+    for module, name, tensor in _tensors(network):
+        if name == "running_var" or (name == "weight" and isinstance(module, nn.BatchNorm2d | nn.LayerNorm)):
+            parts.append(np.ones(tensor.numel(), dtype=np.float32))
+        elif tensor.dim() < 2:
+            parts.append(np.zeros(tensor.numel(), dtype=np.float32))
+        else:
+            parts.append(draw(random, tensor.shape))
+    values = np.concatenate(parts)
+    return np.concatenate([values, *(values[there] for there, _ in copies(network))])
