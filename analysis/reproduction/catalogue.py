@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from analysis.reproduction.contract import Reproduction
 from testbed.errors import ExperimentError
 
-MODULES = ("lotto_table2", "lotto_table3", "lotto_fig8", "lotto_fig9", "lotto_adversary", "lotto_prediction")
+MODULES = (
+    "lotto_table2",
+    "lotto_table3",
+    "lotto_fig8",
+    "lotto_fig9",
+    "lotto_adversary",
+    "lotto_prediction",
+    "lotto_reconstruction",
+)
 """Modules of this package, in the order in which their reproductions are listed."""
 
 ALL = "all"

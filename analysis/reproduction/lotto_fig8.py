@@ -41,7 +41,7 @@ class Size:
 
 
 SIZES: dict[str, Size] = {
-    "small": Size(Setting(150, 15, model="cnn"), (1, 10, 30)),
+    "small": Size(Setting(150, 15, model="mlp"), (1, 10, 30)),
     "paper": Size(Setting(), (1, 10, 50)),
 }
 

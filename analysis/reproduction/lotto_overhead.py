@@ -250,6 +250,7 @@ def remarks_of(frame: pd.DataFrame) -> list[str]:
     server = 64.88 * MB / 10 / PARAMETERS["FEMNIST"]
     client = 3.9 * MB / PARAMETERS["FEMNIST"]
     remarks = [
+        _predicted(frame),
         "Costs of compute. testbed: this testbed's own, on a core like one of the paper's c5.xlarge clients (device "
         "factor 1). authors: 302 ms for a proof and 226 ms to verify one, as measured on their published pure-Python "
         "code; a mask's element and a training step take what the paper's own Rand clients at 100 and 700 need (two "
@@ -279,3 +280,15 @@ def remarks_of(frame: pd.DataFrame) -> list[str]:
             "per parameter: their rounds are too short with the testbed's costs, and Lotto's share in them too large."
         )
     return remarks
+
+
+def _predicted(frame: pd.DataFrame) -> str:
+    """How close the rows with the authors' costs come to the paper's minutes."""
+    rows = frame[frame["costs"] == "authors"]
+    said = []
+    for heading, who in (("server min", "server"), ("client min", "participant")):
+        ratios = (rows[heading] / rows[f"{heading} (paper)"].astype(float)).dropna()
+        if len(ratios):
+            low, median, high = ratios.min(), ratios.median(), ratios.max()
+            said.append(f"the {who}'s are {low:.2f} to {high:.2f} times the paper's (median {median:.2f})")
+    return f"With the authors' costs, minutes come out as follows: {'; '.join(said) or 'no round was completed'}."

@@ -97,14 +97,14 @@ def _grids(table: pd.DataFrame) -> list[str]:
 
 
 def _grid(columns: dict[str, list[str]], keys: Sequence[str]) -> str:
-    """Aligned: keys to the left, all else to the right; a line between groups of the first key."""
+    """Aligned: keys to the left, all else to the right; a line between rows that differ in more than the last key."""
     aligned = []
     for heading, cells in columns.items():
         width = max(map(len, [heading, *cells]))
         align = str.ljust if heading in keys else str.rjust
         aligned.append([align(cell, width) for cell in (heading, *cells)])
     lines = ["  ".join(row).rstrip() for row in zip(*aligned, strict=True)]
-    groups = columns[keys[0]] if len(keys) > 1 else []
+    groups = list(zip(*(columns[key] for key in keys[:-1]), strict=True))
     body = [lines[0], "─" * max(map(len, lines))]
     for row, line in enumerate(lines[1:]):
         body += [""] if groups and row and groups[row] != groups[row - 1] else []
@@ -166,8 +166,8 @@ def _cell(value: Any) -> str:
         return _NOTHING
     if isinstance(value, float):
         if value == 0 or 1e-3 <= abs(value) < 1e5:
-            decimals = 3 if value == 0 else max(0, 3 - math.floor(math.log10(abs(value))))
-            return f"{value:.{min(decimals, 3)}f}"
+            decimals = 0 if value == 0 else max(0, 3 - math.floor(math.log10(abs(value))))
+            return f"{value:.{decimals}f}"
         return f"{value:.2e}"
     return str(value)
 

@@ -36,7 +36,7 @@ class Story:
 
 
 def two_stories(
-    victim: int, honest: Collection[int], accomplices: int, survivors: Collection[int], shared: Set[int], t: int
+    victim: int, honest: Collection[int], accomplices: int, survivors: Collection[int], t: int
 ) -> list[Story]:
     """One in which the victim has survived, and one in which it has not.
 
@@ -47,19 +47,15 @@ def two_stories(
         honest: the honest survivors.
         accomplices: x, how many work for the server among the survivors.
         survivors: all that have sent their input.
-        shared: all that have shared.
         t: the threshold.
     """
-    enough = t - accomplices
-    others = sorted(set(honest) - {victim})
+    enough, others = t - accomplices, sorted(set(honest) - {victim})
     first = min(enough, len(honest)) if len(honest) < 2 * enough else -(-len(honest) // 2)
-    without = sorted(set(survivors) - {victim})
-    without += sorted(shared - set(survivors))[: max(0, t - len(without))]  # a client cannot tell who else has gone
-    if len(without) < t:
-        return [Story(tuple(sorted(survivors)), tuple(sorted(honest)))]
+    if len(survivors) == t:
+        first = len(honest)  # nobody would believe in fewer survivors
     stories = [
         Story(tuple(sorted(survivors)), tuple(sorted({victim, *others[: first - 1]}))),
-        Story(tuple(sorted(without)), tuple(others[first - 1 :])),
+        Story(tuple(sorted(set(survivors) - {victim})), tuple(others[first - 1 :])),
     ]
     return [story for story in stories if story.told]
 

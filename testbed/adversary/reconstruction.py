@@ -263,7 +263,7 @@ class ContradictDropouts(Contradicting):
         self._victim = ranked[0] if ranked else None
         if self._victim is None:
             return [Story(tuple(survivors), tuple(honest))] if honest else []
-        return two_stories(self._victim, honest, len(self.accomplices), survivors, self._shared, t)
+        return two_stories(self._victim, honest, len(self.accomplices), survivors, t)
 
     async def conclude(self, t: int, revealed: Mapping[int, Shares], keys: Mapping[int, bytes]) -> Attempt:
         """The victim's update, if there are t shares of both its secrets."""

@@ -1,7 +1,5 @@
 """Table 2, tiny: what is run, and how claims are judged."""
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
@@ -60,8 +58,26 @@ def test_a_claim_about_nothing_cannot_be_judged() -> None:
     assert claim.agrees is None
 
 
-def test_the_silent_rows_decide_no_claim(tmp_path: Path) -> None:
-    frame = _frame(**{name: [1.0] * 4 for name in ("server ×", "client ×", "server MB ×", "client MB ×")})
-    silent = frame.assign(protocol=SILENT, **{"server ×": 9.0})
-    decided = claims(pd.concat([frame, frame.assign(protocol="Srv-Ctr"), silent]))
-    assert {claim.agrees for claim in decided} == {"yes"}
+def _whole(added_mb: dict[str, float]) -> pd.DataFrame:
+    """All three protocols, nothing costing anything but `added_mb` at the server."""
+    ones = {name: [1.0] * 4 for name in ("server ×", "client ×", "server MB ×", "client MB ×")}
+    rows = [
+        _frame(**ones, **{"server MB": [100.0 + added_mb.get(name, 0.0)] * 4}).assign(protocol=name)
+        for name in ("Rand", "Cli-Ctr", "Srv-Ctr", SILENT)
+    ]
+    return pd.concat(rows)
+
+
+def test_the_silent_rows_decide_no_claim() -> None:
+    frame = _whole({"Cli-Ctr": 1.2, "Srv-Ctr": 0.4})
+    frame.loc[frame["protocol"] == SILENT, "server ×"] = 9.0
+    assert {claim.agrees for claim in claims(frame)} == {"yes"}
+
+
+@pytest.mark.parametrize(
+    ("cli_ctr", "srv_ctr", "agrees"),
+    [(1.3, 0.3, "yes"), (1.3, 0.7, "partly"), (13.0, 7.0, "no"), (float("nan"), 0.3, None)],
+)
+def test_added_megabytes_are_held_against_the_papers(cli_ctr: float, srv_ctr: float, agrees: str | None) -> None:
+    claim = claims(_whole({"Cli-Ctr": cli_ctr, "Srv-Ctr": srv_ctr}))[-1]
+    assert claim.agrees == agrees

@@ -36,7 +36,7 @@ def test_text_rounds_and_leaves_gaps_visible() -> None:
     text = render(ONE, MADE, "small")
     assert "What a thing costs" in text
     assert "scale small" in text
-    assert " 0.123 " in text
+    assert " 0.1235 " in text
     assert " 1235 " in text
     assert "–" in text
     assert "cannot tell" in text
@@ -56,7 +56,7 @@ def test_markdown_is_one_table_per_part_with_its_figures() -> None:
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert rows[0] == "| who | n | cost | cost (paper) | rounds |"
     assert rows[1] == "| --- | --- | ---: | ---: | ---: |"
-    assert rows[2].startswith("| a\\|b | 10 | 0.123 |")
+    assert rows[2].startswith("| a\\|b | 10 | 0.1235 |")
     assert "![figure](figure.png)" in text
     assert "figure.pdf" not in text
 
