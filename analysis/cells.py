@@ -90,10 +90,12 @@ def has_failures(frame: pd.DataFrame) -> bool:
 
 
 def quality_columns(frame: pd.DataFrame) -> dict[str, list[str]]:
-    """Accuracy, F, C and T by heading."""
+    """Accuracy, perplexity (where a language model was measured), F, C and T by heading."""
     accuracy = [MISSING if pd.isna(value) else f"{100 * value:.1f}%" for value in frame["final_accuracy"]]
+    perplexity = frame["final_perplexity"]
     return {
         "Accuracy": accuracy,
+        **({"Perplexity": _decimals(perplexity, 1)} if perplexity.notna().any() else {}),
         "F": _decimals(frame["fairness_gap"], 3),
         "C": _decimals(frame["aggregation_cardinality"], 2),
         "T": _privacy(frame),

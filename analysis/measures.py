@@ -77,7 +77,7 @@ def per_round(run: RunRecords) -> pd.DataFrame:
 
     Columns: round, outcome, reason, ended_s, round_s (s), client_s (s; NaN without participants), server_bytes,
     client_bytes (NaN without participants), transport_bytes (headers and acknowledgements on top of server_bytes),
-    server_compute_s, participants, survivors, accuracy (NaN when not measured).
+    server_compute_s, participants, survivors, accuracy and loss (NaN when not measured).
     """
     rounds = run.rounds
     frame = rounds[["round", "outcome", "reason", "ended_s"]].copy()
@@ -88,7 +88,7 @@ def per_round(run: RunRecords) -> pd.DataFrame:
     frame["client_bytes"] = frame["round"].map(_client_traffic(run)).astype(np.float64)
     transport = sums["transport_down"] + sums["transport_up"]
     frame["transport_bytes"] = frame["round"].map(transport).fillna(0).astype(np.int64)
-    kept = ["server_compute_s", "participants", "survivors", "accuracy"]
+    kept = ["server_compute_s", "participants", "survivors", "accuracy", "loss"]
     frame[kept] = rounds[kept]
     return frame
 

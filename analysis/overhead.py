@@ -28,7 +28,7 @@ TRANSPORT = {"transport_bytes": "transport_bytes_per_round"}
 _MEASURED = COSTS | TRANSPORT
 _OUTCOMES = ("rounds_completed", "rounds_skipped", "rounds_aborted")
 _COUNTS = (*_OUTCOMES, "rounds_planned")
-_MEANS = ("participants_mean", "final_accuracy", "fairness_gap", "aggregation_cardinality")
+_MEANS = ("participants_mean", "final_accuracy", "final_perplexity", "fairness_gap", "aggregation_cardinality")
 _PRIVACY = "multi_round_privacy_weak"
 
 
@@ -43,8 +43,8 @@ def compare(
     acknowledgements on top of server_bytes, mean over completed rounds; 0 where the experiment models none): itself,
     ``_half_width`` of its 95% interval, ``_ratio`` to the baseline; then the rounds by outcome,
     rounds_planned (of which an unfinished run has not had all), participants_mean,
-    final_accuracy, fairness_gap, aggregation_cardinality and multi_round_privacy_weak with ``_certified`` and
-    ``_lower_bound``. Unknown values are missing.
+    final_accuracy, final_perplexity (of language models), fairness_gap, aggregation_cardinality and
+    multi_round_privacy_weak with ``_certified`` and ``_lower_bound``. Unknown values are missing.
 
     Repetitions with other seeds are one row. Its values are means over the seeds, its intervals are taken over the
     seeds too (rounds of one seed share devices and links, so they do not tell how much these matter), rounds are

@@ -1,13 +1,16 @@
 """One run as one flat object: what scripts read, and what the overhead table is made of."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from analysis.losses import counts
 from analysis.measures import by_outcome, mean_interval, participation_matrix, per_round, per_update_interval
 from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy, weak_privacy
+from testbed.experiment.workload import LANGUAGE_DATASETS
 from testbed.records import RunRecords
 
 PRIVACY_TIME_LIMIT_S = 5.0
@@ -23,7 +26,8 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     that went away in the middle of a stage, ``dropped_by_stage.STAGE`` those of one stage, ``offline`` the clients
     that were away when they were first asked for something in a round, ``late`` the answers after the deadline (see
     `analysis.losses`); ``participants_lost`` the participants whose update is not in the sum, for whatever reason,
-    ``refusals`` the refusals on record.
+    ``refusals`` the refusals on record; ``final_perplexity`` and ``best_perplexity`` are None unless the next word is
+    what is learned; ``training`` is ``real`` or ``simulated``.
 
     Args:
         run: the records; also of a run that is still going on.
@@ -78,12 +82,24 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         "refusals": (run.events["kind"] == "refusal").sum(),
         "final_accuracy": measured.iloc[-1] if len(measured) else None,
         "best_accuracy": measured.max() if len(measured) else None,
+        **_perplexity(experiment, rounds["loss"].dropna()),
+        "training": (experiment.get("workload") or {}).get("training", "real"),
         **_multi_round(run, privacy_time_limit_s),
         "clock": (run.experiment.get("time") or {}).get("clock", "virtual"),
         "virtual_s": rounds["ended_s"].iloc[-1] if len(rounds) else 0.0,
         "wall_s": run.wall_s,
     }
     return {key: _plain(value) for key, value in summary.items()}
+
+
+def _perplexity(experiment: Mapping[str, Any], losses: pd.Series) -> dict[str, Any]:
+    """exp(mean loss of a word); None where nothing was measured or the task is not to predict words."""
+    is_language = (experiment.get("workload") or {}).get("dataset") in LANGUAGE_DATASETS
+    known = is_language and len(losses) > 0
+    return {
+        "final_perplexity": np.exp(losses.iloc[-1]) if known else None,
+        "best_perplexity": np.exp(losses.min()) if known else None,
+    }
 
 
 def protocol_name(section: Any) -> str | None:

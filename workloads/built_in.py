@@ -53,6 +53,6 @@ def built_in(section: Workload, population: int, seed: int) -> LocalLearning | S
         network = models.make(model, images.height, images.width, images.classes, channels)
         data, outputs = images, images.classes
     return SimulatedTraining(
-        name, model, data.description, models.dimension(network), outputs, data.sample_counts, data.label_counts(),
+        name, model, data.description, models.dimension(network), outputs, data.sample_counts, data.label_counts,
         section, seed,
     )  # fmt: skip

@@ -44,6 +44,8 @@ def block_count(words: int, length: int) -> int:
 def blocks(words: NDArray[np.int32], length: int) -> NDArray[np.int32]:
     """(n, length + 1) int32: a user's words in blocks, each beginning with the last word of the one before."""
     count = block_count(len(words), length)
+    if count == 0:
+        return np.empty((0, length + 1), dtype=np.int32)
     filled = np.full(count * length + 1, PADDING, dtype=np.int32)
     filled[: len(words)] = words
     return np.lib.stride_tricks.sliding_window_view(filled, length + 1)[::length]

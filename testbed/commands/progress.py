@@ -166,6 +166,10 @@ def summarised(summary: Mapping[str, Any]) -> str:
     parts = [*counts, f"{summary['clock']} {duration(summary['virtual_s'])}"]
     if summary["final_accuracy"] is not None:
         parts.append(f"accuracy {100 * summary['final_accuracy']:.1f}%")
+    if summary["final_perplexity"] is not None:
+        parts.append(f"perplexity {summary['final_perplexity']:.1f}")
+    if summary["training"] == "simulated":
+        parts.append("simulated training")
     return ", ".join([*parts, f"took {duration(summary['wall_s'])}"])
 
 
