@@ -30,6 +30,8 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.round --samples 225
 	$(BIN)/python -m benchmarks.round --samples 20
 	$(BIN)/python -m benchmarks.selection
+	$(BIN)/python -m benchmarks.participant_list
+	$(BIN)/python -m benchmarks.table2
 	$(BIN)/python -m benchmarks.transfers
 	$(BIN)/python -m benchmarks.scale
 
