@@ -165,23 +165,37 @@ def smallest_neighbourhood(participants: int, requirements: Requirements) -> Nei
     """The smallest even k, and its smallest t, that meet the requirements; everybody (k = s - 1) where none does.
 
     Raises:
-        ValueError: even with everybody as neighbour, too few remain for a threshold that is safe.
+        ValueError: even then too few remain for a threshold that is safe.
     """
     s = participants
-    dishonest, gone = requirements.counts(s)
+    gone = requirements.counts(s)[1]
     for k in range(2, s - 1, 2):
         if _disconnected_bits(s, k, requirements) < requirements.security + 1:
             continue
         t = smallest_threshold(s, k, requirements)
         if t is not None and _too_few_bits(s, k, t, requirements) >= requirements.correctness:
             return Neighbourhood(s, k, t, s - gone)
-    t = (s + dishonest) // 2 + 1
-    if t > s - gone:
-        raise ValueError(
-            f"dishonest, dropouts: of {s} participants {dishonest} dishonest need a threshold of {t}, "
-            f"and with {gone} dropouts {s - gone} remain; (1 + dishonest) / 2 + dropouts must stay below 1"
-        )
-    return Neighbourhood(s, s - 1, t, t)
+    return with_neighbours(s, s - 1, None, requirements)
+
+
+def with_neighbours(participants: int, neighbours: int, t: int | None, requirements: Requirements) -> Neighbourhood:
+    """A neighbourhood of given size (everybody, if s is smaller) and threshold (None: the smallest that is safe).
+
+    Raises:
+        ValueError: no threshold is safe, or too few remain for it; a given one is not looked at.
+    """
+    s = participants
+    k = min(neighbours, s - 1)
+    dishonest, gone = requirements.counts(s)
+    complete = k == s - 1
+    if t is None:
+        t = (s + dishonest) // 2 + 1 if complete else smallest_threshold(s, k, requirements)
+        if t is None or (complete and t > s - gone):
+            raise ValueError(
+                f"dishonest, dropouts: {dishonest} dishonest of {s} participants, {gone} that drop out and k = {k} "
+                f"neighbours leave no safe threshold; (1 + dishonest) / 2 + dropouts must stay below 1"
+            )
+    return Neighbourhood(s, k, t, t if complete else s - gone)
 
 
 def described(bits: FailureBits) -> str:

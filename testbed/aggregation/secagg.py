@@ -8,6 +8,7 @@ with its b_i. Nobody releases both for one peer, and clients unmask only a set o
 """
 
 import os
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from math import ceil
@@ -142,6 +143,16 @@ class SecAgg:
             raise RoundAborted("threshold-too-low", f"t = {t} of {participants} participants, which must exceed half")
         return t
 
+    # -- what another graph than the complete one changes -----------------------------------------------------------
+
+    def peers(self, client: int, among: Iterable[int]) -> list[int]:
+        """Those of `among` with whom a client shares its secrets and agrees on masks: all but itself."""
+        return [peer for peer in among if peer != client]
+
+    def advert_content(self, round_: AggregationRound, client: int, advert: KeyAdvert) -> bytes:
+        """What a client signs with its keys."""
+        return advert_content(round_.number, client, advert.sealing_key, advert.mask_key)
+
     # -- round 0 --------------------------------------------------------------------------------------------------
 
     async def advertise_keys(self, round_: AggregationRound, t: int) -> dict[int, KeyAdvert]:
@@ -156,7 +167,7 @@ class SecAgg:
         seen: set[bytes] = set()
         for client, advert in adverts.items():
             keys = {advert.sealing_key, advert.mask_key}
-            content = advert_content(round_.number, client, advert.sealing_key, advert.mask_key)
+            content = self.advert_content(round_, client, advert)
             try:
                 if len(keys) < 2 or keys & seen:
                     raise ProtocolError("a key that is used twice")
@@ -180,14 +191,20 @@ class SecAgg:
         listed = [AdvertOf(c, a.sealing_key, a.mask_key, a.signature) for c, a in adverts.items()]
         charge("message", len(listed))
         replies = await round_.network.ask(_ids(adverts), ShareKeys(round_.number, listed))
+        return self._at_least(t, self._whole(replies, adverts, round_), replies, "shared their keys")
+
+    def _whole(
+        self, replies: Replies, adverts: dict[int, KeyAdvert], round_: AggregationRound
+    ) -> dict[int, dict[int, bytes]]:
+        """What those have sealed who leave nobody out."""
         bundles = {}
         for client, answer in replies.valid().items():
             bundle = {row.client: row.sealed for row in answer.shares}
-            if len(bundle) == len(answer.shares) and bundle.keys() == adverts.keys() - {client}:
+            if len(bundle) == len(answer.shares) and bundle.keys() == set(self.peers(client, adverts)):
                 bundles[client] = bundle
             else:
                 round_.network.record_event(f"client:{client}", "misbehaviour", "shared keys: not with every peer")
-        return self._at_least(t, bundles, replies, "shared their keys")
+        return bundles
 
     # -- round 2 --------------------------------------------------------------------------------------------------
 
@@ -195,11 +212,11 @@ class SecAgg:
         self, round_: AggregationRound, t: int, bundles: dict[int, dict[int, bytes]]
     ) -> tuple[Replies, Ids]:
         """The masked inputs, and whose they are (U3)."""
-        private: dict[int, Message] = {
-            client: SealedFromPeers([SharesFor(peer, bundles[peer][client]) for peer in bundles if peer != client])
-            for client in bundles
-        }
-        charge("message", len(bundles) * (len(bundles) - 1))
+        private: dict[int, Message] = {}
+        for client in bundles:
+            peers = self.peers(client, bundles)
+            private[client] = SealedFromPeers([SharesFor(peer, bundles[peer][client]) for peer in peers])
+            charge("message", len(peers))
         replies = await round_.network.ask(_ids(bundles), MaskInput(round_.number), private=private)
         inputs = {client: answer.input for client, answer in replies.valid().items()}
         length = None if round_.dimension is None else round_.dimension + 1  # the weight is summed too
@@ -274,10 +291,10 @@ class SecAgg:
             key = PrivateKey.from_seed(secret)
             if key.public != adverts[client].mask_key:
                 raise RoundAborted("wrong-shares", f"the shares of client {client} give another key than its own")
-            for survivor in survivors.tolist():
+            for survivor in self.peers(client, survivors.tolist()):
                 seeds.append(key.agree(adverts[survivor].mask_key, MASK_PURPOSE))
                 signs.append(-1 if client > survivor else 1)
-        charge("x25519.agree", len(gone) * len(survivors))
+        charge("x25519.agree", len(seeds) - len(survivors))
         charge("mask.element", len(total) * len(seeds))
         add_masks_in_threads(total, seeds, signs, self.parameters.bits)
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonS
 from testbed.aggregation.combining import AggregationParameters
 from testbed.aggregation.plain import PlainParameters
 from testbed.aggregation.secagg import SecAggParameters
+from testbed.aggregation.secagg_plus import SecAggPlusParameters
 from testbed.availability import Always, AvailabilitySection
 from testbed.calibration import read_costs
 from testbed.cost import REFERENCE_COSTS
@@ -55,6 +56,7 @@ SelectionSection = Annotated[
 AggregationSection = Annotated[
     Annotated[PlainParameters, Tag("plain")]
     | Annotated[SecAggParameters, Tag("secagg")]
+    | Annotated[SecAggPlusParameters, Tag("secagg-plus")]
     | Annotated[OwnAggregation, Tag(OWN)],
     Discriminator(alternative_by("protocol", "secagg")),
 ]
