@@ -91,8 +91,7 @@ def test_k_is_the_smallest_and_t_the_smallest_for_it(s: int, dishonest: float, d
     smaller = range(2, k, 2) if k < 60 else range(k - 6, k, 2)
     for fewer in smaller:
         assert not any(
-            exact_bits(s, fewer, other, requirements).meets(requirements)
-            for other in range(fewer // 2 + 1, fewer + 1)
+            exact_bits(s, fewer, other, requirements).meets(requirements) for other in range(fewer // 2 + 1, fewer + 1)
         )
 
 

@@ -76,7 +76,11 @@ def test_the_graph_depends_on_experiment_round_and_list_alone() -> None:
 
     first = circle(ID, 1, participants)
     assert circle(ID, 1, list(participants)) == first
-    others = [circle(b"another one's id", 1, participants), circle(ID, 2, participants), circle(ID, 1, [*range(39), 40])]
+    others = [
+        circle(b"another one's id", 1, participants),
+        circle(ID, 2, participants),
+        circle(ID, 1, [*range(39), 40]),
+    ]
     assert all(other != first for other in others)
     assert NeighbourGraph(participants, 8, list_digest(ID, 1, participants)).circle() == first
 
