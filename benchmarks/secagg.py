@@ -12,6 +12,7 @@ import asyncio
 import os
 import threading
 import time
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -68,11 +69,34 @@ class LeaveBeforeInput:
         return Presence.of(np.ones(len(clients), np.bool_), leaves)
 
 
-def aggregation_seconds(clients: int, dimension: int, dropouts: int, cores: int, bits: int) -> tuple[float, float]:
-    """Seconds of one aggregation from advertised keys to the mean, and the largest error of the mean."""
-    parameters = SecAggParameters(threshold=0.7, bits=bits)
-    parameters.check_weights(clients, 20)
-    protocol = SecAgg(parameters)
+@dataclass(frozen=True)
+class Measured:
+    """One aggregation, from advertised keys to the mean.
+
+    Attributes:
+        seconds: wall time, all parties' work included.
+        cpu_s: CPU seconds of this process meanwhile, all threads together.
+        error: largest error of the mean.
+        client_s: mean CPU seconds of a client.
+        bytes_down, bytes_up: mean bytes that a client receives and sends.
+    """
+
+    seconds: float
+    cpu_s: float
+    error: float
+    client_s: float
+    bytes_down: float
+    bytes_up: float
+
+
+def measured(
+    protocol: SecAgg, clients: int, dimension: int, dropouts: int, cores: int, *, told: bool = False
+) -> Measured:
+    """Run the protocol once; the last `dropouts` clients leave before they send their input.
+
+    `told`: the server knows the experiment's id, and verifies signatures as the clients do.
+    """
+    protocol.parameters.check_weights(clients, 20)
     workload = RandomUpdates(clients, dimension)
     randomness = Randomness(1)
     compute = ComputeModel(True, REFERENCE_COSTS)
@@ -85,14 +109,21 @@ def aggregation_seconds(clients: int, dimension: int, dropouts: int, cores: int,
         Timing(60.0), compute,
     )  # fmt: skip
 
-    async def once() -> tuple[float, float]:
+    async def once() -> Measured:
         await network.begin_round(1)
         await network.ask(everybody, Train(1, Vector(np.zeros(dimension, np.float32), 0)))
-        began = time.perf_counter()
-        aggregate = await protocol.aggregate(AggregationRound(1, network, everybody, everybody, environment.directory))
-        seconds = time.perf_counter() - began
+        training, identity = len(network.exchanges), environment.experiment_id if told else None
+        start = AggregationRound(1, network, everybody, everybody, environment.directory, dimension, identity)
+        began, began_cpu = time.perf_counter(), time.process_time()
+        aggregate = await protocol.aggregate(start)
+        seconds, cpu_s = time.perf_counter() - began, time.process_time() - began_cpu
         network.end_round()
-        return seconds, float(np.abs(aggregate.mean - workload.expected(aggregate.survivors)).max())
+        stages = network.exchanges[training:]
+        return Measured(
+            seconds, cpu_s, float(np.abs(aggregate.mean - workload.expected(aggregate.survivors)).max()),
+            *(float(sum(getattr(stage, what).sum() for stage in stages)) / clients
+              for what in ("compute_s", "bytes_down", "bytes_up")),
+        )  # fmt: skip
 
     return asyncio.run(once())
 
@@ -139,10 +170,12 @@ def main() -> None:
     rows = []
     for _ in range(options.repeat):
         floor_s = floor_seconds(masks, options.dimension + 1, options.cores, lane)
-        seconds, error = aggregation_seconds(
-            options.clients, options.dimension, options.dropouts, options.cores, options.bits
-        )
-        rows.append({"seconds": seconds, "floor_seconds": floor_s, "ratio": seconds / floor_s, "largest_error": error})
+        protocol = SecAgg(SecAggParameters(threshold=0.7, bits=options.bits))
+        done = measured(protocol, options.clients, options.dimension, options.dropouts, options.cores)
+        rows.append(
+            {"seconds": done.seconds, "floor_seconds": floor_s, "ratio": done.seconds / floor_s,
+             "largest_error": done.error}
+        )  # fmt: skip
     middle = sorted(rows, key=lambda row: row["ratio"])[len(rows) // 2]
     emit(
         {**middle, "clients": options.clients, "dimension": options.dimension, "dropouts": options.dropouts,

@@ -6,6 +6,7 @@ from typing import Any
 from testbed.aggregation.combining import AggregationParameters, AggregationProtocol
 from testbed.aggregation.plain import Plain, PlainParameters
 from testbed.aggregation.secagg import SecAgg, SecAggParameters
+from testbed.aggregation.secagg_plus import SecAggPlus, SecAggPlusParameters
 from testbed.own_class import own_class
 from testbed.selection.batch_partition import (
     BatchPartitionParameters,
@@ -35,7 +36,11 @@ _SELECTION: dict[type[SelectionParameters], Any] = {
     ClientCentricParameters: ClientCentricServer,
     ServerCentricParameters: ServerCentricServer,
 }
-_AGGREGATION: dict[type[AggregationParameters], Any] = {PlainParameters: Plain, SecAggParameters: SecAgg}
+_AGGREGATION: dict[type[AggregationParameters], Any] = {
+    PlainParameters: Plain,
+    SecAggParameters: SecAgg,
+    SecAggPlusParameters: SecAggPlus,
+}
 
 
 Corrupting = Callable[[Any, set[str]], Any]

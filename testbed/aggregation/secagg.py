@@ -11,7 +11,7 @@ client believes what it alone is told of the survivors.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from math import ceil
@@ -48,7 +48,6 @@ from testbed.crypto import signatures
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.masks import add_masks
 from testbed.errors import ProtocolError, RoundAborted
-from testbed.messages import Message
 from testbed.network import Replies
 from testbed.parties.client import RoleSpec
 from testbed.parties.summing import reduced
@@ -161,6 +160,16 @@ class SecAgg:
             )
         return t
 
+    # -- what another graph than the complete one changes -----------------------------------------------------------
+
+    def peers(self, client: int, among: Iterable[int]) -> list[int]:
+        """Those of `among` with whom a client shares its secrets and agrees on masks: all but itself."""
+        return [peer for peer in among if peer != client]
+
+    def advert_content(self, round_: AggregationRound, client: int, advert: KeyAdvert) -> bytes:
+        """What a client signs with its keys."""
+        return advert_content(round_.number, client, advert.sealing_key, advert.mask_key)
+
     # -- round 0 --------------------------------------------------------------------------------------------------
 
     async def advertise_keys(self, round_: AggregationRound, t: int) -> dict[int, KeyAdvert]:
@@ -175,7 +184,7 @@ class SecAgg:
         seen: set[bytes] = set()
         for client, advert in adverts.items():
             keys = {advert.sealing_key, advert.mask_key}
-            content = advert_content(round_.number, client, advert.sealing_key, advert.mask_key)
+            content = self.advert_content(round_, client, advert)
             try:
                 if len(keys) < 2 or keys & seen:
                     raise ProtocolError("a key that is used twice")
@@ -199,14 +208,20 @@ class SecAgg:
         listed = [AdvertOf(c, a.sealing_key, a.mask_key, a.signature) for c, a in adverts.items()]
         charge("message", len(listed))
         replies = await round_.network.ask(_ids(adverts), ShareKeys(round_.number, listed))
+        return self._at_least(t, self._whole(replies, adverts, round_), replies, "shared their keys")
+
+    def _whole(
+        self, replies: Replies, adverts: dict[int, KeyAdvert], round_: AggregationRound
+    ) -> dict[int, dict[int, bytes]]:
+        """What those have sealed who leave nobody out."""
         bundles = {}
         for client, answer in replies.valid().items():
             bundle = {row.client: row.sealed for row in answer.shares}
-            if len(bundle) == len(answer.shares) and bundle.keys() == adverts.keys() - {client}:
+            if len(bundle) == len(answer.shares) and bundle.keys() == set(self.peers(client, adverts)):
                 bundles[client] = bundle
             else:
                 round_.network.record_event(f"client:{client}", "misbehaviour", "shared keys: not with every peer")
-        return self._at_least(t, bundles, replies, "shared their keys")
+        return bundles
 
     # -- round 2 --------------------------------------------------------------------------------------------------
 
@@ -214,11 +229,11 @@ class SecAgg:
         self, round_: AggregationRound, t: int, bundles: dict[int, dict[int, bytes]]
     ) -> tuple[Replies, Ids]:
         """The masked inputs, and whose they are (U3)."""
-        private: dict[int, Message] = {
+        private = {
             client: SealedFromPeers([SharesFor(peer, bundles[peer][client]) for peer in peers])
             for client, peers in self.peers_that_shared(bundles).items()
         }
-        charge("message", len(bundles) * (len(bundles) - 1))
+        charge("message", sum(len(part.shares) for part in private.values()))
         replies = await round_.network.ask(_ids(bundles), MaskInput(round_.number), private=private)
         inputs = {client: answer.input for client, answer in replies.valid().items()}
         length = None if round_.dimension is None else round_.dimension + 1  # the weight is summed too
@@ -229,8 +244,8 @@ class SecAgg:
         return replies, survivors
 
     def peers_that_shared(self, bundles: Mapping[int, Any]) -> dict[int, list[int]]:
-        """Who each client is told has shared: all the others that have."""
-        return {client: [peer for peer in bundles if peer != client] for client in bundles}
+        """Who each client is told has shared: all its peers that have."""
+        return {client: self.peers(client, bundles) for client in bundles}
 
     # -- rounds 3 and 4 -----------------------------------------------------------------------------------------------
 
@@ -306,10 +321,10 @@ class SecAgg:
             key = PrivateKey.from_seed(secret)
             if key.public != adverts[client].mask_key:
                 raise RoundAborted("wrong-shares", f"the shares of client {client} give another key than its own")
-            for survivor in survivors.tolist():
+            for survivor in self.peers(client, survivors.tolist()):
                 seeds.append(key.agree(adverts[survivor].mask_key, MASK_PURPOSE))
                 signs.append(-1 if client > survivor else 1)
-        charge("x25519.agree", len(gone) * len(survivors))
+        charge("x25519.agree", len(seeds) - len(survivors))
         charge("mask.element", len(total) * len(seeds))
         add_masks_in_threads(total, seeds, signs, self.parameters.bits)
 

@@ -99,24 +99,31 @@ class SecAggClient(Role):
             self._mask_secret = self._secret("mask key")
             self._mask = PrivateKey.from_seed(self._mask_secret)
             charge("x25519.generate", 2)
-            content = advert_content(message.round, self.client.number, self._sealing.public, self._mask.public)
+            content = self._advert_content(self.client.number, self._sealing.public, self._mask.public)
             return KeyAdvert(self._sealing.public, self._mask.public, self._sign(KEYS_DOMAIN, content))
 
     def _check_parameters(self, message: AdvertiseKeys) -> None:
-        agreed = self.client.agreed_participants
-        if self.environment.participants_are_agreed and agreed is None:
-            raise Refusal("secagg.not-agreed", "no participant list was agreed on in this round")
-        if agreed is not None and message.participants != len(agreed):
-            raise Refusal("secagg.other-participants", f"{message.participants} announced, {len(agreed)} agreed on")
-        if message.participants < 2:
-            raise Refusal("secagg.alone", "the sum of one update hides nothing")
-        fewest = self.environment.minimum_participants
-        if message.participants < fewest:
-            raise Refusal("secagg.too-few-participants", f"{message.participants} announced, never fewer than {fewest}")
+        self._check_size(message.participants)
         if message.threshold != self.parameters.threshold_for(message.participants):
             raise Refusal("secagg.other-threshold", f"t = {message.threshold} is not what the experiment says")
         if message.threshold < self.parameters.least_threshold(message.participants):
             raise Refusal("secagg.threshold-too-low", f"t = {message.threshold} of {message.participants}")
+
+    def _check_size(self, participants: int) -> None:
+        agreed = self.client.agreed_participants
+        if self.environment.participants_are_agreed and agreed is None:
+            raise Refusal("secagg.not-agreed", "no participant list was agreed on in this round")
+        if agreed is not None and participants != len(agreed):
+            raise Refusal("secagg.other-participants", f"{participants} announced, {len(agreed)} agreed on")
+        if participants < 2:
+            raise Refusal("secagg.alone", "the sum of one update hides nothing")
+        fewest = self.environment.minimum_participants
+        if participants < fewest:
+            raise Refusal("secagg.too-few-participants", f"{participants} announced, never fewer than {fewest}")
+
+    def _advert_content(self, client: int, sealing_key: bytes, mask_key: bytes) -> bytes:
+        """What a client signs with its keys."""
+        return advert_content(self._round, client, sealing_key, mask_key)
 
     # -- share keys -----------------------------------------------------------------------------------------------
 
@@ -168,7 +175,7 @@ class SecAggClient(Role):
         for client, advert in adverts.items():
             if client == self.client.number:
                 continue
-            content = advert_content(self._round, client, advert.sealing_key, advert.mask_key)
+            content = self._advert_content(client, advert.sealing_key, advert.mask_key)
             try:
                 self._verify(self._registered(client), KEYS_DOMAIN, content, advert.signature)
             except InvalidSignature:
@@ -218,11 +225,11 @@ class SecAggClient(Role):
         """Sign the one set of survivors that this client will unmask."""
         with self._step(3, message.round):
             self._survivors = self._believable(message.survivors)
-            content = survivors_content(self._round, sorted(self._survivors))
-            return SurvivorsSignature(self._sign(SURVIVORS_DOMAIN, content))
+            self._survivors_content = survivors_content(self._round, sorted(message.survivors))
+            return SurvivorsSignature(self._sign(SURVIVORS_DOMAIN, self._survivors_content))
 
     def _believable(self, named: list[int]) -> set[int]:
-        """The survivors, as far as one client alone can judge them."""
+        """The survivors among those whose shares this client holds, as far as one client alone can judge them."""
         survivors = set(named)
         shared = self._received.keys() | {self.client.number}
         if len(survivors) != len(named) or not survivors <= shared:
@@ -265,10 +272,9 @@ class SecAggClient(Role):
             raise Refusal("secagg.foreign-signature", "a signature twice, or of somebody who is no survivor")
         if count < self._threshold:
             raise Refusal("secagg.too-few-signatures", f"{count} signatures, threshold {self._threshold}")
-        content = survivors_content(self._round, sorted(self._survivors))
         for client, signature in signed.items():
             try:
-                self._verify(self._registered(client), SURVIVORS_DOMAIN, content, signature)
+                self._verify(self._registered(client), SURVIVORS_DOMAIN, self._survivors_content, signature)
             except InvalidSignature:
                 raise Refusal("secagg.inconsistent-survivors", f"client {client} signed another set") from None
 

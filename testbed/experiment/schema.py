@@ -10,6 +10,7 @@ from testbed.adversary.section import AdversarySection
 from testbed.aggregation.combining import AggregationParameters
 from testbed.aggregation.plain import PlainParameters
 from testbed.aggregation.secagg import SecAggParameters
+from testbed.aggregation.secagg_plus import SecAggPlusParameters
 from testbed.availability import Always, AvailabilitySection
 from testbed.calibration import read_costs
 from testbed.cost import REFERENCE_COSTS
@@ -58,6 +59,7 @@ SelectionSection = Annotated[
 AggregationSection = Annotated[
     Annotated[PlainParameters, Tag("plain")]
     | Annotated[SecAggParameters, Tag("secagg")]
+    | Annotated[SecAggPlusParameters, Tag("secagg-plus")]
     | Annotated[OwnAggregation, Tag(OWN)],
     Discriminator(alternative_by("protocol", "secagg")),
 ]

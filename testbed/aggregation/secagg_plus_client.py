@@ -1,0 +1,139 @@
+"""Client side of `secagg-plus`; see `testbed.aggregation.secagg_plus`.
+
+To itself the client is in a `secagg` of k + 1 participants, its neighbourhood. What it checks beyond that is that the
+neighbourhood is what the list of participants says, that its neighbours have been told the same list, and that they
+have signed one set of survivors of the whole round.
+"""
+
+from typing import TYPE_CHECKING
+
+from testbed.aggregation.neighbourhood_graph import NeighbourGraph, list_digest
+from testbed.aggregation.secagg_client import SecAggClient
+from testbed.aggregation.secagg_messages import (
+    AdvertiseKeys,
+    AdvertOf,
+    KeyAdvert,
+    SealedForPeers,
+    ShareKeys,
+    Shares,
+    Unmask,
+)
+from testbed.aggregation.secagg_plus_messages import (
+    AnnounceGraph,
+    NeighbourKeys,
+    NeighbourSignatures,
+    ShareKeysAmongNeighbours,
+    UnmaskNeighbours,
+    graph_advert_content,
+)
+from testbed.cost import charge
+from testbed.errors import Refusal
+from testbed.messages import Message
+from testbed.parties.client import handles
+
+if TYPE_CHECKING:
+    from testbed.aggregation.secagg_plus import SecAggPlusParameters
+
+
+class SecAggPlusClient(SecAggClient):
+    """One participant of one round."""
+
+    parameters: "SecAggPlusParameters"
+    _announced: AnnounceGraph
+
+    # -- advertise keys -------------------------------------------------------------------------------------------
+
+    @handles(AnnounceGraph)
+    def on_announced_graph(self, message: AnnounceGraph) -> KeyAdvert:
+        """Find the own neighbourhood; make two key pairs and sign their public halves and the list."""
+        self._announced = message  # looked at in the first step alone
+        return self.on_advertise_keys(AdvertiseKeys(message.round, message.neighbours + 1, message.threshold))
+
+    def _check_parameters(self, message: AdvertiseKeys) -> None:
+        announced = self._announced
+        listed = set(announced.participants)
+        if announced.participants != sorted(listed):
+            raise Refusal("secagg-plus.malformed-list", "the participants are not in order, or one stands there twice")
+        self._check_size(len(listed))
+        agreed = self.client.agreed_participants
+        if agreed is not None and listed != agreed.keys():
+            raise Refusal("secagg-plus.other-list", "the participants are not those that were agreed on")
+        if self.client.number not in listed:
+            raise Refusal("secagg-plus.not-in-list", "sent a list that this client is not in")
+        self._check_neighbourhood(announced)
+        digest = list_digest(self.environment.experiment_id, announced.round, announced.participants)
+        charge("message", len(listed))
+        graph = NeighbourGraph(announced.participants, announced.neighbours, digest)
+        self._around = graph.around(self.client.number)
+        self._listed, self._digest = listed, digest
+
+    def _check_neighbourhood(self, announced: AnnounceGraph) -> None:
+        told = (announced.neighbours, announced.threshold)
+        try:
+            own = self.parameters.neighbourhood(len(announced.participants))
+        except ValueError as error:
+            raise Refusal("secagg-plus.no-neighbourhood", str(error)) from None
+        if told != (own.neighbours, own.threshold):
+            raise Refusal("secagg-plus.other-neighbourhood", f"k, t = {told} is not what the experiment says")
+        if 2 * own.threshold <= own.neighbours + 1:
+            raise Refusal("secagg.threshold-too-low", f"t = {own.threshold} of {own.neighbours + 1}")
+        self._fewest_survivors = own.survivors
+
+    def _advert_content(self, client: int, sealing_key: bytes, mask_key: bytes) -> bytes:
+        return graph_advert_content(self._round, client, sealing_key, mask_key, self._digest)
+
+    # -- share keys -----------------------------------------------------------------------------------------------
+
+    @handles(ShareKeysAmongNeighbours)
+    def on_share_keys_among_neighbours(
+        self, message: ShareKeysAmongNeighbours, private: NeighbourKeys
+    ) -> SealedForPeers:
+        """Verify the neighbours' keys; share the mask key and the self-mask seed among them."""
+        return self.on_share_keys(ShareKeys(message.round, private.adverts))
+
+    def _check_adverts(self, adverts: dict[int, AdvertOf], count: int) -> None:
+        if not adverts.keys() <= self._around:
+            raise Refusal("secagg-plus.not-a-neighbour", "keys of a client that is no neighbour")
+        super()._check_adverts(adverts, count)
+
+    # -- consistency check ----------------------------------------------------------------------------------------
+
+    def _believable(self, listed: list[int]) -> set[int]:
+        """The survivors in the neighbourhood; what is signed is the set of all."""
+        survivors = set(listed)
+        if len(survivors) != len(listed) or not survivors <= self._listed:
+            raise Refusal("secagg.foreign-survivor", "a survivor twice, or one that does not take part")
+        if len(survivors) < self._fewest_survivors:
+            raise Refusal(
+                "secagg-plus.too-few-survivors",
+                f"{len(survivors)} survivors of {len(self._listed)}, never fewer than {self._fewest_survivors}",
+            )
+        return super()._believable(sorted(survivors & self._around))
+
+    # -- unmask ---------------------------------------------------------------------------------------------------
+
+    @handles(UnmaskNeighbours)
+    def on_unmask_neighbours(self, message: UnmaskNeighbours, private: NeighbourSignatures) -> Shares:
+        """Reveal one share for each neighbour, once enough of them have signed the same survivors."""
+        return self.on_unmask(Unmask(message.round, private.signatures))
+
+    # -- the questions of `secagg` --------------------------------------------------------------------------------
+
+    @handles(AdvertiseKeys)
+    def on_other_advertise_keys(self, message: AdvertiseKeys) -> Message:
+        """No: without a list there is no graph."""
+        raise _other_protocol(message)
+
+    @handles(ShareKeys)
+    def on_other_share_keys(self, message: ShareKeys) -> Message:
+        """No."""
+        raise _other_protocol(message)
+
+    @handles(Unmask)
+    def on_other_unmask(self, message: Unmask) -> Message:
+        """No."""
+        raise _other_protocol(message)
+
+
+def _other_protocol(message: Message) -> Refusal:
+    return Refusal("secagg-plus.other-protocol", f"{type(message).__name__} belongs to secagg")

@@ -1,0 +1,417 @@
+"""What a client refuses beyond what a `secagg` client does, and what a lying server cannot get."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from testbed.aggregation.neighbourhood_graph import NeighbourGraph, list_digest
+from testbed.aggregation.secagg_messages import (
+    AdvertiseKeys,
+    AdvertOf,
+    CheckSurvivors,
+    KeyAdvert,
+    MaskInput,
+    SealedFromPeers,
+    ShareKeys,
+    ShareOf,
+    Shares,
+    SharesFor,
+    SignatureOf,
+    Unmask,
+)
+from testbed.aggregation.secagg_plus import SecAggPlus, SecAggPlusParameters
+from testbed.aggregation.secagg_plus_client import SecAggPlusClient
+from testbed.aggregation.secagg_plus_messages import (
+    AnnounceGraph,
+    NeighbourKeys,
+    NeighbourSignatures,
+    ShareKeysAmongNeighbours,
+    UnmaskNeighbours,
+)
+from testbed.crypto.key_agreement import PrivateKey
+from testbed.errors import RoundAborted
+from testbed.parties.client import RoleSpec, handles
+
+N, K, T, VICTIM = 16, 6, 5, 2
+EVERYBODY = list(range(N))
+EXPERIMENT = b"a test's own id."
+PARAMETERS = SecAggPlusParameters(neighbours=K, threshold=T, dropouts=0.25, accept_weaker=True)
+DELTAS = np.random.default_rng(3).uniform(-1, 1, (N, 5)).astype(np.float32)
+AROUND = {
+    client: NeighbourGraph(EVERYBODY, K, list_digest(EXPERIMENT, 1, EVERYBODY)).around(client) for client in EVERYBODY
+}
+NEAR = sorted(AROUND[VICTIM] - {VICTIM})
+FAR = sorted(set(EVERYBODY) - AROUND[VICTIM])
+FRESH = PrivateKey.from_seed(bytes(range(32))).public
+changed = msgspec.structs.replace
+
+
+@dataclass
+class Stand:
+    """Where an honest run has got to."""
+
+    small: Any
+    adverts: Any = None
+    bundles: Any = None
+    survivors: Any = None
+    signed: Any = None
+
+    def keys_for(self, client: int, **other: AdvertOf) -> list[AdvertOf]:
+        rows = {c: AdvertOf(c, a.sealing_key, a.mask_key, a.signature) for c, a in self.adverts.items()}
+        return [rows[one] for one in sorted(AROUND[client])]
+
+    def signatures_for(self, client: int) -> list[SignatureOf]:
+        return [SignatureOf(one, self.signed[one]) for one in sorted(AROUND[client])]
+
+    async def ask(self, message: Any, private: Any = None, who: int = VICTIM) -> list[str]:
+        """The checks that the question fails."""
+        known = None if private is None else {who: private}
+        replies = await self.small.network.ask(np.array([who]), message, private=known)
+        assert len(replies) + len(replies.missing.refused) == 1
+        return [refusal.check for refusal in replies.missing.refusals]
+
+
+async def stand_before(federation: Any, stage: str, **keywords: Any) -> Stand:
+    small = federation(DELTAS, PARAMETERS, protocol=SecAggPlus, **keywords)
+    start = await small.begin()
+    stand, protocol = Stand(small), small.protocol
+    t = protocol.threshold(start)
+    if stage == "advertise":
+        return stand
+    stand.adverts = await protocol.advertise_keys(start, t)
+    if stage == "share":
+        return stand
+    stand.bundles = await protocol.share_keys(start, t, stand.adverts)
+    if stage == "mask":
+        return stand
+    _, stand.survivors = await protocol.collect_inputs(start, t, stand.bundles)
+    if stage == "check":
+        return stand
+    stand.signed = await protocol.check_consistency(start, t, stand.survivors)
+    return stand
+
+
+def refused(federation: Any, stage: str, question: Callable[[Stand], tuple[Any, ...]], **keywords: Any) -> list[str]:
+    """The checks with which client 2 answers a dishonest question before `stage`."""
+
+    async def play() -> list[str]:
+        stand = await stand_before(federation, stage, **keywords)
+        return await stand.ask(*question(stand))
+
+    return asyncio.run(play())
+
+
+# -- advertise keys -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("message", "check"),
+    [
+        (AnnounceGraph(1, EVERYBODY[::-1], K, T), "secagg-plus.malformed-list"),
+        (AnnounceGraph(1, [*EVERYBODY, N - 1], K, T), "secagg-plus.malformed-list"),
+        (AnnounceGraph(1, EVERYBODY[3:], K, T), "secagg-plus.not-in-list"),
+        (AnnounceGraph(1, EVERYBODY, K + 2, T), "secagg-plus.other-neighbourhood"),
+        (AnnounceGraph(1, EVERYBODY, N - 1, T), "secagg-plus.other-neighbourhood"),
+        (AnnounceGraph(1, EVERYBODY, K, T - 1), "secagg-plus.other-neighbourhood"),
+        (AnnounceGraph(1, EVERYBODY, K, T + 1), "secagg-plus.other-neighbourhood"),
+        (AnnounceGraph(1, [VICTIM], K, T), "secagg.alone"),
+        (AnnounceGraph(1, [], K, T), "secagg.alone"),
+        (AnnounceGraph(2, EVERYBODY, K, T), "aggregation.nothing-trained"),
+        (AdvertiseKeys(1, N, T), "secagg-plus.other-protocol"),
+        (AdvertiseKeys(1, K + 1, T), "secagg-plus.other-protocol"),
+    ],
+)
+def test_what_the_server_announces_is_checked(federation: Any, message: Any, check: str) -> None:
+    assert refused(federation, "advertise", lambda stand: (message,)) == [check]
+
+
+def test_too_small_a_list_is_refused(federation: Any) -> None:
+    question = AnnounceGraph(1, EVERYBODY[:9], K, T)
+    assert refused(federation, "advertise", lambda stand: (question,), minimum=10) == ["secagg.too-few-participants"]
+
+
+def test_a_threshold_that_does_not_exceed_half_is_refused_even_if_the_experiment_says_so(federation: Any) -> None:
+    low = SecAggPlusParameters(neighbours=K, threshold=3, accept_weaker=True)
+
+    async def play() -> list[str]:
+        small = federation(DELTAS, low, protocol=SecAggPlus)
+        await small.begin()
+        return await Stand(small).ask(AnnounceGraph(1, EVERYBODY, K, 3))
+
+    assert asyncio.run(play()) == ["secagg.threshold-too-low"]
+
+
+def test_a_number_of_participants_for_which_nothing_is_safe_is_refused(federation: Any) -> None:
+    unsafe = SecAggPlusParameters(dishonest=0.6, dropouts=0.3)
+
+    async def play() -> list[str]:
+        small = federation(DELTAS, unsafe, protocol=SecAggPlus)
+        await small.begin()
+        return await Stand(small).ask(AnnounceGraph(1, EVERYBODY, K, T))
+
+    assert asyncio.run(play()) == ["secagg-plus.no-neighbourhood"]
+
+
+def test_where_participants_have_agreed_on_a_list_it_is_that_list(federation: Any) -> None:
+    """Lotto: the server cannot swap anybody, in order to have another graph."""
+
+    async def play() -> list[list[str]]:
+        small = federation(np.zeros((N + 1, 3)), PARAMETERS, protocol=SecAggPlus, agreed=True)
+        await small.network.begin_round(1)
+        for client in EVERYBODY:
+            identity = small.client(client)
+            identity.agreed_participants = {i: small.environment.directory.signing_key(i) for i in EVERYBODY}
+            identity.last_round = 1
+        await small.train(1)
+        stand = Stand(small)
+        lists = ([*EVERYBODY[:-1], N], EVERYBODY[:-1], EVERYBODY)
+        return [
+            await stand.ask(AnnounceGraph(1, those, K, T), who=who) for who, those in enumerate(lists, start=VICTIM)
+        ]
+
+    assert asyncio.run(play()) == [["secagg-plus.other-list"], ["secagg.other-participants"], []]
+
+
+# -- share keys -----------------------------------------------------------------------------------------------------
+
+
+def test_neighbours_are_those_of_the_list_and_nobody_else(federation: Any) -> None:
+    def question(stand: Stand) -> tuple[Any, ...]:
+        far = stand.adverts[FAR[0]]
+        stranger = AdvertOf(FAR[0], far.sealing_key, far.mask_key, far.signature)
+        rows = stand.keys_for(VICTIM)
+        swapped = [stranger if row.client == NEAR[0] else row for row in rows]
+        return ShareKeysAmongNeighbours(1), NeighbourKeys(swapped)
+
+    assert refused(federation, "share", question) == ["secagg-plus.not-a-neighbour"]
+
+
+@pytest.mark.parametrize(
+    ("change", "check"),
+    [
+        (lambda rows: rows[: T - 1], "secagg.own-keys-changed secagg.wrong-size"),
+        (lambda rows: [*rows, rows[0]], "secagg.listed-twice"),
+        (lambda rows: [changed(rows[0], mask_key=FRESH), *rows[1:]], "secagg.forged-keys"),
+        (lambda rows: [row for row in rows if row.client != VICTIM], "secagg.own-keys-changed"),
+    ],
+)
+def test_neighbours_keys_are_checked_as_in_secagg(federation: Any, change: Any, check: str) -> None:
+    def question(stand: Stand) -> tuple[Any, ...]:
+        return ShareKeysAmongNeighbours(1), NeighbourKeys(change(stand.keys_for(VICTIM)))
+
+    (found,) = refused(federation, "share", question)
+    assert found in check.split()
+
+
+def test_neighbours_that_were_told_another_list_are_noticed(federation: Any) -> None:
+    """Their signature on their keys covers the list: honest neighbours have one graph, whoever chose the list."""
+
+    async def play() -> list[str]:
+        small = federation(np.zeros((N + 1, 3)), PARAMETERS, protocol=SecAggPlus)
+        await small.begin()
+        other_list = [*EVERYBODY[:-1], N]
+        adverts: dict[int, KeyAdvert] = {}
+        for client in [VICTIM, *NEAR]:
+            those = EVERYBODY if client != NEAR[0] else other_list
+            if client not in those:
+                those = EVERYBODY
+            replies = await small.network.ask(np.array([client]), AnnounceGraph(1, those, K, T))
+            adverts.update(replies.valid())
+        stand = Stand(small, adverts)
+        return await stand.ask(ShareKeysAmongNeighbours(1), NeighbourKeys(stand.keys_for(VICTIM)))
+
+    assert NEAR[0] < N - 1
+    assert asyncio.run(play()) == ["secagg.forged-keys"]
+
+
+# -- masked input ---------------------------------------------------------------------------------------------------
+
+
+def test_shares_from_too_few_neighbours_or_from_others_are_refused(federation: Any) -> None:
+    def from_(peers: list[int]) -> Callable[[Stand], tuple[Any, ...]]:
+        return lambda stand: (MaskInput(1), SealedFromPeers([SharesFor(peer, bytes(82)) for peer in peers]))
+
+    assert refused(federation, "mask", from_(NEAR[: T - 2])) == ["secagg.too-few"]
+    assert refused(federation, "mask", from_([*NEAR[1:], FAR[0]])) == ["secagg.foreign-shares"]
+
+
+# -- consistency check ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("survivors", "check"),
+    [
+        ([*EVERYBODY, FAR[0]], "secagg.foreign-survivor"),
+        ([*EVERYBODY, 99], "secagg.foreign-survivor"),
+        ([one for one in EVERYBODY if one not in FAR[:5]], "secagg-plus.too-few-survivors"),
+        ([one for one in EVERYBODY if one != VICTIM], "secagg.declared-dead"),
+        ([one for one in EVERYBODY if one not in NEAR[: K + 2 - T]], "secagg.too-few"),
+    ],
+)
+def test_survivors_are_checked(federation: Any, survivors: list[int], check: str) -> None:
+    assert refused(federation, "check", lambda stand: (CheckSurvivors(1, survivors),)) == [check]
+
+
+# -- unmask ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "check"),
+    [
+        (lambda rows, stand: rows[: T - 1], "secagg.too-few-signatures"),
+        (lambda rows, stand: [*rows, rows[0]], "secagg.foreign-signature"),
+        (
+            lambda rows, stand: [*rows[1:], SignatureOf(FAR[0], stand.signed[FAR[0]])],
+            "secagg.foreign-signature",
+        ),
+        (lambda rows, stand: [changed(rows[0], signature=bytes(64)), *rows[1:]], "secagg.inconsistent-survivors"),
+    ],
+)
+def test_signatures_on_the_survivors_come_from_the_neighbourhood(federation: Any, change: Any, check: str) -> None:
+    def question(stand: Stand) -> tuple[Any, ...]:
+        return UnmaskNeighbours(1), NeighbourSignatures(change(stand.signatures_for(VICTIM), stand))
+
+    assert refused(federation, "unmask", question) == [check]
+
+
+def test_neighbours_who_signed_other_survivors_anywhere_in_the_round_are_noticed(federation: Any) -> None:
+    """The signed set is that of the whole round, also where it does not concern the neighbourhood."""
+
+    async def play() -> list[str]:
+        stand = await stand_before(federation, "check")
+        far = next(one for one in FAR if one not in AROUND[NEAR[0]])
+        signed = {}
+        for client in [VICTIM, *NEAR]:
+            survivors = [one for one in EVERYBODY if client != NEAR[0] or one != far]
+            replies = await stand.small.network.ask(np.array([client]), CheckSurvivors(1, survivors))
+            signed.update({c: answer.signature for c, answer in replies.valid().items()})
+        stand.signed = signed
+        return await stand.ask(UnmaskNeighbours(1), NeighbourSignatures(stand.signatures_for(VICTIM)))
+
+    assert asyncio.run(play()) == ["secagg.inconsistent-survivors"]
+
+
+@pytest.mark.parametrize(("stage", "question"), [("share", ShareKeys(1, [])), ("unmask", Unmask(1, []))])
+def test_the_questions_of_secagg_are_not_answered(federation: Any, stage: str, question: Any) -> None:
+    assert refused(federation, stage, lambda stand: (question,)) == ["secagg-plus.other-protocol"]
+
+
+@pytest.mark.parametrize("stage", ["share", "check"])
+def test_a_stage_comes_once_and_a_second_list_not_at_all(federation: Any, stage: str) -> None:
+    question = AnnounceGraph(1, EVERYBODY, K, T)
+    assert refused(federation, stage, lambda stand: (question,)) == ["secagg.out-of-order"]
+
+
+def test_both_shares_of_a_client_cannot_be_had_by_two_stories(federation: Any) -> None:
+    """Half of a client's neighbours hear that it dropped out, the others that it is there: neither reveal anything."""
+
+    async def play() -> tuple[list[str], list[str]]:
+        stand = await stand_before(federation, "check")
+        stories = {
+            client: [one for one in EVERYBODY if one != VICTIM or position % 2] for position, client in enumerate(NEAR)
+        }
+        signed = {}
+        for client in EVERYBODY:
+            told = stories.get(client, EVERYBODY)
+            replies = await stand.small.network.ask(np.array([client]), CheckSurvivors(1, told))
+            signed.update({c: answer.signature for c, answer in replies.valid().items()})
+        refusals = []
+        for client in NEAR:
+            agreeing = [
+                SignatureOf(one, signed[one])
+                for one in sorted(AROUND[client])
+                if one in signed and stories.get(one, EVERYBODY) == stories[client]
+            ]
+            refusals.append(await stand.ask(UnmaskNeighbours(1), NeighbourSignatures(agreeing), who=client))
+        dead = [refusals[position] for position in range(0, K, 2)]
+        return [check for found in dead for check in found], [check for found in refusals for check in found]
+
+    dead, everything = asyncio.run(play())
+    assert set(everything) <= {"secagg.too-few-signatures", "secagg.foreign-signature"}
+    assert dead == ["secagg.too-few-signatures"] * (K // 2)
+
+
+# -- the server's own checks ----------------------------------------------------------------------------------------
+
+
+class RevealsForeignShares(SecAggPlusClient):
+    """Adds shares of clients that it holds none of."""
+
+    @handles(UnmaskNeighbours)
+    def on_unmask_neighbours(self, message: UnmaskNeighbours, private: NeighbourSignatures) -> Shares:
+        own = super().on_unmask_neighbours(message, private)
+        return Shares(own.mask_keys, [*own.self_masks, *(ShareOf(one, bytes(33)) for one in FAR)])
+
+
+def test_shares_that_a_client_cannot_hold_are_left_out(federation: Any) -> None:
+    roles = [RoleSpec(RevealsForeignShares, PARAMETERS, only=frozenset({VICTIM}))]
+    small = federation(DELTAS, PARAMETERS, protocol=SecAggPlus, roles=roles)
+    assert small.run().survivors.tolist() == EVERYBODY
+    assert (VICTIM, "unmask: shares of clients not around it") in small.misbehaviour()
+
+
+class SignsAnotherList(SecAggPlusClient):
+    def _advert_content(self, client: int, sealing_key: bytes, mask_key: bytes) -> bytes:
+        own = client == self.client.number
+        return super()._advert_content(client, sealing_key, mask_key) + (b"!" if own else b"")
+
+
+def test_keys_signed_for_another_list_are_not_passed_on(federation: Any) -> None:
+    roles = [RoleSpec(SignsAnotherList, PARAMETERS, only=frozenset({VICTIM}))]
+    small = federation(DELTAS, PARAMETERS, protocol=SecAggPlus, roles=roles)
+    assert small.run().survivors.tolist() == [one for one in EVERYBODY if one != VICTIM]
+    assert [client for client, _ in small.misbehaviour()] == [VICTIM]
+
+
+def test_rounds_that_clients_would_refuse_are_not_begun(federation: Any) -> None:
+    cases = {
+        "threshold-too-low": (N, SecAggPlusParameters(neighbours=K, threshold=3, accept_weaker=True), True),
+        "no-neighbourhood": (N, SecAggPlusParameters(dishonest=0.6, dropouts=0.3), True),
+        "below-threshold": (1, SecAggPlusParameters(), True),
+        "no-graph": (N, PARAMETERS, False),
+    }
+    for reason, (size, parameters, told) in cases.items():
+        small = federation(DELTAS[:size], parameters, protocol=SecAggPlus, told=told)
+        with pytest.raises(RoundAborted) as ended:
+            small.run()
+        assert ended.value.reason == reason
+        assert [stage.stage for stage in small.network.exchanges] == ["train"]
+
+
+# -- parameters -----------------------------------------------------------------------------------------------------
+
+
+def test_given_neighbours_must_meet_the_requirements_or_be_accepted() -> None:
+    with pytest.raises(ValueError, match=r"neighbours: k = 40, t = 29 of 700 .* contradiction 2\^-.*accept_weaker"):
+        SecAggPlusParameters(neighbours=40, threshold=29).check(700)
+    SecAggPlusParameters(neighbours=40, threshold=29, accept_weaker=True).check(700)
+    SecAggPlusParameters(neighbours=100).check(700)
+    assert SecAggPlusParameters(neighbours=40, threshold=29, accept_weaker=True).weakness(700)
+    assert SecAggPlusParameters(neighbours=100).weakness(700) == ""
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ({"neighbours": 81}, "neighbours: k = 81 is odd"),
+        ({"neighbours": 80, "threshold": 40, "accept_weaker": True}, "threshold: t = 40 of k = 80.*allowed 41 to 80"),
+        ({"neighbours": 80, "threshold": 81, "accept_weaker": True}, "threshold: t = 81 of k = 80.*allowed 41 to 80"),
+        ({"dishonest": 0.5, "dropouts": 0.3}, "dishonest, dropouts: .* leave no safe threshold"),
+    ],
+)
+def test_parameters_that_fit_nothing(keys: dict[str, Any], line: str) -> None:
+    with pytest.raises(ValueError, match=line):
+        SecAggPlusParameters(**keys).check(700)
+
+
+def test_a_threshold_goes_with_neighbours() -> None:
+    with pytest.raises(ValidationError, match="threshold: goes with neighbours"):
+        SecAggPlusParameters(threshold=50)
+    with pytest.raises(ValueError, match="at least 2 participants"):
+        SecAggPlusParameters().check(1)

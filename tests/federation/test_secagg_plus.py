@@ -1,0 +1,59 @@
+"""Lotto and `secagg-plus` together: the graph is that of the list that the participants have signed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from testbed.errors import ExperimentError
+from testbed.experiment.schema import Experiment
+from testbed.federation import Plan
+from testbed.records.tables import SCHEMAS
+
+PLUS = {"protocol": "secagg-plus", "neighbours": 6, "threshold": 5, "dropouts": 0.3, "accept_weaker": True}
+LOTTO = {"protocol": "lotto-client-centric", "participants": 16, "over_selection": 1.8}
+KEYS: dict[str, Any] = {
+    "population": 60,
+    "rounds": 4,
+    "selection": LOTTO,
+    "aggregation": PLUS,
+    "availability": {"dropout": {"rate": 0.06, "stage": "random"}},
+}
+
+
+def test_lotto_and_secagg_plus_train_a_model(run: Callable) -> None:
+    done = run(KEYS, "plus").rounds()
+    completed = [outcome for outcome in done.outcomes if outcome.state == "completed"]
+    assert completed
+    assert all(outcome.participants.size == 16 for outcome in completed)
+    assert (
+        done.federation.workload.evaluate(done.federation.state.model).loss
+        < 0.5 * done.workload.evaluate(done.workload.initial_model()).loss
+    )
+    assert "refusal" not in {event["kind"] for event in done.rows("events")}
+
+
+def test_its_records_do_not_depend_on_the_hosts(run: Callable) -> None:
+    found = []
+    for hosts in (1, 3):
+        done = run(KEYS, f"on-{hosts}", hosts=hosts).rounds()
+        tables = tuple(repr(done.rows(table)) for table in SCHEMAS)
+        found.append((tables, done.federation.state.model.tobytes(), done.federation.state.now_s))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("selection", [LOTTO, {"protocol": "random", "participants": 16}])
+def test_the_models_of_secagg_and_secagg_plus_are_the_same(selection: dict[str, Any], run: Callable) -> None:
+    keys = KEYS | {"selection": selection, "availability": {"model": "always"}}
+    plus, full = (run(keys | {"aggregation": aggregation}).rounds() for aggregation in (PLUS, {"protocol": "secagg"}))
+    assert {outcome.state for outcome in plus.outcomes} <= {"completed", "aborted"}
+    assert plus.federation.state.model.tobytes() == full.federation.state.model.tobytes()
+
+
+def test_what_does_not_fit_is_said_before_the_run() -> None:
+    weak = {"protocol": "secagg-plus", "neighbours": 10}
+    with pytest.raises(ValueError, match=r"aggregation\.neighbours: k = 10, .* of 700 participants"):
+        Experiment.model_validate({"population": 2000, "selection": {"participants": 700}, "aggregation": weak})
+    widest = {"selection": {"protocol": "bernoulli", "participants": 300}, "population": 2000, "aggregation": weak}
+    with pytest.raises((ValueError, ExperimentError), match=r"aggregation\.neighbours: k = 10"):
+        Plan(Experiment.model_validate(widest), 0)
