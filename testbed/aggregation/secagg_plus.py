@@ -66,7 +66,7 @@ class SecAggPlusParameters(SecAggParameters):
     threshold: int | None = Field(  # type: ignore[assignment]  # of a neighbourhood, and not a fraction
         None, gt=1, description="Holders that must remain, of k + 1 (t); none: the smallest that is safe"
     )
-    consistency: Literal["signed"] = Field(  # type: ignore[assignment]  # the bound counts on signed survivors
+    consistency: Literal["signed"] = Field(  # the bound counts on signed survivors
         "signed", description="t of a client's holders sign the survivors before it unmasks; there is no other way here"
     )
     neighbours: int | None = Field(
