@@ -42,8 +42,8 @@ class SecAggAccomplice(SecAggClient):
         """Sign every set of survivors, as often as asked; the last one is what it would unmask."""
         self._survivors = set(message.survivors)
         self._next_step = 4
-        content = survivors_content(message.round, sorted(message.survivors))
-        return SurvivorsSignature(self._sign(SURVIVORS_DOMAIN, content))
+        self._survivors_content = survivors_content(message.round, sorted(message.survivors))
+        return SurvivorsSignature(self._sign(SURVIVORS_DOMAIN, self._survivors_content))
 
     @handles(HandOver)
     def on_hand_over(self, message: HandOver) -> HandedOver:
