@@ -17,6 +17,8 @@ from scipy.special import gammaln, logsumexp
 # The theorem holds for integer orders. The published implementations end with 128 and 256; more orders only tighten.
 ORDERS: tuple[int, ...] = (*range(2, 257), 288, 320, 384, 448, 512, 640, 768, 896, 1024, 1536, 2048, 4096)
 
+_WITHOUT_GAP = 256
+
 Divergences = npt.NDArray[np.float64]
 
 
@@ -93,23 +95,18 @@ def epsilon(divergences: Divergences, rounds: int, delta: float) -> float:
 def amplified(divergences: Divergences, sampling: float) -> Divergences:
     """What is left of the divergences when a client takes part with probability `sampling`, unseen.
 
-    Zhu and Wang, Poisson Subsampled Renyi Differential Privacy, ICML 2019, Theorem 6 (for any mechanism). It needs all
-    orders from 2 up to the one in question; those beyond a gap in `ORDERS` keep their divergence.
+    Zhu and Wang, Poisson Subsampled Renyi Differential Privacy, ICML 2019, Theorem 6 (for any mechanism): a sum over
+    how often the client is taken, here in logarithms. It needs all orders from 2 up to the one in question; those
+    beyond the first gap in `ORDERS` keep their divergence.
     """
     if not 0 < sampling < 1:
         raise ValueError(f"sampling: {sampling}; must be above 0 and below 1")
-    found = divergences.copy()
-    for place, order in enumerate(ORDERS[: ORDERS.index(256) + 1]):
-        found[place] = min(found[place], _amplified_one(order, divergences, sampling))
-    return found
-
-
-def _amplified_one(order: int, divergences: Divergences, sampling: float) -> float:
-    """The theorem's sum over how often the client is taken, in logarithms."""
-    taken = np.arange(2, order + 1)
-    ways = gammaln(order + 1) - gammaln(taken + 1) - gammaln(order - taken + 1)
-    chances = taken * log(sampling) + (order - taken) * log1p(-sampling)
-    never_or_once = (order - 1) * log1p(-sampling) + log1p((order - 1) * sampling)
-    exponents = np.append(ways + chances + (taken - 1) * divergences[: order - 1], never_or_once)
-    factors = np.where(taken > 2, 3.0, 1.0)
-    return float(logsumexp(exponents, b=np.append(factors, 1.0))) / (order - 1)
+    if not np.isfinite(divergences).all():
+        return divergences
+    orders, taken = np.arange(2, _WITHOUT_GAP + 1)[:, None], np.arange(2, _WITHOUT_GAP + 1)
+    ways = gammaln(orders + 1) - gammaln(taken + 1) - gammaln(orders - taken + 1)  # -inf for more than there are
+    chances = taken * log(sampling) + (orders - taken) * log1p(-sampling)
+    terms = ways + chances + (taken - 1) * divergences[: len(taken)] + np.where(taken > 2, log(3), 0.0)
+    never_or_once = (taken - 1) * log1p(-sampling) + np.log1p((taken - 1) * sampling)
+    found = np.logaddexp(never_or_once, logsumexp(terms, axis=1)) / (taken - 1)
+    return np.append(np.minimum(divergences[: len(taken)], found), divergences[len(taken) :])

@@ -93,7 +93,7 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     share, square = successes / trials, _Z**2 / trials
     middle = (share + square / 2) / (1 + square)
     half = _Z * sqrt(share * (1 - share) / trials + square / (4 * trials)) / (1 + square)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    return (0.0 if successes == 0 else middle - half), (1.0 if successes == trials else middle + half)
 
 
 def _enough(population: int, participants: int) -> float:
