@@ -126,7 +126,7 @@ def _row(condition: Condition, attacked: Attained) -> dict[str, Any]:
     return {
         "selection": condition.selection,
         "server": " + ".join(condition.server) or "honest",
-        "n_min": condition.minimum,
+        "n_min": "–" if condition.minimum is None else str(condition.minimum),
         "rounds": attacked.planned,
         "completed": attacked.completed,
         "refused": attacked.refused,

@@ -18,7 +18,7 @@ from testbed.experiment.loading import validated
 from testbed.records import RunRecords
 
 POPULATION, PARTICIPANTS, FACTOR = 100, 10, 1.3
-SIZES = {"small": (100, 3), "paper": (1000, 20)}  # rounds, and seeds
+SIZES = {"small": (100, 2), "paper": (1000, 20)}  # rounds, and seeds
 _VARIANTS = ("lotto-server-centric", "lotto-client-centric")
 _SERVERS: dict[str, list[str]] = {"honest": [], "reserves a place": ["reserve-most-selected"]}
 

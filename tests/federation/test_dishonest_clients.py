@@ -130,16 +130,19 @@ def test_wrong_signers_end_the_round_where_all_must_sign(protocol: str, run: Cal
 OWN = '''
 from testbed.adversary.misbehaviour import ClientMisbehaviour, ServerMisbehaviour
 from testbed.parties.client import handles
+from testbed.selection.random_selection import RandomSelection
 from testbed.training import Train, Trained, Trainer
 
 
-class FirstOnly(ServerMisbehaviour):
+class FirstOnly(ServerMisbehaviour, RandomSelection):
     """Takes the clients with the smallest numbers."""
 
     name = "first-only"
     applies_to = ("random",)
 
     def choose(self, present, round_):
+        if not self.attacking:
+            return super().choose(present, round_)
         self.carried_out(FirstOnly, "the first")
         return present[: self.parameters.participants]
 
@@ -165,9 +168,9 @@ def test_classes_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ru
     (tmp_path / "my_attacks.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
     adversary = {"dishonest": 0.5, "server": ["my_attacks:FirstOnly"], "clients": ["my_attacks:Boast"]}
-    keys = PLAIN | {"selection": {"participants": 4}, "rounds": 2, "adversary": adversary}
+    keys = PLAIN | {"selection": {"participants": 4}, "rounds": 3, "adversary": adversary | {"from_round": 2}}
     done = run(keys, "here").rounds()
-    assert [outcome.participants.tolist() for outcome in done.outcomes] == [[0, 1, 2, 3]] * 2
+    assert [outcome.participants.tolist() == [0, 1, 2, 3] for outcome in done.outcomes] == [False, True, True]
     assert [event["detail"] for event in events_of(done, "attack")] == ["first-only: the first"] * 2
     for wrong, says in (
         ({"server": ["my_attacks:Boast"]}, "adversary.server: my_attacks:Boast is no subclass of"),
