@@ -32,6 +32,7 @@ class RecordedRound:
     outcome: str = "completed"
     reason: str = ""
     accuracy: float | None = None
+    loss: float | None = None
     events: list[Event] = field(default_factory=list)
 
 
@@ -76,7 +77,7 @@ def write_run(
             "survivors": len(made.survivors),
             "bytes_down": sum(int(stage.bytes_down.sum()) for stage in made.exchanges),
             "bytes_up": sum(int(stage.bytes_up.sum()) for stage in made.exchanges),
-            "accuracy": made.accuracy, "loss": None,
+            "accuracy": made.accuracy, "loss": made.loss,
         }  # fmt: skip
         tables = {
             "rounds": pa.Table.from_pylist([row], schema=SCHEMAS["rounds"]),

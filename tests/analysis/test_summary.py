@@ -10,6 +10,8 @@ import pytest
 
 import analysis.summary
 from analysis.multi_round import WeakPrivacy
+from analysis.overhead import compare
+from analysis.rendering import render
 from analysis.summary import summarise
 from testbed.network.bookkeeping import Event
 from testbed.records import RunRecords
@@ -103,3 +105,20 @@ def test_infinities_become_none(tmp_path: Path, recorded: Any) -> None:
     made = recorded.RecordedRound(0, 1, [], [0], [0], accuracy=math.inf)
     run = recorded.write_run(tmp_path / "run", {"name": "n", "population": 3}, [made])
     assert summarise(run)["final_accuracy"] is None
+
+
+def test_perplexity_is_that_of_the_loss_and_of_language_alone(tmp_path: Path, recorded: Any) -> None:
+    rounds = [recorded.RecordedRound(0, 1, [], [0], [0], accuracy=0.1, loss=loss) for loss in (6.0, 3.0, 4.0, None)]
+    for dataset in ("synthetic-reddit", "digits"):
+        experiment = {"name": "n", "population": 3, "workload": {"dataset": dataset, "training": "real"}}
+        run = recorded.write_run(tmp_path / dataset, experiment, rounds)
+        summary, table = summarise(run), render(compare([run]))
+        if dataset == "digits":
+            assert summary["final_perplexity"] is summary["best_perplexity"] is None
+            assert "Perplexity" not in table
+        else:
+            assert summary["final_perplexity"] == pytest.approx(math.exp(4.0))
+            assert summary["best_perplexity"] == pytest.approx(math.exp(3.0))
+            assert "Perplexity" in table
+            assert "54.6" in table
+        assert summary["training"] == "real"

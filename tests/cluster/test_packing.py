@@ -184,3 +184,14 @@ def test_the_code_runs_from_the_zip_alone(tmp_path: Path) -> None:
         [sys.executable, "-m", "testbed", "--version"], cwd=tmp_path / "code", capture_output=True, text=True
     )
     assert done.stdout.startswith("testbed ")
+
+
+def test_the_folder_of_a_workload_is_sent(tmp_path: Path, packed: Callable[..., Packed]) -> None:
+    file = folder(tmp_path, "mine", workload={"dataset": "femnist", "path": "data/femnist"})
+    for part in ("train", "test"):
+        (file.parent / "data" / "femnist" / part).mkdir(parents=True)
+        (file.parent / "data" / "femnist" / part / "all_data_0.json").write_text("{}")
+    made = packed(file)
+    assert sorted(made.files) == ["inputs/femnist/test/all_data_0.json", "inputs/femnist/train/all_data_0.json"]
+    assert str(made.experiment.workload.path) == "inputs/femnist"
+    assert (unzipped(made) / "inputs" / "femnist" / "train" / "all_data_0.json").read_text() == "{}"
