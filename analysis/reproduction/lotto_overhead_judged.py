@@ -43,8 +43,8 @@ def remarks_of(frame: pd.DataFrame) -> list[str]:
         "Costs of compute. testbed: this testbed's own, on a core like one of the paper's c5.xlarge clients (device "
         "factor 1). authors: 302 ms for a proof and 226 ms to verify one, as measured on their published pure-Python "
         "code; a mask's element and a training step take what the paper's own Rand clients at 100 and 700 need (two "
-        "numbers per application; 1 to 2 us per element of a mask is what a loop in Python takes that draws and adds one "
-        "number at a time); everything else in those rows is predicted, Rand at 400 included.",
+        "numbers per application; 1 to 2 us per element of a mask is what a loop in Python takes that draws and adds "
+        "one number at a time); everything else in those rows is predicted, Rand at 400 included.",
         "Every client has the same number of samples and the same device, so that rows differ in the protocol alone. "
         f"Links: 44 Mbit/s for clients, 25 Gbit/s for the server (the paper's), {LATENCY_MS:g} ms each way (not "
         "stated; its machines stood in one cloud region).",
