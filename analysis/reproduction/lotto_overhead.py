@@ -16,7 +16,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from analysis.measures import mean_interval, per_round
-from analysis.reproduction.contract import Bench, Claim
+from analysis.reproduction.contract import Bench
 from analysis.reproduction.lotto_published import (
     APPLICATIONS,
     BATCH_SIZE,
@@ -57,23 +57,37 @@ class Size:
         applications: which of the three.
         participants: by population.
         rounds: of each run, by application.
+        least_rounds: of each run, by population: with few participants rounds are cheap, and some are aborted.
         workload: keys of the experiments' workload that differ.
     """
 
     applications: Sequence[Application]
     participants: Mapping[int, int]
     rounds: Mapping[Application, int]
+    least_rounds: Mapping[int, int] = field(default_factory=dict)
     workload: Mapping[str, Any] = field(default_factory=dict)
+
+    def rounds_of(self, application: Application, population: int) -> int:
+        """Rounds of a run."""
+        return max(self.rounds[application], self.least_rounds.get(population, 0))
+
+    def __str__(self) -> str:
+        """The rounds, for a person."""
+        rounds = ", ".join(f"{name} {count}" for name, count in self.rounds.items() if name in self.applications)
+        least = ", ".join(
+            f"at least {count} at {population} clients" for population, count in self.least_rounds.items()
+        )
+        return f"{rounds} ({least})" if least else rounds
 
 
 SIZES: dict[str, Size] = {
-    "small": Size(APPLICATIONS, PARTICIPANTS, {"FEMNIST": 2, "OpenImage": 1, "Reddit": 1}),
+    "small": Size(APPLICATIONS, PARTICIPANTS, {"FEMNIST": 2, "OpenImage": 1, "Reddit": 1}, {100: 4}),
     "paper": Size(APPLICATIONS, PARTICIPANTS, ROUNDS),
 }
 """Of Table 2, by scale."""
 
 INFORMED_SIZES: dict[str, Size] = {
-    "small": Size(APPLICATIONS, PARTICIPANTS, {"FEMNIST": 3, "OpenImage": 2, "Reddit": 2}),
+    "small": Size(APPLICATIONS, PARTICIPANTS, {"FEMNIST": 3, "OpenImage": 2, "Reddit": 2}, {100: 5}),
     "paper": SIZES["paper"],
 }
 """Of Table 3: selection is informed from the second round on."""
@@ -92,7 +106,7 @@ def experiment(
     With `training` None it is real for FEMNIST with the testbed's costs, and simulated elsewhere: modelled compute
     charges for it all the same, and no time or byte depends on it.
     """
-    rounds = size.rounds[application]
+    rounds = size.rounds_of(application, population)
     if training is None:
         training = "real" if (application, costs) == ("FEMNIST", "testbed") else "simulated"
     return Experiment.model_validate(
@@ -218,77 +232,3 @@ def _rows(
         row["completed/aborted"] = counts
         rows.append(row)
     return rows
-
-
-def largest(frame: pd.DataFrame, protocol: str, heading: str, claim: str, limit: float) -> Claim:
-    """Whether a ratio stays within `limit` in every cell of `protocol`, for each table of costs.
-
-    Args:
-        frame: from `table`.
-        protocol: the paper's name.
-        heading: a column of ratios.
-        claim: what the paper says.
-        limit: the largest ratio that agrees with it.
-    """
-    rows = frame[(frame["protocol"] == protocol) & frame[heading].notna()]
-    found, within = [], []
-    for costs, said in COST_TABLES.items():
-        of_costs = rows[rows["costs"] == costs]
-        if of_costs.empty:
-            continue
-        worst = of_costs.loc[of_costs[heading].idxmax()]
-        where = f"{worst['application']}, {worst['population']} clients"
-        found.append(f"{said}: at most {100 * (worst[heading] - 1):+.2f}% ({where})")
-        within.append(bool(worst[heading] <= limit))
-    agrees: Literal["yes", "no", "partly"] | None
-    agrees = None if not within else "yes" if all(within) else "partly" if any(within) else "no"
-    return Claim(claim, "; ".join(found) or "no round was completed", agrees)
-
-
-def remarks_of(frame: pd.DataFrame) -> list[str]:
-    """What holds for Tables 2 and 3."""
-    server = 64.88 * MB / 10 / PARAMETERS["FEMNIST"]
-    client = 3.9 * MB / PARAMETERS["FEMNIST"]
-    remarks = [
-        _predicted(frame),
-        "Costs of compute. testbed: this testbed's own, on a core like one of the paper's c5.xlarge clients (device "
-        "factor 1). authors: 302 ms for a proof and 226 ms to verify one, as measured on their published pure-Python "
-        "code; a mask's element and a training step take what the paper's own Rand clients at 100 and 700 need (two "
-        "numbers per application, about 1 us per element of a mask, which is what Python's Mersenne Twister takes); "
-        "everything else in those rows is predicted, Rand at 400 included.",
-        "Every client has the same number of samples and the same device, so that rows differ in the protocol alone. "
-        f"Links: 44 Mbit/s for clients, 25 Gbit/s for the server (the paper's), {LATENCY_MS:g} ms each way (not "
-        "stated; its machines stood in one cloud region).",
-        "Who answers the announcement of client-centric Lotto: everybody (unselected: acknowledge, as the authors' "
-        "code does).",
-        "Our server verifies the proofs of all candidates before it draws from them, since one false claim would end "
-        "everybody's round; the paper does not ask it to. At the authors' 226 ms each that is most of what Cli-Ctr "
-        "adds to the server's time.",
-        f"Traffic. The paper's server moves {server:.2f} bytes per parameter and participant in every column (its MB "
-        "are 2^20 bytes), its participants 4.0 at 100 clients and 3.7 to 3.8 at the others. 4 bytes are one "
-        "float32 model; 8/3 bytes more are three masked values in each 64-bit word. So the server's figure fits the "
-        f"model down and the masked update up; the participant's ({client:.2f}) is one direction only, and less "
-        f"than a whole model above 100 clients. Ours counts both directions on both sides: 4 bytes down and "
-        f"{RING_BITS / 8:g} up ({RING_BITS}-bit ring), {4 + RING_BITS / 8:g} in all, and everything that is sent "
-        "besides.",
-    ]
-    if len(set(frame["application"]) - {"FEMNIST"}):
-        remarks.append(
-            "OpenImage and Reddit, and FEMNIST with the authors' costs: cryptography and transfers are carried out in "
-            "full size, training is charged for and not carried out (training: simulated), which changes no time and "
-            "no byte. The testbed's cost of a training step is measured on FEMNIST's CNN; the other two models do more "
-            "per parameter: their rounds are too short with the testbed's costs, and Lotto's share in them too large."
-        )
-    return remarks
-
-
-def _predicted(frame: pd.DataFrame) -> str:
-    """How close the rows with the authors' costs come to the paper's minutes."""
-    rows = frame[frame["costs"] == "authors"]
-    said = []
-    for heading, who in (("server min", "server"), ("client min", "participant")):
-        ratios = (rows[heading] / rows[f"{heading} (paper)"].astype(float)).dropna()
-        if len(ratios):
-            low, median, high = ratios.min(), ratios.median(), ratios.max()
-            said.append(f"the {who}'s are {low:.2f} to {high:.2f} times the paper's (median {median:.2f})")
-    return f"With the authors' costs, minutes come out as follows: {'; '.join(said) or 'no round was completed'}."

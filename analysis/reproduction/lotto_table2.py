@@ -7,14 +7,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
-from analysis.reproduction.lotto_overhead import (
-    ANNOUNCE_DEADLINE_S,
-    SILENT,
-    SIZES,
-    largest,
-    remarks_of,
-    table,
-)
+from analysis.reproduction.lotto_overhead import ANNOUNCE_DEADLINE_S, SILENT, SIZES, table
+from analysis.reproduction.lotto_overhead_judged import largest, remarks_of
 from analysis.reproduction.lotto_published import TABLE_2, Application
 
 _SELECTIONS: dict[str, dict[str, Any]] = {
@@ -34,9 +28,8 @@ def make(bench: Bench) -> Reproduced:
     """Run the table at the bench's scale."""
     size = SIZES[bench.scale]
     frame = table(bench, size, _SELECTIONS, TABLE_2, _shown_for)
-    rounds = ", ".join(f"{name} {count}" for name, count in size.rounds.items())
     remarks = [
-        f"Rounds of each run: {rounds}; the paper: 50 (OpenImage 100). Only completed rounds count; one in which Lotto "
+        f"Rounds of each run: {size}; the paper: 50 (OpenImage 100). Only completed rounds count; one in which Lotto "
         "found too few candidates is aborted, which the paper does not mention.",
         f"In the rows '{SILENT}' those who are not selected say nothing, and the server waits for a deadline, as the "
         f"paper writes: {ANNOUNCE_DEADLINE_S:g} s here, since it states none. That dwarfs everything else where rounds "

@@ -5,7 +5,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
-from analysis.reproduction.lotto_overhead import INFORMED_SIZES, largest, remarks_of, table
+from analysis.reproduction.lotto_overhead import INFORMED_SIZES, table
+from analysis.reproduction.lotto_overhead_judged import largest, remarks_of
 from analysis.reproduction.lotto_published import TABLE_3
 
 OR = {"by": ["latency", "loss"], "combine": "or", "exclude": 0.2}
@@ -22,9 +23,8 @@ def make(bench: Bench) -> Reproduced:
     """Run the table at the bench's scale."""
     size = INFORMED_SIZES[bench.scale]
     frame = table(bench, size, _SELECTIONS, TABLE_3, lambda application: list(_SELECTIONS))
-    rounds = ", ".join(f"{name} {count}" for name, count in size.rounds.items())
     remarks = [
-        f"Rounds of each run: {rounds}; the paper: 50 (OpenImage 100). Only completed rounds count. In the first round "
+        f"Rounds of each run: {size}; the paper: 50 (OpenImage 100). Only completed rounds count. In the first round "
         "nothing is known of anybody yet, and nobody is refined away.",
         "Lotto refines by 'or' at 20%, on response times that the server measures and losses that clients report. All "
         "devices are equally fast here, so that what differs is what selection costs, not whom it takes; for that see "

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ def test_another_experiment_in_the_directory_is_one_line(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _reproduce(call, tmp_path).code == 0
-    longer = Size(TINY.applications, TINY.participants, {"FEMNIST": 3}, TINY.workload)
+    longer = replace(TINY, rounds={"FEMNIST": 3})
     monkeypatch.setitem(SIZES, "small", longer)
     ended = _reproduce(call, tmp_path)
     assert ended.code == 2

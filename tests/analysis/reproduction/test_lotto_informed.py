@@ -42,7 +42,10 @@ def test_experiments_of_both_scales_validate(scale: str) -> None:
 
 def test_table_3_compares_with_oort(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = Size(
-        ("FEMNIST",), {20: 4}, {"FEMNIST": 3}, {"dataset": "digits", "model": "logistic", "samples_per_client": 20}
+        ("FEMNIST",),
+        {20: 4},
+        {"FEMNIST": 3},
+        workload={"dataset": "digits", "model": "logistic", "samples_per_client": 20},
     )
     monkeypatch.setitem(INFORMED_SIZES, "small", tiny)
     made = lotto_table3.make(bench)

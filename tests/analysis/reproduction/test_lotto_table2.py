@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from analysis.reproduction.lotto_overhead import COST_TABLES, SILENT, SIZES, Size, experiment, largest
+from analysis.reproduction.lotto_overhead import COST_TABLES, SILENT, SIZES, Size, experiment
+from analysis.reproduction.lotto_overhead_judged import largest
 from analysis.reproduction.lotto_table2 import _SELECTIONS, claims
 from testbed.experiment.stages import check_stages
 from testbed.experiment.sweep import points
@@ -19,7 +20,8 @@ def test_every_experiment_validates(scale: str) -> None:
                 for point in points(block, "table 2"):
                     check_stages(point.experiment)
                     assert point.experiment.selection.participants == size.participants[population]
-                    assert point.experiment.rounds == size.rounds[application]
+                    assert point.experiment.rounds == size.rounds_of(application, population)
+                    assert str(point.experiment.rounds) in str(size)
 
 
 def test_the_authors_costs_replace_those_that_are_known(tiny: Size) -> None:
