@@ -131,7 +131,7 @@ class SecAggPlusParameters(SecAggParameters):
             raise ValueError(f"threshold: t = {t} of k = {k} neighbours; allowed {(k + 1) // 2 + 1} to {most}")
         weakness = self.weakness(participants)
         if weakness and not self.accept_weaker:
-            raise ValueError(f"neighbours: {weakness}; leave them out, or set accept_weaker: true")
+            raise ValueError(f"neighbours: {weakness}; leave out neighbours and threshold, or set accept_weaker: true")
 
 
 class SecAggPlus(SecAgg):
