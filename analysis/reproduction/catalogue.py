@@ -8,6 +8,7 @@ from analysis.reproduction.contract import Reproduction
 from testbed.errors import ExperimentError
 
 MODULES = (
+    "lotto_guarantees",
     "lotto_table2",
     "lotto_table3",
     "lotto_fig8",
