@@ -34,7 +34,9 @@ def test_a_completed_round_moves_the_model_by_the_weighted_mean(run: Callable) -
     (row,) = federation.rows("rounds")
     assert (row["outcome"], row["reason"]) == ("completed", "")
     assert (row["population"], row["candidates"], row["participants"], row["survivors"]) == (30, 30, 5, 5)
-    assert federation.rows("participation") == [{"round": 1, "client": c, "survived": True} for c in who]
+    assert federation.rows("participation") == [
+        {"round": 1, "client": c, "survived": True, "dishonest": False} for c in who
+    ]
 
 
 def test_the_rounds_add_up(run: Callable) -> None:
