@@ -49,7 +49,7 @@ def rounds_of(timed: Experiment, hosts: int) -> tuple[list[float], RunRecords]:
     with tempfile.TemporaryDirectory() as folder, timed_session(hosts) as session:
         path = Path(folder) / "run"
         RunDirectory.create(path, timed.plain())
-        session.run(timed, 0, path)
+        session.run(timed, 0, path, lambda progress: None)
         walls = [times[ROUND] for times in ray.get(session.coordinator.timed.remote())]
         records = RunRecords(path)
         _ = records.rounds, records.participation  # read before the folder goes

@@ -74,7 +74,7 @@ class SimulatedTraining:
         delta *= _STEP
         share = float(stream(self._seed, Purpose.SIMULATED, client).uniform(0.5, 1.5))
         loss = share * math.log(self._outputs)
-        return LocalUpdate(delta, samples, loss, examples_processed=samples * self._epochs)
+        return LocalUpdate(delta, samples, loss, examples_processed=samples * self._epochs, squared_loss=loss**2)
 
     def evaluate(self, model: NDArray[np.float32]) -> Evaluation | None:
         """None: there is nothing to measure."""

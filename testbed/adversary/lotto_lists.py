@@ -16,8 +16,9 @@ from testbed.adversary.misbehaviour import MisbehaviourOptions
 from testbed.crypto import prf, signatures, vrf
 from testbed.network.asking import ids
 from testbed.selection.choosing import Ids, Selection, SelectionRound
-from testbed.selection.lotto import ListSignatures, Lot, ParticipantList, SignedBy, Told, selection_input
+from testbed.selection.lotto import ListSignatures, Lot, ParticipantList, SignedBy, selection_input
 from testbed.selection.lotto_client_centric import ClientCentricServer
+from testbed.selection.lotto_server import Told
 from testbed.selection.lotto_server_centric import ServerCentricParameters, ServerCentricServer, below_threshold
 
 _replaced = msgspec.structs.replace

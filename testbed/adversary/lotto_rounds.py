@@ -16,8 +16,9 @@ from testbed.crypto import prf
 from testbed.network.asking import ids
 from testbed.parties.client import RoleSpec
 from testbed.selection.choosing import Ids, Selection, SelectionRound
-from testbed.selection.lotto import ListSignatures, LottoServer, ParticipantList, SignedBy, Told, selection_input
+from testbed.selection.lotto import ListSignatures, ParticipantList, SignedBy, selection_input
 from testbed.selection.lotto_client_centric import Announce, Candidacy, ClientCentricServer
+from testbed.selection.lotto_server import LottoServer, Told
 from testbed.selection.lotto_server_centric import ServerCentricServer, below_threshold
 
 CLIENT_CENTRIC, SERVER_CENTRIC = "lotto-client-centric", "lotto-server-centric"

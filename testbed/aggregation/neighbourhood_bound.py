@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import inf, log
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
 
 Floats = npt.NDArray[np.float64]
 
@@ -110,8 +110,13 @@ def log_tails(total: int, marked: int, drawn: int) -> tuple[Floats, Floats]:
 
 
 def _log_choose(of: "np.float64 | Floats", chosen: "np.float64 | Floats") -> Floats:
-    logarithm: Floats = gammaln(of + 1) - gammaln(chosen + 1) - gammaln(of - chosen + 1)
-    return logarithm
+    return _log_factorial(of) - _log_factorial(chosen) - _log_factorial(of - chosen)
+
+
+def _log_factorial(n: "int | np.float64 | Floats") -> Any:
+    from scipy.special import gammaln  # here: commands that only read need not wait for scipy
+
+    return gammaln(n + 1)
 
 
 def failure_bits(participants: int, neighbours: int, threshold: int, requirements: Requirements) -> FailureBits:
@@ -137,7 +142,7 @@ def _disconnected_bits(s: int, k: int, requirements: Requirements) -> float:
     if k >= s - 1 or bad < k:
         return inf
     places = s * (s - k - 1) / 2
-    all_bad = gammaln(bad + 1) - gammaln(bad - k + 1) + gammaln(s - k + 1) - gammaln(s + 1)
+    all_bad = _log_factorial(bad) - _log_factorial(bad - k) + _log_factorial(s - k) - _log_factorial(s)
     return float(-(log(places) + all_bad) / _LN2)
 
 

@@ -18,17 +18,8 @@ from testbed.network.asking import ids
 from testbed.parties.client import Client, RoleSpec, handles
 from testbed.parties.pki import Directory
 from testbed.selection.choosing import Ids, Selection, SelectionRound
-from testbed.selection.lotto import (
-    Lot,
-    LottoClient,
-    LottoParameters,
-    LottoServer,
-    ParticipantList,
-    Told,
-    selection_input,
-    tell,
-    under_threshold,
-)
+from testbed.selection.lotto import Lot, LottoClient, LottoParameters, ParticipantList, selection_input, under_threshold
+from testbed.selection.lotto_server import LottoServer, Told, tell
 
 Term = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]  # of a fraction that a float's shortest decimal gives
 

@@ -16,15 +16,8 @@ from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
 from testbed.selection.check_in import STAGE, Attendant, check_in
 from testbed.selection.choosing import Ids, Selection, SelectionRound
-from testbed.selection.lotto import (
-    Lot,
-    LottoClient,
-    LottoParameters,
-    LottoServer,
-    ParticipantList,
-    selection_input,
-    under_threshold,
-)
+from testbed.selection.lotto import Lot, LottoClient, LottoParameters, ParticipantList, selection_input, under_threshold
+from testbed.selection.lotto_server import LottoServer
 
 Bytes = npt.NDArray[np.uint8]
 

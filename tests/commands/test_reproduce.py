@@ -42,7 +42,7 @@ def test_list_says_what_there_is_in_every_format(call: Call) -> None:
     ("arguments", "said"),
     [
         (["lotto-tabel2"], "did you mean lotto-table2"),
-        (["qqqq"], "there are lotto-table2"),
+        (["qqqq"], "there are lotto-fig1b, "),
         ([], "testbed reproduce --list"),
     ],
 )

@@ -26,8 +26,8 @@ PROTOCOLS = (
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("ruonds: 3", "ruonds: unknown key; did you mean 'rounds'? allowed: aggregation, availability, "),
-        ("zzz: 3", "zzz: unknown key; allowed: aggregation, availability, "),
+        ("ruonds: 3", "ruonds: unknown key; did you mean 'rounds'? allowed: adversary, aggregation, availability, "),
+        ("zzz: 3", "zzz: unknown key; allowed: adversary, aggregation, availability, "),
         ("1: 3", "1: unknown key; allowed: "),
         ("links: {latency: 3}", "links.latency: unknown key; did you mean 'latency_ms'? allowed: down_mbit_s, "),
         ("availability: {dropout: {rat: 3}}",
@@ -224,7 +224,8 @@ def test_stages_that_no_protocol_has_are_refused(mistake: Callable[..., str]) ->
         "availability.dropout.stage: unknown stage 'secagg/maskedinput'; did you mean 'secagg/masked-input'? allowed: "
     )
     assert mistake("time: {stage_deadlines: {lotto/anounce: 5}}").startswith(
-        "time.stage_deadlines: unknown stage 'lotto/anounce'; did you mean 'lotto/announce'? allowed: check-in, "
+        "time.stage_deadlines: unknown stage 'lotto/anounce'; did you mean 'lotto/announce'? "
+        "allowed: adversary/hand-over, check-in, "
     )
 
 

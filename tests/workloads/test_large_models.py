@@ -175,7 +175,7 @@ def test_albert_trains_the_first_copy_and_sends_both() -> None:
     for _, again in vector.copies(network):
         drifted[again] += 0.25  # as noise of an aggregation could leave it
     for given in (model, drifted):
-        delta, loss = trainer.train(0, words[:, :-1], words[:, 1:], given, 1)
+        delta, loss, _ = trainer.train(0, words[:, :-1], words[:, 1:], given, 1)
         local = given + delta
         for there, again in vector.copies(network):
             assert np.allclose(local[there], local[again], atol=1e-6)

@@ -39,5 +39,5 @@ def test_a_mistyped_name_is_told_its_neighbours() -> None:
 
 
 def test_a_name_that_is_nothing_like_any_is_told_what_there_is() -> None:
-    with pytest.raises(ExperimentError, match=r"qqqq: no such reproduction; there are lotto-table2"):
+    with pytest.raises(ExperimentError, match=r"qqqq: no such reproduction; there are lotto-fig1b, "):
         named(["qqqq"])
