@@ -159,8 +159,19 @@ def _labels(repetitions: list[list[RunRecords]], variants: list[dict[str, Any]],
             if (name, where) == (protocol, setting)
         ]
         telling = [key for key in variant if len({_canonical(other.get(key)) for other in alike}) > 1]
-        labels.append(",".join([protocol, *(f"{key}={_named(variant[key])}" for key in telling)]))
+        told = (_told(key, variant[key], [other.get(key) for other in alike]) for key in telling)
+        labels.append(",".join([protocol, *told]))
     return labels
+
+
+def _told(key: str, value: Any, others: Sequence[Any]) -> str:
+    """key=value; of a mapping only those of its keys that differ among `others`."""
+    if isinstance(value, Mapping):
+        mappings = [other for other in others if isinstance(other, Mapping)]
+        differing = [part for part in value if len({_canonical(other.get(part)) for other in mappings}) > 1]
+        if differing:
+            return ",".join(f"{part}={_named(value[part])}" for part in differing)
+    return f"{key}={_named(value)}"
 
 
 def _unique(labels: list[str], settings: list[str], repetitions: list[list[RunRecords]]) -> list[str]:

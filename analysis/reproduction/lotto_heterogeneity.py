@@ -15,6 +15,9 @@ from analysis.reproduction.lotto_published import (
 )
 from testbed.experiment.schema import Experiment
 
+ZIPF = 1.2
+"""Exponent a of the response latencies (section 5.3)."""
+
 EXCLUDE = 0.2
 """Threshold of all strategies (section 5.3)."""
 
@@ -28,7 +31,6 @@ class Setting:
         participants: s of a round.
         model: of `workloads`.
         samples_per_client: None: varying as FEMNIST's do.
-        slowest: device factor of the slowest client; the fastest has 1.
         test_samples: for the accuracy.
     """
 
@@ -36,8 +38,12 @@ class Setting:
     participants: int = 70
     model: str = "femnist-cnn"
     samples_per_client: int | None = None
-    slowest: float = 10.0
     test_samples: int = 2000
+
+    @property
+    def slowest(self) -> float:
+        """Device factor of the slowest client, where the fastest has 1: section 3.5 has i**-a for the i-th slowest."""
+        return float(self.population**ZIPF)
 
 
 def experiment(
@@ -77,7 +83,7 @@ def experiment(
                 "server_down_mbit_s": SERVER_MBIT_S,
                 "server_up_mbit_s": SERVER_MBIT_S,
             },
-            "devices": {"model": "zipf", "exponent": 1.2, "fastest": 1.0, "slowest": setting.slowest},
+            "devices": {"model": "zipf", "exponent": ZIPF, "fastest": 1.0, "slowest": setting.slowest},
             "time": {"compute": "modelled", "costs": {"train.parameter_example": training}, "deadline_s": 86_400.0},
             "sweep": {key: list(values) for key, values in sweep.items()},
         }
@@ -91,8 +97,8 @@ def remarks(setting: Setting) -> list[str]:
         "700, 70 and the CNN of 1,018,174 parameters.",
         "Data are generated (synthetic-femnist, one writer per client, as many images as FEMNIST's writers have): "
         "accuracies, and how much clients' data differ, are this task's, not FEMNIST's.",
-        f"Devices follow Zipf's law with a = 1.2 as in the paper, which gives no range: here the slowest is "
-        f"{setting.slowest:g} times slower than the fastest. A training step costs what the paper's own Table 2 "
-        "implies (see lotto-table2).",
+        "Devices follow Zipf's law with a = 1.2 as section 3.5 writes it, i**-a for the i-th slowest: that one takes "
+        f"{setting.slowest:.0f} times as long as the fastest, half of the clients at most {2**ZIPF:.1f} times. A "
+        "training step costs what the paper's own Table 2 implies (see lotto-table2).",
         "Updates are summed in the clear: SecAgg would add the same to every strategy's rounds.",
     ]
