@@ -37,7 +37,7 @@ class Size:
 
 
 SIZES: dict[str, Size] = {
-    "small": Size(Setting(150, 15, model="mlp"), rounds=30, seeds=4, target=0.7),
+    "small": Size(Setting(150, 15, model="mlp"), rounds=30, seeds=8, target=0.7),
     "paper": Size(Setting(), rounds=50, seeds=3, target=0.85),
 }
 """The target is one that the generated task reaches well before the last round under every strategy."""
