@@ -48,6 +48,7 @@ from testbed.crypto import signatures
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.masks import add_masks
 from testbed.errors import ProtocolError, RoundAborted
+from testbed.messages import Message
 from testbed.network import Replies
 from testbed.parties.client import RoleSpec
 from testbed.parties.summing import reduced
@@ -234,7 +235,7 @@ class SecAgg:
             for client, peers in self.peers_that_shared(bundles).items()
         }
         charge("message", sum(len(part.shares) for part in private.values()))
-        replies = await round_.network.ask(_ids(bundles), MaskInput(round_.number), private=private)
+        replies = await round_.network.ask(_ids(bundles), self.mask_input(round_.number), private=private)
         inputs = {client: answer.input for client, answer in replies.valid().items()}
         length = None if round_.dimension is None else round_.dimension + 1  # the weight is summed too
         survivors = of_shape(inputs, self.parameters.bits, length)
@@ -242,6 +243,10 @@ class SecAgg:
             round_.network.record_event(f"client:{client}", "misbehaviour", f"masked input: {inputs[client]}")
         self._at_least(t, dict.fromkeys(survivors.tolist()), replies, "sent their input")
         return replies, survivors
+
+    def mask_input(self, round_number: int) -> Message:
+        """The question for the masked inputs."""
+        return MaskInput(round_number)
 
     def peers_that_shared(self, bundles: Mapping[int, Any]) -> dict[int, list[int]]:
         """Who each client is told has shared: all its peers that have."""

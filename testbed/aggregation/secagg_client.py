@@ -262,10 +262,18 @@ class SecAggClient(Role):
         mask_keys, self_masks = [], []
         for peer, opened in self._open_shares().items():
             if peer in self._survivors:
-                self_masks.append(ShareOf(peer, opened[SHARE_BYTES:]))
+                if self._masks_with_me(peer):
+                    self_masks.append(ShareOf(peer, opened[SHARE_BYTES:]))
             else:
                 mask_keys.append(ShareOf(peer, opened[:SHARE_BYTES]))
         return Shares(mask_keys, self_masks)
+
+    def _masks_with_me(self, peer: int) -> bool:
+        """Whether a survivor whose shares this client holds has masked with it, too; here nobody needs to ask.
+
+        Where everybody is everybody's peer, the clients that signed leave too few others to mask with among themselves.
+        """
+        return True
 
     def _check_signatures(self, signed: dict[int, bytes], count: int) -> None:
         if len(signed) != count or not signed.keys() <= self._survivors:

@@ -15,11 +15,14 @@ What a malicious server can do: clients sign the set of all survivors, and revea
 holders (they among them) have signed the set that they have. Let a client's neighbourhood have fewer than 2t - (k + 1)
 dishonest ones, as the bound says of all. Then (1) no two stories about one client can both find t holders, so that at
 most one of its two secrets is rebuilt. And (2) an honest client that reveals anything is never made to look dropped
-out: t - x of its holders, x being dishonest, have signed that it is there, and the others are fewer than t. So if a
-self-mask is removed, at least t - x honest clients hold on to the client's masks with them, and what the server sees
-is a sum that contains all of them: it may split the honest into parts with a sum each, but none smaller than t - x,
-which is more than half of the honest of a neighbourhood. (The paper, too, allows such a split against a malicious
-server.) A server that tells everybody the same learns one sum, unless the survivors' graph is disconnected.
+out: t - x of its holders, x being dishonest, have signed that it is there, and the others are fewer than t. (3) Who
+reveals a share of a client's seed has masked with it (it holds the share) and knows that the client has masked with it
+in turn: a client tells each neighbour that it masks with, under the key of the two. Without that a server could tell
+one client of few neighbours, and have its seed from those that it does not mask with. So if a self-mask is removed, at
+least t - x honest clients share masks with that client that stay, and what the server sees is a sum that contains all
+of them: it may split the honest into parts with a sum each, but none smaller than t - x, which is more than half of
+the honest of a neighbourhood. A server that tells everybody the same learns one sum, unless the survivors' graph is
+disconnected.
 
 This is not the paper's own malicious variant, in which clients choose neighbours and acknowledge inclusion one by one.
 """
@@ -45,6 +48,8 @@ from testbed.aggregation.secagg_messages import AdvertOf, KeyAdvert, ShareOf, Sh
 from testbed.aggregation.secagg_plus_client import SecAggPlusClient
 from testbed.aggregation.secagg_plus_messages import (
     AnnounceGraph,
+    MaskedWith,
+    MaskInputAmongNeighbours,
     NeighbourKeys,
     NeighbourSignatures,
     ShareKeysAmongNeighbours,
@@ -141,6 +146,7 @@ class SecAggPlus(SecAgg):
     chosen: Neighbourhood  # this round's, as its graph
     _around: dict[int, frozenset[int]]
     _digest: bytes
+    _told: dict[int, dict[int, bytes]]  # by client: its word to each neighbour that it is masked with
 
     def __init__(self, parameters: SecAggPlusParameters) -> None:
         super().__init__(parameters)
@@ -226,8 +232,18 @@ class SecAggPlus(SecAgg):
         self, round_: AggregationRound, t: int, bundles: dict[int, dict[int, bytes]]
     ) -> tuple[Replies, Ids]:
         """See `SecAgg.collect_inputs`; from here on everybody's masks are in the sum and must be removable."""
-        replies, survivors = await super().collect_inputs(round_, self.chosen.survivors, bundles)
-        there = set(survivors.tolist())
+        replies, sent = await super().collect_inputs(round_, self.chosen.survivors, bundles)
+        self._told = {}
+        for client in sent.tolist():
+            told = {row.client: row.tag for row in replies[client].masked_with}
+            if told.keys() >= set(self.peers(client, bundles)):
+                self._told[client] = told
+            else:
+                round_.network.record_event(
+                    f"client:{client}", "misbehaviour", "masked input: not with every neighbour"
+                )
+        self._at_least(self.chosen.survivors, self._told, replies, "sent their input")
+        there, survivors = set(self._told), ids(list(self._told))
         for client in bundles:
             holders = self._around[client] & there
             if holders and len(holders) < t:
@@ -235,21 +251,30 @@ class SecAggPlus(SecAgg):
                 raise RoundAborted("below-threshold", detail)
         return replies, survivors
 
+    def mask_input(self, round_number: int) -> Message:
+        """See `SecAgg.mask_input`."""
+        return MaskInputAmongNeighbours(round_number)
+
     # -- round 4 --------------------------------------------------------------------------------------------------
 
     async def collect_shares(self, round_: AggregationRound, t: int, signed: dict[int, bytes]) -> dict[int, Shares]:
         """See `SecAgg.collect_shares`; asked are those that can be shown t signatures."""
         private: dict[int, Message] = {}
         for client in signed:
-            around = self._around[client].intersection(signed)
-            charge("message", len(around))
-            if len(around) >= t:
-                private[client] = NeighbourSignatures([SignatureOf(one, signed[one]) for one in sorted(around)])
+            around = sorted(self._around[client].intersection(signed))
+            if len(around) >= t:  # more of them say no more, and each is verified
+                told = self.told(client)
+                charge("message", t + len(told))
+                private[client] = NeighbourSignatures([SignatureOf(one, signed[one]) for one in around[:t]], told)
         if len(private) < t:
             raise RoundAborted("below-threshold", f"{len(private)} of {t} needed are shown {t} signatures")
         replies = await round_.network.ask(ids(list(private)), UnmaskNeighbours(round_.number), private=private)
         revealed = {client: self._own(client, shares, round_) for client, shares in replies.valid().items()}
         return self._at_least(t, revealed, replies, "revealed their shares")
+
+    def told(self, client: int) -> list[MaskedWith]:
+        """The words of those that are masked with this client."""
+        return [MaskedWith(one, said[client]) for one, said in self._told.items() if client in said]
 
     def _own(self, client: int, shares: Shares, round_: AggregationRound) -> Shares:
         """The shares that this client can hold."""

@@ -13,13 +13,19 @@ from testbed.aggregation.secagg_messages import (
     AdvertiseKeys,
     AdvertOf,
     KeyAdvert,
+    Masked,
+    MaskInput,
     SealedForPeers,
+    SealedFromPeers,
     ShareKeys,
     Shares,
     Unmask,
 )
 from testbed.aggregation.secagg_plus_messages import (
     AnnounceGraph,
+    MaskedAmongNeighbours,
+    MaskedWith,
+    MaskInputAmongNeighbours,
     NeighbourKeys,
     NeighbourSignatures,
     ShareKeysAmongNeighbours,
@@ -27,8 +33,10 @@ from testbed.aggregation.secagg_plus_messages import (
     graph_advert_content,
 )
 from testbed.cost import charge
+from testbed.crypto import sealing
+from testbed.crypto.failures import OpeningFailed
 from testbed.errors import Refusal
-from testbed.messages import Message
+from testbed.messages import Message, signed_content
 from testbed.parties.client import handles
 
 if TYPE_CHECKING:
@@ -96,6 +104,25 @@ class SecAggPlusClient(SecAggClient):
             raise Refusal("secagg-plus.not-a-neighbour", "keys of a client that is no neighbour")
         super()._check_adverts(adverts, count)
 
+    # -- masked input ---------------------------------------------------------------------------------------------
+
+    @handles(MaskInputAmongNeighbours)
+    def on_mask_input_among_neighbours(
+        self, message: MaskInputAmongNeighbours, private: SealedFromPeers
+    ) -> MaskedAmongNeighbours:
+        """Mask the update, and tell each neighbour that it is masked with it; who is not told keeps back its share."""
+        masked = super().on_mask_input(MaskInput(message.round), private)
+        charge("aead.seal", len(self._received))
+        told = []
+        for peer in sorted(self._received):
+            nonce, associated = self._word(self.client.number, peer)
+            told.append(MaskedWith(peer, sealing.seal(self._sealing_keys[peer], nonce, b"", associated)))
+        return MaskedAmongNeighbours(masked.input, told)
+
+    def _word(self, sender: int, receiver: int) -> tuple[bytes, bytes]:
+        """Nonce and associated data of `MaskedWith`: other ones than those of the shares, under the same key."""
+        return b"\x01" + sender.to_bytes(11, "big"), signed_content("masked with", self._round, sender, receiver)
+
     # -- consistency check ----------------------------------------------------------------------------------------
 
     def _believable(self, listed: list[int]) -> set[int]:
@@ -115,7 +142,20 @@ class SecAggPlusClient(SecAggClient):
     @handles(UnmaskNeighbours)
     def on_unmask_neighbours(self, message: UnmaskNeighbours, private: NeighbourSignatures) -> Shares:
         """Reveal one share for each neighbour, once enough of them have signed the same survivors."""
+        self._told = {row.client: row.tag for row in private.masked_with}
         return self.on_unmask(Unmask(message.round, private.signatures))
+
+    def _masks_with_me(self, peer: int) -> bool:
+        """A server could tell a client of few neighbours, and others of all; then their mutual masks do not hide it."""
+        if peer == self.client.number:
+            return True
+        nonce, associated = self._word(peer, self.client.number)
+        charge("aead.open")
+        try:
+            sealing.open_sealed(self._sealing_keys[peer], nonce, self._told.get(peer, b""), associated)
+        except OpeningFailed:
+            return False
+        return True
 
     # -- the questions of `secagg` --------------------------------------------------------------------------------
 
@@ -127,6 +167,11 @@ class SecAggPlusClient(SecAggClient):
     @handles(ShareKeys)
     def on_other_share_keys(self, message: ShareKeys) -> Message:
         """No."""
+        raise _other_protocol(message)
+
+    @handles(MaskInput)
+    def on_other_mask_input(self, message: MaskInput, private: SealedFromPeers) -> Masked:
+        """No: neighbours must know whom an input is masked with."""
         raise _other_protocol(message)
 
     @handles(Unmask)

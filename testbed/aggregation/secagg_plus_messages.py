@@ -5,8 +5,20 @@ The stages have the names of those of `secagg`, so that the two can be compared 
 
 from typing import Annotated, ClassVar
 
-from testbed.aggregation.secagg_messages import AdvertOf, KeyAdvert, Many, SealedForPeers, Shares, SignatureOf
-from testbed.messages import ClientId, Count, Message, RoundNumber, signed_content
+import msgspec
+
+from testbed.aggregation.secagg_messages import (
+    AdvertOf,
+    KeyAdvert,
+    Many,
+    SealedForPeers,
+    SealedFromPeers,
+    Shares,
+    SignatureOf,
+)
+from testbed.messages import ClientId, Count, Message, RoundNumber, Vector, signed_content
+
+Tag16 = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 
 
 def graph_advert_content(
@@ -44,10 +56,38 @@ class ShareKeysAmongNeighbours(Message, frozen=True):
     round: RoundNumber
 
 
+class MaskedWith(Message, frozen=True):
+    """A client's word to one neighbour (from it, or to it) that its input is masked with that one, too.
+
+    Authenticated under the key that the two share, and not secret.
+    """
+
+    client: ClientId
+    tag: Tag16
+
+
+class MaskedAmongNeighbours(Message, frozen=True):
+    """The masked, quantised update; and for each neighbour that it is masked with, a tag that says so."""
+
+    input: Vector
+    masked_with: Annotated[list[MaskedWith], Many]
+
+
+class MaskInputAmongNeighbours(Message, frozen=True):
+    """Mask your update against the neighbours that have shared."""
+
+    stage: ClassVar[str] = "secagg/masked-input"
+    Answer: ClassVar[type[Message] | None] = MaskedAmongNeighbours
+    Private: ClassVar[type[Message] | None] = SealedFromPeers
+
+    round: RoundNumber
+
+
 class NeighbourSignatures(Message, frozen=True):
-    """The signatures of one client's neighbours on the set of survivors."""
+    """The signatures of one client's neighbours on the set of survivors, and which of them have masked with it."""
 
     signatures: Annotated[list[SignatureOf], Many]
+    masked_with: Annotated[list[MaskedWith], Many]
 
 
 class UnmaskNeighbours(Message, frozen=True):

@@ -16,7 +16,6 @@ from testbed.aggregation.secagg_messages import (
     AdvertOf,
     CheckSurvivors,
     KeyAdvert,
-    MaskInput,
     SealedFromPeers,
     ShareKeys,
     ShareOf,
@@ -29,6 +28,7 @@ from testbed.aggregation.secagg_plus import SecAggPlus, SecAggPlusParameters
 from testbed.aggregation.secagg_plus_client import SecAggPlusClient
 from testbed.aggregation.secagg_plus_messages import (
     AnnounceGraph,
+    MaskInputAmongNeighbours,
     NeighbourKeys,
     NeighbourSignatures,
     ShareKeysAmongNeighbours,
@@ -68,6 +68,9 @@ class Stand:
 
     def signatures_for(self, client: int) -> list[SignatureOf]:
         return [SignatureOf(one, self.signed[one]) for one in sorted(AROUND[client])]
+
+    def shown(self, client: int, signatures: list[SignatureOf]) -> NeighbourSignatures:
+        return NeighbourSignatures(signatures, self.small.protocol.told(client))
 
     async def ask(self, message: Any, private: Any = None, who: int = VICTIM) -> list[str]:
         """The checks that the question fails."""
@@ -235,7 +238,10 @@ def test_neighbours_that_were_told_another_list_are_noticed(federation: Any) -> 
 
 def test_shares_from_too_few_neighbours_or_from_others_are_refused(federation: Any) -> None:
     def from_(peers: list[int]) -> Callable[[Stand], tuple[Any, ...]]:
-        return lambda stand: (MaskInput(1), SealedFromPeers([SharesFor(peer, bytes(82)) for peer in peers]))
+        return lambda stand: (
+            MaskInputAmongNeighbours(1),
+            SealedFromPeers([SharesFor(peer, bytes(82)) for peer in peers]),
+        )
 
     assert refused(federation, "mask", from_(NEAR[: T - 2])) == ["secagg.too-few"]
     assert refused(federation, "mask", from_([*NEAR[1:], FAR[0]])) == ["secagg.foreign-shares"]
@@ -275,7 +281,7 @@ def test_survivors_are_checked(federation: Any, survivors: list[int], check: str
 )
 def test_signatures_on_the_survivors_come_from_the_neighbourhood(federation: Any, change: Any, check: str) -> None:
     def question(stand: Stand) -> tuple[Any, ...]:
-        return UnmaskNeighbours(1), NeighbourSignatures(change(stand.signatures_for(VICTIM), stand))
+        return UnmaskNeighbours(1), stand.shown(VICTIM, change(stand.signatures_for(VICTIM), stand))
 
     assert refused(federation, "unmask", question) == [check]
 
@@ -292,7 +298,7 @@ def test_neighbours_who_signed_other_survivors_anywhere_in_the_round_are_noticed
             replies = await stand.small.network.ask(np.array([client]), CheckSurvivors(1, survivors))
             signed.update({c: answer.signature for c, answer in replies.valid().items()})
         stand.signed = signed
-        return await stand.ask(UnmaskNeighbours(1), NeighbourSignatures(stand.signatures_for(VICTIM)))
+        return await stand.ask(UnmaskNeighbours(1), stand.shown(VICTIM, stand.signatures_for(VICTIM)))
 
     assert asyncio.run(play()) == ["secagg.inconsistent-survivors"]
 
@@ -328,7 +334,7 @@ def test_both_shares_of_a_client_cannot_be_had_by_two_stories(federation: Any) -
                 for one in sorted(AROUND[client])
                 if one in signed and stories.get(one, EVERYBODY) == stories[client]
             ]
-            refusals.append(await stand.ask(UnmaskNeighbours(1), NeighbourSignatures(agreeing), who=client))
+            refusals.append(await stand.ask(UnmaskNeighbours(1), stand.shown(client, agreeing), who=client))
         dead = [refusals[position] for position in range(0, K, 2)]
         return [check for found in dead for check in found], [check for found in refusals for check in found]
 

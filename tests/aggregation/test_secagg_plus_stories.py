@@ -62,7 +62,7 @@ async def revealed(federation: Any, dishonest: frozenset[int], hears: dict[int, 
             elif one in signed and hears[one] == hears[client]:
                 rows.append(SignatureOf(one, signed[one]))
         replies = await small.network.ask(
-            np.array([client]), UnmaskNeighbours(1), private={client: NeighbourSignatures(rows)}
+            np.array([client]), UnmaskNeighbours(1), private={client: NeighbourSignatures(rows, protocol.told(client))}
         )
         answers.update(replies.valid())
     return answers
