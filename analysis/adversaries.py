@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Literal
 
 import pandas as pd
@@ -118,10 +119,10 @@ def adversaries(runs: Sequence[RunRecords], eta: float = ETA) -> pd.DataFrame:
     rounds, and due, s c / n; eta, exceeded (rounds with x/s > eta c/n), its rate with low and high; and bound,
     Theorem 2's, where selection is Lotto.
 
-    Raises `ExperimentError` when no run has an adversary, or eta is not above 0.
+    Raises `ExperimentError` when no run has an adversary, or eta is not above 0 and finite.
     """
-    if eta <= 0:
-        raise ExperimentError(f"--eta {eta:g}: must be above 0")
+    if not 0 < eta < inf:
+        raise ExperimentError(f"--eta {eta:g}: must be above 0 and finite")
     rows = [_row(run, eta) for run in runs if run.experiment.get("adversary")]
     if not rows:
         raise ExperimentError(f"{runs[0].path if runs else 'no run'}: no run here has an `adversary:` section")

@@ -55,6 +55,9 @@ def dishonest_fraction_exceeds(
 ) -> float:
     """Bound on Pr[x/s > eta c/n]: x dishonest participants are more than eta times their due (Theorem 2).
 
+    The paper's sum counts candidates and goes on beyond s; of participants there are s. So where floor(eta c s / n) is
+    s or more, what the theorem bounds cannot happen, and this is 0; everywhere else it is the bound as printed.
+
     Args:
         population: n, at least s.
         dishonest: c, from 0 to n.
@@ -66,7 +69,8 @@ def dishonest_fraction_exceeds(
     least = population if min_population is None else min_population
     check_counts(population, dishonest, participants, least)
     p = selection_probability(participants, over_selection, least)
-    return survival(allowed(population, dishonest, participants, eta), dishonest, p)
+    most = allowed(population, dishonest, participants, eta)
+    return 0.0 if most >= participants else survival(most, dishonest, p)
 
 
 def secagg_fails(

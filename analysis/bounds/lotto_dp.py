@@ -36,8 +36,9 @@ class Training:
         rounds: R.
         delta: in (0, 1).
         mechanism: adds the noise; the shares of all s participants make up its noise multiplier.
-        maximum_population: n_max, how many clients there could be at all; counts in the server-centric variant only,
-            where the server can look for the client with the most participations before it begins.
+        maximum_population: n_max, how many clients there could be at all, no fewer than there are; counts in the
+            server-centric variant only, where the server can look for the client with the most participations before
+            it begins.
     """
 
     dishonest: int

@@ -44,7 +44,7 @@ def lotto_bounds(
         "dishonest_fraction_exceeds": lotto.dishonest_fraction_exceeds(
             population, dishonest, participants, over_selection, eta, least
         ),
-        **_logarithm("dishonest_fraction_exceeds", allowed, dishonest, p),
+        **_fraction_remarks(allowed, dishonest, participants, p),
         "dishonest_tolerated": tolerated,
         "secagg_fails": lotto.secagg_fails(dishonest, participants, over_selection, least, threshold),
         **_logarithm("secagg_fails", tolerated, dishonest, p),
@@ -54,6 +54,8 @@ def lotto_bounds(
 def lotto_dp_costs(training: Training, population: int) -> Row:
     """Corollaries 2 and 3, and the epsilon without Lotto, for one training."""
     lotto.check_counts(population, training.dishonest, training.participants, training.min_population)
+    if training.maximum_population < population:
+        raise ValueError(f"maximum_population: n_max = {training.maximum_population} with a population of {population}")
     mechanism = training.mechanism
     return {
         "population": population,
@@ -128,6 +130,15 @@ def lotto_plan(
         above = f"dishonest_fraction_exceeds stays above {target:g} even with the whole population as n_min"
         plan |= _found("smallest_min_population_for_eta", bound, above)
     return plan
+
+
+def _fraction_remarks(allowed: int, dishonest: int, participants: int, p: Fraction) -> Row:
+    """The logarithm of Theorem 2's bound, or why there is none."""
+    name = "dishonest_fraction_exceeds"
+    if allowed < participants:
+        return _logarithm(name, allowed, dishonest, p)
+    reason = f"it cannot happen: a round has {participants} participants"
+    return {f"{name}_reason": reason, **_found(f"{name}_log10", None, reason)}
 
 
 def _logarithm(name: str, k: int, dishonest: int, p: Fraction) -> Row:

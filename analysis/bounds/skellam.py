@@ -7,7 +7,7 @@ none, (s - k)/s of the variance is left. Renyi divergences of a round add up ove
 """
 
 from dataclasses import dataclass
-from math import exp, inf, isfinite, log, log1p, sqrt
+from math import exp, inf, log, log1p, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from scipy.special import gammaln, logsumexp
 ORDERS: tuple[int, ...] = (*range(2, 257), 288, 320, 384, 448, 512, 640, 768, 896, 1024, 1536, 2048, 4096)
 
 _WITHOUT_GAP = 256
+# What a mechanism may be made of: within it the variance and its square are normal doubles, whatever share is left.
+_RANGES = {"noise_multiplier": (1e-9, 1e9), "dimension": (1, 10**12), "scale": (1e-9, 1e18)}
 
 Divergences = npt.NDArray[np.float64]
 
@@ -27,10 +29,11 @@ class Skellam:
     """The mechanism for updates of one clipping norm, whatever that is.
 
     Attributes:
-        noise_multiplier: standard deviation of the noise in the sum when everybody adds theirs, over the clipping norm.
-        dimension: d, the coordinates of an update, padded to a power of two for the rotation.
-        scale: the clipping norm in integer steps. Coarser steps (fewer bits) cost privacy: rounding makes updates
-            longer, and Skellam noise of small variance is further from Gaussian.
+        noise_multiplier: standard deviation of the noise in the sum when everybody adds theirs, over the clipping norm;
+            from 1e-9 to 1e9.
+        dimension: d, the coordinates of an update, padded to a power of two for the rotation; from 1 to 1e12.
+        scale: the clipping norm in integer steps, from 1e-9 to 1e18. Coarser steps (fewer bits) cost privacy: rounding
+            makes updates longer, and Skellam noise of small variance is further from Gaussian.
         bias: the paper's beta, how much conditional rounding may favour short vectors; 0 rounds unconditionally.
     """
 
@@ -40,10 +43,10 @@ class Skellam:
     bias: float = exp(-0.5)
 
     def __post_init__(self) -> None:
-        for name in ("noise_multiplier", "dimension", "scale"):
+        for name, (least, most) in _RANGES.items():
             value = getattr(self, name)
-            if not (isfinite(value) and value > 0):
-                raise ValueError(f"{name}: {value}; must be a number above 0")
+            if not least <= value <= most:
+                raise ValueError(f"{name}: {value}; must be a number from {least:g} to {most:g}")
         if not 0 <= self.bias < 1:
             raise ValueError(f"bias: {self.bias}; must be at least 0 and below 1")
 

@@ -40,19 +40,26 @@ def cdf(k: int, trials: int, p: Probability) -> float:
 def log10_survival(k: int, trials: int, p: Probability) -> float:
     """The decimal logarithm of `survival`, also where that is below the smallest double; -inf where it is 0."""
     with _arithmetic():
-        return float(gmpy2.log10(_survival(k, trials, _exact(p))))
+        exact = _exact(p)
+        if not (0 < exact < 1 and trials * exact < k + 1 <= trials):
+            return float(gmpy2.log10(_survival(k, trials, exact)))
+        # by itself, as no exponent may be left for the tail: MPFR's functions end at about 10^-323,000,000
+        largest, sum_ = _log_mass(k + 1, trials, exact), _falling_sum(k + 1, trials, exact)
+        return float((largest + gmpy2.log(sum_)) / gmpy2.log(gmpy2.mpfr(10)))
 
 
 def survivals(last: int, trials: int, p: Probability) -> list[float]:
     """Pr[X > k] for k = 0, 1, ..., `last`, in one pass."""
     with _arithmetic():
         exact = _exact(p)
-        above = _survival(last, trials, exact)
-        backwards = [above]
+        above, mass = _survival(last, trials, exact), gmpy2.mpfr(0)
+        against = gmpy2.mpfr(0) if exact == 0 else _real((1 - exact) / exact)
+        backwards = [float(above)]
         for k in range(last, 0, -1):
-            above = above + _mass(k, trials, exact) if k > trials * exact else _survival(k - 1, trials, exact)
-            backwards.append(above)
-        return [float(value) for value in reversed(backwards)]
+            mass = mass * against * (k + 1) / (trials - k) if mass else _mass(k, trials, exact)
+            above += mass
+            backwards.append(float(above))
+        return backwards[::-1]
 
 
 def survivals_over_trials(k: int, last: int, p: Probability) -> list[float]:
@@ -96,14 +103,18 @@ def _survival(k: int, trials: int, p: Fraction) -> Any:
     if p == 1:
         return gmpy2.mpfr(1)
     if k + 1 > trials * p:  # the terms fall from the first one on
-        return _falling_sum(k + 1, trials, p)
-    return 1 - _falling_sum(trials - k, trials, 1 - p)  # at least about a half: nothing is lost
+        return _mass(k + 1, trials, p) * _falling_sum(k + 1, trials, p)
+    below = _mass(k, trials, p) * _falling_sum(trials - k, trials, 1 - p)
+    return 1 - below  # at least about a half: nothing is lost
 
 
 def _falling_sum(first: int, trials: int, p: Fraction) -> Any:
-    """The sum of Pr[X = i] over i >= first, where the terms fall."""
+    """The sum of Pr[X = i] over i >= first, where the terms fall, in units of Pr[X = first], which may be too small.
+
+    About ten standard deviations of terms count at most: half a million for 10^10 trials.
+    """
     odds = _real(p / (1 - p))
-    term = total = _mass(first, trials, p)
+    term = total = gmpy2.mpfr(1)
     for i in range(first, trials):
         term *= odds * (trials - i) / (i + 1)
         total += term
@@ -113,11 +124,16 @@ def _falling_sum(first: int, trials: int, p: Fraction) -> Any:
 
 
 def _mass(i: int, trials: int, p: Fraction) -> Any:
-    """Pr[X = i] in MPFR."""
+    """Pr[X = i] in MPFR; 0 below about 10^-323,000,000."""
     if i > trials or p in (0, 1):
         return gmpy2.mpfr(i == trials * p)
+    return gmpy2.exp(_log_mass(i, trials, p))
+
+
+def _log_mass(i: int, trials: int, p: Fraction) -> Any:
+    """The natural logarithm of Pr[X = i], for 0 <= i <= trials and 0 < p < 1."""
     ways = gmpy2.lgamma(trials + 1)[0] - gmpy2.lgamma(i + 1)[0] - gmpy2.lgamma(trials - i + 1)[0]
-    return gmpy2.exp(ways + i * gmpy2.log(_real(p)) + (trials - i) * gmpy2.log(_real(1 - p)))
+    return ways + i * gmpy2.log(_real(p)) + (trials - i) * gmpy2.log(_real(1 - p))
 
 
 def _real(value: Fraction) -> Any:

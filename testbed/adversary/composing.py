@@ -40,6 +40,10 @@ class Adversary:
         given: dict[type[Misbehaviour], Any] = {}
         self._server = {name_of(one): _found("server", one, ServerMisbehaviour, given) for one in section.server}
         self._clients = {name_of(one): _found("clients", one, ClientMisbehaviour, given) for one in section.clients}
+        for party, kinds in (("server", self._server), ("clients", self._clients)):
+            for name, (first, *_) in kinds.items():
+                if ":" in name:  # the others are checked with the experiment
+                    _checked(section, party, name, given[first], population)
         self._conspiracy = Conspiracy(self.dishonest, given, rounds, section.from_round, section.every)
         self._unused = set(self._server)
 
@@ -73,6 +77,13 @@ class Adversary:
         ]
         for party, name in idle:
             raise ExperimentError(f"adversary.{party}: {name} applies to none of this run's protocols; leave it out")
+
+
+def _checked(section: AdversarySection, party: str, name: str, chosen: Any, population: int) -> None:
+    try:
+        section.check_options(party, name, chosen, population)
+    except ValueError as error:
+        raise ExperimentError(f"adversary.{error}") from None
 
 
 def _found(party: str, one: Named, base: type[Any], given: dict[type[Misbehaviour], Any]) -> list[Any]:

@@ -3,6 +3,7 @@
 Each of these decides what is announced; whom it then takes from the candidates is decided in `lotto_lists`.
 """
 
+from collections.abc import Set
 from fractions import Fraction
 from typing import Annotated, ClassVar
 
@@ -59,7 +60,21 @@ class PopulationOptions(MisbehaviourOptions):
         if self.to is None:
             least = server.parameters.min_population
             return server.parameters.smallest_population(len(server.dropped)) if least is None else least
-        return self.to if isinstance(self.to, int) else max(1, int(Fraction(str(self.to)) * population))
+        return _number_of(self.to, population)
+
+
+class SmallerPopulationOptions(PopulationOptions):
+    """As `PopulationOptions`, for what takes a population below the true one."""
+
+    def check(self, population: int, dishonest: Set[int]) -> None:
+        """See `MisbehaviourOptions.check`."""
+        if self.to is not None and _number_of(self.to, population) >= population:
+            raise ValueError(f"to: {self.to} of a population of {population}; must be fewer clients than that")
+
+
+def _number_of(to: int | float, population: int) -> int:
+    """A number of clients, or a share of the population, rounded down."""
+    return to if isinstance(to, int) else max(1, int(Fraction(str(to)) * population))
 
 
 class UnderstatePopulation(LottoMisbehaviour):
@@ -69,7 +84,7 @@ class UnderstatePopulation(LottoMisbehaviour):
     """
 
     name: ClassVar[str] = "understate-population"
-    Options: ClassVar[type[MisbehaviourOptions]] = PopulationOptions
+    Options: ClassVar[type[MisbehaviourOptions]] = SmallerPopulationOptions
 
     def pool(self, round_: SelectionRound) -> Ids:
         """The honest server's, but their number is another."""
@@ -90,7 +105,7 @@ class RefineOutHonest(LottoMisbehaviour):
     """
 
     name: ClassVar[str] = "refine-out-honest"
-    Options: ClassVar[type[MisbehaviourOptions]] = PopulationOptions
+    Options: ClassVar[type[MisbehaviourOptions]] = SmallerPopulationOptions
 
     def pool(self, round_: SelectionRound) -> Ids:
         """Its own clients, and honest ones up to the population that is to be announced."""
@@ -117,7 +132,7 @@ class TellDifferentPopulations(LottoMisbehaviour, ClientCentricServer):
 
     name: ClassVar[str] = "tell-different-populations"
     applies_to: ClassVar[tuple[str, ...]] = (CLIENT_CENTRIC,)
-    Options: ClassVar[type[MisbehaviourOptions]] = PopulationOptions
+    Options: ClassVar[type[MisbehaviourOptions]] = SmallerPopulationOptions
 
     def _told(self) -> int:
         options: PopulationOptions = self.conspiracy.options_of(TellDifferentPopulations)

@@ -6,7 +6,7 @@ the same way from the honest role. The built-in misbehaviours are listed in `cat
 named ``package.module:Name`` in an experiment, is a subclass of `ServerMisbehaviour` or `ClientMisbehaviour`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,6 +24,14 @@ class MisbehaviourOptions(BaseModel):
     """What an experiment may say about a misbehaviour: ``{understate-population: {to: 0.5}}``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def check(self, population: int, dishonest: Set[int]) -> None:
+        """Raise `ValueError` (one line: option, what is wrong) for what can never happen in this experiment.
+
+        Args:
+            population: number of clients.
+            dishonest: the clients that the experiment lists; empty where they are drawn.
+        """
 
 
 @dataclass(frozen=True)

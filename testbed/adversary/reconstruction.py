@@ -47,6 +47,15 @@ class ReconstructionOptions(MisbehaviourOptions):
         None, ge=0, description="The victim's number; none: an honest participant that the server draws in each round"
     )
 
+    def check(self, population: int, dishonest: Set[int]) -> None:
+        """See `MisbehaviourOptions.check`: a victim is one of the clients, and honest."""
+        if self.victim is None:
+            return
+        if self.victim >= population:
+            raise ValueError(f"victim: client {self.victim} of a population of {population}, counted from 0")
+        if self.victim in dishonest:
+            raise ValueError(f"victim: client {self.victim} is dishonest; name one that is not listed there")
+
 
 @dataclass(frozen=True)
 class Attempt:

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from testbed.adversary.catalogue import kinds_of, names
-from testbed.adversary.misbehaviour import Conspiracy, Misbehaviour
+from testbed.adversary.misbehaviour import Conspiracy, Misbehaviour, MisbehaviourOptions
 from testbed.own_class import OWN_CLASS
 from testbed.randomness import Randomness
 
@@ -46,8 +46,18 @@ class AdversarySection(BaseModel):
 
     @field_validator("server", "clients", mode="before")
     @classmethod
-    def _one_alone(cls, given: Any) -> Any:
-        return [given] if isinstance(given, str | dict) else given
+    def _entries(cls, given: Any) -> Any:
+        """One alone is a list of one; options that are null are none."""
+        entries = [given] if isinstance(given, str | dict) else given
+        if not isinstance(entries, list):
+            return entries
+        plain = [
+            {name: {} if more is None else more for name, more in one.items()} if isinstance(one, dict) else one
+            for one in entries
+        ]
+        if not all(isinstance(one, str) or _is_name_with_options(one) for one in plain):
+            raise ValueError("an entry is a name, or one name with its options: {name: {option: value}}")
+        return plain
 
     @field_validator("server", "clients")
     @classmethod
@@ -55,8 +65,6 @@ class AdversarySection(BaseModel):
         party = info.field_name
         seen: set[str] = set()
         for one in given:
-            if isinstance(one, dict) and len(one) != 1:
-                raise ValueError("an entry is a name, or one name with its options: {name: {option: value}}")
             name = name_of(one)
             if name in seen:
                 raise ValueError(f"{name} stands twice")
@@ -87,10 +95,20 @@ class AdversarySection(BaseModel):
         for party in ("server", "clients"):
             for one in getattr(self, party):
                 name = name_of(one)
-                if ":" in name or own or name in names(party, protocols):
-                    continue
-                allowed = ", ".join(names(party, protocols)) or "none"
-                raise ValueError(f"{party}: {name} does not apply to selection {selection}; allowed: {allowed}")
+                if not (":" in name or own or name in names(party, protocols)):
+                    where = f"selection {selection} with aggregation {aggregation}"
+                    allowed = ", ".join(names(party, protocols)) or "none"
+                    raise ValueError(f"{party}: {name} does not apply to {where}; allowed: {allowed}")
+                for kind in kinds_of(party, name):
+                    if own or protocols & set(kind.applies_to):
+                        self.check_options(party, name, options(kind, one), population)
+
+    def check_options(self, party: str, name: str, chosen: MisbehaviourOptions, population: int) -> None:
+        """Raise `ValueError` (one line) for options of a misbehaviour that can never happen in this experiment."""
+        try:
+            chosen.check(population, frozenset(self.dishonest) if isinstance(self.dishonest, list) else frozenset())
+        except ValueError as error:
+            raise ValueError(f"{party}: {name}.{error}") from None
 
     def attacks(self, round_number: int) -> bool:
         """Whether this round is to be attacked; in the others everybody behaves."""
@@ -111,6 +129,14 @@ class AdversarySection(BaseModel):
         generator = randomness.generator("adversary", 0, "dishonest")
         drawn = generator.choice(np.arange(population), self.number_of(population), replace=False)
         return frozenset(drawn.tolist())
+
+
+def _is_name_with_options(one: Any) -> bool:
+    return (
+        isinstance(one, dict)
+        and len(one) == 1
+        and all(isinstance(name, str) and isinstance(more, dict) for name, more in one.items())
+    )
 
 
 def name_of(one: Named) -> str:

@@ -29,6 +29,8 @@ _PLAN_LOTTO_EPILOG = examples(
 _HELP = {"help_option_names": ["--help", "-h"]}
 _CLIENTS = 10**10  # no population is larger, and no bound takes longer than seconds
 _ROUNDS = 100_000
+_SUMMED = 10**6  # participants over whose dishonest ones a guarantee is minimised: seconds, too
+_COULD_BE = 10**9  # devices that could register, unless the population is larger
 
 bound = typer.Typer(
     name="bound",
@@ -103,7 +105,10 @@ def bound_lotto(
 def bound_lotto_dp(
     population: Population,
     dishonest: Dishonest,
-    participants: Participants,
+    participants: Annotated[
+        int,
+        typer.Option(metavar="S", min=1, max=_SUMMED, help="Participants of a round, s.", show_default=False),
+    ],
     rounds: Annotated[int, typer.Option(metavar="R", min=1, max=_ROUNDS, help="Rounds, R.", show_default=False)],
     noise_multiplier: Annotated[
         float, typer.Option(metavar="Z", help="Noise in the sum over the clipping norm.", show_default=False)
@@ -111,8 +116,16 @@ def bound_lotto_dp(
     over_selection: OverSelection = 1.3,
     min_population: MinPopulation = None,
     maximum_population: Annotated[
-        int, typer.Option(metavar="M", min=1, help="n_max, clients that there could be at all (server-centric).")
-    ] = 10**9,
+        int | None,
+        typer.Option(
+            metavar="M",
+            min=1,
+            max=_CLIENTS,
+            show_default=False,
+            help="n_max, clients that there could be at all, N or more (server-centric).  "
+            "\\[default: 1000000000, or N]",
+        ),
+    ] = None,
     threshold: Threshold = "0.7",
     delta: Annotated[
         float | None, typer.Option(metavar="D", help="In (0, 1).  \\[default: 1/N]", show_default=False)
@@ -137,7 +150,8 @@ def bound_lotto_dp(
         training = Training(
             dishonest, participants, over_selection, population if min_population is None else min_population,
             _threshold(threshold), rounds, 1 / population if delta is None else delta,
-            Skellam(noise_multiplier, dimension, scale), maximum_population,
+            Skellam(noise_multiplier, dimension, scale),
+            max(_COULD_BE, population) if maximum_population is None else maximum_population,
         )  # fmt: skip
         row = lotto_dp_costs(training, population)
     _print(row, format, _BOUND_DP_TEXT)
@@ -247,6 +261,8 @@ def _value(row: Mapping[str, Any], key: str) -> str:
     more = [f"{name} = {_number(row[other])}" for other, name in beside.items() if other != key and other in row]
     if row[key] == 0.0 and row.get(f"{key}_log10") is not None:
         return f"10^{row[f'{key}_log10']:.1f}"
+    if f"{key}_reason" in row:
+        more.append(row[f"{key}_reason"])
     return f"{_number(row[key])}{'  (' + ', '.join(more) + ')' if more else ''}"
 
 

@@ -92,8 +92,22 @@ def test_the_table_in_every_format(recorded: Callable) -> None:
         render(frame, "latex")
     with pytest.raises(ExperimentError, match="no run here has an `adversary:` section"):
         adversaries(runs[1:])
-    with pytest.raises(ExperimentError, match="--eta 0: must be above 0"):
-        adversaries(runs, eta=0)
+    for eta in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ExperimentError, match=f"--eta {eta:g}: must be above 0 and finite"):
+            adversaries(runs, eta=eta)
+    (row, _) = json.loads(render(adversaries([runs[0], runs[0]], eta=1e308), "json"))["rows"]
+    assert (row["exceeded"], row["bound"]) == (0, 0.0)
+
+
+@pytest.mark.parametrize("eta", ["nan", "inf", "-inf", "0", "1e999"])
+def test_an_eta_that_is_no_factor_is_one_line(recorded: Callable, capsys: pytest.CaptureFixture[str], eta: str) -> None:
+    from testbed.commands import main
+
+    run = recorded("once", {"dishonest": 0.3, "server": ["list-twice"]})
+    capsys.readouterr()
+    assert main(["attack", "summary", str(run.path), "--eta", eta]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", f"error: --eta {float(eta):g}: must be above 0 and finite\n")
 
 
 def test_runs_of_an_earlier_version_have_no_dishonest_participants(recorded: Callable) -> None:

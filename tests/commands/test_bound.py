@@ -109,6 +109,60 @@ def test_a_target_that_nothing_meets_is_no_error(call: Callable[..., Any]) -> No
     assert found["largest_exclusion_for_base_rate_reason"] == "50 of 100 are more than 0.3 with nobody left out"
 
 
+def test_more_participants_than_there_are_cannot_be_dishonest(call: Callable[..., Any]) -> None:
+    given = ("--population", 1000, "--dishonest", 100, "--participants", 50)
+    text = call("bound", "lotto", *given)
+    reason = "it cannot happen: a round has 50 participants"
+    assert (text.code, text.err) == (0, "")
+    (line,) = (line for line in text.out.splitlines() if "Theorem 2" in line)
+    assert line.split("  ")[0] == "more than 50 of 50 dishonest (Theorem 2)"
+    assert line.endswith(f"  0  ({reason})")
+    found = object_in(call("bound", "lotto", *given, "--format", "json").out)
+    assert found["dishonest_fraction_exceeds"] == dishonest_fraction_exceeds(1000, 100, 50, 1.3, 10) == 0.0
+    assert found["dishonest_fraction_exceeds_reason"] == found["dishonest_fraction_exceeds_log10_reason"] == reason
+    assert found["dishonest_fraction_exceeds_log10"] is None
+    below = object_in(call("bound", "lotto", *given, "--eta", 9.9, "--format", "json").out)
+    assert below["dishonest_fraction_exceeds"] > 0.0
+    assert "dishonest_fraction_exceeds_reason" not in below
+
+
+def test_the_largest_populations_are_answered(call: Callable[..., Any]) -> None:
+    """Dishonest clients everywhere, and tails that no floating point of any width holds."""
+    given = ("--population", 10**10, "--dishonest", 10**10, "--participants", 5 * 10**9)
+    found = object_in(call("bound", "lotto", *given, "--format", "json").out)
+    assert found["candidates_suffice"] == found["secagg_fails"] == 1.0
+    found = object_in(call("bound", "lotto", *given[:2], "--dishonest", 10**9, *given[4:], "--format", "json").out)
+    assert found["secagg_fails"] == 0.0
+    assert found["secagg_fails_log10_reason"] == "it cannot happen"
+    given = (*given[:2], "--dishonest", 52 * 10**8, *given[4:], "--threshold", 5 * 10**9)
+    found = object_in(call("bound", "lotto", *given, "--format", "json").out)
+    assert found["secagg_fails"] == 0.0
+    assert found["secagg_fails_log10"] < -(6 * 10**8)
+    assert f"10^{found['secagg_fails_log10']:.1f}" in call("bound", "lotto", *given).out
+
+
+def test_there_may_be_as_many_clients_as_there_are_and_no_fewer(call: Callable[..., Any]) -> None:
+    given = ("--population", 2 * 10**9, "--dishonest", 1000, "--participants", 200, *DP, "--format", "json")
+    assert object_in(call("bound", "lotto-dp", *given).out)["maximum_population"] == 2 * 10**9
+    ended = call("bound", "lotto-dp", *given, "--maximum-population", 2 * 10**9 - 1)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.errors == ["error: --maximum-population: n_max = 1999999999 with a population of 2000000000"]
+
+
+@pytest.mark.parametrize("multiplier", [1e-9, 1e9])
+@pytest.mark.parametrize("scale", [1e-9, 1e18])
+@pytest.mark.parametrize("dimension", [1, 10**12])
+@pytest.mark.filterwarnings("error")
+def test_mechanisms_at_the_ends_of_their_ranges(
+    call: Callable[..., Any], multiplier: float, scale: float, dimension: int
+) -> None:
+    given = ("--population", 1000, "--dishonest", 100, "--participants", 50, "--rounds", 10, "--format", "json")
+    mechanism = ("--noise-multiplier", multiplier, "--scale", scale, "--dimension", dimension)
+    ended = call("bound", "lotto-dp", *given, *mechanism)
+    assert (ended.code, ended.err) == (0, "")
+    assert object_in(ended.out)["insecure_epsilon"] >= 0
+
+
 SMALL = "--population 10 --dishonest 1 --participants 5"
 
 
@@ -138,6 +192,22 @@ SMALL = "--population 10 --dishonest 1 --participants 5"
         (f"bound lotto-dp {SMALL} --rounds 5 --noise-multiplier 1 --delta nan", "--delta: nan; must be above 0"),
         (f"bound lotto-dp {SMALL} --rounds 5 --noise-multiplier 1 --scale -1", "--scale: -1.0; must be a number"),
         (f"bound lotto-dp {SMALL} --rounds 5 --noise-multiplier 1 --dimension 0", "Invalid value for '--dimension': "),
+        *(
+            (f"bound lotto-dp {SMALL} --rounds 5 --noise-multiplier {wrong}", f"--noise-multiplier: {wrong}; must be a")
+            for wrong in ("1e-300", "1e+300", "inf", "-1.0")
+        ),
+        *(
+            (f"bound lotto-dp {SMALL} --rounds 5 --noise-multiplier 5 --scale {wrong}", f"--scale: {wrong}; must be a")
+            for wrong in ("1e-300", "1e+300", "nan", "inf")
+        ),
+        (f"bound lotto-dp {SMALL} --rounds 5 --noise-multiplier 1 --dimension {10**400}",
+         f"--dimension: {10**400}; must be a number from 1 to 1e+12"),
+        ("bound lotto-dp --population 10000000000 --dishonest 10000000000 --participants 5000000000 --rounds 5 "
+         "--noise-multiplier 1", "Invalid value for '--participants': "),
+        (f"bound lotto-dp {SMALL} --rounds 5 --noise-multiplier 1 --maximum-population 9",
+         "--maximum-population: n_max = 9 with a population of 10"),
+        (f"bound lotto-dp {SMALL} --rounds 5 --noise-multiplier 1 --maximum-population {10**400}",
+         "Invalid value for '--maximum-population': "),
         ("bound lotto-dp --population 10 --dishonest 11 --participants 5 --rounds 5 --noise-multiplier 1",
          "--dishonest: 11 of a population of 10"),
         (f"plan lotto {SMALL} --target 0", "--target: 0.0; must be above 0 and below 1"),

@@ -128,7 +128,7 @@ def test_wrong_signers_end_the_round_where_all_must_sign(protocol: str, run: Cal
 
 
 OWN = '''
-from testbed.adversary.misbehaviour import ClientMisbehaviour, ServerMisbehaviour
+from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions, ServerMisbehaviour
 from testbed.parties.client import handles
 from testbed.selection.random_selection import RandomSelection
 from testbed.training import Train, Trained, Trainer
@@ -159,6 +159,21 @@ class Boast(ClientMisbehaviour, Trainer):
         return Trained(10**6, super().on_train(message).loss)
 
 
+class AgainstOptions(MisbehaviourOptions):
+    victim: int = 0
+
+    def check(self, population, dishonest):
+        if self.victim >= population or self.victim in dishonest:
+            raise ValueError(f"victim: {self.victim} is nobody's")
+
+
+class Against(FirstOnly):
+    """Has a victim."""
+
+    name = "against"
+    Options = AgainstOptions
+
+
 class Nothing:
     """No misbehaviour."""
 '''
@@ -177,6 +192,8 @@ def test_classes_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ru
         ({"clients": ["my_attacks:Nothing"]}, "adversary.clients: my_attacks:Nothing is no subclass of"),
         ({"server": ["my_attacks:Missing"]}, "adversary.server: my_attacks:Missing: module my_attacks has no class"),
         ({"server": [{"my_attacks:FirstOnly": {"x": 1}}]}, "my_attacks:FirstOnly.x: unknown option; allowed: none"),
+        ({"server": [{"my_attacks:Against": {"victim": 500}}]}, "adversary.server: my_attacks:Against.victim: 500 is"),
+        ({"server": ["my_attacks:Against"], "dishonest": [0]}, "adversary.server: my_attacks:Against.victim: 0 is no"),
     ):
         with pytest.raises(ExperimentError, match=says):
             plan_of(wrong, selection={"participants": 3})

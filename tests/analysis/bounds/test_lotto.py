@@ -74,7 +74,8 @@ def test_definitions_in_fractions(population: int, data: st.DataObject) -> None:
         participants - 1, population, min(Fraction(1), Fraction(str(factor)) * participants / population)
     )
     allowed = floor(Fraction(str(eta)) * dishonest * participants / population)
-    exceed, fail = more_than(allowed, dishonest, p), more_than(2 * t - participants - 1, dishonest, p)
+    exceed = more_than(allowed, dishonest, p) if allowed < participants else Fraction(0)  # x is at most s
+    fail = more_than(2 * t - participants - 1, dishonest, p)
     assert candidates_suffice(population, participants, factor) == pytest.approx(float(suffice), rel=1e-14, abs=0)
     found = dishonest_fraction_exceeds(population, dishonest, participants, factor, eta, least)
     assert found == pytest.approx(float(exceed), rel=1e-14, abs=0)
@@ -96,6 +97,8 @@ def test_what_makes_secagg_fail_less(
 
 def test_edges() -> None:
     assert dishonest_fraction_exceeds(10, 0, 5, 1.3, 2) == 0.0
+    assert dishonest_fraction_exceeds(100, 50, 10, 2, 2) == 0.0  # more than 10 of 10 participants
+    assert dishonest_fraction_exceeds(100, 50, 10, 2, 1.9) > 0.5  # more than 9 of 10
     assert secagg_fails(0, 5, 1.3, 10, 5) == 0.0
     assert candidates_suffice(5, 5, 1) == candidates_suffice(10, 8, 1.3) == 1.0  # p = 1
     assert selection_probability(10, 2, 15) == 1

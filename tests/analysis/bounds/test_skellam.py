@@ -99,10 +99,14 @@ def test_amplification_is_a_bound_on_the_exact_one_for_gaussian_noise(sampling: 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Skellam(0, 10), "noise_multiplier: 0; must be a number above 0"),
-        (lambda: Skellam(float("nan"), 10), "noise_multiplier: nan; must be a number above 0"),
+        (lambda: Skellam(0, 10), "noise_multiplier: 0; must be a number from 1e-09 to 1e[+]09"),
+        (lambda: Skellam(float("nan"), 10), "noise_multiplier: nan; must be a number from 1e-09 to"),
         (lambda: Skellam(1, 0), "dimension: 0; must be"),
         (lambda: Skellam(1, 10, inf), "scale: inf; must be"),
+        (lambda: Skellam(1e-300, 10), "noise_multiplier: 1e-300; must be"),
+        (lambda: Skellam(1e300, 10), r"noise_multiplier: 1e[+]300; must be"),
+        (lambda: Skellam(5, 10, 1e-300), "scale: 1e-300; must be"),
+        (lambda: Skellam(1, 10**400), "dimension: 10+; must be"),
         (lambda: Skellam(1, 10, bias=1), "bias: 1; must be"),
         (lambda: Skellam(1, 10).divergences(1.1), "share: 1.1; must be"),
         (lambda: Skellam(1, 10).divergences(1, 0), "sampling: 0; must be"),

@@ -70,6 +70,24 @@ def test_a_billion_clients() -> None:
     assert survival(3, 10**9, 1e-12) == pytest.approx(float(stats.binom.sf(3, 10**9, 1e-12)), rel=1e-9)
 
 
+def test_below_every_exponent_there_is_still_a_logarithm() -> None:
+    """Pr[X > 8 10^9] of 10^10 trials at 0.35 is about exp(-n D(0.8 || 0.35)), beyond what MPFR's exp can hold."""
+    divergence = 0.8 * log10(0.8 / 0.35) + 0.2 * log10(0.2 / 0.65)
+    assert log10_survival(8 * 10**9, 10**10, Fraction(35, 100)) == pytest.approx(-divergence * 10**10, rel=1e-8)
+    assert survival(8 * 10**9, 10**10, Fraction(35, 100)) == 0.0
+    assert survival(2 * 10**9, 10**10, Fraction(65, 100)) == 1.0
+
+
+@pytest.mark.parametrize("p", [Fraction(1, 2), Fraction(1, 10**6), 1 - Fraction(1, 10**6)])
+def test_the_middle_of_ten_billion_trials(p: Fraction) -> None:
+    """About half, and what is left of it two standard deviations on (Gaussian, with its first correction)."""
+    trials, mean = 10**10, 10**10 * p
+    deviation = float(mean * (1 - p)) ** 0.5
+    assert survival(int(mean), trials, p) == pytest.approx(0.5, abs=1 / deviation)
+    further = int(mean + int(2 * deviation))
+    assert survival(further, trials, p) == pytest.approx(stats.norm.sf(2), abs=1 / deviation)
+
+
 @given(st.integers(1, 100), st.integers(0, 99), st.floats(1e-9, 1 - 1e-9))
 def test_logarithms_go_below_the_smallest_double(trials: int, k: int, p: float) -> None:
     k = min(k, trials - 1)
