@@ -102,7 +102,7 @@ def reports_of_all(population: int) -> TrainingReports:
     loss = generator.lognormal(0, 0.5, population)
     latency_s = generator.permutation(np.arange(1.0, population + 1)) ** -1.2
     everybody, nobody = np.arange(population), np.empty(0, np.int64)
-    return TrainingReports(everybody, np.full(population, 200), loss, loss**2, latency_s, nobody)
+    return TrainingReports(everybody, np.full(population, 200), loss, loss**2, latency_s, nobody, 1.0)
 
 
 def refinement_seconds(population: int, rule: Refinement, repeat: int = 3) -> float:

@@ -45,9 +45,12 @@ def labelled(pixels: ArrayLike, labels: ArrayLike) -> LabelledImages:
         ValueError: anything else; what is wrong and what to do.
     """
     try:
-        values, classes = np.asarray(pixels, dtype=np.float32), np.asarray(labels)
-    except (TypeError, ValueError):
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and beyond 0 to 1
+            values, classes = np.asarray(pixels, dtype=np.float32), np.asarray(labels)
+    except (TypeError, ValueError, OverflowError):
         raise ValueError("images of different lengths, or no numbers; 784 numbers an image are needed") from None
+    if values.ndim == 0:
+        raise ValueError("no list of images; 784 numbers an image are needed")
     if len(values) == 0:
         raise ValueError("no images; remove the writer from the data")
     if values.shape not in ((len(values), SIZE * SIZE), (len(values), SIZE, SIZE)):

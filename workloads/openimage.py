@@ -31,6 +31,7 @@ CLASSES = 596
 IMAGE_SIZE = 256
 _COLUMNS = ("client_id", "sample_path", "label_name", "label_id")
 _MOST_CLASSES = 100_000
+_LONGEST_LABEL = 20
 
 Row = tuple[str, str, int]
 """Client, file and label of an image."""
@@ -64,8 +65,11 @@ def _row(row: list[str], where: str) -> Row:
     if len(row) != len(_COLUMNS):
         raise ExperimentError(f"workload.path: {where}: {len(row)} columns; {','.join(_COLUMNS)} are needed")
     client, path, _, label = (cell.strip() for cell in row)
-    if not label.isdecimal() or int(label) >= _MOST_CLASSES:
-        raise ExperimentError(f"workload.path: {where}: label_id {label!r}; a whole number from 0 is needed")
+    if not label.isdecimal() or len(label) > _LONGEST_LABEL or int(label) >= _MOST_CLASSES:
+        shown = repr(label) if len(label) <= _LONGEST_LABEL else f"{label[:_LONGEST_LABEL]!r}..."
+        raise ExperimentError(
+            f"workload.path: {where}: label_id {shown}; a whole number from 0 to {_MOST_CLASSES - 1} is needed"
+        )
     if not client or not path or Path(path).is_absolute() or ".." in Path(path).parts:
         raise ExperimentError(f"workload.path: {where}: client_id and a sample_path inside the folder are needed")
     return client, path, int(label)

@@ -37,7 +37,7 @@ def named(names: Sequence[str]) -> list[Reproduction]:
     wanted = [one for name in names for one in (known if name == ALL else [name])]
     for name in wanted:
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+            close = difflib.get_close_matches(name, known, n=3, cutoff=0.8)
             close = close or [one for one in known if name and name in one]
             hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known)}, {ALL}"
             raise ExperimentError(f"{name}: no such reproduction; {hint}")

@@ -42,6 +42,21 @@ def render(one: Reproduction, made: Reproduced, scale: Scale, format: str = "tex
     return renderers[format](one, made, scale)
 
 
+def refuse_foreign(one: Reproduction, scale: Scale, directory: Path) -> None:
+    """Raise `ExperimentError` when `write` would overwrite what is not an earlier outcome of the same at this scale."""
+    there = [name for name in FILES if (directory / name).exists()]
+    if not there:
+        return
+    try:
+        before = json.loads((directory / "result.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        before = None
+    if not isinstance(before, dict) or (before.get("name"), before.get("scale")) != (one.name, scale):
+        raise ExperimentError(
+            f"--out: {directory / there[0]} is not of {one.name} at scale {scale}; give another --out, or move the file"
+        )
+
+
 def write(one: Reproduction, made: Reproduced, scale: Scale, directory: Path) -> list[Path]:
     """Write `FILES` into `directory`, each completely or not at all; returns what was written.
 

@@ -1,6 +1,7 @@
 """``testbed reproduce``: a paper's table or figure, made again, with the paper's values beside ours."""
 
 import json
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -71,12 +72,14 @@ def reproduce(
     if not names:
         raise ExperimentError("which one? name it, e.g. lotto-table2; `testbed reproduce --list` says what there is")
     wanted = catalogue.named(names)
+    directories = [_directory(one.name, scale, out, len(wanted)) for one in wanted]
+    for one, directory in zip(wanted, directories, strict=True):
+        _prepare(one, scale, directory)
     console = messages()
     cluster = {"cluster.address": address, "cluster.network": network}
     flags = [f"{key}={quoted(value)}" for key, value in cluster.items() if value is not None]
     try:
-        for place, one in enumerate(wanted):
-            directory = _directory(one.name, scale, out, len(wanted))
+        for place, (one, directory) in enumerate(zip(wanted, directories, strict=True)):
             if place:
                 typer.echo("")
             _make(one, scale, directory, format, _runner(flags, console, quiet), console, quiet)
@@ -90,6 +93,21 @@ def _directory(name: str, scale: str, out: Path | None, count: int) -> Path:
     if out is None:
         return Path("reproductions") / f"{name}-{scale}"
     return out if count == 1 else out / f"{name}-{scale}"
+
+
+def _prepare(one: "Reproduction", scale: Literal["small", "paper"], directory: Path) -> None:
+    """The directory is there, can be written to, and holds nothing that would be overwritten: known before hours of
+    work, not after.
+    """
+    from analysis.reproduction import presenting
+
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise ExperimentError(f"--out: {directory} cannot be written to ({error.strerror}); give another") from None
+    presenting.refuse_foreign(one, scale, directory)
 
 
 def _make(

@@ -56,6 +56,7 @@ class Replies(Mapping[int, Any]):
     Attributes:
         ids: `(m,)` int64, sorted clients that answered.
         latency_s: `(m,)` float64, seconds from the stage's start to each answer, by the server's clock.
+        waited_s: seconds from the stage's start until the server went on, by the same clock; at least each latency.
         missing: the others.
     """
 
@@ -67,6 +68,7 @@ class Replies(Mapping[int, Any]):
         missing: Missing,
         summing: Summing,
         latency_s: npt.NDArray[np.float64],
+        waited_s: float,
         alike: bytes | None = None,
     ) -> None:
         self._kind = kind
@@ -76,6 +78,7 @@ class Replies(Mapping[int, Any]):
         self._summing = summing
         self.ids = clients
         self.latency_s = latency_s
+        self.waited_s = waited_s
         self.missing = missing
 
     def __getitem__(self, client: int) -> Any:

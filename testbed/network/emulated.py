@@ -119,7 +119,7 @@ class EmulatedNetwork(RoundBooks):
         end_s = self._run_clock(stage, presence, self.timing.limit_s(kind.stage, deadline_s),
                                 self.timing.quorum(kind.stage, quorum, len(recipients)))  # fmt: skip
         self._keep_record(stage, answers)
-        replies = stage.replies(answers, functools.partial(self._total, delivery.key), self.now_s)
+        replies = stage.replies(answers, functools.partial(self._total, delivery.key), self.now_s, end_s)
         self.now_s = end_s
         self._start_server_work()
         return replies

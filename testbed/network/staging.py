@@ -87,8 +87,8 @@ class Stage:
             self.outcome,
         )  # fmt: skip
 
-    def replies(self, answers: HostAnswers, summing: Summing, sent_s: float) -> Replies:
-        """What the server gets of a stage that began at `sent_s`."""
+    def replies(self, answers: HostAnswers, summing: Summing, sent_s: float, end_s: float) -> Replies:
+        """What the server gets of a stage that began at `sent_s` and ended at `end_s`."""
         refused = self.who(REFUSED)
         in_time = set(refused.tolist())
         missing = Missing(
@@ -100,4 +100,5 @@ class Stage:
         alike = answers.alike[1] if answers.alike is not None else None
         answered = self.outcome == ANSWERED
         latency_s = self.arrival_s[answered] - sent_s
-        return Replies(self.kind.Answer, self.recipients[answered], answers.headers, missing, summing, latency_s, alike)
+        clients, waited_s = self.recipients[answered], end_s - sent_s
+        return Replies(self.kind.Answer, clients, answers.headers, missing, summing, latency_s, waited_s, alike)

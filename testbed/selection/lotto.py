@@ -57,6 +57,10 @@ class LottoParameters(SelectionParameters):
         if self.min_population is not None and self.min_population > population:
             raise ValueError(f"min_population: n_min = {self.min_population} of a population of {population}")
         smallest = self.smallest_population(population)
+        if self.refine is not None and not smallest:
+            raise ValueError(
+                f"refine.exclude: {self.refine.exclude:g} by two metrics with or may leave nobody; less than 0.5"
+            )
         if self.min_population is not None and self.min_population > smallest:
             raise ValueError(
                 f"min_population: n_min = {self.min_population}, and `refine` may leave {smallest} of {population} "

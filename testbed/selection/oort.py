@@ -15,7 +15,8 @@ with the mean utility of the round. What differs from that code:
   (`unexplored: check-in`) by how fast they answered the check-in; T is taken over those that have trained.
 - The pacer relaxes T when the utility of the last W rounds has fallen (the paper) or risen by less than a tenth; the
   code does not react to a fall by more than a tenth. Only rounds in which somebody has trained count.
-- Who was not heard of counts with the longest response time of the round; the code knows the true one.
+- Who was not heard of counts with the time that the server has waited for it, or a longer one that was measured
+  before; the code knows the true one. When nobody was heard of in a round, data qualities stay as they were.
 - A round has K participants whenever K are there: once too few are unexplored, more are exploited.
 """
 
@@ -31,7 +32,7 @@ from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, Attendant, who_is_there
 from testbed.selection.choosing import Ids, Selection, SelectionParameters, SelectionRound
 from testbed.selection.reports import TrainingReports
-from testbed.selection.utility import PENALTY, ROUND_THRESHOLD, preferred_duration_s, system_utility
+from testbed.selection.utility import PENALTY, ROUND_THRESHOLD, or_mean, preferred_duration_s, system_utility
 
 Floats = npt.NDArray[np.float64]
 
@@ -75,8 +76,9 @@ class OortParameters(SelectionParameters):
 class OortSelection:
     """Server side. What it knows of the clients is in the round's memory:
 
-    - `quality`, `duration_s`: `(n,)` float64, last data quality and response time; NaN before the first training.
-    - `last`, `count`: `(n,)` int64, the last round that a client has trained in (0: none), and in how many.
+    - `quality`, `duration_s`: `(n,)` float64, last data quality and response time; NaN before the first training. A
+      quality stays NaN, and counts with the mean, as long as a client was only in rounds of which nothing was heard.
+    - `last`, `count`: `(n,)` int64, the last round that a client was to train in (0: none), and in how many.
     - `exploited`: clients exploited in the present round; `history`: `(h,)` float64, their mean data quality in the
       last 2 W rounds; `learned`: rounds that have gone into it.
     - `threshold`: the percentile of T, which the pacer moves.
@@ -132,7 +134,7 @@ class OortSelection:
     def scores(self, clients: Ids, round_: SelectionRound) -> Floats:
         """`(m,)` utilities of clients that have trained: clipped and scaled quality, bonus, penalty; none negative."""
         memory = self._memory(round_)
-        quality, last = memory["quality"][clients], memory["last"][clients]
+        quality, last = or_mean(memory["quality"])[clients], memory["last"][clients]
         if not len(quality):
             return np.empty(0)
         lowest = 0.999 * float(quality.min())
@@ -181,15 +183,17 @@ class OortSelection:
 
     def learn(self, round_: SelectionRound, reports: TrainingReports) -> None:
         """Update what is known of the participants, then let the pacer look at it (Algorithm 1, UpdateWithFeedback)."""
-        if not len(reports.clients):
-            return
         memory = self._memory(round_)
+        duration_s = memory["duration_s"]
         quality, heard, unheard = reports.quality, reports.clients, reports.unheard
-        memory["quality"][heard], memory["duration_s"][heard] = quality, reports.latency_s
-        memory["quality"][unheard], memory["duration_s"][unheard] = quality.mean(), reports.latency_s.max()
         asked = np.concatenate((heard, unheard))
         memory["last"][asked] = round_.number
         memory["count"][asked] += 1
+        duration_s[heard] = reports.latency_s
+        duration_s[unheard] = np.fmax(duration_s[unheard], reports.waited_s)
+        if not len(heard):
+            return
+        memory["quality"][heard], memory["quality"][unheard] = quality, quality.mean()
         exploited = np.isin(heard, memory["exploited"])
         self._pace(memory, float(quality[exploited].mean()) if exploited.any() else 0.0)
 

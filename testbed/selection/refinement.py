@@ -7,6 +7,10 @@ shrinks from n in round 1 towards its final size as more clients take part. (The
 measurements come from.) There is no measuring of everybody before round 1: a response time that is worth anything is
 that of training, so a probe would cost what a round with all n clients costs.
 
+Who was asked to train and not heard of is measured, too: it takes longer than the server has waited. Were it left
+unknown, the slowest would be those that are never dropped. Whether it was slow or away the server cannot tell. Who was
+lost in a stage before training was not asked, and stays as it was.
+
 A dropped client is not measured again while it is out. Response times hardly change. Data quality does: the losses of
 those who take part shrink as the model improves, the stale ones of those who are out do not, and so these come back.
 """
@@ -20,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.selection.choosing import SelectionRound
 from testbed.selection.reports import TrainingReports
-from testbed.selection.utility import utility
+from testbed.selection.utility import or_mean, utility
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -56,7 +60,7 @@ class Refinement(BaseModel):
     def smallest(self, population: int) -> int:
         """The smallest refined population that the rule may leave of `population` clients."""
         dropped = fraction_of(population, self.exclude)
-        return population - (2 * dropped if len(self.by) == 2 and self.combine == "or" else dropped)
+        return max(0, population - (2 * dropped if len(self.by) == 2 and self.combine == "or" else dropped))
 
 
 def refined(rule: Refinement, latency_s: Floats, quality: Floats) -> Mask:
@@ -65,15 +69,16 @@ def refined(rule: Refinement, latency_s: Floats, quality: Floats) -> Mask:
     Args:
         rule: what to drop.
         latency_s: `(n,)` last response time in training, seconds; NaN: never measured.
-        quality: `(n,)` last reported data quality; NaN: never reported.
+        quality: `(n,)` last reported data quality; NaN: never reported. The loss of such a client is no reason to drop
+            it; in the joint utility it counts with the mean of what is known, as in Oort.
 
     Returns:
         `(n,)` bool; at least ``rule.smallest(n)`` are True.
     """
     if rule.combine == "joint":
-        measured = ~np.isnan(latency_s) & ~np.isnan(quality)
+        measured = ~np.isnan(latency_s)
         joint = np.full(len(latency_s), np.nan)
-        joint[measured] = utility(quality[measured], latency_s[measured])
+        joint[measured] = utility(or_mean(quality)[measured], latency_s[measured])
         return ~worst(-joint, rule.exclude)
     badness = {"latency": latency_s, "loss": -quality}
     masks = [worst(badness[metric], rule.exclude) for metric in rule.by]
@@ -111,11 +116,16 @@ def measured(round_: SelectionRound) -> tuple[Floats, Floats]:
 
 
 def known(round_: SelectionRound) -> int:
-    """How many clients have been measured."""
+    """How many clients have been measured: asked to train, and answered or not."""
     return int(np.count_nonzero(~np.isnan(measured(round_)[0])))
 
 
 def remember(round_: SelectionRound, reports: TrainingReports) -> None:
-    """Keep each client's last response time and data quality; who was not heard of stays as it was."""
+    """Keep each client's last response time and data quality.
+
+    Who was asked and not heard of takes at least as long as the server has waited, or as was known of it; its quality
+    stays as it was.
+    """
     latency_s, quality = measured(round_)
     latency_s[reports.clients], quality[reports.clients] = reports.latency_s, reports.quality
+    latency_s[reports.unheard] = np.fmax(latency_s[reports.unheard], reports.waited_s)

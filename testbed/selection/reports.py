@@ -27,6 +27,7 @@ class TrainingReports:
             does not say. A report that is not finite, or here negative, counts as 0.
         latency_s: `(m,)` float64, seconds from the start of the stage to each answer, as the server has measured.
         unheard: `(k,)` int64, sorted clients that were asked to train and have not answered in time.
+        waited_s: seconds that the server has waited for them, by its own clock; at least each latency.
     """
 
     clients: Ids
@@ -35,6 +36,7 @@ class TrainingReports:
     squared_loss: Floats
     latency_s: Floats
     unheard: Ids
+    waited_s: float
 
     @property
     def quality(self) -> Floats:
@@ -57,4 +59,5 @@ def reports_of(trained: Replies, asked: Ids) -> TrainingReports:
     return TrainingReports(
         clients, samples, np.where(np.isfinite(loss), loss, 0.0),
         np.where(np.isfinite(squared_loss) & (squared_loss >= 0), squared_loss, 0.0), latency_s, unheard,
+        trained.waited_s,
     )  # fmt: skip

@@ -31,6 +31,12 @@ def system_utility(latency_s: Floats, preferred_s: float, penalty: float) -> Flo
     return np.asarray((preferred_s / np.maximum(np.maximum(latency_s, _SHORTEST_S), preferred_s)) ** penalty)
 
 
+def or_mean(quality: Floats) -> Floats:
+    """`(m,)` data qualities, the mean of the known ones in place of NaN; 1 everywhere when none is known."""
+    unknown = np.isnan(quality)
+    return np.where(unknown, 1.0 if unknown.all() else quality[~unknown].mean(), quality)
+
+
 def utility(quality: Floats, latency_s: Floats) -> Floats:
     """`(m,)` U_i of clients with these data qualities and response times, with the published alpha and percentile."""
     return quality * system_utility(latency_s, preferred_duration_s(latency_s, ROUND_THRESHOLD), PENALTY)

@@ -117,6 +117,39 @@ def test_another_experiment_in_the_directory_is_one_line(
 
 
 @pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize(
+    ("names", "where"), [(["lotto-table2"], "file"), (["lotto-table2", "lotto-fig2"], "file/deep")]
+)
+def test_a_directory_that_cannot_be_made_is_said_before_anything_runs(
+    call: Call, tmp_path: Path, names: list[str], where: str
+) -> None:
+    (tmp_path / "file").write_text("no directory")
+    ended = call("reproduce", *names, "--network", "in-process", "--out", tmp_path / where)
+    assert ended.code == 2
+    assert len(ended.errors) == 1
+    assert ended.errors[0].startswith(f"error: --out: {tmp_path / where}")
+    assert "lotto-table2: " not in ended.err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize(
+    "result",
+    [None, "no json", "[]", '{"name": "lotto-table3", "scale": "small"}', '{"name": "lotto-table2", "scale": "paper"}'],
+)
+def test_what_another_has_written_is_not_overwritten(call: Call, tmp_path: Path, result: str | None) -> None:
+    (tmp_path / "result.md").write_text("my notes")
+    if result is not None:
+        (tmp_path / "result.json").write_text(result)
+    ended = _reproduce(call, tmp_path)
+    assert ended.code == 2
+    assert len(ended.errors) == 1
+    assert f"{tmp_path / 'result.md'} is not of lotto-table2 at scale small; give another --out" in ended.errors[0]
+    assert (tmp_path / "result.md").read_text() == "my notes"
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.usefixtures("tiny")
 def test_json_is_all_that_standard_output_holds(call: Call, tmp_path: Path) -> None:
     ended = _reproduce(call, tmp_path, "--format", "json")
     assert json.loads(ended.out) == json.loads((tmp_path / "result.json").read_text())

@@ -78,6 +78,60 @@ def test_by_latency_alone_rounds_are_shorter(run: Callable) -> None:
     assert trained_s(refine={"by": ["latency"]}) < 0.5 * trained_s(refine=None)
 
 
+SHORT = {"time": PLAIN["time"] | {"deadline_s": 2}, "rounds": 20}  # the slowest devices never train in time
+
+
+def trained_in(run: Any) -> dict[int, list[tuple[int, str]]]:
+    """(round, outcome) of each time that a client was asked to train."""
+    found: dict[int, list[tuple[int, str]]] = {}
+    for row in run.rows("exchanges"):
+        if row["stage"] == "train":
+            found.setdefault(row["client"], []).append((row["round"], row["outcome"]))
+    return found
+
+
+@pytest.mark.parametrize("refine", [{"by": ["latency"], "exclude": 0.3}, {"exclude": 0.3}])
+def test_who_never_trains_in_time_is_dropped_after_its_first_try(refine: Any, run: Callable) -> None:
+    keys = lotto("lotto-server-centric", refine=refine) | SHORT
+    whole = run(keys, "whole").rounds()
+    tries = trained_in(whole)
+    never = {client for client, of in tries.items() if {outcome for _, outcome in of} == {"late"}}
+    assert len(never) >= 4
+    assert all(len(tries[client]) == 1 for client in never)
+    assert max(len(of) for of in tries.values()) > 5
+    pools = asked(whole, "check-in")
+    for number in range(2, 21):
+        measured = sum(of[0][0] < number for of in tries.values())
+        tried = {client for client in never if tries[client][0][0] < number}
+        assert len(tried & pools[number]) == max(0, len(tried) - 3 * measured // 10)  # no others before them
+    assert never.isdisjoint(pools[20])
+    assert refined_sizes(whole)[1] < 30
+    memory = whole.federation.state.memory
+    assert memory["latency_s"][sorted(never)] == pytest.approx(2)
+    assert np.isnan(memory["quality"][sorted(never)]).all()
+    # The same over a stop, and other hosts.
+    run(keys, "stopped").rounds(7)
+    resumed = run(keys, "stopped", resume=True, hosts=2).rounds()
+    assert trained_in(resumed) == tries
+    assert resumed.federation.state.model.tobytes() == whole.federation.state.model.tobytes()
+
+
+def test_joint_and_oort_avoid_who_never_trains_in_time(run: Callable) -> None:
+    def tries(selection: dict[str, Any]) -> tuple[float, float]:
+        """Mean times that those who never train in time, and the others, were asked to train."""
+        found = trained_in(run(PLAIN | SHORT | {"selection": selection, "rounds": 40}, selection["protocol"]).rounds())
+        late = [len(of) for of in found.values() if {outcome for _, outcome in of} == {"late"}]
+        others = [len(of) for of in found.values() if {outcome for _, outcome in of} != {"late"}]
+        assert len(late) >= 4
+        return float(np.mean(late)), float(np.mean(others))
+
+    joint = {"protocol": "lotto-server-centric", "participants": 6, "over_selection": 3.0,
+             "refine": {"combine": "joint", "exclude": 0.3}}  # fmt: skip
+    for selection in (joint, {"protocol": "oort", "participants": 6}):
+        late, others = tries(selection)
+        assert late < 0.5 * others
+
+
 @pytest.mark.parametrize("protocol", VARIANTS)
 def test_a_server_that_drops_more_than_was_agreed_on_is_refused(protocol: str, run: Callable) -> None:
     """`min_population` is not set: the smallest population that the rule may leave guards it."""

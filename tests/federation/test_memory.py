@@ -73,6 +73,7 @@ def test_reports_are_what_clients_said_and_the_server_measured(run: Callable) ->
     assert reports.clients.tolist() == [row["client"] for row in answered]
     assert reports.latency_s.tolist() == [row["received_s"] - row["sent_s"] for row in answered]
     assert (reports.latency_s > 0).all()
+    assert reports.waited_s >= reports.latency_s.max()
     assert reports.unheard.tolist() == [row["client"] for row in trained if row["outcome"] != "answered"]
     model = one.workload.initial_model()
     losses = [one.workload.train(client, model, 1).loss for client in reports.clients.tolist()]

@@ -39,12 +39,16 @@ def there(clients: Any, latency_s: Any = 1.0) -> Any:
     return SimpleNamespace(ids=ids, latency_s=np.broadcast_to(np.asarray(latency_s, np.float64), ids.shape))
 
 
-def reports(clients: list[int], quality: Any, latency_s: Any, unheard: tuple[int, ...] = ()) -> TrainingReports:
+def reports(
+    clients: list[int], quality: Any, latency_s: Any, unheard: tuple[int, ...] = (), waited_s: float = 9.0
+) -> TrainingReports:
     """Reports of these qualities, each of one sample."""
     ids = np.array(clients, np.int64)
     loss = np.broadcast_to(np.asarray(quality, np.float64), ids.shape)
     times = np.broadcast_to(np.asarray(latency_s, np.float64), ids.shape)
-    return TrainingReports(ids, np.ones(len(ids), np.int64), loss, loss**2, times, np.array(unheard, np.int64))
+    return TrainingReports(
+        ids, np.ones(len(ids), np.int64), loss, loss**2, times, np.array(unheard, np.int64), waited_s
+    )
 
 
 def oort(population: int, participants: int = 10, **keys: Any) -> OortSelection:
@@ -228,21 +232,43 @@ def test_the_blacklist_is_off_until_it_is_asked_for_and_never_leaves_too_few() -
 # -- what it learns -------------------------------------------------------------------------------------------------
 
 
-def test_who_was_not_heard_of_counts_with_the_mean_utility_and_the_longest_time() -> None:
+def test_who_was_not_heard_of_counts_with_the_mean_utility_and_the_time_waited() -> None:
     protocol = oort(6)
     memory = after(protocol, 4, (3, reports([0, 2], [1.0, 4.0], [5.0, 7.0], unheard=(4,)))).memory
     assert memory["quality"].tolist() == pytest.approx([1.0, math.nan, 4.0, math.nan, 2.5, math.nan], nan_ok=True)
-    assert memory["duration_s"].tolist() == pytest.approx([5.0, math.nan, 7.0, math.nan, 7.0, math.nan], nan_ok=True)
+    assert memory["duration_s"].tolist() == pytest.approx([5.0, math.nan, 7.0, math.nan, 9.0, math.nan], nan_ok=True)
     assert memory["last"].tolist() == [3, 0, 3, 0, 3, 0]
     assert memory["count"].tolist() == [1, 0, 1, 0, 1, 0]
 
 
-def test_a_round_of_which_nothing_was_heard_teaches_nothing() -> None:
+def test_a_longer_time_that_is_known_of_who_was_not_heard_of_stays() -> None:
+    told = [(1, reports([0, 1], 1.0, [5.0, 50.0])), (2, reports([2], 1.0, 1.0, unheard=(0, 1), waited_s=20.0))]
+    assert after(oort(3), 3, *told).memory["duration_s"].tolist() == [20.0, 50.0, 1.0]
+
+
+def test_a_round_of_which_nothing_was_heard_was_tried_and_is_not_paced() -> None:
     protocol = oort(4)
-    round_ = after(protocol, 1, (1, reports([0], 1.0, 1.0)))
+    round_ = after(protocol, 2, (1, reports([0, 1], [1.0, 3.0], 1.0)))
     before = {name: array.copy() for name, array in round_.memory.items()}
     protocol.learn(round_, reports([], 0.0, 0.0, unheard=(1, 2)))  # type: ignore[arg-type]
-    assert all(np.array_equal(round_.memory[name], before[name], equal_nan=True) for name in before)
+    memory = round_.memory
+    assert memory["last"].tolist() == [1, 2, 2, 0]
+    assert memory["count"].tolist() == [1, 2, 1, 0]
+    assert memory["duration_s"].tolist() == pytest.approx([1.0, 9.0, 9.0, math.nan], nan_ok=True)
+    for name in ("quality", "threshold", "learned", "history"):
+        assert np.array_equal(memory[name], before[name], equal_nan=True)
+    # A client of which nothing is known counts with the mean: it stands between the two others, but for its time.
+    same = oort(4, penalty=0.0)
+    scores = same.scores(np.array([0, 2]), Round(1, memory))  # type: ignore[arg-type]
+    assert scores[1] == pytest.approx((2.0 - 0.999) / (2.0 - 0.999))
+    assert 0 < scores[0] < scores[1]
+
+
+def test_rounds_of_which_nothing_was_ever_heard_leave_a_choice() -> None:
+    protocol = oort(4, participants=2)
+    told = reports([], 0.0, 0.0, unheard=(0, 1, 2, 3))  # type: ignore[arg-type]
+    chosen = protocol.choose(there(range(4)), after(protocol, 2, (1, told)))  # type: ignore[arg-type]
+    assert len(set(chosen.tolist())) == 2
 
 
 def paced(qualities: list[float], **keys: Any) -> list[float]:

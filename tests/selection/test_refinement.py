@@ -2,13 +2,16 @@
 
 import math
 from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from testbed.selection.refinement import Refinement, refined, worst
+from testbed.selection.refinement import Refinement, refined, remember, worst
+from testbed.selection.reports import TrainingReports
 from testbed.selection.utility import preferred_duration_s, system_utility, utility
 
 NAN = math.nan
@@ -104,6 +107,33 @@ def test_the_fraction_is_of_those_that_are_known() -> None:
     kept = refined(Refinement(by=["latency"]), latency_s, latency_s)
     assert np.flatnonzero(~kept).tolist() == [18, 19]
     assert refined(Refinement(), np.full(100, NAN), np.full(100, NAN)).all()
+
+
+def test_who_has_never_reported_a_quality_is_dropped_for_its_time() -> None:
+    """It timed out whenever it was asked; in the joint utility it counts with the mean quality of the others."""
+    latency_s = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 20.0, NAN])
+    quality = np.array([50.0, 50, 50, 50, 50, 10, NAN, NAN])
+    for keys, out in (
+        ({"by": ["latency"]}, [6]), ({"combine": "or"}, [5, 6]), ({"combine": "joint"}, [6]), ({"by": ["loss"]}, [5]),
+        ({"combine": "and"}, []),
+    ):  # fmt: skip
+        assert np.flatnonzero(~refined(Refinement(**keys), latency_s, quality)).tolist() == out
+    joint = refined(Refinement(combine="joint"), latency_s, np.full(8, NAN))
+    assert np.flatnonzero(~joint).tolist() == [6]  # nobody has ever reported one
+
+
+def test_who_was_not_heard_of_takes_as_long_as_was_waited() -> None:
+    round_: Any = SimpleNamespace(population=5, memory={})
+    ones = np.ones(2)
+    remember(round_, TrainingReports(np.array([0, 1]), np.array([3, 4]), ones, ones, 7 * ones, np.array([2]), 9.0))
+    remember(round_, TrainingReports(np.array([3]), np.array([3]), *[ones[:1]] * 3, np.array([0, 2]), 2.0))
+    assert round_.memory["latency_s"].tolist() == pytest.approx([7.0, 7.0, 9.0, 1.0, NAN], nan_ok=True)
+    assert round_.memory["quality"].tolist() == pytest.approx([3.0, 4.0, NAN, 3.0, NAN], nan_ok=True)
+
+
+def test_a_rule_that_may_leave_nobody_leaves_none() -> None:
+    assert Refinement(exclude=0.9).smallest(100) == 0
+    assert Refinement(exclude=0.9, combine="and").smallest(100) == 10
 
 
 def test_the_share_is_the_decimal_fraction_that_is_written() -> None:

@@ -10,6 +10,8 @@ from testbed.network.asking import Missing, Replies
 from testbed.selection.reports import TrainingReports, reports_of
 from testbed.training import Trained
 
+WAITED_S = 4.0
+
 
 def replies(answers: dict[int, Trained], latency_s: list[float]) -> Replies:
     """The answers to `Train` as a network hands them over; nobody sums them."""
@@ -19,7 +21,7 @@ def replies(answers: dict[int, Trained], latency_s: list[float]) -> Replies:
 
     headers = {client: detach(answer).header for client, answer in answers.items()}
     clients = np.array(sorted(answers), np.int64)
-    return Replies(Trained, clients, headers, Missing(), nothing_to_sum, np.array(latency_s))
+    return Replies(Trained, clients, headers, Missing(), nothing_to_sum, np.array(latency_s), WAITED_S)
 
 
 def reported(*answers: Trained) -> TrainingReports:
@@ -36,6 +38,7 @@ def test_reports_are_aligned_with_those_who_answered() -> None:
     assert found.loss.tolist() == [0.5, 2.0, 0.0]
     assert found.latency_s.tolist() == [1.5, 2.5, 0.25]
     assert found.unheard.tolist() == [1, 7]
+    assert found.waited_s == WAITED_S
     assert found.quality == pytest.approx([10 * math.sqrt(0.3), 4 * math.sqrt(5.0), 0.0])
 
 

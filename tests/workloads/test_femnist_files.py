@@ -164,6 +164,18 @@ DAMAGE = [
     (changed(lambda data: [image.pop() for image in data["user_data"][FOURTH]["x"]]), "shape (783,)"),
     (changed(lambda data: data["user_data"][FOURTH]["x"][1].__setitem__(5, 255.0)), "divide them by 255"),
     (changed(lambda data: data["user_data"][FOURTH]["x"][1].__setitem__(5, "?")), "no numbers"),
+    (changed(lambda data: data["user_data"][FOURTH].update(x=5)), f"user {FOURTH}: no list of images"),
+    (changed(lambda data: data["user_data"][FOURTH].update(x=None, y=None)), f"user {FOURTH}: no list of images"),
+    (changed(lambda data: data["user_data"][FOURTH].update(x="ink")), f"user {FOURTH}: images of different lengths"),
+    (changed(lambda data: data["user_data"][FOURTH].update(x={"x": 1, "y": 2})), "no numbers"),
+    (changed(lambda data: data["user_data"][FOURTH].update(x=[1, 2])), "shape ()"),
+    (changed(lambda data: data["user_data"][FOURTH]["x"][1].__setitem__(5, 10**400)), "no numbers"),
+    (changed(lambda data: data["user_data"][FOURTH]["x"][1].__setitem__(5, 1e300)), "pixels beyond 0 to 1"),
+    (changed(lambda data: data["user_data"][FOURTH]["x"][1].__setitem__(5, None)), "pixels beyond 0 to 1"),
+    (changed(lambda data: data["user_data"][FOURTH]["y"].__setitem__(0, 10**400)), "one whole number each"),
+    (changed(lambda data: data["user_data"][FOURTH]["y"].__setitem__(0, [1])), "no numbers"),
+    (changed(lambda data: data["user_data"][FOURTH].update(y=None)), "one whole number each"),
+    (lambda content: content.replace(b"[", b"[" + b"9" * 5000 + b",", 1), "cannot be read as LEAF's json"),
     (changed(lambda data: data["user_data"][FOURTH]["y"].__setitem__(0, 62)), "label 62; 0 to 61"),
     (changed(lambda data: data["user_data"][FOURTH]["y"].__setitem__(0, 1.5)), "one whole number each"),
 ]
@@ -215,6 +227,17 @@ def test_damaged_hdf5_is_named(tmp_path: Path) -> None:
         file[f"examples/{FOURTH}/pixels"] = np.zeros((2, 14, 14), dtype=np.float32)
         file[f"examples/{FOURTH}/label"] = np.array([1, 2], dtype=np.int32)
     refused("shape (14, 14)")
+    for pixels, says in (
+        (np.float32(3), "no list of images"), (h5py.Empty("f4"), "no pixels and label that can be read"),
+        (np.zeros((2, 28, 28), dtype="V3"), "no numbers"),
+    ):  # fmt: skip
+        with h5py.File(train, "a") as file:
+            del file[f"examples/{FOURTH}/pixels"]
+            file[f"examples/{FOURTH}/pixels"] = pixels
+        with pytest.raises(ExperimentError) as error:
+            opened(tmp_path, population=7).data.shard(3)
+        assert says in str(error.value)
+        assert "\n" not in str(error.value)
     with h5py.File(train, "a") as file:
         del file["examples"]
     refused("no group examples")

@@ -102,6 +102,14 @@ DAMAGE = [
     (in_mapping(lambda text: text.replace("label_id", "category")), "begins with 'client_id,sample_path,label_name,"),
     (in_mapping(lambda text: text + "105,deep/a.jpg,3\n"), "train.csv, line 17: 3 columns"),
     (in_mapping(lambda text: text + "105,deep/a.jpg,Thing,-1\n"), "line 17: label_id '-1'"),
+    (
+        in_mapping(lambda text: text + "105,deep/a.jpg,Thing,1000000\n"),
+        "label_id '1000000'; a whole number from 0 to 99999",
+    ),
+    (
+        in_mapping(lambda text: text + f"105,deep/a.jpg,Thing,{'5' * 5000}\n"),
+        "label_id '55555555555555555555'...; a whole",
+    ),
     (in_mapping(lambda text: text + "105,/etc/passwd,Thing,1\n"), "line 17: client_id and a sample_path inside"),
     (in_mapping(lambda text: text + "105,../a.jpg,Thing,1\n"), "line 17: client_id and a sample_path inside"),
     (in_mapping(lambda text: text + ",a.jpg,Thing,1\n"), "line 17: client_id and a sample_path inside"),

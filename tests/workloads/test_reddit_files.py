@@ -167,6 +167,9 @@ DAMAGE = [
     (changed(lambda data: data["user_data"]["12"].update(x=[])), "user 12: fewer than two words; remove the user"),
     (changed(lambda data: data["user_data"]["12"].update(x="text")), "user 12: x is no list of comments"),
     (changed(lambda data: data["user_data"]["12"].update(x=[[["a", 3]]])), "user 12: comments must be lists of words"),
+    (changed(lambda data: data["user_data"]["12"].update(x=None, y=None)), "user 12: x is no list of comments"),
+    (changed(lambda data: data["user_data"]["12"].update(x=[None, 3])), "user 12: comments must be lists of words"),
+    (changed(lambda data: data["user_data"]["12"].update(x=[[["a", 10**400]]])), "comments must be lists of words"),
     (changed(lambda data: data["users"].append("12")), "user 12 is there twice"),
 ]
 

@@ -199,10 +199,11 @@ class LiveNetwork(RoundBooks):
         )  # fmt: skip
         asked = Asked((self.round_number, stage.number), kind.stage, common)
         await self._run(waiting, presence, asked, sealed, sent_s + self.timing.limit_s(kind.stage, deadline_s))
+        end_s = self._clock()
         self._start_server_work()
         answers, vectors = collected(kind, waiting.exchanges)
         self._keep_record(stage, waiting, answers, sent_s)
-        return stage.replies(answers, functools.partial(self._total, vectors), sent_s)
+        return stage.replies(answers, functools.partial(self._total, vectors), sent_s, end_s)
 
     async def _run(
         self, waiting: Waiting, presence: Presence, asked: Asked, sealed: Mapping[int, bytes] | None, last_s: float

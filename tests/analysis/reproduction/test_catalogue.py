@@ -36,6 +36,7 @@ def test_a_mistyped_name_is_told_its_neighbours() -> None:
     ) as raised:
         named(["lotto-tabel2"])
     assert "\n" not in str(raised.value)
+    assert "theorem" not in str(raised.value)  # close ones only
 
 
 def test_a_name_that_is_nothing_like_any_is_told_what_there_is() -> None:
