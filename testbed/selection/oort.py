@@ -20,17 +20,16 @@ with the mean utility of the round. What differs from that code:
 - A round has K participants whenever K are there: once too few are unexplored, more are exploited.
 """
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from testbed.errors import RoundSkipped
 from testbed.network.asking import Replies, no_ids
-from testbed.parties.client import RoleSpec
-from testbed.selection.check_in import STAGE, Attendant, who_is_there
+from testbed.selection.check_in import who_is_there
 from testbed.selection.choosing import Ids, Selection, SelectionParameters, SelectionRound
+from testbed.selection.random_selection import ServersChoice
 from testbed.selection.reports import TrainingReports
 from testbed.selection.utility import PENALTY, ROUND_THRESHOLD, or_mean, preferred_duration_s, system_utility
 
@@ -73,7 +72,7 @@ class OortParameters(SelectionParameters):
     blacklist_share: float = Field(0.3, ge=0, le=1, description="At most this share of the population is left out")
 
 
-class OortSelection:
+class OortSelection(ServersChoice):
     """Server side. What it knows of the clients is in the round's memory:
 
     - `quality`, `duration_s`: `(n,)` float64, last data quality and response time; NaN before the first training. A
@@ -84,22 +83,7 @@ class OortSelection:
     - `threshold`: the percentile of T, which the pacer moves.
     """
 
-    stages: ClassVar[tuple[str, ...]] = (STAGE,)
-    needs_registration: ClassVar[bool] = False
-
-    def __init__(self, parameters: OortParameters, population: int) -> None:
-        self.parameters = parameters
-        self.population = population
-
-    @property
-    def minimum_participants(self) -> int:
-        """K: with fewer available, the round is skipped."""
-        return self.parameters.participants
-
-    @property
-    def roles(self) -> list[RoleSpec]:
-        """Clients only say that they are there: they can check nothing."""
-        return [RoleSpec(Attendant, self.parameters)]
+    parameters: OortParameters
 
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
@@ -109,8 +93,7 @@ class OortSelection:
     def choose(self, replies: Replies, round_: SelectionRound) -> Ids:
         """The K participants among those that answered the check-in, sorted (Algorithm 1, SelectParticipant)."""
         wanted, present = self.parameters.participants, replies.ids
-        if len(present) < wanted:
-            raise RoundSkipped("too-few-available", f"{len(present)} available, {wanted} wanted")
+        self.enough(present)
         memory = self._memory(round_)
         allowed = ~self.blacklisted(present, memory["count"][present])
         present, answered_s = present[allowed], replies.latency_s[allowed]

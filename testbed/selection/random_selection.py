@@ -58,8 +58,8 @@ class BernoulliParameters(SelectionParameters):
             )
 
 
-class _AmongThePresent:
-    """Shared by the baselines: check-in, then the server chooses freely."""
+class ServersChoice:
+    """What protocols share in which the server chooses freely among those that have checked in."""
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
     needs_registration: ClassVar[bool] = False
@@ -78,6 +78,15 @@ class _AmongThePresent:
         """Clients only say that they are there: they can check nothing."""
         return [RoleSpec(Attendant, self.parameters)]
 
+    def enough(self, present: Ids) -> None:
+        """Raise `RoundSkipped` when fewer than K are there."""
+        if len(present) < self.parameters.participants:
+            raise RoundSkipped("too-few-available", f"{len(present)} available, {self.parameters.participants} wanted")
+
+
+class _AmongThePresent(ServersChoice):
+    """Shared by the baselines: to choose they need to know who is there, and no more."""
+
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
         present = await check_in(round_)
@@ -86,10 +95,6 @@ class _AmongThePresent:
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
         """The participants among those present."""
         raise NotImplementedError
-
-    def _enough(self, present: Ids) -> None:
-        if len(present) < self.parameters.participants:
-            raise RoundSkipped("too-few-available", f"{len(present)} available, {self.parameters.participants} wanted")
 
 
 class RandomSelection(_AmongThePresent):
@@ -110,7 +115,7 @@ class RandomSelection(_AmongThePresent):
         """
         if self.parameters.recorded is not None:
             return self._recorded(present, round_.number)
-        self._enough(present)
+        self.enough(present)
         return round_.coin("participants").choice(present, self.parameters.participants, replace=False)
 
     def check_files(self) -> None:
@@ -152,7 +157,7 @@ class WeightedRandomSelection(_AmongThePresent):
 
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
         """The K with the fewest participations; ties are broken uniformly."""
-        self._enough(present)
+        self.enough(present)
         shuffled = round_.coin("participants").permutation(present)
         order = np.argsort(round_.participations[shuffled], kind="stable")
         return shuffled[order[: self.parameters.participants]]
