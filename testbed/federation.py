@@ -130,6 +130,7 @@ class Plan:
             getattr(self.selection, "participants_agree", False),
             getattr(self.selection, "minimum_participants", 2),
             self.experiment.rounds,
+            getattr(self.selection, "batches", None),
         )
 
     def links(self) -> ClientLinks:
@@ -265,7 +266,7 @@ class Federation:
         )  # fmt: skip
         outcome = await run_round(start, self.network, self.plan.selection, self.plan.aggregation, before.model)
         participations = before.participations.copy()
-        participations[outcome.survivors] += 1
+        participations[outcome.participants] += 1
         evaluation = self._evaluate(number, outcome.model)
         wall_s = before.wall_s + time.monotonic() - began
         memory = recalled(start.memory)

@@ -56,7 +56,8 @@ async def run_round(
         outcome.training_loss = float(np.mean(losses)) if losses else None
         if (learn := getattr(selection, "learn", None)) is not None:
             learn(start, reports_of(trained, ready))
-        known = (start.directory, len(model), start.experiment_id, start.randomness)
+        batches = getattr(selection, "batches", None)
+        known = (start.directory, len(model), start.experiment_id, start.randomness, batches)
         aggregate = await aggregation.aggregate(
             AggregationRound(start.number, network, chosen.participants, trained.ids, *known)
         )

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
+from testbed.batches import Batches
 from testbed.messages import Vector
 from testbed.network import Network
 from testbed.parties.client import RoleSpec
@@ -48,6 +49,7 @@ class AggregationRound:
         experiment_id: what clients sign with; None: the server leaves signatures for the clients to check, and one
             client that signs wrongly makes the others end the round.
         randomness: for the server's own coins; None: an honest server needs none.
+        batches: groups of clients whose updates may only be summed together; None: anybody's may.
     """
 
     number: int
@@ -58,6 +60,7 @@ class AggregationRound:
     dimension: int | None = None
     experiment_id: bytes | None = None
     randomness: Randomness | None = None
+    batches: Batches | None = None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from testbed.batches import Batches
 from testbed.cost import ComputeModel, charge_pki
 from testbed.messages import Message, encode
 from testbed.parties.pki import Directory, Entries, Identity, Lookup
@@ -35,6 +36,7 @@ class Environment:
         participants_are_agreed: clients must have verified the participant list (Lotto) before they aggregate.
         rounds: the experiment's; a server that could name any later number could look for one that favours its clients.
         minimum_participants: with fewer, an honest server would have skipped the round: clients refuse to sum.
+        batches: groups of clients whose updates may only be summed together, where selection works with such.
     """
 
     population: int
@@ -46,6 +48,7 @@ class Environment:
     participants_are_agreed: bool = False
     minimum_participants: int = 2
     rounds: int = 2**40
+    batches: Batches | None = None
 
     def look_up(self, clients: Iterable[int]) -> Directory:
         """Query the PKI for the keys of `clients`; the asking client pays for the bytes."""

@@ -58,7 +58,7 @@ class Checkpoint:
         round_number: the last finished round (0: none).
         now_s: virtual seconds.
         model: `(d,)` float32 after that round.
-        participations: `(n,)` int64 completed rounds of each client.
+        participations: `(n,)` int64 rounds for which each client was selected.
         wall_s: wall-clock seconds spent so far, over all sessions of the run.
         memory: what the selection protocol keeps from round to round, arrays by name.
     """

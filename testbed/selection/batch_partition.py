@@ -16,6 +16,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from testbed.batches import Batches
 from testbed.errors import RoundSkipped
 from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, Attendant, check_in
@@ -52,14 +53,6 @@ def _divisors(number: int) -> list[int]:
     return [d for d in range(1, number + 1) if number % d == 0]
 
 
-def batches_of(population: int, size: int) -> Ids:
-    """`(n,)` int64: the batch of each user; batches are consecutive users and have `size` members or more."""
-    count = max(1, population // size)
-    sizes = np.full(count, population // count, np.int64)
-    sizes[: population % count] += 1
-    return np.repeat(np.arange(count, dtype=np.int64), sizes)
-
-
 class BatchPartitionSelection:
     """Server side of `batch-partition` (and, with T = K and fair mode, of `partition`)."""
 
@@ -71,8 +64,7 @@ class BatchPartitionSelection:
         partition = isinstance(parameters, PartitionParameters)
         size = parameters.participants if isinstance(parameters, PartitionParameters) else parameters.privacy
         self.fair = partition or (isinstance(parameters, BatchPartitionParameters) and parameters.mode == "fair")
-        self.batch = batches_of(population, size)
-        self.sizes = np.bincount(self.batch)
+        self.batches = Batches.consecutive(population, size)
         self.wanted = parameters.participants // size
 
     @property
@@ -83,7 +75,7 @@ class BatchPartitionSelection:
     @property
     def maximum_participants(self) -> int:
         """The largest K/T batches together."""
-        return int(np.sort(self.sizes)[-self.wanted :].sum())
+        return int(np.sort(self.batches.sizes)[-self.wanted :].sum())
 
     @property
     def roles(self) -> list[RoleSpec]:
@@ -94,25 +86,19 @@ class BatchPartitionSelection:
         """See `SelectionProtocol.select`."""
         present = await check_in(round_)
         chosen = self.choose(present, round_.participations, round_.coin("participants"))
-        return Selection(self.members(chosen), len(present))
-
-    def members(self, batches: Ids) -> Ids:
-        """Sorted users of these batches."""
-        taken = np.zeros(len(self.sizes), np.bool_)
-        taken[batches] = True
-        return np.flatnonzero(taken[self.batch]).astype(np.int64)
+        return Selection(self.batches.members(chosen), len(present))
 
     def choose(self, present: Ids, participations: Ids, coin: np.random.Generator) -> Ids:
         """`(K/T,)` batches to take; raises `RoundSkipped` when fewer than K/T are whole (Algorithm 2)."""
-        eligible = np.flatnonzero(np.bincount(self.batch[present], minlength=len(self.sizes)) == self.sizes)
+        eligible = self.batches.whole(present)
         if len(eligible) < self.wanted:
             raise RoundSkipped("too-few-whole-batches", f"{len(eligible)} whole batches, {self.wanted} wanted")
         if not self.fair:
             return np.sort(coin.choice(eligible, self.wanted, replace=False))
         # Algorithm 2 names the available user of minimum participation and says nothing for the case that this
         # user's own batch is not whole: the minimum is taken over the users of eligible batches, ties uniformly.
-        users = self.members(eligible)
+        users = self.batches.members(eligible)
         fewest = users[participations[users] == participations[users].min()]
-        first = int(self.batch[coin.choice(fewest)])
+        first = int(self.batches.of[coin.choice(fewest)])
         others = coin.choice(eligible[eligible != first], self.wanted - 1, replace=False)
         return np.sort(np.append(others, first).astype(np.int64))

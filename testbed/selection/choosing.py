@@ -39,7 +39,9 @@ class SelectionRound:
         number: the round, from 1.
         population: number of clients n.
         network: how to reach them.
-        participations: `(n,)` int64 completed rounds of each client so far.
+        participations: `(n,)` int64 rounds so far for which each client was selected, also where it then dropped out
+            or the round was aborted (Multi-RoundSecAgg, Algorithm 2, line 10). Counting its sums instead, a client that
+            always drops out would have the fewest for ever, and the fair protocols would choose it again and again.
         directory: the PKI's bulletin board.
         randomness: for the server's own coins.
         experiment_id: 16 bytes that tell this experiment from others; part of what is signed and drawn on.
@@ -103,7 +105,8 @@ class SelectionProtocol(Protocol):
         needs_registration: whether clients must be registered with the PKI.
         roles: the client side.
 
-    Four more are optional: `participants_agree` (bool: clients verify the list, and aggregation must insist on it),
+    Five more are optional: `participants_agree` (bool: clients verify the list, and aggregation must insist on it),
+    `batches` (`Batches`: clients whose updates may only be summed together),
     `maximum_participants` (int: when a round may have more than ``parameters.participants``),
     `minimum_participants` (int: an honest server never has fewer, so clients refuse to be summed with fewer) and
     ``learn(round_, reports)``, called after local training with that round and its `TrainingReports`: what it puts

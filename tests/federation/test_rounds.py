@@ -64,8 +64,8 @@ def test_the_rounds_add_up(run: Callable) -> None:
         assert sum(p["survived"] for p in took_part) == row["survivors"]
         if row["outcome"] == "completed":
             assert row["survivors"] >= 4
-    survived = [p["client"] for p in federation.rows("participation") if p["survived"]]
-    assert np.bincount(survived, minlength=30).tolist() == federation.federation.state.participations.tolist()
+    selected = [p["client"] for p in federation.rows("participation")]
+    assert np.bincount(selected, minlength=30).tolist() == federation.federation.state.participations.tolist()
     for table in SCHEMAS:
         for column in federation.records.table(table).itercolumns():
             assert not any(isinstance(value, float) and np.isnan(value) for value in column.to_pylist())
@@ -102,7 +102,16 @@ def test_a_round_that_is_aborted_after_the_choice_keeps_whom_it_chose(run: Calla
     assert (row["participants"], row["survivors"]) == (6, 0)
     assert row["candidates"] >= 6
     assert [p["survived"] for p in federation.rows("participation")] == [False] * 6
-    assert federation.federation.state.participations.sum() == 0
+    assert federation.federation.state.participations.sum() == 6  # selected, though nothing came of it
+
+
+def test_a_client_that_always_drops_out_is_not_chosen_for_ever(run: Callable) -> None:
+    gone = {"availability": {"dropout": {"rate": 0.3, "stage": "train"}}}
+    keys = PLAIN | gone | {"rounds": 15, "selection": {"protocol": "weighted-random", "participants": 6}}
+    federation = run(keys, "run").rounds()
+    assert not all(p["survived"] for p in federation.rows("participation"))
+    selected = np.bincount([p["client"] for p in federation.rows("participation")], minlength=30)
+    assert selected.tolist() == [3] * 30
 
 
 def test_nobody_admissible_skips_the_round(run: Callable) -> None:

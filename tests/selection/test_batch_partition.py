@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from testbed.batches import Batches
 from testbed.errors import RoundSkipped
 from testbed.selection.batch_partition import (
     BatchPartitionParameters,
     BatchPartitionSelection,
     PartitionParameters,
-    batches_of,
 )
 
 DRAWS = 4000
@@ -53,7 +53,9 @@ def drawn(protocol: BatchPartitionSelection, present: list[int], frequency: np.n
     """How often each set of users was taken."""
     coin = np.random.default_rng(7)
     there = np.array(present, np.int64)
-    return Counter(frozenset(protocol.members(protocol.choose(there, frequency, coin)).tolist()) for _ in range(DRAWS))
+    return Counter(
+        frozenset(protocol.batches.members(protocol.choose(there, frequency, coin)).tolist()) for _ in range(DRAWS)
+    )
 
 
 def assert_same_distribution(found: Counter, expected: Counter) -> None:
@@ -96,11 +98,11 @@ def test_fair_mode_takes_the_batch_of_the_user_with_the_fewest_participations() 
     for fewest in range(30):
         frequency = np.full(30, 4)
         frequency[fewest] = 3
-        assert fewest in protocol.members(protocol.choose(np.arange(30), frequency, coin))
+        assert fewest in protocol.batches.members(protocol.choose(np.arange(30), frequency, coin))
     # His own batch is not whole: the minimum is taken over the others.
     frequency = np.arange(30)
     present = np.setdiff1d(np.arange(30), [1])
-    assert 3 in protocol.members(protocol.choose(present, frequency, coin))
+    assert 3 in protocol.batches.members(protocol.choose(present, frequency, coin))
 
 
 @pytest.mark.parametrize("mode", ["uniform", "fair"])
@@ -114,7 +116,7 @@ def test_fewer_whole_batches_than_wanted_skip_the_round(mode: str) -> None:
 
 @given(population=st.integers(1, 400), size=st.integers(1, 60))
 def test_batches_are_consecutive_and_none_is_smaller_than_t(population: int, size: int) -> None:
-    batch = batches_of(population, size)
+    batch = Batches.consecutive(population, size).of
     sizes = np.bincount(batch)
     assert len(batch) == population == sizes.sum()
     assert (np.diff(batch) >= 0).all()
@@ -130,9 +132,11 @@ def test_batches_are_consecutive_and_none_is_smaller_than_t(population: int, siz
 
 def test_sizes_that_do_not_divide_never_give_more_than_announced() -> None:
     protocol = BatchPartitionSelection(BatchPartitionParameters(participants=4, privacy=2), 11)
-    assert protocol.sizes.tolist() == [3, 2, 2, 2, 2]
+    assert protocol.batches.sizes.tolist() == [3, 2, 2, 2, 2]
     coin = np.random.default_rng(3)
-    taken = {len(protocol.members(protocol.choose(np.arange(11), np.zeros(11, np.int64), coin))) for _ in range(200)}
+    taken = {
+        len(protocol.batches.members(protocol.choose(np.arange(11), np.zeros(11, np.int64), coin))) for _ in range(200)
+    }
     assert taken == {4, 5}
     assert protocol.maximum_participants == 5
 
@@ -143,7 +147,7 @@ def test_a_population_of_a_million() -> None:
     generator = np.random.default_rng(1)
     present = np.flatnonzero(generator.random(population) < 0.9)
     frequency = generator.integers(0, 5, population)
-    chosen = protocol.members(protocol.choose(present, frequency, generator))
+    chosen = protocol.batches.members(protocol.choose(present, frequency, generator))
     assert len(chosen) == 100
     assert np.isin(chosen, present).all()
     whole = np.add.reduceat(np.isin(np.arange(population), present), np.arange(0, population, 10)) == 10

@@ -1,0 +1,59 @@
+"""Batches: groups of clients that take part together or not at all.
+
+So et al., Securing Secure Aggregation: Mitigating Multi-Round Privacy Leakage in Federated Learning
+(Multi-RoundSecAgg), arXiv 2106.03328, section 4. Who is in which batch is public and the same in every round.
+"""
+
+from collections.abc import Iterable
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+Ids = npt.NDArray[np.int64]
+
+
+class Batches:
+    """A partition of clients 0 to n - 1.
+
+    Args:
+        of: `(n,)` the batch of each client, numbered from 0 without gaps.
+    """
+
+    def __init__(self, of: npt.ArrayLike) -> None:
+        self.of = np.asarray(of, np.int64)
+
+    @classmethod
+    def consecutive(cls, population: int, size: int) -> "Batches":
+        """Batches of consecutive clients with `size` members or more, as many as possible.
+
+        When `size` does not divide n, the first n mod floor(n/size) of them have one member more.
+        """
+        count = max(1, population // size)
+        sizes = np.full(count, population // count, np.int64)
+        sizes[: population % count] += 1
+        return cls(np.repeat(np.arange(count, dtype=np.int64), sizes))
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @cached_property
+    def sizes(self) -> Ids:
+        """`(batches,)` members of each."""
+        return np.bincount(self.of)
+
+    def members(self, batches: npt.ArrayLike) -> Ids:
+        """Sorted clients of these batches."""
+        taken = np.zeros(len(self.sizes), np.bool_)
+        taken[np.asarray(batches, np.int64)] = True
+        return np.flatnonzero(taken[self.of]).astype(np.int64)
+
+    def whole(self, clients: npt.ArrayLike) -> Ids:
+        """Sorted batches all of whose members are among `clients` (each client once)."""
+        there = np.bincount(self.of[np.asarray(clients, np.int64)], minlength=len(self.sizes))
+        return np.flatnonzero(there == self.sizes).astype(np.int64)
+
+    def broken(self, clients: Iterable[int]) -> Ids:
+        """Sorted batches some of whose members, but not all, are among `clients` (each client once)."""
+        there = np.bincount(self.of[np.fromiter(clients, np.int64)], minlength=len(self.sizes))
+        return np.flatnonzero((there > 0) & (there < self.sizes)).astype(np.int64)
