@@ -16,6 +16,7 @@ MODULES = (
     "lotto_adversary",
     "lotto_prediction",
     "lotto_reconstruction",
+    "random_participation",
 )
 """Modules of this package, in the order in which their reproductions are listed."""
 

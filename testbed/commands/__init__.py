@@ -13,6 +13,7 @@ import typer
 import testbed
 from testbed.commands.attack import attack
 from testbed.commands.bound import bound, plan
+from testbed.commands.bound_random_participation import BOUND_RANDOM_PARTICIPATION_EPILOG, bound_random_participation
 from testbed.commands.calibrate import CALIBRATE_EPILOG, calibrate
 from testbed.commands.cluster import cluster
 from testbed.commands.invocation import Invocation, examples, report
@@ -57,6 +58,7 @@ app.command(epilog=SUBMIT_EPILOG)(submit)
 app.add_typer(jobs)
 app.command(epilog=CALIBRATE_EPILOG)(calibrate)
 app.add_typer(cluster)
+bound.command("random-participation", epilog=BOUND_RANDOM_PARTICIPATION_EPILOG)(bound_random_participation)
 app.add_typer(bound)
 app.add_typer(plan)
 

@@ -1,0 +1,100 @@
+"""Membership inference against one round of DP-SGD with random participation, carried out.
+
+Algorithm 1 of Hasircioglu and Gunduz (arXiv 2205.01556) runs many times with and without the sample x', on the pair of
+data sets of `analysis.bounds.random_participation.orthogonal_pair`; an observer of the noisy sum alone tests whether x'
+is there. Whatever test it uses: (epsilon, delta) holds only if Pr[yes | with] - e^epsilon Pr[yes | without] <= delta.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import exp, expm1
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import beta, norm
+
+from analysis.bounds.random_participation import Participation, density
+
+Floats = npt.NDArray[np.float64]
+_REACH = 39.0  # standard deviations
+_PER_DEVIATION = 1024  # points at which the threshold is tabulated
+_AT_A_TIME = 2**22  # rounds
+
+
+@dataclass(frozen=True)
+class Advantage:
+    """How well the test told the data sets apart.
+
+    Attributes:
+        trials: rounds with x', and as many without.
+        yes_with, yes_without: in how many of them the observer says that x' is there.
+        epsilon: of the claim that is tested.
+    """
+
+    trials: int
+    yes_with: int
+    yes_without: int
+    epsilon: float
+
+    @property
+    def delta(self) -> float:
+        """Pr[yes | with] - e^epsilon Pr[yes | without], estimated."""
+        return (self.yes_with - exp(self.epsilon) * self.yes_without) / self.trials
+
+    def least_delta(self, confidence: float = 0.95) -> float:
+        """What delta exceeds with this confidence: Clopper-Pearson bounds on both rates, the error shared equally."""
+        error = (1 - confidence) / 2
+        low = beta.ppf(error, self.yes_with, self.trials - self.yes_with + 1) if self.yes_with else 0.0
+        high = beta.ppf(1 - error, self.yes_without + 1, self.trials - self.yes_without)
+        return float(low - exp(self.epsilon) * high)
+
+
+def attack_membership(
+    who: Participation, sigma: float, epsilon: float, trials: int, random: np.random.Generator
+) -> Advantage:
+    """Run `trials` rounds with x' and as many without, and apply the best test for this epsilon to each.
+
+    Each round is simulated whole: whether the client takes part, how many of its other samples it uses, whether it uses
+    x', and the noise in the two directions in which anything can differ.
+    """
+    threshold = _Threshold(who, sigma, epsilon)
+    yes = [0, 0]
+    for with_x in (0, 1):
+        for rounds in _portions(trials):
+            present = random.random(rounds) < who.client_rate
+            across, along = random.standard_normal(rounds), random.standard_normal(rounds)
+            here = np.flatnonzero(present)
+            used = random.binomial(who.local_samples, who.sample_rate, len(here))
+            across[here] += used * who.clip / sigma
+            if with_x:
+                along[here] += (random.random(len(here)) < who.sample_rate) * who.clip / sigma
+            yes[with_x] += int((along > threshold(across)).sum())
+    return Advantage(trials, yes[1], yes[0], epsilon)
+
+
+class _Threshold:
+    """Above which `along`, given `across`, the likelihood ratio exceeds e^epsilon (the test of Neyman and Pearson).
+
+    With unit = C / sigma the ratio is 1 - r + r exp(along unit - unit^2 / 2), r = q times how likely participation is.
+    """
+
+    def __init__(self, who: Participation, sigma: float, epsilon: float) -> None:
+        unit = who.clip / sigma
+        means = who.others[0] * unit
+        points = np.arange(-_REACH, means.max() + _REACH, 1 / _PER_DEVIATION)
+        present = who.client_rate * density((who.others[1], means), points)
+        seen = present + (1 - who.client_rate) * norm.pdf(points)
+        rate = who.sample_rate * np.divide(present, seen, out=np.full_like(seen, 1.0), where=seen > 0)
+        with np.errstate(divide="ignore"):
+            self._table = np.log1p(expm1(epsilon) / rate) / unit + unit / 2
+        self._first = points[0]
+
+    def __call__(self, across: Floats) -> Floats:
+        place = np.rint((across - self._first) * _PER_DEVIATION).astype(np.int64)
+        return self._table[np.clip(place, 0, len(self._table) - 1)]
+
+
+def _portions(trials: int) -> Iterator[int]:
+    while trials > 0:
+        yield min(trials, _AT_A_TIME)
+        trials -= _AT_A_TIME

@@ -1,0 +1,258 @@
+"""What one round of DP-SGD with random participation costs in privacy.
+
+Hasircioglu and Gunduz, Privacy Amplification via Random Participation in Federated Learning, arXiv 2205.01556, sections
+4 and 5.
+
+In a round a client takes part with probability p, and then each of its samples with probability q. Gradients are
+clipped to norm C and summed; the server adds Gaussian noise of standard deviation sigma. Neighbouring data sets differ
+in one sample x' of one client, who has d others. The delta of a round, for a given epsilon, is a hockey-stick
+divergence.
+
+- `only_local_sampling` (Theorem 5.1), `weak_client_sampling` (Theorem 5.2), `centralized_shuffling` (Corollary 5.3).
+  The second is **what this project reports**: it holds when everybody sees who takes part, hence also when nobody does.
+- `as_printed` (Theorem 4.1, equations (6) and (7)) and `recentred` (the same with every sampling of the client's other
+  samples shifted so that x' moves the mean from 0, which is what reproduces the paper's numbers). **Neither is a
+  guarantee.** The step from (25) to (27) replaces the means of the mixtures, which are bounded in norm, by parallel
+  vectors of that norm, and takes this for the worst case.
+- `orthogonal_pair`: it is not. This is the exact divergence for one pair of neighbouring data sets that can occur, in
+  which the client's other gradients are parallel to one another and orthogonal to that of x'. Any true guarantee lies
+  above.
+
+`as_printed` is exact for a pair that can occur, too (all gradients parallel), so it is another lower bound.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import expm1, pi, sqrt
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq
+from scipy.stats import binom, norm
+
+Floats = npt.NDArray[np.float64]
+Mixture = tuple[Floats, Floats]
+"""Weights and means, in standard deviations of the noise, of Gaussians with variance 1."""
+
+_NEGLIGIBLE = 1e-30  # binomial weights below it are left out
+_REACH = 39.0  # standard deviations; beyond, a density is 0 in double precision
+_PER_DEVIATION = 256  # points at which an integral over the other samples' direction is summed
+_TOGETHER = 10_000  # points whose density is one matrix product
+_PER_SIGN = 16  # points per deviation among which changes of sign are looked for
+_LEAST_SIGMA = 1 / 64  # of the clipping norm: noise that hides nothing
+
+
+@dataclass(frozen=True)
+class Participation:
+    """Who takes part with what.
+
+    Attributes:
+        local_samples: d, of each client; a neighbouring data set has one more at one client.
+        client_rate: p in (0, 1], with which a client takes part in a round.
+        sample_rate: q in (0, 1], with which a participant uses a sample.
+        clip: C, the largest norm of a sample's gradient.
+
+    Raises:
+        ValueError: a value out of range, with its name and what is allowed.
+    """
+
+    local_samples: int
+    client_rate: float
+    sample_rate: float
+    clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.local_samples < 0:
+            raise ValueError(f"local_samples: {self.local_samples}; must be 0 or more")
+        for name, rate in (("client_rate", self.client_rate), ("sample_rate", self.sample_rate)):
+            if not 0 < rate <= 1:
+                raise ValueError(f"{name}: {rate}; must be above 0 and at most 1")
+        if not 0 < self.clip < np.inf:
+            raise ValueError(f"clip: {self.clip}; must be above 0 and finite")
+
+    @cached_property
+    def others(self) -> tuple[Floats, Floats]:
+        """`(k,)` how many of its d samples a participant may use, and how likely that is; negligible ones left out."""
+        count = np.arange(self.local_samples + 1)
+        weight = binom.pmf(count, self.local_samples, self.sample_rate)
+        kept = weight > _NEGLIGIBLE
+        return count[kept].astype(np.float64), weight[kept]
+
+
+Delta = Callable[[Participation, float, float], float]
+"""From who takes part, sigma and epsilon to delta."""
+
+
+def gaussian_delta(epsilon: float | Floats, sensitivity: float) -> Floats:
+    """The delta of the Gaussian mechanism, exactly (Balle and Wang 2018, arXiv 1805.06530, Theorem 8).
+
+    Args:
+        epsilon: scalar or array.
+        sensitivity: in standard deviations of the noise, C / sigma.
+    """
+    epsilon = np.asarray(epsilon, np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        above = norm.logcdf(sensitivity / 2 - epsilon / sensitivity)
+        below = epsilon + norm.logcdf(-sensitivity / 2 - epsilon / sensitivity)
+        delta = np.exp(above) * -np.expm1(below - above)
+    return np.where(np.isfinite(delta), np.maximum(delta, 0.0), 0.0)  # not finite where both are exp(-inf)
+
+
+def sampled_delta(epsilon: float, rate: float | Floats, sensitivity: float) -> Floats:
+    """The delta of the Poisson-subsampled Gaussian mechanism when the sample is removed: the larger of both directions.
+
+    Balle, Barthe, Gaboardi 2018, arXiv 1807.01647, Theorem 8, which is tight here.
+
+    Args:
+        epsilon: above or equal to 0.
+        rate: scalar or array, in [0, 1].
+        sensitivity: C / sigma.
+    """
+    rate = np.asarray(rate, np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inner = np.log1p(expm1(epsilon) / rate)  # a rate of 0 makes this inf and delta 0
+    return rate * gaussian_delta(np.where(rate > 0, inner, np.inf), sensitivity)
+
+
+def only_local_sampling(who: Participation, sigma: float, epsilon: float) -> float:
+    """OLS: all clients take part (Theorem 5.1)."""
+    return float(sampled_delta(epsilon, who.sample_rate, who.clip / sigma))
+
+
+def weak_client_sampling(who: Participation, sigma: float, epsilon: float) -> float:
+    """WCS: who takes part is seen by everybody (Theorem 5.2). Sound for Algorithm 1, whoever sees whatever.
+
+    The theorem's epsilon'' is log(1 + (e^epsilon - 1) / q): with probability p the mechanism of Theorem 5.1, else
+    nothing that depends on the sample.
+    """
+    return who.client_rate * only_local_sampling(who, sigma, epsilon)
+
+
+def centralized_shuffling(who: Participation, sigma: float, epsilon: float) -> float:
+    """CS: every sample of every client is used with probability p q, independently of all others (Corollary 5.3)."""
+    return float(sampled_delta(epsilon, who.client_rate * who.sample_rate, who.clip / sigma))
+
+
+def as_printed(who: Participation, sigma: float, epsilon: float) -> float:
+    """Theorem 4.1, as published: not a guarantee. The exact divergence when all gradients are parallel."""
+    return hockey_stick(*parallel_pair(who, sigma), epsilon)
+
+
+def recentred(who: Participation, sigma: float, epsilon: float) -> float:
+    """Theorem 4.1 with the mixtures centred on x', which gives the paper's numbers: not a guarantee."""
+    return hockey_stick(*recentred_pair(who, sigma), epsilon)
+
+
+def orthogonal_pair(who: Participation, sigma: float, epsilon: float) -> float:
+    """The exact divergence when the client's other gradients are parallel and orthogonal to that of x'.
+
+    Along the others' direction only participation shows: seen u, it is w(u) likely, and what is left is the
+    subsampled Gaussian mechanism of rate q w(u). The distribution of u does not depend on x'. The integral over u is a
+    sum over equal steps, which for such densities is exact to rounding.
+    """
+    sensitivity = who.clip / sigma
+    means = who.others[0] * sensitivity
+    points = np.arange(-_REACH, means.max() + _REACH, 1 / _PER_DEVIATION)
+    present = who.client_rate * density((who.others[1], means), points)
+    seen = present + (1 - who.client_rate) * density((np.ones(1), np.zeros(1)), points)
+    rate = who.sample_rate * np.divide(present, seen, out=np.zeros_like(seen), where=seen > 0)
+    return float((seen * sampled_delta(epsilon, rate, sensitivity)).sum() / _PER_DEVIATION)
+
+
+def parallel_pair(who: Participation, sigma: float) -> tuple[Mixture, Mixture]:
+    """What the server sees with and without x' when all gradients are parallel: equations (14) and (15)."""
+    p, q, unit = who.client_rate, who.sample_rate, who.clip / sigma
+    count, weight = who.others
+    means = unit * np.concatenate(([0.0], count, count + 1))
+    with_x = np.concatenate(([1 - p], p * (1 - q) * weight, p * q * weight))
+    without = np.concatenate(([1 - p], p * weight, np.zeros_like(weight)))
+    return (with_x, means), (without, means)
+
+
+def recentred_pair(who: Participation, sigma: float) -> tuple[Mixture, Mixture]:
+    """As `parallel_pair`, with every sampling of the other samples shifted to mean 0 when the client takes part."""
+    p, q, unit = who.client_rate, who.sample_rate, who.clip / sigma
+    count, weight = who.others
+    means = unit * np.concatenate((-count, [0.0, 1.0]))
+    with_x = np.concatenate(((1 - p) * weight, [p * (1 - q), p * q]))
+    without = np.concatenate(((1 - p) * weight, [p, 0.0]))
+    return (with_x, means), (without, means)
+
+
+def density(mixture: Mixture, points: Floats) -> Floats:
+    """`(points,)` density of a mixture."""
+    weights, means = mixture
+    if len(points) <= _TOGETHER:
+        total: Floats = np.exp(-0.5 * np.square(points[:, None] - means)) @ weights
+    else:  # no matrix of all points and means
+        total = np.zeros_like(points)
+        for weight, mean in zip(weights.tolist(), means.tolist(), strict=True):
+            total += weight * np.exp(-0.5 * np.square(points - mean))
+    return total / sqrt(2 * pi)
+
+
+def hockey_stick(upper: Mixture, lower: Mixture, epsilon: float) -> float:
+    """The integral of [upper - e^epsilon lower]+ (equation (26)): the mass of the intervals where it is positive.
+
+    Equation (7)'s z* is the last change of sign; where the difference is positive in several places, all of them count.
+    """
+    used = (upper[0] > 0) | (lower[0] > 0)
+    means = upper[1][used]
+    grid = np.arange(means.min() - _REACH, means.max() + _REACH, 1 / _PER_SIGN)
+
+    def difference(points: Floats) -> Floats:
+        return density(upper, points) - np.exp(epsilon) * density(lower, points)
+
+    positive = difference(grid) > 0
+    changes = np.flatnonzero(positive[1:] != positive[:-1])
+    ends = [brentq(lambda z: float(difference(np.array([z]))[0]), grid[i], grid[i + 1], xtol=1e-12) for i in changes]
+    if positive[0]:
+        ends.insert(0, -np.inf)
+    if positive[-1]:
+        ends.append(np.inf)
+    total = 0.0
+    for begin, end in zip(ends[::2], ends[1::2], strict=True):
+        total += _mass(upper, begin, end) - float(np.exp(epsilon)) * _mass(lower, begin, end)
+    return max(total, 0.0)
+
+
+def _mass(mixture: Mixture, begin: float, end: float) -> float:
+    """Probability of an interval, from the side on which it does not cancel."""
+    weights, means = mixture
+    low, high = begin - means, end - means
+    mass = np.where(low > 0, norm.sf(low) - norm.sf(high), norm.cdf(high) - norm.cdf(low))
+    return float(weights @ mass)
+
+
+def epsilon_of(delta: Callable[[float], float], target: float, most: float = 1e4) -> float:
+    """The least epsilon with ``delta(epsilon) <= target``, for a delta that falls; inf when `most` does not suffice."""
+    if delta(0.0) <= target:
+        return 0.0
+    high = 1e-3
+    while delta(high) > target:
+        high *= 2
+        if high > most:
+            return float("inf")
+    return float(brentq(lambda epsilon: delta(epsilon) - target, 0.0, high, xtol=1e-14, rtol=1e-12))
+
+
+def sigma_of(delta: Callable[[float], float], target: float, clip: float = 1.0) -> float:
+    """The least sigma with ``delta(sigma) <= target``, for a delta that falls, to a relative 1e-9.
+
+    0 where noise of C / 64, which hides nothing, suffices; inf where a million times C does not.
+    """
+    least, most, high = _LEAST_SIGMA * clip, 1e6 * clip, clip
+    while delta(high) > target:
+        high *= 2
+        if high > most:
+            return float("inf")
+    low = high / 2
+    while delta(low) <= target:
+        low, high = low / 2, low
+        if high <= least:
+            return 0.0
+    while high / low - 1 > 1e-9:
+        middle = float(np.sqrt(low * high))
+        low, high = (low, middle) if delta(middle) <= target else (middle, high)
+    return high
