@@ -40,6 +40,7 @@ _REACH = 39.0  # standard deviations; beyond, a density is 0 in double precision
 _PER_DEVIATION = 256  # points at which an integral over the other samples' direction is summed
 _TOGETHER = 10_000  # points whose density is one matrix product
 _PER_SIGN = 16  # points per deviation among which changes of sign are looked for
+_HALVINGS = 40  # of a step, to find where the sign changes
 _LEAST_SIGMA = 1 / 64  # of the clipping norm: noise that hides nothing
 
 
@@ -201,12 +202,17 @@ def hockey_stick(upper: Mixture, lower: Mixture, epsilon: float) -> float:
     means = upper[1][used]
     grid = np.arange(means.min() - _REACH, means.max() + _REACH, 1 / _PER_SIGN)
 
-    def difference(points: Floats) -> Floats:
-        return density(upper, points) - np.exp(epsilon) * density(lower, points)
+    def is_positive(points: Floats) -> npt.NDArray[np.bool_]:
+        return density(upper, points) > np.exp(epsilon) * density(lower, points)
 
-    positive = difference(grid) > 0
+    positive = is_positive(grid)
     changes = np.flatnonzero(positive[1:] != positive[:-1])
-    ends = [brentq(lambda z: float(difference(np.array([z]))[0]), grid[i], grid[i + 1], xtol=1e-12) for i in changes]
+    low, high, before = grid[changes], grid[changes + 1], positive[changes]
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        same = is_positive(middle) == before
+        low, high = np.where(same, middle, low), np.where(same, high, middle)
+    ends = low.tolist()
     if positive[0]:
         ends.insert(0, -np.inf)
     if positive[-1]:

@@ -112,21 +112,22 @@ def random_participation_bounds(
     }
     for analysis in ANALYSES:
         if sigma is not None:
-            row[f"{analysis.name}_epsilon"] = _finite(_epsilon(analysis, who, sigma, delta, rounds))
+            row[f"{analysis.name}_epsilon"] = _finite(epsilon_by(analysis, who, sigma, delta, rounds))
         else:
             assert epsilon is not None
-            row[f"{analysis.name}_sigma"] = _finite(_sigma(analysis, who, epsilon, delta, rounds))
+            row[f"{analysis.name}_sigma"] = _finite(noise_by(analysis, who, epsilon, delta, rounds))
         row[f"{analysis.name}_standing"] = analysis.standing
     return row
 
 
-def _epsilon(analysis: Analysis, who: Participation, sigma: float, delta: float, rounds: int) -> float:
+def epsilon_by(analysis: Analysis, who: Participation, sigma: float, delta: float, rounds: int) -> float:
+    """The epsilon of all rounds together."""
     if rounds == 1:
         return epsilon_of(lambda epsilon: analysis.delta(who, sigma, epsilon), delta)
     return float(analysis.loss(who, sigma).self_compose(rounds).get_epsilon_for_delta(delta))
 
 
-def _sigma(analysis: Analysis, who: Participation, epsilon: float, delta: float, rounds: int) -> float:
+def noise_by(analysis: Analysis, who: Participation, epsilon: float, delta: float, rounds: int) -> float:
     """The least sigma, to a relative 1e-9 for one round and 1e-4 for several."""
     if rounds == 1:
         return sigma_of(lambda sigma: analysis.delta(who, sigma, epsilon), delta, who.clip)
