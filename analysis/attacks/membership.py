@@ -75,7 +75,7 @@ def attack_membership(
 def coupled_delta(
     who: Participation, sigma: float, epsilon: float, trials: int, random: np.random.Generator
 ) -> tuple[float, float]:
-    """The same delta from rounds with and without x' that share every other coin; and the half width of its 95% interval.
+    """The same delta from rounds with and without x' that share every other coin; and the half of its 95% interval.
 
     Such rounds differ only when x' is used, so only those are run twice: Pr[yes | with] - Pr[yes | without] is p q
     times the share in which x' makes the observer say yes. What is left, (e^epsilon - 1) Pr[yes | without], is small.

@@ -1,0 +1,38 @@
+"""``testbed bound random-participation`` from the outside."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+WHO = ("--local-samples", 30, "--client-rate", 0.001, "--sample-rate", 0.1)
+
+
+def test_the_papers_setting(call: Callable[..., Any]) -> None:
+    ended = call("bound", "random-participation", *WHO, "--epsilon", 0.015, "--delta", "1e-6")
+    assert (ended.code, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert lines[0] == "d = 30, p = 0.001, q = 0.1, C = 1, delta = 1e-06, T = 1, epsilon = 0.015"
+    assert lines[1].split()[:3] == ["wcs", "sigma", "7.6651"]
+    assert "the guarantee" in lines[1]
+    assert ["not a guarantee" in line for line in lines[4:6]] == [True, True]
+
+
+def test_json_names_the_sound_one_and_warns_on_the_side(call: Callable[..., Any]) -> None:
+    ended = call(
+        "bound", "random-participation", *WHO, "--sigma", 1, "--delta", "1e-3", "--clients", 100, "--format", "json"
+    )  # fmt: skip
+    found = json.loads(ended.out)
+    assert (ended.code, found["sound"], found["wcs_standing"]) == (0, "wcs", "guarantee")
+    assert ended.err.startswith("warning: delta 0.001 is not below 1/3000")
+    assert not any(isinstance(value, dict | list) for value in found.values())
+
+
+def test_bad_values_are_one_line_that_names_the_option(call: Callable[..., Any]) -> None:
+    for given, message in (
+        ((*WHO[:2], "--client-rate", 0, *WHO[4:], "--sigma", 1), "--client-rate: 0.0; must be above 0 and at most 1"),
+        ((*WHO, "--sigma", -1), "--sigma: -1.0; must be above 0 and finite"),
+        ((*WHO,), "--epsilon: give either epsilon or sigma"),
+        ((*WHO, "--sigma", 1, "--clip", 0), "--clip: 0.0; must be above 0 and finite"),
+    ):
+        ended = call("bound", "random-participation", *given, "--delta", "1e-6")
+        assert (ended.code, ended.err) == (2, f"error: {message}\n")
