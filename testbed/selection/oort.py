@@ -29,9 +29,9 @@ from pydantic import Field
 from testbed.network.asking import Replies, no_ids
 from testbed.selection.check_in import who_is_there
 from testbed.selection.choosing import Ids, Selection, SelectionParameters, SelectionRound
+from testbed.selection.oort_utility import PENALTY, ROUND_THRESHOLD, or_mean, preferred_duration_s, system_utility
 from testbed.selection.random_selection import ServersChoice
 from testbed.selection.reports import TrainingReports
-from testbed.selection.utility import PENALTY, ROUND_THRESHOLD, or_mean, preferred_duration_s, system_utility
 
 Floats = npt.NDArray[np.float64]
 

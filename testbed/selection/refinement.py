@@ -23,8 +23,8 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.selection.choosing import SelectionRound
+from testbed.selection.oort_utility import or_mean, utility
 from testbed.selection.reports import TrainingReports
-from testbed.selection.utility import or_mean, utility
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
