@@ -72,12 +72,14 @@ def _accuracies(runs: Sequence[RunRecords]) -> dict[str, float | None]:
     return found
 
 
+def _told(key: str, value: Any) -> str:
+    """A swept key in a setting's name; of a section, what it says, and of a protocol its name alone."""
+    if isinstance(value, Mapping) and value:
+        return ",".join(_told(str(inner), part) for inner, part in value.items())
+    return _named(value) if key.rpartition(".")[2] == "protocol" else f"{key}={_named(value)}"
+
+
 def _named(value: Any) -> str:
-    """A swept value in a setting's name: of a section, its protocol and whatever else it says."""
-    if isinstance(value, Mapping):
-        return ",".join(
-            _named(inner) if key == "protocol" else f"{key}={_named(inner)}" for key, inner in value.items()
-        )
     return value if isinstance(value, str) else json.dumps(value)
 
 
