@@ -1,7 +1,7 @@
 """Synthetic CIFAR: generated colour images of the shapes of CIFAR-10's and CIFAR-100's. **It is not CIFAR.**
 
 CIFAR (Krizhevsky 2009, "Learning Multiple Layers of Features from Tiny Images") has 50,000 training and 10,000 test
-images of 32x32, as many of each class. Here, too; a class comes in four kinds, each a coarse pattern of colours, and an
+images of 32x32, as many of each class. Here, too; a class comes in six kinds, each a coarse pattern of colours, and an
 image shows one of them, turned, mirrored, shifted and stretched, in a light of its own, before a smooth background that
 tells nothing, with noise. Accuracies say how well *this* task is learned and are not comparable with published ones.
 
