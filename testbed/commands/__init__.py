@@ -1,6 +1,6 @@
 """The `testbed` command, a thin layer over the library.
 
-Commands: `run`, `status`, `validate`, `schema`, `compare`, `plot`, `dropouts`, `reproduce`, `attack`, `trace`,
+Commands: `run`, `tune`, `status`, `validate`, `schema`, `compare`, `plot`, `dropouts`, `reproduce`, `attack`, `trace`,
 `submit`, `jobs`, `calibrate`, `cluster`, `bound`, `plan`.
 """
 
@@ -25,6 +25,7 @@ from testbed.commands.run import RUN_EPILOG, run
 from testbed.commands.status import STATUS_EPILOG, status
 from testbed.commands.submit import SUBMIT_EPILOG, submit
 from testbed.commands.trace import trace
+from testbed.commands.tune import TUNE_EPILOG, tune
 from testbed.stopping import stopping_on_signals
 
 _EPILOG = examples(
@@ -45,6 +46,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 app.command(epilog=RUN_EPILOG)(run)
+app.command(epilog=TUNE_EPILOG)(tune)
 app.command(epilog=STATUS_EPILOG)(status)
 app.command(epilog=VALIDATE_EPILOG)(validate)
 app.command(epilog=SCHEMA_EPILOG)(schema)

@@ -4,8 +4,9 @@ This module only describes; `workloads.build` turns a section into data, a model
 """
 
 import re
+from bisect import bisect_left
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -22,7 +23,7 @@ LANGUAGE_DATASETS = ("reddit", "synthetic-reddit")
 
 
 class Partition(BaseModel):
-    """How one data set is spread over the clients: every sample goes to at most one client."""
+    """How one data set is spread over the clients: every sample goes to at most one client, or to all."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,11 +49,19 @@ class Partition(BaseModel):
         description="Shards for each client, about the number of classes that it holds. "
         "Read by the scheme label-shards only.",
     )
+    shared_samples: int = Field(
+        default=0,
+        ge=0,
+        le=10_000_000,
+        description="Samples, the same number of each label, that every client holds besides its own; the others are "
+        "spread by the scheme (the shared-data strategy of Zhao et al. 2018, arXiv 1806.00582).",
+    )
     minimum_samples: int = Field(
         default=1,
         ge=0,
         le=10_000_000,
-        description="Fewer training samples at any client are an error; 0 allows clients without data.",
+        description="Fewer training samples at any client, shared ones aside, are an error; 0 allows clients without "
+        "data.",
     )
 
 
@@ -68,36 +77,40 @@ class Workload(BaseModel):
     dataset: str = Field(
         default="digits",
         examples=list(BUILT_IN_DATASETS),
-        description="digits (the real UCI digits, 8x8, carried by scikit-learn); from files in path: mnist, femnist, "
-        "openimage, reddit; generated with the shapes of these: synthetic-femnist, synthetic-openimage, "
-        "synthetic-reddit; or package.module:ClassName for a class of your own (see workloads/contract.py).",
+        description="digits (the real UCI digits, 8x8, carried by scikit-learn); from files in path: mnist, cifar10, "
+        "cifar100, femnist, openimage, reddit; generated with the shapes of these: synthetic-cifar10, "
+        "synthetic-cifar100, synthetic-femnist, synthetic-openimage, synthetic-reddit; or package.module:ClassName for "
+        "a class of your own (see workloads/contract.py).",
     )
     path: Path | None = Field(
         default=None,
-        description="mnist: the folder with the idx files, plain or .gz, or torchvision's root (MNIST/raw); femnist: "
-        "LEAF's folder (train/ and test/, or one folder of json files) or that of fed_emnist_train.h5 and "
-        "fed_emnist_test.h5; openimage: FedScale's folder; reddit: train/ and test/ with LEAF's json files or a text "
-        "file for each user (see docs/workloads.md).",
+        description="mnist: the folder with the idx files, plain or .gz, or torchvision's root (MNIST/raw); cifar10, "
+        "cifar100: the folder with the binary or the python version, a folder that holds such a folder or its .tar.gz, "
+        "or the .tar.gz; femnist: LEAF's folder (train/ and test/, or one folder of json files) or that of "
+        "fed_emnist_train.h5 and fed_emnist_test.h5; openimage: FedScale's folder; reddit: train/ and test/ with "
+        "LEAF's json files or a text file for each user (see docs/workloads.md).",
     )
     model: str = Field(
         default="auto",
         min_length=1,
-        description="auto (digits: mlp, mnist: cnn, femnist: femnist-cnn, openimage: mobilenet-v2, reddit: albert), "
-        "logistic, mlp, cnn (small), femnist-cnn (1,018,174 parameters at 62 classes, the FEMNIST model of the Lotto "
-        "paper; 28x28 images only), mobilenet-v2 (width 0.25; a vector of 1,009,736 at 596 classes), albert (base "
-        "configuration, causal; a vector of 15,091,680), or albert-small (the same, small).",
+        description="auto (digits: mlp, mnist: cnn, cifar10: lenet, cifar100: vgg11, femnist: femnist-cnn, openimage: "
+        "mobilenet-v2, reddit: albert), logistic, mlp, cnn (small), femnist-cnn (1,018,174 parameters at 62 classes, "
+        "the FEMNIST model of the Lotto paper; 28x28 images only), mnist-cnn (McMahan et al. 2017; 1,663,370 "
+        "parameters at ten classes; 28x28), lenet (62,006 at ten classes in colour; 32x32 in colour or 28x28 in grey), "
+        "vgg11 (9,271,780 at 100 classes; 32x32 in colour), mobilenet-v2 (width 0.25; a vector of 1,009,736 at 596 "
+        "classes), albert (base configuration, causal; a vector of 15,091,680), or albert-small (the same, small).",
     )
     partition: Partition = Field(
         default=Partition(),
-        description="How the data are spread over the clients; digits and mnist only: the others have owners.",
+        description="How the data are spread over the clients; digits, mnist and CIFAR only: the others have owners.",
     )
     samples_per_client: int | None = Field(
         default=None,
         ge=1,
         le=1_000_000,
-        description="Generated data: training samples of every client (unset: varying, mean 225 for "
-        "synthetic-femnist, 100 for the others). Others: a client's share is cut to at most this many samples (unset: "
-        "all data are spread).",
+        description="Generated data that have owners: training samples of every client (unset: varying, mean 225 for "
+        "synthetic-femnist, 100 for the others). Others: a client's share, shared samples included, is cut to at most "
+        "this many samples (unset: all data are spread).",
     )
     test_samples: int | None = Field(
         default=None,
@@ -159,10 +172,16 @@ class Workload(BaseModel):
         default=1.0,
         gt=0,
         le=1,
-        description="Factor of the learning rate: round r trains with eta * decay**floor((r-1)/every).",
+        description="Factor of the learning rate: round r trains with eta * decay**floor((r-1)/every), or with "
+        "milestones eta * decay**(number of milestones below r).",
     )
     learning_rate_decay_every: int = Field(
         default=1, ge=1, le=1_000_000, description="Rounds after which the rate is multiplied with the factor again."
+    )
+    learning_rate_milestones: tuple[Annotated[int, Field(ge=1, le=10_000_000)], ...] = Field(
+        default=(),
+        description="The only rounds after which the rate is multiplied with the factor, e.g. [400, 800]; instead of "
+        "learning_rate_decay_every.",
     )
     evaluate_every: int = Field(
         default=1, ge=1, le=1_000_000, description="Evaluate the global model after every so many rounds."
@@ -193,4 +212,8 @@ class Workload(BaseModel):
 
     def learning_rate_in(self, round_number: int) -> float:
         """Local learning rate of a round; 1 is the first."""
+        if self.learning_rate_milestones:
+            return self.learning_rate * self.learning_rate_decay ** bisect_left(
+                self.learning_rate_milestones, round_number
+            )
         return self.learning_rate * self.learning_rate_decay ** ((round_number - 1) // self.learning_rate_decay_every)

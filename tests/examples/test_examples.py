@@ -63,3 +63,18 @@ def test_the_readme_names_every_protocol_and_no_other() -> None:
 def tags_of(annotation: object) -> list[Tag]:
     """The tag of one alternative of a discriminated union."""
     return [part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, Tag)]
+
+
+def test_the_multi_round_example_learns_from_shared_and_private_samples() -> None:
+    path = EXAMPLES / "multi-round-cifar.yaml"
+    whole = load(path)
+    assert workloads.build(whole.workload, 120, 1).sample_counts.tolist() == [615] * 120
+    shorter = ("workload.samples_per_client=225", "workload.test_samples=200", "rounds=3", "workload.evaluate_every=1")
+    experiment = load(path, list(shorter))
+    workload = workloads.build(experiment.workload, 120, 1)
+    federation = federation_in_process(Plan(experiment, 0), workload, None)
+    assert federation.plan.availability(workload).unavailable.min() == 0.1
+    outcomes = [asyncio.run(federation.run_next_round()) for _ in range(3)]
+    assert [outcome.state for outcome in outcomes] == ["completed"] * 3
+    for outcome in outcomes:  # three whole batches of four
+        assert len(outcome.participants) == 12
