@@ -17,9 +17,9 @@ from testbed.parties.client import RoleSpec
 from testbed.selection.choosing import Ids, Selection, SelectionRound
 from testbed.selection.lotto import (
     LIST_DOMAIN,
+    AgreedListParameters,
     ListSignatures,
     Lot,
-    LottoParameters,
     ParticipantList,
     SignedBy,
     list_content,
@@ -44,7 +44,7 @@ class LottoServer:
     needs_registration: ClassVar[bool] = True
     participants_agree: ClassVar[bool] = True
 
-    def __init__(self, parameters: LottoParameters, population: int) -> None:
+    def __init__(self, parameters: AgreedListParameters, population: int) -> None:
         self.parameters = parameters
         self.population = population
         self.dropped = np.zeros(population, np.bool_)
@@ -64,8 +64,8 @@ class LottoServer:
 
     def refined(self, round_: SelectionRound) -> Ids:
         """Population refinement (section 3.5): who is left, sorted. Asked for when the experiment has `refine`."""
-        assert self.parameters.refine is not None
-        return np.flatnonzero(refined(self.parameters.refine, *measured(round_)))
+        assert self.parameters.refinement is not None
+        return np.flatnonzero(refined(self.parameters.refinement, *measured(round_)))
 
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
         """Residual removal: s of the candidates, uniformly."""
@@ -83,12 +83,12 @@ class LottoServer:
 
     def learn(self, round_: SelectionRound, reports: TrainingReports) -> None:
         """Keep each client's last response time and data quality; who was not heard of stays as it was."""
-        if self.parameters.refine is not None:
+        if self.parameters.refinement is not None:
             remember(round_, reports)
 
     def pool(self, round_: SelectionRound) -> Ids:
         """Whom this round draws from, sorted; the size of a refined population is the n that is announced."""
-        if self.parameters.refine is None:
+        if self.parameters.refinement is None:
             return round_.everyone
         kept = self.refined(round_)
         self.population = len(kept)
@@ -116,7 +116,7 @@ class LottoServer:
         message = ParticipantList(round_.number, self.population, lots)
         answers, refusals = await tell(round_, self.list_for(participants, message))
         signed = self.valid_signatures(answers, message, round_)
-        self._require(self.parameters.quorum, len(signed), "signatures", refusals)
+        self._require(self.parameters.quorum_of(len(lots)), len(signed), "signatures", refusals)
         charge("message", len(signed))
         told = self.signatures_for(ids([row.client for row in signed]), ListSignatures(round_.number, signed))
         agreed, refusals = await tell(round_, told)
