@@ -10,7 +10,8 @@ from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptio
 from testbed.cost import charge
 from testbed.parties.client import Role, handles
 from testbed.selection.lotto import LIST_DOMAIN, ListSignature, LottoClient, ParticipantList, selection_input
-from testbed.selection.lotto_client_centric import Announce, Candidacy, ClientCentricClient
+from testbed.selection.lotto_announcing import Announce, Candidacy
+from testbed.selection.lotto_client_centric import ClientCentricClient
 from testbed.training import Train, Trained, Trainer
 
 _LOSSES = {"loss": 1, "squared_loss": 2}  # fields of the report, and the power that a factor on the loss has in them

@@ -18,7 +18,8 @@ from testbed.network.asking import ids
 from testbed.parties.client import RoleSpec
 from testbed.selection.choosing import Ids, Selection, SelectionRound
 from testbed.selection.lotto import ListSignatures, ParticipantList, SignedBy, selection_input
-from testbed.selection.lotto_client_centric import Announce, Candidacy, ClientCentricServer
+from testbed.selection.lotto_announcing import Announce, Candidacy
+from testbed.selection.lotto_client_centric import ClientCentricServer
 from testbed.selection.lotto_server import LottoServer, Told
 from testbed.selection.lotto_server_centric import ServerCentricServer, below_threshold
 

@@ -39,8 +39,8 @@ class AgreedListParameters(SelectionParameters):
     min_population: int | None = Field(
         None,
         gt=0,
-        description="n_min: clients refuse to take part in a smaller population (default: the population, or with "
-        "`refine` the smallest that it may leave)",
+        description="n_min: clients refuse to take part in a smaller population (default: the smallest that an honest "
+        "server announces)",
     )
     signatures: Literal["strict"] | Annotated[int, Field(gt=0)] = Field(
         "strict",

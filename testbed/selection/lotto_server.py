@@ -105,9 +105,7 @@ class LottoServer:
         round_.candidates = len(candidates)
         if len(candidates) < self.parameters.participants:
             found = f"{len(candidates)} candidates, {self.parameters.participants} wanted"
-            if refusals:
-                raise RoundAborted("refused", f"{_summed_up(refusals, 'clients')}; {found}")
-            raise RoundAborted("too-few-candidates", found)
+            raise too_few("too-few-candidates", found, refusals)
 
     async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
         """Stages 2 and 3: participants verify and sign the list, then see each other's signatures."""
@@ -157,6 +155,13 @@ async def tell(round_: SelectionRound, told: Told) -> tuple[dict[int, Any], list
         answers.update(replies.valid())
         refusals += replies.missing.refusals
     return answers, refusals
+
+
+def too_few(reason: str, found: str, refusals: Sequence[RefusedBy]) -> RoundAborted:
+    """How a round ends that lacks candidates; where clients refused, that is why."""
+    if refusals:
+        return RoundAborted("refused", f"{_summed_up(refusals, 'clients')}; {found}")
+    return RoundAborted(reason, found)
 
 
 def _summed_up(refusals: Sequence[RefusedBy], who: str) -> str:
