@@ -80,6 +80,16 @@ def survivals_over_trials(k: int, last: int, p: Probability) -> list[float]:
         return found
 
 
+def survival_of_sum(k: int, first: tuple[int, Probability], second: tuple[int, Probability]) -> float:
+    """Pr[X + Y > k] for independent X and Y, each given as (trials, p); time grows with k."""
+    with _arithmetic():
+        (trials, p), (others, q) = (first[0], _exact(first[1])), (second[0], _exact(second[1]))
+        above = _survival(k, trials, p)
+        for i in range(min(k, trials) + 1):
+            above += _mass(i, trials, p) * _survival(k - i, others, q)
+        return float(above)
+
+
 @contextmanager
 def _arithmetic() -> Iterator[None]:
     with gmpy2.context(precision=_BITS, emin=gmpy2.get_emin_min(), emax=gmpy2.get_emax_max()):
