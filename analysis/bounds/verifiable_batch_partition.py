@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.bounds.lotto import allowed, check_counts, decimal, selection_probability, threshold_of
-from analysis.bounds.tails import survival, survival_of_sum
+from analysis.bounds.tails import hypergeometric_survival, masses, survival, survival_of_sum
 
 Chances = npt.NDArray[np.float64]
 
@@ -191,6 +191,28 @@ def bound(setting: Setting, above: int) -> tuple[float, float, str]:
     if summed is not None and (summed == 0.0 or log(summed) <= simple):
         return summed, log10(summed) if summed else -inf, "placements"
     return exp(simple), simple / log(10), "chernoff"
+
+
+def exceeds_at_random(setting: Setting, above: int) -> float:
+    """Upper bound on Pr[x > above] when the beacon assigns clients to batches, dishonest ones like all others.
+
+    Of M ~ Binomial(B, p) candidate batches the members are uniformly random clients, so that their dishonest ones are
+    hypergeometric. The server cannot have more than all of them (of those it takes K/T, so this is not tight).
+    """
+    size = max(setting.sizes)  # uneven: as if all candidate batches were of the larger size
+    total, begin, step = 0.0, 0, 64
+    while begin <= setting.batches:
+        last = min(begin + step, setting.batches + 1) - 1
+        for m, mass in enumerate(masses(begin, last, setting.batches, setting.p), begin):
+            drawn = min(m * size, setting.population)
+            total += mass * hypergeometric_survival(above, setting.population, setting.dishonest, drawn)
+        if survival(last, setting.batches, setting.p) <= total * 2**-40 or (
+            last > setting.batches * setting.p and (survival(last, setting.batches, setting.p) == 0.0)
+        ):
+            total += survival(last, setting.batches, setting.p)
+            break
+        begin = last + 1
+    return min(1.0, total)
 
 
 def share_allowed(setting: Setting, eta: float | Fraction) -> int:

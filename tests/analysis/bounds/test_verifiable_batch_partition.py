@@ -7,15 +7,16 @@ from math import comb, log
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binomtest, hypergeom
 
-from analysis.bounds.tails import survival_of_sum
+from analysis.bounds.tails import hypergeometric_survival, survival_of_sum
 from analysis.bounds.verifiable_batch_partition import (
     Setting,
     bound,
     candidates_suffice,
     exceeding_shares,
     exceeds,
+    exceeds_at_random,
     log_chernoff,
     share_allowed,
     tolerated,
@@ -139,6 +140,31 @@ def test_simulated_rates_stay_below_the_bound(setting: Setting) -> None:
                 found = (stands[:, taken == j].sum(axis=1) > above // j).sum()
                 exact = survival_of_sum(above // j, (int((members == j).sum()), setting.p), (0, 0.0))
                 assert binomtest(int(found), rounds, exact).pvalue > SUSPICIOUS
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_under_random_assignment_the_rates_are_lower(setting: Setting) -> None:
+    """Batches drawn afresh for each of 20,000 rounds; what the server cannot exceed, and is not far below, either."""
+    generator, rounds = np.random.default_rng(6), 20_000
+    sizes = np.repeat(list(setting.sizes), list(setting.sizes.values()))
+    members = generator.multivariate_hypergeometric(sizes, setting.dishonest, rounds)
+    stands = generator.random(members.shape) < float(setting.p)
+    found = np.sort(np.where(stands, members, 0), axis=1)[:, -setting.wanted :].sum(axis=1)
+    everybody = np.where(stands, members, 0).sum(axis=1)
+    due = setting.dishonest * setting.participants // setting.population
+    for above in (due, due + 2, 2 * due):
+        upper = exceeds_at_random(setting, above)
+        assert binomtest(int((found > above).sum()), rounds, upper, alternative="greater").pvalue > SUSPICIOUS
+        if len(setting.sizes) == 1:  # all candidate batches' dishonest members: exactly
+            assert binomtest(int((everybody > above).sum()), rounds, upper).pvalue > SUSPICIOUS
+
+
+def test_hypergeometric_tails_against_scipy() -> None:
+    for n, c, drawn in [(50, 10, 20), (50, 40, 30), (1000, 30, 200), (7, 7, 3), (7, 0, 3), (7, 3, 0)]:
+        for k in range(-1, min(c, drawn) + 1):
+            expected = hypergeom(n, c, drawn).sf(k)
+            assert hypergeometric_survival(k, n, c, drawn) == pytest.approx(expected, rel=1e-9, abs=1e-280)
+    assert 0 < hypergeometric_survival(150, 10**6, 200, 2000) < 1e-290
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
