@@ -19,7 +19,7 @@ from analysis.bounds.tails import hypergeometric_survival, masses, survival, sur
 
 Chances = npt.NDArray[np.float64]
 
-WORK = 4 * 10**9  # elementary steps of the two exact sums: about ten seconds; beyond, they are not attempted
+WORK = 4 * 10**8  # elementary steps of the two exact sums: a few seconds; beyond, they are not attempted
 _SMALLEST = 1e-290  # below, doubles lose digits, and a bound must not
 
 
@@ -206,10 +206,9 @@ def exceeds_at_random(setting: Setting, above: int) -> float:
         for m, mass in enumerate(masses(begin, last, setting.batches, setting.p), begin):
             drawn = min(m * size, setting.population)
             total += mass * hypergeometric_survival(above, setting.population, setting.dishonest, drawn)
-        if survival(last, setting.batches, setting.p) <= total * 2**-40 or (
-            last > setting.batches * setting.p and (survival(last, setting.batches, setting.p) == 0.0)
-        ):
-            total += survival(last, setting.batches, setting.p)
+        rest = survival(last, setting.batches, setting.p)
+        if rest <= total * 2**-40:  # also when nothing is left, not even in a double
+            total += rest
             break
         begin = last + 1
     return min(1.0, total)
@@ -250,7 +249,7 @@ def too_few_honest_exactly(setting: Setting, honest: int) -> float | None:
     sum_j C(size, j) y^j, j over the allowed numbers of dishonest members. Powers by Miller's recurrence, in integers.
     """
     n, c = setting.population, setting.dishonest
-    if c * c * max(setting.sizes) * (n.bit_length() + 1) > WORK // 10:
+    if c * c * max(setting.sizes) * (n.bit_length() + 1) > WORK:
         return None
     product = [1]
     for size, count in setting.sizes.items():

@@ -85,10 +85,9 @@ def test_in_large_batches_the_worst_placement_may_be_neither_extreme() -> None:
 
 
 def test_what_is_too_small_or_too_long_for_the_sum_has_chernoffs_bound() -> None:
-    small = Setting(10**9, 2000, 2, 1.3, 1000)
-    value, digits, how = bound(small, 900)
+    value, digits, how = bound(Setting(10**9, 400, 2, 1.3, 300), 250)
     assert (how, value) == ("chernoff", 0.0)
-    assert -6000 < digits < -900
+    assert -1000 < digits < -600
     large = Setting(10**8, 10_000, 5, 1.3, 10**7)
     assert exceeds(large, 4000) is None
     assert bound(large, 4000)[2] == "chernoff"
@@ -164,7 +163,7 @@ def test_hypergeometric_tails_against_scipy() -> None:
         for k in range(-1, min(c, drawn) + 1):
             expected = hypergeom(n, c, drawn).sf(k)
             assert hypergeometric_survival(k, n, c, drawn) == pytest.approx(expected, rel=1e-9, abs=1e-280)
-    assert 0 < hypergeometric_survival(150, 10**6, 200, 2000) < 1e-290
+    assert 0 < hypergeometric_survival(110, 10**6, 200, 2000) < 1e-200
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
