@@ -216,6 +216,15 @@ def test_who_withholds_its_number_denies_its_batch_and_gains_nothing(run: Callab
     assert (done.outcomes[0].state, dishonest_in(done, done.outcomes[0])) == ("completed", 0)
 
 
+def test_a_wrong_signature_ends_the_round_or_is_left_out_by_a_quorum(run: Callable) -> None:
+    liar = in_batches(1, 1)
+    server = ["keep-dishonest-candidates"]  # so that the liar's batch takes part
+    strict = run(keys(server, liar, clients=["wrong-signature"]), "strict").rounds(1)
+    assert strict.outcomes[0].reason == "too-few-signatures: 5 of 6 needed"
+    quorum = run(keys(server, liar, clients=["wrong-signature"], signatures=4), "quorum").rounds(1)
+    assert (quorum.outcomes[0].state, len(quorum.outcomes[0].survivors)) != ("aborted", 6)
+
+
 # -- with secure aggregation ----------------------------------------------------------------------------------------
 
 
