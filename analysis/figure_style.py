@@ -50,11 +50,13 @@ _PROTOCOLS = {
     "weighted-random": "#CC79A7",
     "partition": "#E69F00",
     "bernoulli": "#56B4E9",
+    "verifiable-batch-partition": "#882255",
 }
 # Stages: a hue per phase, light to dark within it, so that neighbours differ in lightness too.
 _STAGES = {
     "check-in": "#BDBDBD",
     "lotto/announce": "#FDD49E",
+    "lotto/prove": "#FDBB84",
     "lotto/participants": "#FC9F52",
     "lotto/signatures": "#C44E00",
     "train": "#2B83BA",
@@ -65,7 +67,7 @@ _STAGES = {
     "secagg/unmask": "#00452F",
     "plain/update": "#4DA982",
 }
-_OTHERS = ("#CC79A7", "#F0E442", "#882255", "#56B4E9", "#AA4499", "#E69F00", "#332288", "#88CCEE")
+_OTHERS = ("#CC79A7", "#F0E442", "#56B4E9", "#AA4499", "#E69F00", "#332288", "#88CCEE")
 
 
 def protocol_colours(names: Sequence[str]) -> dict[str, str]:

@@ -21,12 +21,8 @@ from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.randomness import Randomness
 from testbed.selection.lotto import Lot, ParticipantList
-from testbed.selection.lotto_client_centric import (
-    Announce,
-    Candidacy,
-    ClientCentricClient,
-    ClientCentricParameters,
-)
+from testbed.selection.lotto_announcing import Announce, Candidacy
+from testbed.selection.lotto_client_centric import ClientCentricClient, ClientCentricParameters
 
 EXPERIMENT_ID = bytes(16)
 TARGET_MS = 35.0

@@ -42,6 +42,10 @@ class Batches:
         """`(batches,)` members of each."""
         return np.bincount(self.of)
 
+    def largest(self, count: int) -> int:
+        """The members of the `count` largest batches together."""
+        return int(np.sort(self.sizes)[len(self) - count :].sum())
+
     def members(self, batches: npt.ArrayLike) -> Ids:
         """Sorted clients of these batches."""
         taken = np.zeros(len(self.sizes), np.bool_)

@@ -25,6 +25,7 @@ from testbed.selection.random_selection import (
     WeightedRandomParameters,
     WeightedRandomSelection,
 )
+from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters, VerifiableBatchServer
 
 _SELECTION: dict[type[SelectionParameters], Any] = {
     RandomParameters: RandomSelection,
@@ -35,6 +36,7 @@ _SELECTION: dict[type[SelectionParameters], Any] = {
     OortParameters: OortSelection,
     ClientCentricParameters: ClientCentricServer,
     ServerCentricParameters: ServerCentricServer,
+    VerifiableBatchPartitionParameters: VerifiableBatchServer,
 }
 _AGGREGATION: dict[type[AggregationParameters], Any] = {
     PlainParameters: Plain,

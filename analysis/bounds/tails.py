@@ -80,6 +80,46 @@ def survivals_over_trials(k: int, last: int, p: Probability) -> list[float]:
         return found
 
 
+def survival_of_sum(k: int, first: tuple[int, Probability], second: tuple[int, Probability]) -> float:
+    """Pr[X + Y > k] for independent X and Y, each given as (trials, p); time grows with k."""
+    with _arithmetic():
+        (trials, p), (others, q) = (first[0], _exact(first[1])), (second[0], _exact(second[1]))
+        above = _survival(k, trials, p)
+        for i in range(min(k, trials) + 1):
+            above += _mass(i, trials, p) * _survival(k - i, others, q)
+        return float(above)
+
+
+def masses(first: int, last: int, trials: int, p: Probability) -> list[float]:
+    """Pr[X = i] for i = `first`, ..., `last`; X ~ Binomial(trials, p)."""
+    with _arithmetic():
+        exact = _exact(p)
+        return [float(_mass(i, trials, exact)) for i in range(first, last + 1)]
+
+
+def hypergeometric_survival(k: int, population: int, marked: int, drawn: int) -> float:
+    """Pr[X > k], X the marked ones among `drawn` of a population, drawn without replacement."""
+    first, last = max(k + 1, drawn + marked - population, 0), min(marked, drawn)
+    if k < max(0, drawn + marked - population):
+        return 1.0
+    if first > last:
+        return 0.0
+    with _arithmetic():
+        log_ways = _log_ways(marked, first) + _log_ways(population - marked, drawn - first)
+        term = total = gmpy2.exp(log_ways - _log_ways(population, drawn))
+        for i in range(first, last):
+            term *= gmpy2.mpfr((marked - i) * (drawn - i)) / ((i + 1) * (population - marked - drawn + i + 1))
+            total += term
+            if term < total * _NEGLIGIBLE and (marked - i) * (drawn - i) < (i + 1) * (population - marked - drawn + i):
+                break
+        return float(total)
+
+
+def _log_ways(of: int, taken: int) -> Any:
+    """The natural logarithm of C(of, taken)."""
+    return gmpy2.lgamma(of + 1)[0] - gmpy2.lgamma(taken + 1)[0] - gmpy2.lgamma(of - taken + 1)[0]
+
+
 @contextmanager
 def _arithmetic() -> Iterator[None]:
     with gmpy2.context(precision=_BITS, emin=gmpy2.get_emin_min(), emax=gmpy2.get_emax_max()):

@@ -17,6 +17,7 @@ from testbed.selection.lotto import (
 )
 from testbed.selection.lotto_client_centric import ClientCentricClient
 from testbed.selection.lotto_server_centric import ServerCentricClient
+from testbed.selection.verifiable_batch_partition import VerifiableBatchClient
 
 
 class _Accomplice(LottoClient):
@@ -54,3 +55,7 @@ class ClientCentricAccomplice(_Accomplice, ClientCentricClient):
 
 class ServerCentricAccomplice(_Accomplice, ServerCentricClient):
     """In the server-centric variant."""
+
+
+class VerifiableBatchAccomplice(_Accomplice, VerifiableBatchClient):
+    """Where whole batches stand: gives its number, and proves it whenever it is asked to."""

@@ -5,7 +5,23 @@ Classes of one name override the same decision in different protocols.
 
 from collections.abc import Iterable
 
-from testbed.adversary.clients import ClaimCandidacy, InflateUtility, WrongSignature
+from testbed.adversary.batch_lists import (
+    CopyBatch,
+    ForgeBatch,
+    KeepDishonestBatches,
+    OmitHonestBatches,
+    ReserveMostSelectedBatch,
+    ShowDifferentBatches,
+    SplitBatch,
+    TellMembersApart,
+)
+from testbed.adversary.clients import (
+    ClaimCandidacy,
+    ClaimFalseNumber,
+    InflateUtility,
+    WithholdNumber,
+    WrongSignature,
+)
 from testbed.adversary.free_choice import PreferDishonest
 from testbed.adversary.lotto_lists import (
     CopyOutput,
@@ -45,11 +61,25 @@ SERVER: tuple[type[ServerMisbehaviour], ...] = (
     ListTwice,
     ShowDifferentLists,
     ForgeSignatures,
+    KeepDishonestBatches,
+    ReserveMostSelectedBatch,
+    OmitHonestBatches,
+    TellMembersApart,
+    ForgeBatch,
+    CopyBatch,
+    SplitBatch,
+    ShowDifferentBatches,
     ContradictDropouts,
     ShrinkTheSum,
     SplitTheSharing,
 )
-CLIENTS: tuple[type[ClientMisbehaviour], ...] = (InflateUtility, ClaimCandidacy, WrongSignature)
+CLIENTS: tuple[type[ClientMisbehaviour], ...] = (
+    InflateUtility,
+    ClaimCandidacy,
+    ClaimFalseNumber,
+    WithholdNumber,
+    WrongSignature,
+)
 OF_PARTY: dict[str, tuple[type[Misbehaviour], ...]] = {"server": SERVER, "clients": CLIENTS}
 
 

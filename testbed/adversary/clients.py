@@ -5,12 +5,14 @@ from typing import ClassVar, Literal
 import msgspec
 from pydantic import Field
 
-from testbed.adversary.lotto_rounds import CLIENT_CENTRIC, SERVER_CENTRIC
+from testbed.adversary.lotto_rounds import ALL_LISTS, CLIENT_CENTRIC, VERIFIABLE_BATCHES
 from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions
 from testbed.cost import charge
 from testbed.parties.client import Role, handles
 from testbed.selection.lotto import LIST_DOMAIN, ListSignature, LottoClient, ParticipantList, selection_input
-from testbed.selection.lotto_client_centric import Announce, Candidacy, ClientCentricClient
+from testbed.selection.lotto_announcing import Announce, Candidacy
+from testbed.selection.lotto_client_centric import ClientCentricClient
+from testbed.selection.verifiable_batch_partition import Prove, VerifiableBatchClient
 from testbed.training import Train, Trained, Trainer
 
 _LOSSES = {"loss": 1, "squared_loss": 2}  # fields of the report, and the power that a factor on the loss has in them
@@ -79,11 +81,53 @@ class ClaimCandidacy(ClientMisbehaviour, ClientCentricClient):
         return self._own
 
 
+class ClaimFalseNumber(ClientMisbehaviour, VerifiableBatchClient):
+    """Gives another number than its own, so that its batch may stand when it should not: nothing that it can prove."""
+
+    name: ClassVar[str] = "claim-candidacy"
+    applies_to: ClassVar[tuple[str, ...]] = (VERIFIABLE_BATCHES,)
+    extends: ClassVar[type[Role]] = VerifiableBatchClient
+    Options: ClassVar[type[MisbehaviourOptions]] = ClaimOptions
+
+    @handles(Announce)
+    def on_announce(self, message: Announce) -> Candidacy:
+        """A number that is nobody's."""
+        answer = super().on_announce(message)
+        if not self.attacks(message.round):
+            return answer
+        self.carried_out(ClaimFalseNumber, "a number that it has made up")
+        return Candidacy(output=bytes(64))
+
+    @handles(Prove)
+    def on_prove(self, message: Prove) -> Candidacy:
+        """The valid proof of its own number, or none that is valid."""
+        answer = super().on_prove(message)
+        made_up = self.conspiracy.options_of(ClaimFalseNumber).proof == "made-up" and self.attacks(message.round)
+        return Candidacy(proof=bytes([1]) * 80) if made_up else answer
+
+
+class WithholdNumber(ClientMisbehaviour, VerifiableBatchClient):
+    """Does not answer, so that its batch is no candidate: that denies its honest members the round, and no more."""
+
+    name: ClassVar[str] = "withhold-number"
+    applies_to: ClassVar[tuple[str, ...]] = (VERIFIABLE_BATCHES,)
+    extends: ClassVar[type[Role]] = VerifiableBatchClient
+
+    @handles(Announce)
+    def on_announce(self, message: Announce) -> Candidacy | None:  # type: ignore[override]  # honest clients answer
+        """Silence."""
+        answer = super().on_announce(message)
+        if not self.attacks(message.round):
+            return answer
+        self.carried_out(WithholdNumber, "kept its number to itself")
+        return None
+
+
 class WrongSignature(ClientMisbehaviour, LottoClient):
     """Signs something else than the participant list: where all must sign, that ends everybody's round."""
 
     name: ClassVar[str] = "wrong-signature"
-    applies_to: ClassVar[tuple[str, ...]] = (CLIENT_CENTRIC, SERVER_CENTRIC)
+    applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
     extends: ClassVar[type[Role]] = LottoClient
 
     @handles(ParticipantList)

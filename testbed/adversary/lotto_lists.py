@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from pydantic import Field
 
-from testbed.adversary.lotto_rounds import LottoMisbehaviour, all_signatures
+from testbed.adversary.lotto_rounds import ALL_LISTS, LottoMisbehaviour, all_signatures
 from testbed.adversary.misbehaviour import MisbehaviourOptions
 from testbed.crypto import prf, signatures, vrf
 from testbed.network.asking import ids
@@ -174,6 +174,7 @@ class ListTwice(LottoMisbehaviour):
     """Lists a client of its own twice, instead of an honest one: fewer to sum over than it looks."""
 
     name: ClassVar[str] = "list-twice"
+    applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
 
     async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
         """See `LottoServer.agree`."""
@@ -209,19 +210,21 @@ class ShowDifferentLists(LottoMisbehaviour):
         return np.sort(np.append(chosen, spare[:1])) if self.attacking else chosen
 
     def list_for(self, participants: Ids, message: ParticipantList) -> Told:
-        """One half sees a list without the last, the other half one without the first."""
-        rows = message.participants
-        if not self.attacking or len(rows) <= self.parameters.participants:
+        """To each half of the participants its list."""
+        halves = self.halves(participants, message.participants) if self.attacking else []
+        if not halves:
             return super().list_for(participants, message)
+        self._shown = [(group, frozenset(row.client for row in shown)) for group, shown in halves]
+        missing = [", ".join(str(client) for client in participants if client not in seen) for _, seen in self._shown]
+        self.carried_out(ShowDifferentLists, f"two lists, without clients {' and '.join(missing)}")
+        return [(group, _replaced(message, participants=shown)) for group, shown in halves]
+
+    def halves(self, participants: Ids, rows: list[Lot]) -> list[tuple[Ids, list[Lot]]]:
+        """One half sees a list without the last, the other half one without the first; nobody if none is too many."""
+        if len(rows) <= self.parameters.participants:
+            return []
         half = len(participants) // 2
-        lists = [rows[:-1], rows[1:]]
-        groups = [participants[:half], participants[half:]]
-        self._shown = [
-            (group, frozenset(row.client for row in shown)) for group, shown in zip(groups, lists, strict=True)
-        ]
-        missing = f"{rows[-1].client} and {rows[0].client}"
-        self.carried_out(ShowDifferentLists, f"two lists, without clients {missing}")
-        return [(group, _replaced(message, participants=shown)) for group, shown in zip(groups, lists, strict=True)]
+        return [(participants[:half], rows[:-1]), (participants[half:], rows[1:])]
 
     def valid_signatures(
         self, answers: dict[int, object], message: ParticipantList, round_: SelectionRound
@@ -244,6 +247,7 @@ class ForgeSignatures(LottoMisbehaviour):
     """Replaces the signature of an honest participant by one of its own making."""
 
     name: ClassVar[str] = "forge-signatures"
+    applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
 
     def signatures_for(self, signers: Ids, message: ListSignatures) -> Told:
         """Everybody gets the forged one, whatever else is done to the signatures."""

@@ -11,18 +11,31 @@ import msgspec
 import numpy as np
 from pydantic import Field
 
-from testbed.adversary.accomplices import ClientCentricAccomplice, ServerCentricAccomplice
+from testbed.adversary.accomplices import (
+    ClientCentricAccomplice,
+    ServerCentricAccomplice,
+    VerifiableBatchAccomplice,
+)
 from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
 from testbed.crypto import prf
 from testbed.network.asking import ids
 from testbed.parties.client import RoleSpec
 from testbed.selection.choosing import Ids, Selection, SelectionRound
 from testbed.selection.lotto import ListSignatures, ParticipantList, SignedBy, selection_input
-from testbed.selection.lotto_client_centric import Announce, Candidacy, ClientCentricServer
+from testbed.selection.lotto_announcing import Announce, Candidacy
+from testbed.selection.lotto_client_centric import ClientCentricServer
 from testbed.selection.lotto_server import LottoServer, Told
 from testbed.selection.lotto_server_centric import ServerCentricServer, below_threshold
+from testbed.selection.verifiable_batch_partition import VerifiableBatchServer
 
 CLIENT_CENTRIC, SERVER_CENTRIC = "lotto-client-centric", "lotto-server-centric"
+VERIFIABLE_BATCHES = "verifiable-batch-partition"
+ALL_LISTS = (CLIENT_CENTRIC, SERVER_CENTRIC, VERIFIABLE_BATCHES)
+_ACCOMPLICES = {
+    ClientCentricServer: ClientCentricAccomplice,
+    ServerCentricServer: ServerCentricAccomplice,
+    VerifiableBatchServer: VerifiableBatchAccomplice,
+}
 _replaced = msgspec.structs.replace
 
 
@@ -34,7 +47,7 @@ class LottoMisbehaviour(ServerMisbehaviour, LottoServer):
     @property
     def roles(self) -> list[RoleSpec]:
         """Those of the honest server, and the accomplices."""
-        kind = ServerCentricAccomplice if isinstance(self, ServerCentricServer) else ClientCentricAccomplice
+        kind = next(accomplice for server, accomplice in _ACCOMPLICES.items() if isinstance(self, server))
         return [*super().roles, RoleSpec(kind, self.parameters, self.dishonest)]
 
     def ours(self, clients: Ids) -> Ids:
@@ -84,6 +97,7 @@ class UnderstatePopulation(LottoMisbehaviour):
     """
 
     name: ClassVar[str] = "understate-population"
+    applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
     Options: ClassVar[type[MisbehaviourOptions]] = SmallerPopulationOptions
 
     def pool(self, round_: SelectionRound) -> Ids:
@@ -202,6 +216,7 @@ class ReuseRound(LottoMisbehaviour):
     """Announces an earlier round once more: its candidates are known, and may have been favourable."""
 
     name: ClassVar[str] = "reuse-round"
+    applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
     Options: ClassVar[type[MisbehaviourOptions]] = ReuseOptions
 
     async def select(self, round_: SelectionRound) -> Selection:
@@ -235,6 +250,7 @@ class GrindRound(LottoMisbehaviour):
     """
 
     name: ClassVar[str] = "grind-round"
+    applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
     Options: ClassVar[type[MisbehaviourOptions]] = GrindOptions
 
     async def select(self, round_: SelectionRound) -> Selection:

@@ -14,6 +14,7 @@ import testbed
 from testbed.commands.attack import attack
 from testbed.commands.bound import bound, plan
 from testbed.commands.bound_random_participation import BOUND_RANDOM_PARTICIPATION_EPILOG, bound_random_participation
+from testbed.commands.bound_verifiable import VERIFIABLE_EPILOG, bound_verifiable
 from testbed.commands.calibrate import CALIBRATE_EPILOG, calibrate
 from testbed.commands.cluster import cluster
 from testbed.commands.invocation import Invocation, examples, report
@@ -61,6 +62,7 @@ app.add_typer(jobs)
 app.command(epilog=CALIBRATE_EPILOG)(calibrate)
 app.add_typer(cluster)
 bound.command("random-participation", epilog=BOUND_RANDOM_PARTICIPATION_EPILOG)(bound_random_participation)
+bound.command("verifiable-batch-partition", epilog=VERIFIABLE_EPILOG)(bound_verifiable)
 app.add_typer(bound)
 app.add_typer(plan)
 

@@ -25,6 +25,7 @@ from testbed.selection.lotto_client_centric import ClientCentricParameters
 from testbed.selection.lotto_server_centric import ServerCentricParameters
 from testbed.selection.oort import OortParameters
 from testbed.selection.random_selection import BernoulliParameters, RandomParameters, WeightedRandomParameters
+from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters
 from testbed.uris import path_or_uri
 
 _OwnName = Annotated[str, Field(pattern=OWN_CLASS, description="A class of your own, as package.module:Name")]
@@ -53,6 +54,7 @@ SelectionSection = Annotated[
     | Annotated[OortParameters, Tag("oort")]
     | Annotated[ClientCentricParameters, Tag("lotto-client-centric")]
     | Annotated[ServerCentricParameters, Tag("lotto-server-centric")]
+    | Annotated[VerifiableBatchPartitionParameters, Tag("verifiable-batch-partition")]
     | Annotated[OwnSelection, Tag(OWN)],
     Discriminator(alternative_by("protocol", "random")),
 ]

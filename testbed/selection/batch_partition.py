@@ -36,11 +36,7 @@ class BatchPartitionParameters(SelectionParameters):
     def check(self, population: int) -> None:
         """T must divide K, and K/T batches must exist."""
         super().check(population)
-        if self.participants % self.privacy:
-            raise ValueError(
-                f"privacy: T = {self.privacy} does not divide participants K = {self.participants}; "
-                f"allowed here: {', '.join(str(t) for t in _divisors(self.participants))}"
-            )
+        check_batch_size(self.privacy, self.participants)
 
 
 class PartitionParameters(SelectionParameters):
@@ -49,8 +45,13 @@ class PartitionParameters(SelectionParameters):
     protocol: Literal["partition"] = "partition"
 
 
-def _divisors(number: int) -> list[int]:
-    return [d for d in range(1, number + 1) if number % d == 0]
+def check_batch_size(privacy: int, participants: int) -> None:
+    """Raise `ValueError` unless T divides K."""
+    if participants % privacy:
+        allowed = ", ".join(str(t) for t in range(1, participants + 1) if participants % t == 0)
+        raise ValueError(
+            f"privacy: T = {privacy} does not divide participants K = {participants}; allowed here: {allowed}"
+        )
 
 
 class BatchPartitionSelection:
@@ -75,7 +76,7 @@ class BatchPartitionSelection:
     @property
     def maximum_participants(self) -> int:
         """The largest K/T batches together."""
-        return int(np.sort(self.batches.sizes)[-self.wanted :].sum())
+        return self.batches.largest(self.wanted)
 
     @property
     def roles(self) -> list[RoleSpec]:

@@ -6,6 +6,7 @@ of the candidates; every participant then verifies every other, and all sign the
 that a server can neither stuff the round with its own clients nor show different lists to different participants.
 """
 
+from collections.abc import Collection
 from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
@@ -26,8 +27,8 @@ LIST_DOMAIN = b"testbed/lotto/participant-list/v1"
 MAXIMUM_PARTICIPANTS = 100_000
 
 
-class LottoParameters(SelectionParameters):
-    """Parameters of both variants."""
+class AgreedListParameters(SelectionParameters):
+    """Parameters of every protocol whose participants verify and sign their list."""
 
     over_selection: float = Field(
         1.3,
@@ -38,8 +39,8 @@ class LottoParameters(SelectionParameters):
     min_population: int | None = Field(
         None,
         gt=0,
-        description="n_min: clients refuse to take part in a smaller population (default: the population, or with "
-        "`refine` the smallest that it may leave)",
+        description="n_min: clients refuse to take part in a smaller population (default: the smallest that an honest "
+        "server announces)",
     )
     signatures: Literal["strict"] | Annotated[int, Field(gt=0)] = Field(
         "strict",
@@ -47,15 +48,48 @@ class LottoParameters(SelectionParameters):
         "then up to s-q participants may be lost, or have been shown another list",
     )
 
+    def check(self, population: int) -> None:
+        """n_min must not exceed n, nor a quorum s."""
+        super().check(population)
+        if self.min_population is not None and self.min_population > population:
+            raise ValueError(f"min_population: n_min = {self.min_population} of a population of {population}")
+        if self.signatures != "strict" and self.signatures > self.participants:
+            raise ValueError(f"signatures: {self.signatures} of {self.participants} participants; at most all")
+
+    @property
+    def refinement(self) -> Refinement | None:
+        """How the population is refined; None: it is not."""
+        return None
+
+    def smallest_population(self, population: int) -> int:
+        """The smallest n that an honest server may announce of `population` clients."""
+        return population if self.refinement is None else self.refinement.smallest(population)
+
+    @cached_property
+    def factor(self) -> Fraction:
+        """The over-selection factor as the exact decimal fraction that the experiment says."""
+        return Fraction(str(self.over_selection))
+
+    @property
+    def terms(self) -> tuple[int | str, ...]:
+        """What clients agreed to beforehand and sign with every list: s and a."""
+        return self.participants, self.factor.numerator, self.factor.denominator
+
+    def quorum_of(self, listed: int) -> int:
+        """Signatures that a client needs to see on a list of so many."""
+        return listed if self.signatures == "strict" else self.signatures
+
+
+class LottoParameters(AgreedListParameters):
+    """Parameters of both variants."""
+
     refine: Refinement | None = Field(
         None, description="Population refinement (informed selection): draw only from the better clients"
     )
 
     def check(self, population: int) -> None:
-        """n_min must not exceed what refinement may leave of n, nor s that, nor a quorum s."""
+        """As for every such protocol; n_min and s must not exceed what refinement may leave of n."""
         super().check(population)
-        if self.min_population is not None and self.min_population > population:
-            raise ValueError(f"min_population: n_min = {self.min_population} of a population of {population}")
         smallest = self.smallest_population(population)
         if self.refine is not None and not smallest:
             raise ValueError(
@@ -71,22 +105,11 @@ class LottoParameters(SelectionParameters):
                 f"participants: {self.participants}, and `refine` may leave {smallest} of {population} clients; "
                 f"at most {smallest}, or a smaller refine.exclude"
             )
-        if self.signatures != "strict" and self.signatures > self.participants:
-            raise ValueError(f"signatures: {self.signatures} of {self.participants} participants; at most all")
-
-    def smallest_population(self, population: int) -> int:
-        """The smallest n that an honest server may announce of `population` clients."""
-        return population if self.refine is None else self.refine.smallest(population)
-
-    @cached_property
-    def factor(self) -> Fraction:
-        """The over-selection factor as the exact decimal fraction that the experiment says."""
-        return Fraction(str(self.over_selection))
 
     @property
-    def quorum(self) -> int:
-        """Signatures that a client needs to see."""
-        return self.participants if self.signatures == "strict" else self.signatures
+    def refinement(self) -> Refinement | None:
+        """See `AgreedListParameters.refinement`."""
+        return self.refine
 
 
 class Lot(Message, frozen=True):
@@ -147,21 +170,19 @@ def selection_input(experiment_id: bytes, round_number: int) -> bytes:
     return b"testbed/lotto/selection/v1" + experiment_id + round_number.to_bytes(8, "big")
 
 
-def list_content(experiment_id: bytes, parameters: LottoParameters, message: ParticipantList) -> bytes:
+def list_content(experiment_id: bytes, parameters: AgreedListParameters, message: ParticipantList) -> bytes:
     """Canonical bytes of the experiment and (r, n, s, a, P), which participants sign."""
     rows = [[lot.client, lot.registration_key, lot.output, lot.proof] for lot in message.participants]
-    factor = parameters.factor
-    announced = (message.round, message.population, parameters.participants, factor.numerator, factor.denominator)
-    return signed_content(experiment_id, *announced, rows)
+    return signed_content(experiment_id, message.round, message.population, *parameters.terms, rows)
 
 
 class LottoClient(Role):
     """Client side of what both variants share. Each failed check is a refusal that names it."""
 
-    parameters: LottoParameters
+    parameters: AgreedListParameters
     output_bytes: ClassVar[int]
 
-    def __init__(self, client: Client, parameters: LottoParameters) -> None:
+    def __init__(self, client: Client, parameters: AgreedListParameters) -> None:
         super().__init__(client, parameters)
         self._shown = False
         self._list: ParticipantList | None = None
@@ -180,6 +201,22 @@ class LottoClient(Role):
     def check_lot(self, lot: Lot, directory: Directory, round_number: int) -> None:
         """Did this number come about as the protocol says?"""
         raise NotImplementedError
+
+    def check_size(self, participants: Collection[int]) -> None:
+        """Are there as many participants as were agreed on?"""
+        if len(participants) != self.parameters.participants:
+            raise Refusal(
+                "lotto.wrong-size",
+                f"{len(participants)} participants announced, {self.parameters.participants} agreed on",
+            )
+
+    def check_threshold(self, message: ParticipantList) -> None:
+        """Is every participant a candidate, if its number is right? Numbers have the right length."""
+        for lot in message.participants:
+            if not under_threshold(
+                lot.output, self.parameters.factor, self.parameters.participants, message.population
+            ):
+                raise Refusal("lotto.over-threshold", f"client {lot.client} is not a candidate")
 
     def use_round(self, number: int) -> None:
         """A round number serves once, and what was agreed on in an earlier one ends with it."""
@@ -206,11 +243,7 @@ class LottoClient(Role):
         rows = {lot.client: lot for lot in message.participants}
         if len(rows) != len(message.participants):
             raise Refusal("lotto.listed-twice", "a client stands twice in the list")
-        if len(rows) != self.parameters.participants:
-            raise Refusal(
-                "lotto.wrong-size",
-                f"{len(rows)} participants announced, {self.parameters.participants} agreed on",
-            )
+        self.check_size(rows)
         own = rows.get(self.client.number)
         if own is None:
             raise Refusal("lotto.not-in-list", "sent a list that this client is not in")
@@ -222,10 +255,10 @@ class LottoClient(Role):
         for lot in message.participants:
             if directory.signing_key(lot.client) != lot.registration_key:
                 raise Refusal("lotto.wrong-registration-key", f"client {lot.client} has another key at the PKI")
-            if len(lot.output) != self.output_bytes or not under_threshold(
-                lot.output, self.parameters.factor, self.parameters.participants, message.population
-            ):
-                raise Refusal("lotto.over-threshold", f"client {lot.client} is not a candidate")
+            if len(lot.output) != self.output_bytes:
+                raise Refusal("lotto.over-threshold", f"client {lot.client} has no number of {self.output_bytes} bytes")
+        self.check_threshold(message)
+        for lot in message.participants:  # what takes long comes last
             if lot.client != self.client.number:
                 self.check_lot(lot, directory, message.round)
         self._list = message
@@ -251,8 +284,9 @@ class LottoClient(Role):
         signed = {row.client: row.signature for row in message.signatures}
         if len(signed) != len(message.signatures) or not signed.keys() <= keys.keys():
             raise Refusal("lotto.foreign-signature", "a signature twice, or of somebody who is not in the list")
-        if len(signed) < self.parameters.quorum:
-            raise Refusal("lotto.too-few-signatures", f"{len(signed)} of {self.parameters.quorum} needed")
+        needed = self.parameters.quorum_of(len(keys))
+        if len(signed) < needed:
+            raise Refusal("lotto.too-few-signatures", f"{len(signed)} of {needed} needed")
         charge("ed25519.verify", len(signed))
         for client, signature in signed.items():
             try:

@@ -17,9 +17,9 @@ from testbed.parties.client import RoleSpec
 from testbed.selection.choosing import Ids, Selection, SelectionRound
 from testbed.selection.lotto import (
     LIST_DOMAIN,
+    AgreedListParameters,
     ListSignatures,
     Lot,
-    LottoParameters,
     ParticipantList,
     SignedBy,
     list_content,
@@ -44,7 +44,7 @@ class LottoServer:
     needs_registration: ClassVar[bool] = True
     participants_agree: ClassVar[bool] = True
 
-    def __init__(self, parameters: LottoParameters, population: int) -> None:
+    def __init__(self, parameters: AgreedListParameters, population: int) -> None:
         self.parameters = parameters
         self.population = population
         self.dropped = np.zeros(population, np.bool_)
@@ -64,8 +64,8 @@ class LottoServer:
 
     def refined(self, round_: SelectionRound) -> Ids:
         """Population refinement (section 3.5): who is left, sorted. Asked for when the experiment has `refine`."""
-        assert self.parameters.refine is not None
-        return np.flatnonzero(refined(self.parameters.refine, *measured(round_)))
+        assert self.parameters.refinement is not None
+        return np.flatnonzero(refined(self.parameters.refinement, *measured(round_)))
 
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
         """Residual removal: s of the candidates, uniformly."""
@@ -83,12 +83,12 @@ class LottoServer:
 
     def learn(self, round_: SelectionRound, reports: TrainingReports) -> None:
         """Keep each client's last response time and data quality; who was not heard of stays as it was."""
-        if self.parameters.refine is not None:
+        if self.parameters.refinement is not None:
             remember(round_, reports)
 
     def pool(self, round_: SelectionRound) -> Ids:
         """Whom this round draws from, sorted; the size of a refined population is the n that is announced."""
-        if self.parameters.refine is None:
+        if self.parameters.refinement is None:
             return round_.everyone
         kept = self.refined(round_)
         self.population = len(kept)
@@ -105,9 +105,7 @@ class LottoServer:
         round_.candidates = len(candidates)
         if len(candidates) < self.parameters.participants:
             found = f"{len(candidates)} candidates, {self.parameters.participants} wanted"
-            if refusals:
-                raise RoundAborted("refused", f"{_summed_up(refusals, 'clients')}; {found}")
-            raise RoundAborted("too-few-candidates", found)
+            raise too_few("too-few-candidates", found, refusals)
 
     async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
         """Stages 2 and 3: participants verify and sign the list, then see each other's signatures."""
@@ -116,7 +114,7 @@ class LottoServer:
         message = ParticipantList(round_.number, self.population, lots)
         answers, refusals = await tell(round_, self.list_for(participants, message))
         signed = self.valid_signatures(answers, message, round_)
-        self._require(self.parameters.quorum, len(signed), "signatures", refusals)
+        self._require(self.parameters.quorum_of(len(lots)), len(signed), "signatures", refusals)
         charge("message", len(signed))
         told = self.signatures_for(ids([row.client for row in signed]), ListSignatures(round_.number, signed))
         agreed, refusals = await tell(round_, told)
@@ -157,6 +155,13 @@ async def tell(round_: SelectionRound, told: Told) -> tuple[dict[int, Any], list
         answers.update(replies.valid())
         refusals += replies.missing.refusals
     return answers, refusals
+
+
+def too_few(reason: str, found: str, refusals: Sequence[RefusedBy]) -> RoundAborted:
+    """How a round ends that lacks candidates; where clients refused, that is why."""
+    if refusals:
+        return RoundAborted("refused", f"{_summed_up(refusals, 'clients')}; {found}")
+    return RoundAborted(reason, found)
 
 
 def _summed_up(refusals: Sequence[RefusedBy], who: str) -> str:

@@ -16,7 +16,7 @@ from testbed.experiment.stages import check_stages, known_stages
 
 PROTOCOLS = (
     "'random', 'weighted-random', 'bernoulli', 'partition', 'batch-partition', 'oort', 'lotto-client-centric', "
-    "'lotto-server-centric'"
+    "'lotto-server-centric', 'verifiable-batch-partition'"
 )
 
 

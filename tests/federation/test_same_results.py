@@ -25,6 +25,7 @@ SELECTIONS: dict[str, dict[str, Any]] = {
     "oort": {"participants": 6, "pacer_step": 2, "unexplored": "check-in"},
     "lotto-client-centric": {"participants": 6, "over_selection": 2.0, "signatures": 4},
     "lotto-server-centric": {"participants": 6, "over_selection": 2.0, "signatures": 4},
+    "verifiable-batch-partition": {"participants": 6, "privacy": 2, "over_selection": 4.0, "signatures": 4},
     "refined-client-centric": {
         "protocol": "lotto-client-centric",
         "participants": 6,

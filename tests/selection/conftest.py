@@ -53,8 +53,9 @@ class Selecting:
         self.randomness = Randomness(seed)
         compute = ComputeModel(False, REFERENCE_COSTS)
         self.environment = Environment(
-            population, self.randomness, compute, Directory.empty(population), experiment_id=EXPERIMENT_ID
-        )
+            population, self.randomness, compute, Directory.empty(population), experiment_id=EXPERIMENT_ID,
+            batches=getattr(protocol, "batches", None),
+        )  # fmt: skip
         self.hosts = LocalHosts(population, self.environment, [*protocol.roles, *more_roles])
         self.pki = PKI(population, self.randomness)
         if registered and protocol.needs_registration:

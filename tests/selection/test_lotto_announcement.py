@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from testbed.selection.lotto import ListSignatures, ParticipantList
-from testbed.selection.lotto_client_centric import Announce, ClientCentricParameters, ClientCentricServer
+from testbed.selection.lotto_announcing import Announce
+from testbed.selection.lotto_client_centric import ClientCentricParameters, ClientCentricServer
 from testbed.selection.lotto_server_centric import ServerCentricParameters, ServerCentricServer
 
 POPULATION, PARTICIPANTS = 40, 5

@@ -17,7 +17,8 @@ from testbed.errors import RoundAborted
 from testbed.messages import encode
 from testbed.network.bookkeeping import OUTCOMES, Timing
 from testbed.selection.lotto import selection_input, under_threshold
-from testbed.selection.lotto_client_centric import Candidacy, ClientCentricParameters, ClientCentricServer
+from testbed.selection.lotto_announcing import Candidacy
+from testbed.selection.lotto_client_centric import ClientCentricParameters, ClientCentricServer
 from testbed.selection.lotto_server_centric import ServerCentricParameters, ServerCentricServer, below_threshold
 
 SUSPICIOUS = 1e-4

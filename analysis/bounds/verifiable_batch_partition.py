@@ -1,0 +1,283 @@
+"""What verifiable batch partition guarantees, as numbers. Derived in docs/verifiable-batch-partition.md.
+
+A batch is a candidate with probability at most p = floor(a K m / n_min) / m, independently of the others, and a server
+that removes honest batches keeps all the candidates it likes best, K/T at most. So the dishonest participants x of one
+round are the sum over K/T candidate batches of their dishonest members. How many those are depends on where the c
+dishonest clients sit. Two numbers enclose the worst placement: what a placement of equal shares attains (exact binomial
+tails), and what no placement exceeds, not even one that is chosen batch by batch after seeing the batches before.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import comb, exp, inf, log, log10
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.bounds.lotto import allowed, check_counts, decimal, selection_probability, threshold_of
+from analysis.bounds.tails import hypergeometric_survival, masses, survival, survival_of_sum
+
+Chances = npt.NDArray[np.float64]
+
+WORK = 4 * 10**8  # elementary steps of the two exact sums: a few seconds; beyond, they are not attempted
+_SMALLEST = 1e-290  # below, doubles lose digits, and a bound must not
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A federation with verifiable batch partition.
+
+    Args:
+        population: n.
+        participants: K.
+        privacy: T, which divides K.
+        over_selection: a, at least 1, with a K at most n.
+        dishonest: c.
+        min_population: n_min; None: n.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+
+    population: int
+    participants: int
+    privacy: int
+    over_selection: float | Fraction
+    dishonest: int = 0
+    min_population: int | None = None
+
+    def __post_init__(self) -> None:
+        check_counts(self.population, self.dishonest, self.participants, self.least)
+        if self.privacy < 1 or self.participants % self.privacy:
+            raise ValueError(f"privacy: T = {self.privacy} does not divide K = {self.participants}")
+        if decimal("over_selection", self.over_selection) * self.participants > self.population:
+            most = self.population / self.participants
+            raise ValueError(f"over_selection: {self.over_selection}; a K/n exceeds 1, at most {most:g}")
+
+    @property
+    def least(self) -> int:
+        """n_min."""
+        return self.population if self.min_population is None else self.min_population
+
+    @property
+    def wanted(self) -> int:
+        """K/T, the batches of a round."""
+        return self.participants // self.privacy
+
+    @property
+    def batches(self) -> int:
+        """B = floor(n/T)."""
+        return self.population // self.privacy
+
+    @property
+    def sizes(self) -> dict[int, int]:
+        """Batches of each size: B - n mod B of floor(n/B) members, n mod B of one more."""
+        size, larger = divmod(self.population, self.batches)
+        return {size: self.batches - larger} | ({size + 1: larger} if larger else {})
+
+    @property
+    def largest_round(self) -> int:
+        """The most participants that a round may have."""
+        larger = min(self.wanted, self.sizes.get(max(self.sizes), 0))
+        return larger * max(self.sizes) + (self.wanted - larger) * min(self.sizes)
+
+    @property
+    def p(self) -> Fraction:
+        """A batch's chance to be a candidate, at most."""
+        return selection_probability(self.participants, self.over_selection, self.least)
+
+
+def candidates_suffice(setting: Setting, dropout: float | Fraction = 0.0, withheld: int = 0) -> float:
+    """Pr[at least K/T candidate batches], n announced truly: every member answers with probability 1 - dropout.
+
+    Args:
+        setting: the federation.
+        dropout: a client's chance not to answer, in [0, 1].
+        withheld: batches, smallest first, in which a dishonest member never answers.
+    """
+    lost = decimal("dropout", dropout)
+    if not 0 <= lost <= 1:
+        raise ValueError(f"dropout: {dropout}; a probability")
+    p = selection_probability(setting.participants, setting.over_selection, setting.population)
+    groups = []
+    for size, count in sorted(setting.sizes.items()):
+        there = max(0, count - withheld)
+        withheld -= count - there
+        groups.append((there, p * (1 - lost) ** size))
+    first, second = groups if len(groups) == 2 else (groups[0], (0, Fraction(0)))
+    return survival_of_sum(setting.wanted - 1, first, second)
+
+
+# -- dishonest participants of a round --------------------------------------------------------------------------------
+
+
+def exceeding_shares(setting: Setting, above: int) -> tuple[float, int]:
+    """What a placement attains: Pr[x > above] when every batch that has any holds j dishonest clients, at the worst j.
+
+    Returns:
+        The probability, and j. At j = T that is "concentrated", at j = 1 "spread".
+    """
+    found = (0.0, max(setting.sizes))
+    for j in range(max(setting.sizes), 0, -1):
+        room = setting.batches if j <= min(setting.sizes) else setting.sizes[max(setting.sizes)]
+        needed = max(0, above) // j + 1
+        if above < 0:
+            return 1.0, j
+        if needed <= setting.wanted:
+            found = max(found, (survival(needed - 1, min(room, setting.dishonest // j), setting.p), j))
+    return found
+
+
+def exceeds(setting: Setting, above: int) -> float | None:
+    """What no placement exceeds: an upper bound on Pr[x > above], whatever batches the dishonest clients are in.
+
+    An adversary that places its clients batch by batch, and sees whether a batch is a candidate before it fills the
+    next one, does at least as well as with any placement fixed beforehand (take that placement's batches by falling
+    number of dishonest members: the server's best K/T candidates are the first ones). Its chance, with c clients and w
+    places left and k more dishonest participants needed, is
+
+        V(c, k, w) = max over j of  p V(c - j, k - j, w - 1) + (1 - p) V(c - j, k, w),   V(c, k <= 0, w) = 1,
+
+    0 where k > 0 and no client or no place is left. Doubles, all terms positive: right to about 10 digits. None where
+    that takes too long or falls below 1e-290; `log_chernoff` is left.
+    """
+    size, wanted, c = max(setting.sizes), setting.wanted, setting.dishonest
+    needed = above + 1
+    if needed <= 0:
+        return 1.0
+    if needed > min(c, size * wanted):
+        return 0.0
+    if c * size * needed * wanted > WORK:
+        return None
+    p = float(setting.p)
+    start: Chances = np.zeros((needed + 1, wanted + 1))  # V(0); the rows are those of V(c - 1), V(c - 2), ...
+    start[0] = 1.0
+    rows = [start]
+    for _ in range(c):
+        best = start.copy()
+        for j, row in enumerate(rows, 1):
+            moved = np.zeros_like(row)  # V(c - j, k - j, w - 1)
+            moved[:, 1:] = row[np.maximum(np.arange(needed + 1) - j, 0), :-1]
+            np.maximum(best, p * moved + (1 - p) * row, out=best)
+        best[0] = 1.0
+        rows = [best, *rows[: size - 1]]
+    found = float(rows[0][needed, wanted])
+    return min(1.0, found) if found > _SMALLEST else None
+
+
+def log_chernoff(setting: Setting, above: int) -> float:
+    """The natural logarithm of another upper bound on Pr[x > above] over all placements, for any size; at most 0.
+
+    With phi(j) = log(1 - p + p e^(theta j)), convex and 0 at 0, a placement's sum of phi over its batches is at most
+    (c/T) phi(T). So Chernoff's bound for c/T wholly dishonest batches, -(c/T) KL(k/c || p), holds for all placements.
+    """
+    needed, c, size = above + 1, setting.dishonest, max(setting.sizes)
+    p, share = float(setting.p), needed / c if c else inf
+    if share <= p:
+        return 0.0
+    if needed > min(c, size * setting.wanted):
+        return -inf
+    rest = (1 - share) * log((1 - share) / (1 - p)) if share < 1 else 0.0
+    return min(0.0, -c / size * (share * log(share / p) + rest))
+
+
+def bound(setting: Setting, above: int) -> tuple[float, float, str]:
+    """The better of the two upper bounds on Pr[x > above] over all placements.
+
+    Returns:
+        The probability, its decimal logarithm (-inf where it cannot happen), and "placements" or "chernoff".
+    """
+    summed, simple = exceeds(setting, above), log_chernoff(setting, above)
+    if summed is not None and (summed == 0.0 or log(summed) <= simple):
+        return summed, log10(summed) if summed else -inf, "placements"
+    return exp(simple), simple / log(10), "chernoff"
+
+
+def exceeds_at_random(setting: Setting, above: int) -> float:
+    """Upper bound on Pr[x > above] when the beacon assigns clients to batches, dishonest ones like all others.
+
+    Of M ~ Binomial(B, p) candidate batches the members are uniformly random clients, so that their dishonest ones are
+    hypergeometric. The server cannot have more than all of them (of those it takes K/T, so this is not tight).
+    """
+    size = max(setting.sizes)  # uneven: as if all candidate batches were of the larger size
+    total, begin, step = 0.0, 0, 64
+    while begin <= setting.batches:
+        last = min(begin + step, setting.batches + 1) - 1
+        for m, mass in enumerate(masses(begin, last, setting.batches, setting.p), begin):
+            drawn = min(m * size, setting.population)
+            total += mass * hypergeometric_survival(above, setting.population, setting.dishonest, drawn)
+        rest = survival(last, setting.batches, setting.p)
+        if rest <= total * 2**-40:  # also when nothing is left, not even in a double
+            total += rest
+            break
+        begin = last + 1
+    return min(1.0, total)
+
+
+def share_allowed(setting: Setting, eta: float | Fraction) -> int:
+    """floor(eta c K / n): of K or more participants, no more than eta times their due."""
+    return allowed(setting.population, setting.dishonest, setting.participants, eta)
+
+
+def tolerated(setting: Setting, threshold: int | float | Fraction) -> int:
+    """2t - s - 1 at the worst s: the dishonest participants that SecAgg with signed survivor lists withstands."""
+    sizes = range(setting.participants, setting.largest_round + 1)
+    return min(2 * threshold_of(s, threshold) - s - 1 for s in sizes)
+
+
+# -- privacy over many rounds against colluding clients ---------------------------------------------------------------
+
+
+def too_few_honest(setting: Setting, honest: int) -> float:
+    """Bound on Pr[some batch has honest members, but fewer than `honest`], c dishonest clients assigned at random.
+
+    Dishonest members subtract their own updates: over any number of rounds the server then still sees only sums over
+    all honest members of a batch. A union bound over the batches of exact hypergeometric probabilities.
+    """
+    n, c = setting.population, setting.dishonest
+    ways = sum(
+        count * sum(comb(size, j) * comb(n - size, c - j) for j in _too_many(size, honest) if 0 <= c - j <= n - size)
+        for size, count in setting.sizes.items()
+    )
+    return float(min(Fraction(1), Fraction(ways, comb(n, c))))
+
+
+def too_few_honest_exactly(setting: Setting, honest: int) -> float | None:
+    """The probability that `too_few_honest` bounds, exactly; None where that takes too long.
+
+    The assignments without such a batch are the coefficient of y^c in the product over batches of
+    sum_j C(size, j) y^j, j over the allowed numbers of dishonest members. Powers by Miller's recurrence, in integers.
+    """
+    n, c = setting.population, setting.dishonest
+    if c * c * max(setting.sizes) * (n.bit_length() + 1) > WORK:
+        return None
+    product = [1]
+    for size, count in setting.sizes.items():
+        bad = set(_too_many(size, honest))
+        polynomial = [0 if j in bad else comb(size, j) for j in range(size + 1)]
+        product = _coefficients(product, _power(polynomial, count, c), c)
+    without = product[c] if c < len(product) else 0
+    return float(1 - Fraction(without, comb(n, c)))
+
+
+def _too_many(size: int, honest: int) -> range:
+    """Numbers of dishonest members that leave some honest ones, but fewer than `honest`."""
+    return range(max(0, size - honest + 1), size)
+
+
+def _power(polynomial: list[int], exponent: int, last: int) -> list[int]:
+    """Coefficients 0..last of the polynomial (constant term 1) to the power, by Miller's recurrence."""
+    found = [1]
+    for i in range(1, min(last, exponent * (len(polynomial) - 1)) + 1):
+        terms = (
+            (j * (exponent + 1) - i, polynomial[j], found[i - j]) for j in range(1, min(i, len(polynomial) - 1) + 1)
+        )
+        found.append(sum(factor * one * other for factor, one, other in terms) // i)
+    return found
+
+
+def _coefficients(one: list[int], other: list[int], last: int) -> list[int]:
+    """Coefficients of the product; only the last one is needed when both are long."""
+    if len(one) == 1:
+        return other
+    return [0] * last + [sum(one[i] * other[last - i] for i in range(len(one)) if 0 <= last - i < len(other))]

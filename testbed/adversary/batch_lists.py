@@ -1,0 +1,251 @@
+"""A malicious server of `verifiable-batch-partition`: which candidate batches it takes, what it tells of them.
+
+The decisions are those of a malicious Lotto server (`lotto_lists`), made for batches. What it says about the round is
+in `lotto_rounds`, what nobody needs batches for (a client twice, forged signatures) in `lotto_lists`.
+"""
+
+from collections.abc import Sequence
+from itertools import count
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from testbed.adversary.lotto_lists import OmitOptions, ShowDifferentLists
+from testbed.adversary.lotto_rounds import (
+    VERIFIABLE_BATCHES,
+    LottoMisbehaviour,
+    PopulationOptions,
+    SmallerPopulationOptions,
+    all_signatures,
+)
+from testbed.adversary.misbehaviour import MisbehaviourOptions
+from testbed.crypto import vrf
+from testbed.network.asking import ids
+from testbed.selection.choosing import Ids, Selection, SelectionRound
+from testbed.selection.lotto import ListSignatures, Lot, ParticipantList, SignedBy, under_threshold
+from testbed.selection.lotto_announcing import Announce
+from testbed.selection.lotto_server import Told
+from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, batch_value
+
+_replaced = msgspec.structs.replace
+
+
+class BatchMisbehaviour(LottoMisbehaviour, VerifiableBatchServer):
+    """Any misbehaviour that is about batches."""
+
+    applies_to: ClassVar[tuple[str, ...]] = (VERIFIABLE_BATCHES,)
+
+    def dishonest_members(self, batches: Ids) -> Ids:
+        """How many members of each of `batches` work for the server."""
+        of_each = np.bincount(self.batches.of[list(self.dishonest)], minlength=len(self.batches))
+        found: Ids = of_each[batches]
+        return found
+
+
+# -- residual removal: nobody can tell ------------------------------------------------------------------------------
+
+
+class KeepDishonestBatches(BatchMisbehaviour):
+    """Takes the candidate batches with the most dishonest members: the worst that residual removal allows."""
+
+    name: ClassVar[str] = "keep-dishonest-candidates"
+
+    def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
+        """Those with the most; ties by lot."""
+        if not self.attacking:
+            return super().choose(candidates, round_)
+        mixed = round_.coin("residual removal").permutation(candidates)
+        chosen = mixed[np.argsort(-self.dishonest_members(mixed), kind="stable")][: self.wanted]
+        dishonest, of = int(self.dishonest_members(chosen).sum()), len(self.batches.members(chosen))
+        self.carried_out(
+            KeepDishonestBatches, f"{dishonest} of {of} participants are dishonest; {len(candidates)} candidate batches"
+        )
+        return np.sort(chosen)
+
+
+class OmitHonestBatches(BatchMisbehaviour):
+    """Leaves out batches without dishonest members, all but the victims'; then the list may be too short."""
+
+    name: ClassVar[str] = "omit-honest-candidates"
+    Options: ClassVar[type[MisbehaviourOptions]] = OmitOptions
+
+    def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
+        """The victims' batches and its own, even if these are fewer than K/T."""
+        if not self.attacking:
+            return super().choose(candidates, round_)
+        own = self.dishonest_members(candidates) > 0
+        honest, ours = candidates[~own], candidates[own]
+        kept = honest[: min(self.conspiracy.options_of(OmitHonestBatches).keep, self.wanted)]
+        chosen = np.append(kept, ours[: self.wanted - len(kept)])
+        left_out = len(honest) - len(kept)
+        self.carried_out(
+            OmitHonestBatches,
+            f"left out {left_out} of {len(honest)} honest candidate batches, {len(chosen)} of {self.wanted} remain",
+        )
+        return np.sort(chosen)
+
+
+class ReserveMostSelectedBatch(BatchMisbehaviour):
+    """Keeps a place for the batch that has taken part most often: the one that privacy over many rounds hangs on."""
+
+    name: ClassVar[str] = "reserve-most-selected"
+
+    def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
+        """That one, if it has an honest member, and others for the places that are left."""
+        victims = candidates[self.dishonest_members(candidates) < self.batches.sizes[candidates]]
+        if not self.attacking or not len(victims):
+            return super().choose(candidates, round_)
+        often = np.zeros(len(self.batches), np.int64)
+        np.maximum.at(often, self.batches.of, round_.participations)
+        target = int(victims[np.argmax(often[victims])])
+        self.carried_out(ReserveMostSelectedBatch, f"kept a place for batch {target}")
+        others = candidates[candidates != target]
+        rest = round_.coin("residual removal").choice(others, self.wanted - 1, replace=False)
+        return np.sort(np.append(rest, target))
+
+
+# -- rows that are not what the protocol says ----------------------------------------------------------------------
+
+
+class _Stuffing(BatchMisbehaviour):
+    """Puts batches with dishonest members, which were not drawn, in the places of all honest ones but the first."""
+
+    def stuffed(self, lots: Sequence[Lot], round_: SelectionRound) -> list[Lot]:
+        """The list with as many such batches as there are; the victims' stays."""
+        groups: dict[int, list[Lot]] = {}
+        for lot in lots:
+            groups.setdefault(int(self.batches.of[lot.client]), []).append(lot)
+        every = self.dishonest_members(np.arange(len(self.batches)))
+        spare = [batch for batch in np.argsort(-every, kind="stable").tolist() if every[batch] and batch not in groups]
+        honest = [batch for batch in groups if not every[batch]]
+        for batch, ours in zip(honest[1:], spare, strict=False):
+            members = self.batches.members([ours]).tolist()
+            groups[batch] = self.made_up(members, groups[honest[0]], round_)
+        return [lot for rows in groups.values() for lot in rows]
+
+    def made_up(self, members: list[int], drawn: list[Lot], round_: SelectionRound) -> list[Lot]:
+        """The rows of a batch that was not drawn; `drawn` is one that was."""
+        raise NotImplementedError
+
+
+class ForgeBatch(_Stuffing):
+    """Makes up the numbers of a batch, and tries until its value is below the threshold; the proofs it cannot make."""
+
+    name: ClassVar[str] = "forge-output"
+
+    async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
+        """See `LottoServer.agree`."""
+        if self.attacking:
+            self.carried_out(ForgeBatch, "made up the numbers of batches that were not drawn")
+            lots = self.stuffed(lots, round_)
+        return await super().agree(lots, candidates, round_)
+
+    def made_up(self, members: list[int], drawn: list[Lot], round_: SelectionRound) -> list[Lot]:
+        """Numbers that will do, and proofs of the right form: a real point, then whatever."""
+        factor, s = self.parameters.factor, self.parameters.participants
+        for tried in count():
+            outputs = [tried.to_bytes(vrf.OUTPUT_BYTES, "big")] * len(members)
+            value = batch_value(round_.experiment_id, round_.number, outputs)
+            if under_threshold(value, factor, s, self.population):
+                break
+        board = round_.directory
+        return [
+            Lot(client, board.signing_key(client), output, board.vrf_key(client) + bytes(48))
+            for client, output in zip(members, outputs, strict=True)
+        ]
+
+
+class CopyBatch(_Stuffing):
+    """Gives the members of a batch that was not drawn the numbers and proofs of one that was."""
+
+    name: ClassVar[str] = "copy-output"
+
+    async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
+        """See `LottoServer.agree`."""
+        if self.attacking:
+            self.carried_out(CopyBatch, "copied the rows of a batch to others")
+            lots = self.stuffed(lots, round_)
+        return await super().agree(lots, candidates, round_)
+
+    def made_up(self, members: list[int], drawn: list[Lot], round_: SelectionRound) -> list[Lot]:
+        """The rows of the other batch, in order, under these clients' own keys; the last one again where one lacks."""
+        sources = [*drawn, drawn[-1]]
+        return [
+            _replaced(lot, client=client, registration_key=round_.directory.signing_key(client))
+            for client, lot in zip(members, sources, strict=False)
+        ]
+
+
+class SplitBatch(BatchMisbehaviour):
+    """Leaves a member out of a batch: a sum that, with the next one, would tell that member from the others."""
+
+    name: ClassVar[str] = "split-batch"
+
+    async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
+        """See `LottoServer.agree`."""
+        victim = next((lot for lot in lots if lot.client not in self.dishonest), None)
+        if self.attacking and victim is not None:
+            self.carried_out(SplitBatch, f"client {victim.client} is not in the list, its batch is")
+            lots = [lot for lot in lots if lot is not victim]
+        return await super().agree(lots, candidates, round_)
+
+
+# -- telling participants apart -------------------------------------------------------------------------------------
+
+
+class ShowDifferentBatches(ShowDifferentLists, BatchMisbehaviour):
+    """Shows two lists, each of K/T candidate batches that prove themselves, which differ by a batch."""
+
+    applies_to: ClassVar[tuple[str, ...]] = (VERIFIABLE_BATCHES,)
+
+    def halves(self, participants: Ids, rows: list[Lot]) -> list[tuple[Ids, list[Lot]]]:
+        """Members of one half of the batches see a list without the last, the others one without the first."""
+        of = self.batches.of
+        shown = np.unique(of[participants])
+        if len(shown) <= self.wanted:
+            return []
+        first = np.isin(of[participants], shown[: len(shown) // 2])
+        return [
+            (participants[first], [row for row in rows if of[row.client] != shown[-1]]),
+            (participants[~first], [row for row in rows if of[row.client] != shown[0]]),
+        ]
+
+
+class TellMembersApart(BatchMisbehaviour):
+    """Announces another population to every other client, and shows each a list with the population that it knows.
+
+    Each accepts what it sees, but they sign different content.
+    """
+
+    name: ClassVar[str] = "tell-different-populations"
+    Options: ClassVar[type[MisbehaviourOptions]] = SmallerPopulationOptions
+
+    def announcement_for(self, everyone: Ids, message: Announce) -> Told:
+        """Who is told of which population."""
+        if not self.attacking:
+            return super().announcement_for(everyone, message)
+        told = self._told()
+        self.carried_out(TellMembersApart, f"n = {told} to every other client, {message.population} else")
+        return [(everyone[::2], message), (everyone[1::2], _replaced(message, population=told))]
+
+    def list_for(self, participants: Ids, message: ParticipantList) -> Told:
+        """To each the population that it was told of."""
+        if not self.attacking:
+            return super().list_for(participants, message)
+        odd = participants % 2 == 1
+        return [(participants[~odd], message), (participants[odd], _replaced(message, population=self._told()))]
+
+    def valid_signatures(
+        self, answers: dict[int, object], message: ParticipantList, round_: SelectionRound
+    ) -> list[SignedBy]:
+        """Takes every signature: it knows that they are over different content."""
+        return all_signatures(answers) if self.attacking else super().valid_signatures(answers, message, round_)
+
+    def signatures_for(self, signers: Ids, message: ListSignatures) -> Told:
+        """Everybody gets all of them."""
+        return [(ids(signers), message)]
+
+    def _told(self) -> int:
+        options: PopulationOptions = self.conspiracy.options_of(TellMembersApart)
+        return options.told(self.population, self)

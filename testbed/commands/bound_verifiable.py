@@ -1,0 +1,108 @@
+"""``testbed bound verifiable-batch-partition``: what whole batches that the server cannot pick guarantee."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from testbed.commands.bound import (
+    Dishonest,
+    Format,
+    MinPopulation,
+    OverSelection,
+    Population,
+    Threshold,
+    _in_options,
+    _number,
+    _threshold,
+)
+from testbed.commands.invocation import Debug, examples
+
+_LARGE = "--population 200000 --dishonest 1000 --participants 200"
+VERIFIABLE_EPILOG = examples(
+    f"testbed bound verifiable-batch-partition {_LARGE} --privacy 5 --over-selection 1.5 --eta 10 --threshold 0.7",
+    "testbed bound verifiable-batch-partition --population 120 --dishonest 12 --participants 12 --privacy 3 "
+    "--over-selection 2 --dropout 0.1 --format json",
+    then="Where the dishonest clients sit is taken at its worst; 'attained' is what some placement reaches.",
+)
+
+
+def bound_verifiable(
+    population: Population,
+    dishonest: Dishonest,
+    participants: Annotated[
+        int, typer.Option(metavar="K", min=1, help="Participants of a round, K.", show_default=False)
+    ],
+    privacy: Annotated[
+        int, typer.Option(metavar="T", min=1, help="Batch size T, which divides K.", show_default=False)
+    ],
+    over_selection: OverSelection = 1.3,
+    min_population: MinPopulation = None,
+    eta: Annotated[
+        float, typer.Option(metavar="E", help="How many times their due share dishonest participants may reach.")
+    ] = 10.0,
+    threshold: Threshold = "0.7",
+    dropout: Annotated[
+        float, typer.Option(metavar="P", min=0, max=1, help="Chance that a client does not answer.")
+    ] = 0.0,
+    format: Format = "text",
+    debug: Debug = False,
+) -> None:
+    """Verifiable batch partition in one round: enough candidate batches, too many dishonest participants, SecAgg
+    broken; over many rounds: how many honest members each batch keeps.
+
+    Derived in docs/verifiable-batch-partition.md.
+    """
+    from analysis.bounds.verifiable_batch_partition import Setting
+    from analysis.bounds.verifiable_batch_partition_report import verifiable_bounds
+
+    with _in_options():
+        setting = Setting(population, participants, privacy, over_selection, dishonest, min_population)
+        row = verifiable_bounds(setting, eta, _threshold(threshold), dropout)
+    typer.echo(json.dumps(row, indent=2, allow_nan=False) if format == "json" else _text(row))
+
+
+_GIVEN = {
+    "population": "n", "dishonest": "c", "participants": "K", "privacy": "T", "over_selection": "a",
+    "min_population": "n_min", "eta": "eta", "threshold": "t", "dropout": "dropout",
+}  # fmt: skip
+_TEXT = {
+    "selection_probability": "a batch of {largest_batch} is a candidate",
+    "candidates_suffice": "at least {batches_wanted} of {batches} batches are candidates",
+    "candidates_suffice_denied": "the same, when {dishonest} batches are denied",
+    "dishonest_fraction_exceeds": "more than {dishonest_allowed} of {participants} dishonest",
+    "dishonest_fraction_exceeds_random": "- when batches are drawn at random",
+    "secagg_fails": "SecAgg fails: more than {dishonest_tolerated} dishonest",
+    "secagg_fails_random": "- when batches are drawn at random",
+}
+_EXACT = ("selection_probability", "candidates_suffice", "candidates_suffice_denied")
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    honest = {
+        f"fewer_than_{h}_honest": f"some batch has 1 to {h - 1} honest members" if h > 2
+        else "some batch has 1 honest member" for h in range(2, row["privacy"] + 1)
+    }  # fmt: skip
+    shown = [(label.format_map(row), _value(row, key)) for key, label in (_TEXT | honest).items()]
+    width = max(len(label) for label, _ in shown)
+    given = ", ".join(f"{name} = {_number(row[key])}" for key, name in _GIVEN.items())
+    return "\n".join([given, *(f"{label:{width}}  {value}" for label, value in shown)])
+
+
+def _value(row: Mapping[str, Any], key: str) -> str:
+    """A chance as text; of an enclosed one both sides."""
+    if key in _EXACT:
+        return _number(row[key])
+    if key.endswith("_random"):
+        return f"at most {_number(row[key])}" if row[key] else "0"
+    if f"{key}_attained" not in row:
+        return f"{_number(row[key])}{'  (at most)' if row[f'{key}_by'] == 'union bound' else ''}"
+    digits = row[f"{key}_log10"]
+    if digits is None:
+        return "0  (it cannot happen)"
+    most = f"10^{digits:.1f}" if row[key] == 0.0 else _number(row[key])
+    members = row[f"{key}_attained_members"]
+    if row[f"{key}_attained"] == 0.0:
+        return f"at most {most}"
+    return f"at most {most}  ({_number(row[f'{key}_attained'])} with {members} in a batch)"

@@ -1,0 +1,146 @@
+"""What client-centric Lotto (Jiang et al., arXiv 2401.02880, section 3.4) shares with protocols built on it.
+
+The server announces a round; clients check the announcement and evaluate their verifiable random function on it, under
+keys that the PKI made for them; whoever is in the list is there with a proof.
+"""
+
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from testbed.cost import charge
+from testbed.crypto import vrf
+from testbed.errors import ProtocolError, Refusal
+from testbed.messages import Count, Message, RoundNumber
+from testbed.network.hosting import RefusedBy
+from testbed.parties.client import Client
+from testbed.parties.pki import Directory
+from testbed.selection.choosing import Ids, SelectionRound
+from testbed.selection.lotto import AgreedListParameters, Lot, LottoClient, ParticipantList, selection_input
+from testbed.selection.lotto_server import LottoServer, Told, tell
+
+Term = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]  # of a fraction that a float's shortest decimal gives
+
+
+class Candidacy(Message, frozen=True):
+    """The client's number, its proof, or both; nothing when it only acknowledges."""
+
+    output: Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)] | None = None
+    proof: Annotated[bytes, msgspec.Meta(min_length=80, max_length=80)] | None = None
+
+
+class Announce(Message, frozen=True):
+    """A round begins: its number, the population n, participants s and the over-selection factor a as a fraction."""
+
+    stage: ClassVar[str] = "lotto/announce"
+    Answer: ClassVar[type[Message] | None] = Candidacy
+
+    round: RoundNumber
+    population: Count
+    participants: Count
+    factor_numerator: Term
+    factor_denominator: Term
+
+
+class AnnouncedClient(LottoClient):
+    """Client side: what was announced, this client's number, and the proofs of others."""
+
+    output_bytes: ClassVar[int] = vrf.OUTPUT_BYTES
+
+    def __init__(self, client: Client, parameters: AgreedListParameters) -> None:
+        super().__init__(client, parameters)
+        self._announced: Announce | None = None
+        self._own: Candidacy | None = None
+
+    # -- stage 1 ----------------------------------------------------------------------------------------------------
+
+    def evaluate(self, message: Announce) -> bytes:
+        """Check the announcement and evaluate the VRF on its round; the number, 64 bytes."""
+        self.check_population(message.population)
+        factor = self.parameters.factor
+        if (message.participants, message.factor_numerator, message.factor_denominator) != (
+            self.parameters.participants, factor.numerator, factor.denominator,
+        ):  # fmt: skip
+            raise Refusal("lotto.other-parameters", "s or a differs from what was agreed on")
+        self.use_round(message.round)
+        self._announced = message
+        charge("vrf.output")
+        return self._secret.output(selection_input(self.environment.experiment_id, message.round))
+
+    def prove(self, round_number: int) -> Candidacy:
+        """The number with its proof, which the list must then hold."""
+        charge("vrf.prove")
+        evaluated = selection_input(self.environment.experiment_id, round_number)
+        self._own = Candidacy(*self._secret.prove(evaluated))
+        return self._own
+
+    @property
+    def _secret(self) -> vrf.SecretKey:
+        assert self.client.identity is not None
+        assert self.client.identity.vrf is not None
+        return self.client.identity.vrf
+
+    # -- stage 2 ----------------------------------------------------------------------------------------------------
+
+    def check_round(self, message: ParticipantList) -> None:
+        """The list must belong to the announcement that this client has answered."""
+        if self._announced is None or message.round != self._announced.round:
+            raise Refusal("lotto.unannounced-round", f"a list for round {message.round}, which was not announced")
+        if message.population != self._announced.population:
+            raise Refusal(
+                "lotto.population-changed",
+                f"n = {message.population}, announced was {self._announced.population}",
+            )
+
+    def check_own(self, own: Lot) -> None:
+        """The server must not have changed this client's number or proof."""
+        if self._own is None or (own.output, own.proof) != (self._own.output, self._own.proof):
+            raise Refusal("lotto.own-entry-changed", "the list holds another number or proof for this client")
+
+    def check_lot(self, lot: Lot, directory: Directory, round_number: int) -> None:
+        """The proof must be valid under the key that the PKI has for this client, and give this number."""
+        charge("vrf.verify")
+        evaluated = selection_input(self.environment.experiment_id, round_number)
+        try:
+            output = vrf.verify(directory.vrf_key(lot.client), evaluated, lot.proof)
+        except ProtocolError as error:
+            raise Refusal("lotto.invalid-proof", f"client {lot.client}: {error}") from None
+        if output != lot.output:
+            raise Refusal("lotto.output-mismatch", f"client {lot.client}'s proof belongs to another number")
+
+
+class AnnouncingServer(LottoServer):
+    """Server side. A malicious one may also override `announcement_for`."""
+
+    async def announce(self, pool: Ids, round_: SelectionRound) -> tuple[dict[int, Candidacy], list[RefusedBy]]:
+        """Stage 1: begin the round; the answers that decode, by client, and the refusals."""
+        factor = self.parameters.factor
+        message = Announce(
+            round_.number, self.population, self.parameters.participants, factor.numerator, factor.denominator
+        )
+        return await tell(round_, self.announcement_for(pool, message))
+
+    def announcement_for(self, everyone: Ids, message: Announce) -> Told:
+        """Who is told that which round begins: everybody (of a refined population) the same."""
+        return [(everyone, message)]
+
+    def lots(self, chosen: Ids, claims: dict[int, Candidacy], round_: SelectionRound) -> list[Lot]:
+        """The rows of the list: `chosen` clients, with the numbers and proofs that they have claimed."""
+        rows = []
+        for client in chosen.tolist():
+            output, proof = claims[client].output, claims[client].proof
+            assert output is not None
+            assert proof is not None
+            rows.append(Lot(client, round_.directory.signing_key(client), output, proof))
+        return rows
+
+
+def proves(claim: Candidacy, key: bytes, evaluated: bytes) -> bool:
+    """Whether a claim's proof is valid under a VRF key, and its number the one that it proves."""
+    if claim.output is None or claim.proof is None:
+        return False
+    charge("vrf.verify")
+    try:
+        return vrf.verify(key, evaluated, claim.proof) == claim.output
+    except ProtocolError:
+        return False

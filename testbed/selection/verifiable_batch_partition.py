@@ -1,0 +1,264 @@
+"""Verifiable batch partition: whole batches that the server cannot pick. In no paper; it joins two.
+
+From Multi-RoundSecAgg (So, Ali, Guler, Jiao, Avestimehr, AAAI 2023, arXiv 2106.03328, section 4): the clients are split
+into batches of T once and for all, and a round takes K/T whole batches, so that any sum of rounds is a sum over groups
+of at least T equally weighted clients. From Lotto (Jiang, Ye, Chen, et al., USENIX Security 2024, arXiv 2401.02880,
+section 3.4): who stands as candidate follows from numbers that nobody can choose, and all participants verify it.
+
+Who is in which batch is public. In each round every available client evaluates its verifiable random function, which
+gives beta and nothing else. A batch is a candidate when all of its members have answered and
+
+    H(beta_1 || ... || beta_T) < a K m / n,    m = 2**512,
+
+compared in integers. Then the members of candidate batches, and only they, are asked for their proofs: a client alone
+cannot know whether its batch stands, so everybody must answer, and the proof is what is long. The server takes K/T of
+the proven candidates uniformly; every participant verifies every batch; all sign the list and see each other's
+signatures, exactly as in Lotto. What that guarantees is derived in docs/verifiable-batch-partition.md and computed in
+`analysis.bounds.verifiable_batch_partition`.
+
+When T does not divide n, some batches have one member more, as in `batch-partition`.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import sha256, sha512
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from testbed.batches import Batches
+from testbed.cost import charge
+from testbed.errors import Refusal
+from testbed.messages import Message, RoundNumber
+from testbed.network.asking import ids
+from testbed.network.hosting import RefusedBy
+from testbed.parties.client import RoleSpec, handles
+from testbed.selection.batch_partition import check_batch_size
+from testbed.selection.choosing import Ids, Selection, SelectionRound
+from testbed.selection.lotto import AgreedListParameters, ParticipantList, selection_input, under_threshold
+from testbed.selection.lotto_announcing import Announce, AnnouncedClient, AnnouncingServer, Candidacy, proves
+from testbed.selection.lotto_server import tell, too_few
+
+VALUE_DOMAIN = b"testbed/verifiable-batch-partition/value/v1"
+ASSIGNMENT_DOMAIN = b"testbed/verifiable-batch-partition/assignment/v1"
+
+
+class VerifiableBatchPartitionParameters(AgreedListParameters):
+    """K/T whole batches of T clients each, which every participant verifies."""
+
+    protocol: Literal["verifiable-batch-partition"] = "verifiable-batch-partition"
+    privacy: int = Field(5, gt=0, description="Batch size T: the multi-round privacy guarantee")
+    beacon: str | None = Field(
+        "",
+        max_length=200,
+        description="Public randomness, drawn after registration has closed, that assigns clients to batches (any "
+        "text); null: consecutive client numbers, for experiments that place dishonest clients by hand",
+    )
+
+    def check(self, population: int) -> None:
+        """T must divide K, and a batch's chance a K/n must be one."""
+        super().check(population)
+        check_batch_size(self.privacy, self.participants)
+        if self.factor * self.participants > population:
+            raise ValueError(
+                f"over_selection: a = {self.over_selection:g} with K = {self.participants} of {population} clients "
+                f"makes a K/n exceed 1; at most {population / self.participants:g}"
+            )
+
+    @property
+    def wanted(self) -> int:
+        """K/T, the batches of a round."""
+        return self.participants // self.privacy
+
+    @property
+    def terms(self) -> tuple[int | str, ...]:
+        """K and a, and what the partition follows from."""
+        return *super().terms, self.privacy, "consecutive" if self.beacon is None else f"beacon {self.beacon}"
+
+
+class Prove(Message, frozen=True):
+    """Your batch stands as candidate: prove your number."""
+
+    stage: ClassVar[str] = "lotto/prove"
+    Answer: ClassVar[type[Message] | None] = Candidacy
+
+    round: RoundNumber
+
+
+def assigned(population: int, privacy: int, beacon: str | None) -> Batches:
+    """Who is in which batch: clients in the order of SHA-256(beacon, client), cut into batches of T or T + 1.
+
+    Nobody can choose a batch: the beacon is drawn when all clients have their numbers.
+    """
+    batches = Batches.consecutive(population, privacy)
+    if beacon is None:
+        return batches
+    hashed = sha256(ASSIGNMENT_DOMAIN + beacon.encode())
+    keys = np.empty((population, 32), np.uint8)
+    for client in range(population):
+        one = hashed.copy()
+        one.update(client.to_bytes(8, "big"))
+        keys[client] = np.frombuffer(one.digest(), np.uint8)
+    of = np.empty(population, np.int64)
+    of[np.lexsort(keys.view(">u8").T[::-1])] = batches.of
+    return Batches(of)
+
+
+def batch_value(experiment_id: bytes, round_number: int, outputs: Iterable[bytes]) -> bytes:
+    """H(beta_1 || ... || beta_T), 64 bytes: SHA-512 of domain, experiment, round and the members' numbers in order.
+
+    Each number has 64 bytes, so equal inputs mean equal numbers.
+    """
+    charge("hmac")  # SHA-512 of a few hundred bytes takes about as long
+    return sha512(VALUE_DOMAIN + experiment_id + round_number.to_bytes(8, "big") + b"".join(outputs)).digest()
+
+
+def candidate_batches(
+    parameters: VerifiableBatchPartitionParameters,
+    batches: Batches,
+    outputs: Mapping[int, bytes],
+    experiment_id: bytes,
+    round_number: int,
+    population: int,
+) -> Ids:
+    """The batches all of whose members' numbers are in `outputs` and whose value is below the threshold, sorted."""
+    whole = batches.whole(ids(list(outputs)))
+    members = batches.members(whole)
+    ordered = members[np.argsort(batches.of[members], kind="stable")].tolist()  # batch by batch, ascending in each
+    standing, end = [], 0
+    for batch, size in zip(whole.tolist(), batches.sizes[whole].tolist(), strict=True):
+        begin, end = end, end + size
+        value = batch_value(experiment_id, round_number, (outputs[client] for client in ordered[begin:end]))
+        if under_threshold(value, parameters.factor, parameters.participants, population):
+            standing.append(batch)
+    return np.array(standing, np.int64)
+
+
+class VerifiableBatchClient(AnnouncedClient):
+    """Client side."""
+
+    parameters: VerifiableBatchPartitionParameters
+
+    @property
+    def batches(self) -> Batches:
+        """The public partition."""
+        assert self.environment.batches is not None
+        return self.environment.batches
+
+    @handles(Announce)
+    def on_announce(self, message: Announce) -> Candidacy:
+        """Check the announcement, evaluate the VRF, and answer with the number in any case."""
+        return Candidacy(output=self.evaluate(message))
+
+    @handles(Prove)
+    def on_prove(self, message: Prove) -> Candidacy:
+        """Prove the number that this client has answered."""
+        if self._announced is None or message.round != self._announced.round:
+            raise Refusal("lotto.unannounced-round", f"a proof for round {message.round}, which was not announced")
+        return Candidacy(proof=self.prove(message.round).proof)
+
+    def check_size(self, participants: Collection[int]) -> None:
+        """Are these K/T batches, all of them whole?"""
+        clients = ids(list(participants))
+        if clients.max(initial=-1) >= len(self.batches.of):
+            raise Refusal("pki.unknown-client", f"client {clients[-1]} is in no batch")
+        broken = self.batches.broken(clients)
+        if len(broken):
+            raise Refusal("lotto.batch-not-whole", f"some members of batch {broken[0]} are in the list, others are not")
+        whole, wanted = len(self.batches.whole(clients)), self.parameters.wanted
+        if whole != wanted:
+            raise Refusal("lotto.wrong-size", f"{whole} batches announced, {wanted} agreed on")
+
+    def check_threshold(self, message: ParticipantList) -> None:
+        """Is every batch a candidate, if its members' numbers are right?"""
+        outputs = {lot.client: lot.output for lot in message.participants}
+        listed = self.batches.whole(ids(list(outputs)))
+        standing = candidate_batches(
+            self.parameters, self.batches, outputs, self.environment.experiment_id, message.round, message.population
+        )
+        others = np.setdiff1d(listed, standing)
+        if len(others):
+            raise Refusal("lotto.over-threshold", f"batch {others[0]} is not a candidate")
+
+
+class VerifiableBatchServer(AnnouncingServer):
+    """Server side. `choose` draws among batches; the rest of the decisions are those of Lotto's server.
+
+    Attributes:
+        batches: who is in which.
+        wanted: K/T.
+    """
+
+    parameters: VerifiableBatchPartitionParameters
+    stages: ClassVar[tuple[str, ...]] = ("lotto/announce", "lotto/prove", "lotto/participants", "lotto/signatures")
+
+    def __init__(self, parameters: VerifiableBatchPartitionParameters, population: int) -> None:
+        super().__init__(parameters, population)
+        self.batches = assigned(population, parameters.privacy, parameters.beacon)
+        self.wanted = parameters.wanted
+
+    @property
+    def minimum_participants(self) -> int:
+        """K: whole batches of T or more."""
+        return self.parameters.participants
+
+    @property
+    def maximum_participants(self) -> int:
+        """The largest K/T batches together."""
+        return self.batches.largest(self.wanted)
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """See `SelectionProtocol.roles`."""
+        return [RoleSpec(VerifiableBatchClient, self.parameters)]
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        """See `SelectionProtocol.select`."""
+        answers, refusals = await self.announce(self.pool(round_), round_)
+        outputs = {
+            client: answer.output
+            for client, answer in answers.items()
+            if answer.output is not None and client in round_.directory
+        }
+        standing = self.standing(outputs, round_)
+        self.enough(standing, round_, refusals)
+        claims, more = await self.proven(standing, outputs, round_)
+        candidates = self.batches.whole(ids(list(claims)))
+        self.enough(candidates, round_, [*refusals, *more])
+        chosen = self.batches.members(self.choose(candidates, round_))
+        return await self.agree(self.lots(chosen, claims, round_), round_.candidates, round_)
+
+    # -- stages -----------------------------------------------------------------------------------------------------
+
+    def standing(self, outputs: Mapping[int, bytes], round_: SelectionRound) -> Ids:
+        """The batches that are candidates if their members' numbers are right."""
+        known = round_.experiment_id, round_.number, self.population
+        return candidate_batches(self.parameters, self.batches, outputs, *known)
+
+    async def proven(
+        self, standing: Ids, outputs: Mapping[int, bytes], round_: SelectionRound
+    ) -> tuple[dict[int, Candidacy], list[RefusedBy]]:
+        """Stage 2: the members of candidate batches that have proven the number they gave, and the refusals.
+
+        The server checks what the participants will: one false number must not be able to end everybody's round.
+        """
+        answers, refusals = await tell(round_, [(self.batches.members(standing), Prove(round_.number))])
+        evaluated, claims = selection_input(round_.experiment_id, round_.number), {}
+        for client, answer in answers.items():
+            claim = Candidacy(outputs[client], answer.proof)
+            if proves(claim, round_.directory.vrf_key(client), evaluated):
+                claims[client] = claim
+            else:
+                round_.network.record_event(f"client:{client}", "misbehaviour", "did not prove the number that it gave")
+        return claims, refusals
+
+    def enough(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[RefusedBy] = ()) -> None:
+        """Raise `RoundAborted` when fewer than K/T batches are candidates."""
+        round_.candidates = len(self.batches.members(candidates))
+        if len(candidates) < self.wanted:
+            found = f"{len(candidates)} candidate batches, {self.wanted} wanted"
+            raise too_few("too-few-candidate-batches", found, refusals)
+
+    def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
+        """Residual removal: K/T of the candidate batches, uniformly."""
+        return np.sort(round_.coin("residual removal").choice(candidates, self.wanted, replace=False))
