@@ -5,6 +5,7 @@ Classes of one name override the same decision in different protocols.
 
 from collections.abc import Iterable
 
+from testbed.adversary.breaking import BreakBatch
 from testbed.adversary.clients import ClaimCandidacy, InflateUtility, WrongSignature
 from testbed.adversary.free_choice import PreferDishonest
 from testbed.adversary.lotto_lists import (
@@ -48,6 +49,7 @@ SERVER: tuple[type[ServerMisbehaviour], ...] = (
     ContradictDropouts,
     ShrinkTheSum,
     SplitTheSharing,
+    BreakBatch,
 )
 CLIENTS: tuple[type[ClientMisbehaviour], ...] = (InflateUtility, ClaimCandidacy, WrongSignature)
 OF_PARTY: dict[str, tuple[type[Misbehaviour], ...]] = {"server": SERVER, "clients": CLIENTS}

@@ -35,11 +35,11 @@ async def before_check(federation: Any, stands: Any, leaving: Any = None, **opti
     return await masked(federation, stands, THREES, leaving, **{"threshold": T, **options})
 
 
-async def masked(federation: Any, stands: Any, batches: Batches, leaving: Any = None, **options: Any) -> Any:
+async def masked(federation: Any, stands: Any, partition: Batches, leaving: Any = None, **options: Any) -> Any:
     """The same with other batches."""
     parameters = SecAggParameters(**options)
     t = parameters.threshold_for(N)
-    small = federation(DELTAS, parameters, batches=batches, leaving=leaving)
+    small = federation(DELTAS, parameters, batches=partition, leaving=leaving)
     protocol, start = small.protocol, await small.begin()
     stand = stands.Stand(small, start)
     stand.adverts = await protocol.advertise_keys(start, t)
