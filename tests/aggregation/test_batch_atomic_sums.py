@@ -176,6 +176,15 @@ def test_ignored_batches_and_batches_of_one_are_as_no_batches(federation: Any) -
     assert len({aggregate.mean.tobytes() for aggregate in kept}) == 1
 
 
+def test_without_a_loss_batches_cost_no_byte(federation: Any) -> None:
+    def told(said: str) -> list[tuple[str, int, int]]:
+        small = federation(DELTAS, SecAggParameters(threshold=7, batches=said), batches=THREES)
+        small.run()
+        return [(one.stage, int(one.bytes_down.sum()), int(one.bytes_up.sum())) for one in small.network.exchanges]
+
+    assert told("whole") == told("ignored")
+
+
 @pytest.mark.parametrize("said", ["whole", "ignored"])
 def test_plain_sums_are_those_that_secure_ones_are_compared_with(federation: Any, said: str) -> None:
     parameters = PlainParameters(batches=said)
