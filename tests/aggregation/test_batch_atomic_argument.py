@@ -8,6 +8,7 @@ clients that unknown masks tie together, and of nobody whose self-mask stays.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -93,14 +94,22 @@ def tellings(draw: st.DrawFn) -> Telling:
     clients = list(range(n))
     accomplices = frozenset(draw(st.permutations(clients))[: draw(st.integers(0, max(0, 2 * t - n - 1)))])
     honest = [client for client in clients if client not in accomplices]
-    # Few different stories, since each must be told to many; peers mostly all, or few of them.
-    unions = st.sets(st.integers(0, count - 1)).map(lambda of: frozenset(batches.members(sorted(of)).tolist()))
-    anybody = st.sets(st.sampled_from(clients)).map(frozenset)
-    stories = draw(st.lists(st.one_of(unions, anybody), min_size=1, max_size=3))
-    views = [frozenset(clients), *draw(st.lists(st.one_of(unions, anybody), max_size=2))]
-    peers = {client: draw(st.sampled_from(views)) - {client} for client in honest}
-    peers = {client: told if len(told) + 1 >= t else frozenset(clients) - {client} for client, told in peers.items()}
-    survivors = {client: draw(st.sampled_from(stories)) for client in honest}
+    # Few different stories and views, since it takes many clients that are told the same; most are told one of each.
+    everybody = frozenset(clients)
+    taken = st.lists(st.booleans(), min_size=count, max_size=count)
+    unions = taken.map(lambda of: frozenset(batches.members(np.flatnonzero(of)).tolist()))
+    anybody = st.lists(st.booleans(), min_size=n, max_size=n).map(lambda of: frozenset(np.flatnonzero(of).tolist()))
+    few = draw(st.one_of(unions, anybody))
+    beside = frozenset(batches.members([b for b in range(count) if few.isdisjoint(batches.members([b]))]).tolist())
+    stories = [
+        beside,
+        everybody - {draw(st.sampled_from(clients))},
+        *draw(st.lists(st.one_of(unions, anybody), max_size=2)),
+    ]
+    mostly = draw(st.sampled_from(stories))
+    peers = {client: draw(st.sampled_from([everybody, everybody, everybody, few])) - {client} for client in honest}
+    peers = {client: told if len(told) + 1 >= t else everybody - {client} for client, told in peers.items()}
+    survivors = {client: draw(st.sampled_from([mostly, mostly, mostly, *stories])) for client in honest}
     return Telling(batches, t, accomplices, peers, survivors)
 
 
