@@ -15,6 +15,7 @@ from testbed.adversary.batch_lists import (
     SplitBatch,
     TellMembersApart,
 )
+from testbed.adversary.breaking import BreakBatch
 from testbed.adversary.clients import (
     ClaimCandidacy,
     ClaimFalseNumber,
@@ -72,6 +73,7 @@ SERVER: tuple[type[ServerMisbehaviour], ...] = (
     ContradictDropouts,
     ShrinkTheSum,
     SplitTheSharing,
+    BreakBatch,
 )
 CLIENTS: tuple[type[ClientMisbehaviour], ...] = (
     InflateUtility,

@@ -38,7 +38,7 @@ class PreferDishonest(ServerMisbehaviour, _Selection):
     applies_to: ClassVar[tuple[str, ...]] = ("random", "weighted-random", "bernoulli", "partition", "batch-partition")
 
     async def select(self, round_: SelectionRound) -> Selection:
-        """K of those present; skipped when there are fewer. Clients hear of no batches, so it keeps to none."""
+        """K of those present; skipped when there are fewer. It keeps to no batches; of parts of them no sum is made."""
         if not self.attacking:
             return await super().select(round_)
         present, wanted = await check_in(round_), self.parameters.participants

@@ -19,8 +19,10 @@ from pydantic import Field
 from testbed.adversary.colluding import HandedOver, HandOver, SecAggAccomplice
 from testbed.adversary.contradictions import Story, two_stories
 from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
+from testbed.aggregation.batch_atomic import NOBODY
 from testbed.aggregation.combining import AggregationRound, Ids
-from testbed.aggregation.secagg import SecAgg, add_masks_in_threads
+from testbed.aggregation.mask_threads import add_masks_in_threads
+from testbed.aggregation.secagg import SecAgg
 from testbed.aggregation.secagg_client import MASK_PURPOSE
 from testbed.aggregation.secagg_messages import (
     CheckSurvivors,
@@ -149,10 +151,12 @@ class Contradicting(ServerMisbehaviour, SecAgg):
         """Make the most of what was revealed; `keys` are the accomplices' mask keys."""
         raise NotImplementedError
 
-    async def collect_reveals(self, round_: AggregationRound, t: int, survivors: Ids) -> dict[int, Shares]:
+    async def collect_reveals(
+        self, round_: AggregationRound, t: int, survivors: Ids, excluded: Ids = NOBODY
+    ) -> dict[int, Shares]:
         """Tell the stories, have the accomplices' shares handed over, and reconstruct what can be."""
         if not self.attacking:
-            return await super().collect_reveals(round_, t, survivors)
+            return await super().collect_reveals(round_, t, survivors, excluded)
         revealed: dict[int, Shares] = {}
         for story in self.stories(t):
             revealed |= await self._tell(round_, story)

@@ -27,6 +27,17 @@ class AggregationParameters(BaseModel):
     weights: Literal["samples", "equal"] = Field(
         "samples", description="Weight of a client's update: its number of training samples (FedAvg), or 1"
     )
+    batches: Literal["whole", "ignored"] = Field(
+        "whole",
+        description="Where selection has batches: is a batch that has lost a member left out of the sum (whole), or "
+        "are its other members summed, which ends multi-round privacy (ignored)?",
+    )
+
+    def kept_whole(self, batches: Batches | None) -> Batches | None:
+        """The batches that this aggregation must not break up; None where it may sum anybody with anybody."""
+        if self.batches == "ignored" or batches is None or batches.sizes.max(initial=1) == 1:
+            return None
+        return batches
 
     def check(self, participants: int) -> None:
         """Raise `ValueError` (one line: key, what is allowed) for parameters that do not fit so many participants."""

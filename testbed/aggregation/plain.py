@@ -63,12 +63,21 @@ class Plain:
         return [RoleSpec(PlainClient, self.parameters)]
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`. Updates without weight or of another shape are left out."""
+        """See `AggregationProtocol.aggregate`. Updates without weight or of another shape are left out.
+
+        So are those of batches that are not whole (``batches: whole``): the server has seen them, but its sums are
+        those of a `secagg` with which it is compared.
+        """
         replies = await round_.network.ask(round_.trained, SendUpdate(round_.number))
         updates = {client: answer for client, answer in replies.valid().items() if answer.weight > 0}
         survivors = of_shape({client: answer.delta for client, answer in updates.items()}, 0, round_.dimension)
         if not len(survivors):
             raise RoundAborted("no-updates", "no participant's update arrived")
+        batches = self.parameters.kept_whole(round_.batches)
+        if batches is not None:
+            survivors = batches.members(batches.whole(survivors))
+            if not len(survivors):
+                raise RoundAborted("no-whole-batch", "every batch has lost a member")
         shares = np.array([updates[client].weight for client in survivors.tolist()], np.int64)
         try:
             total = await replies.total(survivors, shares)

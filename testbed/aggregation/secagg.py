@@ -8,11 +8,11 @@ with its b_i. Nobody releases both for one peer, and clients unmask only a set o
 
 Without that signed set (``consistency: none``, the paper's variant against a server that follows the protocol) every
 client believes what it alone is told of the survivors.
+
+Where selection has batches, only whole batches are summed: `testbed.aggregation.batch_atomic`.
 """
 
-import os
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from math import ceil
 from typing import Any, ClassVar, Literal
@@ -21,7 +21,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from testbed.aggregation.batch_atomic import NOBODY, WholeBatches
 from testbed.aggregation.combining import Aggregate, AggregationParameters, AggregationRound, Ids, of_shape
+from testbed.aggregation.mask_threads import add_masks_in_threads
 from testbed.aggregation.quantisation import Quantisation
 from testbed.aggregation.secagg_client import MASK_PURPOSE, SecAggClient
 from testbed.aggregation.secagg_messages import (
@@ -43,15 +45,14 @@ from testbed.aggregation.secagg_messages import (
     survivors_content,
 )
 from testbed.aggregation.share_correction import recover
-from testbed.cost import charge, charge_parallel, thread_cpu_s
+from testbed.batches import Batches
+from testbed.cost import charge
 from testbed.crypto import signatures
 from testbed.crypto.key_agreement import PrivateKey
-from testbed.crypto.masks import add_masks
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Message
 from testbed.network import Replies
 from testbed.parties.client import RoleSpec
-from testbed.parties.summing import reduced
 
 _PROBE = PrivateKey.from_seed(bytes(32))  # shows which public keys are of small order
 
@@ -76,6 +77,12 @@ class SecAggParameters(AggregationParameters):
         description="Do t clients sign the survivors before any client unmasks (signed), or does each believe the list "
         "that it alone is shown (none; only for servers that follow the protocol, and above two thirds)?",
     )
+    smallest_sum: int | None = Field(
+        None,
+        ge=2,
+        description="With batches kept whole: fewest clients in a sum; those whose batch is left out then count among "
+        "the t, and a malicious server may have sums over single batches. None: t, of whom all are in the sum",
+    )
 
     @property
     def quantisation(self) -> Quantisation:
@@ -87,6 +94,12 @@ class SecAggParameters(AggregationParameters):
         if isinstance(self.threshold, int):
             return self.threshold
         return ceil(Fraction(str(self.threshold)) * participants)
+
+    def fewest_in_sum(self, threshold: int, batches: Batches | None) -> int:
+        """How many clients a sum has at least: t, unless `smallest_sum` says otherwise where batches are kept whole."""
+        if self.smallest_sum is None or self.kept_whole(batches) is None:
+            return threshold
+        return self.smallest_sum
 
     def least_threshold(self, participants: int) -> int:
         """The smallest t allowed: above s/2, and above 2s/3 where nobody signs the survivors."""
@@ -103,13 +116,17 @@ class SecAggParameters(AggregationParameters):
                 f"threshold: t = {t} of {participants} participants; allowed {least} to {participants}"
                 f" (or a fraction above {above})"
             )
+        if self.smallest_sum is not None and self.smallest_sum > participants:
+            raise ValueError(
+                f"smallest_sum: {self.smallest_sum} of {participants} participants; at most {participants}"
+            )
 
     def check_weights(self, participants: int, maximum_weight: int) -> None:
         """The weighted sum must fit the ring."""
         self.quantisation.check(participants, maximum_weight if self.weights == "samples" else 1)
 
 
-class SecAgg:
+class SecAgg(WholeBatches):
     """Server side; `aggregate` follows the paper's rounds 0 to 4."""
 
     needs_registration: ClassVar[bool] = True
@@ -137,10 +154,15 @@ class SecAgg:
         A malicious server overrides some of the five steps.
         """
         t = self.threshold(round_)
+        self.whole(round_, t, round_.trained, "trained")
         adverts = await self.advertise_keys(round_, t)
+        self.whole(round_, t, _ids(adverts), "advertised keys")
         bundles = await self.share_keys(round_, t, adverts)
-        masked, survivors = await self.collect_inputs(round_, t, bundles)
-        revealed = await self.collect_reveals(round_, t, survivors)
+        self.whole(round_, t, _ids(bundles), "shared their keys")
+        masked, arrived = await self.collect_inputs(round_, t, bundles)
+        survivors = self.included(round_, t, _ids(bundles), arrived)
+        excluded = self.left_out(round_, masked, _ids(bundles), arrived, survivors)
+        revealed = await self.collect_reveals(round_, t, survivors, excluded)
         total = await masked.total(survivors)
         self.unmask(round_, total, t, adverts, _ids(bundles), survivors, revealed)
         mean, weight = self.parameters.quantisation.decode(total, len(survivors))
@@ -229,19 +251,22 @@ class SecAgg:
     async def collect_inputs(
         self, round_: AggregationRound, t: int, bundles: dict[int, dict[int, bytes]]
     ) -> tuple[Replies, Ids]:
-        """The masked inputs, and whose they are (U3)."""
+        """The masked inputs, and whose they are (U3); where batches are kept whole, some are asked but send none."""
         private = {
             client: SealedFromPeers([SharesFor(peer, bundles[peer][client]) for peer in peers])
             for client, peers in self.peers_that_shared(bundles).items()
         }
         charge("message", sum(len(part.shares) for part in private.values()))
         replies = await round_.network.ask(_ids(bundles), self.mask_input(round_.number), private=private)
-        inputs = {client: answer.input for client, answer in replies.valid().items()}
+        standing_by = set(self.standing_by(round_, _ids(bundles)).tolist())
+        answers = replies.valid()
+        inputs = {client: answer.input for client, answer in answers.items() if client not in standing_by}
         length = None if round_.dimension is None else round_.dimension + 1  # the weight is summed too
         survivors = of_shape(inputs, self.parameters.bits, length)
         for client in np.setdiff1d(_ids(inputs), survivors).tolist():
             round_.network.record_event(f"client:{client}", "misbehaviour", f"masked input: {inputs[client]}")
-        self._at_least(t, dict.fromkeys(survivors.tolist()), replies, "sent their input")
+        there = [*survivors.tolist(), *(standing_by & answers.keys())]
+        self._at_least(t, dict.fromkeys(there), replies, "sent their input")
         return replies, survivors
 
     def mask_input(self, round_number: int) -> Message:
@@ -254,18 +279,26 @@ class SecAgg:
 
     # -- rounds 3 and 4 -----------------------------------------------------------------------------------------------
 
-    async def collect_reveals(self, round_: AggregationRound, t: int, survivors: Ids) -> dict[int, Shares]:
+    async def collect_reveals(
+        self, round_: AggregationRound, t: int, survivors: Ids, excluded: Ids = NOBODY
+    ) -> dict[int, Shares]:
         """What each client reveals once it knows the survivors, signed or (``consistency: none``) not."""
         if self.parameters.consistency == "signed":
-            return await self.collect_shares(round_, t, await self.check_consistency(round_, t, survivors))
-        replies = await round_.network.ask(survivors, UnmaskSurvivors(round_.number, survivors.tolist()))
+            signed = await self.check_consistency(round_, t, survivors, excluded)
+            return await self.collect_shares(round_, t, signed, excluded)
+        asked = np.union1d(survivors, excluded)
+        replies = await round_.network.ask(asked, UnmaskSurvivors(round_.number, survivors.tolist()))
         return self._at_least(t, replies.valid(), replies, "revealed their shares")
 
     # -- round 3 --------------------------------------------------------------------------------------------------
 
-    async def check_consistency(self, round_: AggregationRound, t: int, survivors: Ids) -> dict[int, bytes]:
-        """The survivors' signatures on the set of survivors (U4)."""
-        replies = await round_.network.ask(survivors, CheckSurvivors(round_.number, survivors.tolist()))
+    async def check_consistency(
+        self, round_: AggregationRound, t: int, survivors: Ids, excluded: Ids = NOBODY
+    ) -> dict[int, bytes]:
+        """The signatures on the set of survivors (U4), of the survivors and of those left out."""
+        replies = await round_.network.ask(
+            np.union1d(survivors, excluded), CheckSurvivors(round_.number, survivors.tolist())
+        )
         content = survivors_content(round_.number, survivors.tolist())
         signed = {}
         for client, answer in replies.valid().items():
@@ -275,13 +308,16 @@ class SecAgg:
                 round_.network.record_event(f"client:{client}", "misbehaviour", f"consistency check: {error}")
                 continue
             signed[client] = answer.signature
-        return self._at_least(t, signed, replies, "signed the survivors")
+        self._at_least(t, self.counting(signed, excluded), replies, "signed the survivors")
+        return signed
 
     # -- round 4 --------------------------------------------------------------------------------------------------
 
-    async def collect_shares(self, round_: AggregationRound, t: int, signed: dict[int, bytes]) -> dict[int, Shares]:
+    async def collect_shares(
+        self, round_: AggregationRound, t: int, signed: dict[int, bytes], excluded: Ids = NOBODY
+    ) -> dict[int, Shares]:
         """What each client (U5) reveals."""
-        rows = [SignatureOf(client, signature) for client, signature in signed.items()]
+        rows = [SignatureOf(client, signature) for client, signature in self.counting(signed, excluded).items()]
         replies = await round_.network.ask(_ids(signed), Unmask(round_.number, rows))
         return self._at_least(t, replies.valid(), replies, "revealed their shares")
 
@@ -332,27 +368,6 @@ class SecAgg:
         charge("x25519.agree", len(seeds) - len(survivors))
         charge("mask.element", len(total) * len(seeds))
         add_masks_in_threads(total, seeds, signs, self.parameters.bits)
-
-
-def add_masks_in_threads(total: npt.NDArray[Any], seeds: list[bytes], signs: list[int], bits: int) -> None:
-    """`add_masks` with the seeds spread over the machine's cores; `(d,)` `total` changes in place."""
-    workers = min(os.cpu_count() or 1, max(1, len(seeds) // 8))
-    if workers == 1:
-        add_masks(total, seeds, signs, bits)
-        return
-
-    def add(worker: int) -> tuple[npt.NDArray[Any], float]:
-        began = thread_cpu_s()
-        part = np.zeros_like(total)
-        add_masks(part, seeds[worker::workers], signs[worker::workers], bits)
-        return part, thread_cpu_s() - began
-
-    with ThreadPoolExecutor(workers) as pool:
-        parts = list(pool.map(add, range(workers)))
-    for part, _ in parts:
-        np.add(total, part, out=total)
-    reduced(total, bits)
-    charge_parallel(max(cpu_s for _, cpu_s in parts))
 
 
 def _verify(round_: AggregationRound, client: int, domain: bytes, content: bytes, signature: bytes) -> None:

@@ -2,15 +2,17 @@
 
 What the server says is believed where a client cannot check it: who has dropped out, as long as t clients say that
 they were told the same (``consistency: none``: without that). Everything else is checked, and a check that fails ends
-the client's part in the round.
+the client's part in the round. Where selection has batches, whole ones alone are summed (`batch_atomic`).
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 
+from testbed.aggregation.batch_atomic import check_whole, mates
 from testbed.aggregation.secagg_messages import (
     KEYS_DOMAIN,
     SURVIVORS_DOMAIN,
@@ -33,11 +35,12 @@ from testbed.aggregation.secagg_messages import (
     point_of,
     survivors_content,
 )
+from testbed.batches import Batches
 from testbed.cost import charge
 from testbed.crypto import sealing, shamir, signatures
 from testbed.crypto.failures import InvalidSignature, OpeningFailed
 from testbed.crypto.key_agreement import PrivateKey
-from testbed.crypto.masks import add_masks
+from testbed.crypto.masks import add_masks, lane_dtype
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.errors import Refusal
 from testbed.messages import Vector, signed_content
@@ -72,6 +75,11 @@ class SecAggClient(Role):
         self._next_step = None
         yield
         self._next_step = position + 1
+
+    @property
+    def _batches(self) -> Batches | None:
+        """The public batches, unless the experiment says that sums may break them up."""
+        return self.parameters.kept_whole(self.environment.batches)
 
     def _secret(self, purpose: str) -> bytes:
         return self.environment.randomness.secret(self.client.number, self._round, f"secagg {purpose}")
@@ -194,7 +202,7 @@ class SecAggClient(Role):
 
     @handles(MaskInput)
     def on_mask_input(self, message: MaskInput, private: SealedFromPeers) -> Masked:
-        """Quantise the update and mask it against everybody who has shared."""
+        """Quantise the update and mask it against everybody who has shared; nothing, if one of the batch has not."""
         with self._step(2, message.round):
             received = {row.client: row.sealed for row in private.shares}
             foreign = received.keys() - (self._adverts.keys() - {self.client.number})
@@ -203,7 +211,13 @@ class SecAggClient(Role):
             if len(received) + 1 < self._threshold:
                 raise Refusal("secagg.too-few", f"{len(received) + 1} have shared, threshold {self._threshold}")
             self._received = received
+            if self._stands_by():
+                return Masked(Vector(np.empty(0, lane_dtype(self.parameters.bits)), self.parameters.bits))
             return Masked(Vector(self._masked(sorted(received)), self.parameters.bits))
+
+    def _stands_by(self) -> bool:
+        """Whether the input is kept back: it would not be masked with all of its batch, and be in no sum."""
+        return not mates(self._batches, self.client.number) <= self._received.keys()
 
     def _masked(self, peers: list[int]) -> npt.NDArray[Any]:
         """`(d+1,)` the quantised update under a mask for each peer and one of its own."""
@@ -225,6 +239,7 @@ class SecAggClient(Role):
         """Sign the one set of survivors that this client will unmask."""
         with self._step(3, message.round):
             self._survivors = self._believable(message.survivors)
+            check_whole(self._batches, message.survivors)
             self._survivors_content = survivors_content(self._round, sorted(message.survivors))
             return SurvivorsSignature(self._sign(SURVIVORS_DOMAIN, self._survivors_content))
 
@@ -234,11 +249,16 @@ class SecAggClient(Role):
         shared = self._received.keys() | {self.client.number}
         if len(survivors) != len(named) or not survivors <= shared:
             raise Refusal("secagg.foreign-survivor", "a survivor twice, or one that has not shared")
-        if self.client.number not in survivors:
+        if self.client.number not in survivors and not self._may_be_left_out():
             raise Refusal("secagg.declared-dead", "declared as dropped out, but is there")
-        if len(survivors) < self._threshold:
-            raise Refusal("secagg.too-few", f"{len(survivors)} survivors, threshold {self._threshold}")
+        fewest = self.parameters.fewest_in_sum(self._threshold, self.environment.batches)
+        if len(survivors) < fewest:
+            raise Refusal("secagg.too-few", f"{len(survivors)} survivors, never fewer than {fewest}")
         return survivors
+
+    def _may_be_left_out(self) -> bool:
+        """Whether another member of the batch may have dropped out, for which this client is left out as well."""
+        return bool(mates(self._batches, self.client.number))
 
     # -- unmask ---------------------------------------------------------------------------------------------------
 
@@ -256,6 +276,7 @@ class SecAggClient(Role):
             if self.parameters.consistency != "none":
                 raise Refusal("secagg.unsigned-survivors", "nobody has signed the survivors")
             self._survivors = self._believable(message.survivors)
+            check_whole(self._batches, message.survivors)
             return self._shares()
 
     def _shares(self) -> Shares:
@@ -276,7 +297,7 @@ class SecAggClient(Role):
         return True
 
     def _check_signatures(self, signed: dict[int, bytes], count: int) -> None:
-        if len(signed) != count or not signed.keys() <= self._survivors:
+        if len(signed) != count or not signed.keys() <= self._signers():
             raise Refusal("secagg.foreign-signature", "a signature twice, or of somebody who is no survivor")
         if count < self._threshold:
             raise Refusal("secagg.too-few-signatures", f"{count} signatures, threshold {self._threshold}")
@@ -285,6 +306,12 @@ class SecAggClient(Role):
                 self._verify(self._registered(client), SURVIVORS_DOMAIN, self._survivors_content, signature)
             except InvalidSignature:
                 raise Refusal("secagg.inconsistent-survivors", f"client {client} signed another set") from None
+
+    def _signers(self) -> set[int]:
+        """Whose signatures count: the survivors', and with `smallest_sum` those of all that have shared."""
+        if self._batches is None or self.parameters.smallest_sum is None:
+            return self._survivors
+        return {*self._received, self.client.number}
 
     def _open_shares(self) -> dict[int, bytes]:
         """Both shares of every peer that has shared, by peer.

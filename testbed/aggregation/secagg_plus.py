@@ -24,6 +24,10 @@ of them: it may split the honest into parts with a sum each, but none smaller th
 the honest of a neighbourhood. A server that tells everybody the same learns one sum, unless the survivors' graph is
 disconnected.
 
+Where selection has batches, the server leaves out those that are not whole, and clients refuse a list of survivors that
+breaks one up. But batch-mates are seldom neighbours: a malicious server may tell the neighbourhood of one a list with
+their batch, and that of another a list without. Only `secagg` is batch-atomic against such a server (`batch_atomic`).
+
 This is not the paper's own malicious variant, in which clients choose neighbours and acknowledge inclusion one by one.
 """
 
@@ -33,6 +37,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
+from testbed.aggregation.batch_atomic import NOBODY
 from testbed.aggregation.combining import AggregationRound, Ids
 from testbed.aggregation.neighbourhood_bound import (
     Neighbourhood,
@@ -74,6 +79,7 @@ class SecAggPlusParameters(SecAggParameters):
     consistency: Literal["signed"] = Field(  # the bound counts on signed survivors
         "signed", description="t of a client's holders sign the survivors before it unmasks; there is no other way here"
     )
+    smallest_sum: None = Field(None, description="Has no effect here: `dropouts` says how many survive at least")
     neighbours: int | None = Field(
         None, gt=0, description="Neighbours of a client (k, even); none: the fewest that meet the requirements below"
     )
@@ -173,6 +179,9 @@ class SecAggPlus(SecAgg):
         weakness = self.parameters.weakness(len(participants))
         if weakness:
             round_.network.record_event("server", "weak-neighbourhood", weakness)
+        if self.parameters.kept_whole(round_.batches) is not None:
+            detail = "a malicious server may tell neighbourhoods different survivors; only secagg is batch-atomic then"
+            round_.network.record_event("server", "weak-batches", detail)
         self._digest = list_digest(round_.experiment_id, round_.number, participants)
         graph = NeighbourGraph(participants, k, self._digest)
         self._around = {client: graph.around(client) for client in participants}
@@ -231,7 +240,7 @@ class SecAggPlus(SecAgg):
     async def collect_inputs(
         self, round_: AggregationRound, t: int, bundles: dict[int, dict[int, bytes]]
     ) -> tuple[Replies, Ids]:
-        """See `SecAgg.collect_inputs`; from here on everybody's masks are in the sum and must be removable."""
+        """See `SecAgg.collect_inputs`."""
         replies, sent = await super().collect_inputs(round_, self.chosen.survivors, bundles)
         self._told = {}
         for client in sent.tolist():
@@ -243,13 +252,32 @@ class SecAggPlus(SecAgg):
                     f"client:{client}", "misbehaviour", "masked input: not with every neighbour"
                 )
         self._at_least(self.chosen.survivors, self._told, replies, "sent their input")
-        there, survivors = set(self._told), ids(list(self._told))
-        for client in bundles:
+        return replies, ids(list(self._told))
+
+    def included(self, round_: AggregationRound, t: int, shared: Ids, arrived: Ids) -> Ids:
+        """See `SecAgg.included`; from here on everybody's masks are in the sum and must be removable."""
+        survivors = super().included(round_, t, shared, arrived)
+        there = set(survivors.tolist())
+        for client in shared.tolist():
             holders = self._around[client] & there
             if holders and len(holders) < t:
                 detail = f"{len(holders)} of {t} needed neighbours of client {client} sent their input"
                 raise RoundAborted("below-threshold", detail)
-        return replies, survivors
+        return survivors
+
+    # -- whole batches: who is not in the sum does not help, as the bound speaks of holders that are in it -----------
+
+    def fewest(self, round_: AggregationRound, t: int) -> int:
+        """What clients insist on."""
+        return self.chosen.survivors
+
+    def standing_by(self, round_: AggregationRound, shared: Ids) -> Ids:
+        """Nobody: a client does not know whether its batch has shared."""
+        return NOBODY
+
+    def left_out(self, round_: AggregationRound, replies: Replies, shared: Ids, arrived: Ids, included: Ids) -> Ids:
+        """Nobody is asked for help."""
+        return NOBODY
 
     def mask_input(self, round_number: int) -> Message:
         """See `SecAgg.mask_input`."""
@@ -257,7 +285,9 @@ class SecAggPlus(SecAgg):
 
     # -- round 4 --------------------------------------------------------------------------------------------------
 
-    async def collect_shares(self, round_: AggregationRound, t: int, signed: dict[int, bytes]) -> dict[int, Shares]:
+    async def collect_shares(
+        self, round_: AggregationRound, t: int, signed: dict[int, bytes], excluded: Ids = NOBODY
+    ) -> dict[int, Shares]:
         """See `SecAgg.collect_shares`; asked are those that can be shown t signatures."""
         private: dict[int, Message] = {}
         for client in signed:

@@ -119,6 +119,10 @@ class SecAggPlusClient(SecAggClient):
             told.append(MaskedWith(peer, sealing.seal(self._sealing_keys[peer], nonce, b"", associated)))
         return MaskedAmongNeighbours(masked.input, told)
 
+    def _stands_by(self) -> bool:
+        """No: hardly any of its batch are neighbours."""
+        return False
+
     def _word(self, sender: int, receiver: int) -> tuple[bytes, bytes]:
         """Nonce and associated data of `MaskedWith`: other ones than those of the shares, under the same key."""
         return b"\x01" + sender.to_bytes(11, "big"), signed_content("masked with", self._round, sender, receiver)
@@ -136,6 +140,10 @@ class SecAggPlusClient(SecAggClient):
                 f"{len(survivors)} survivors of {len(self._listed)}, never fewer than {self._fewest_survivors}",
             )
         return super()._believable(sorted(survivors & self._around))
+
+    def _may_be_left_out(self) -> bool:
+        """No: who is not in the sum does not help here."""
+        return False
 
     # -- unmask ---------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from testbed.aggregation.combining import AggregationRound
 from testbed.aggregation.secagg import SecAgg, SecAggParameters
 from testbed.aggregation.secagg_messages import AdvertOf, ShareKeys, SharesFor, SignatureOf
 from testbed.availability import Presence
+from testbed.batches import Batches
 from testbed.cost import REFERENCE_COSTS, ComputeModel
 from testbed.links import ClientLinks, Links
 from testbed.messages import Vector
@@ -94,6 +95,8 @@ class SmallFederation:
         agreed: whether participants must have agreed on a list (which tests then put in place).
         told: whether the server knows the dimension and the experiment's id.
         secrets_from_system: as in an experiment without a seed.
+        minimum: as clients know it.
+        batches: of the selection.
     """
 
     def __init__(
@@ -110,6 +113,7 @@ class SmallFederation:
         told: bool = True,
         secrets_from_system: bool = False,
         minimum: int = 2,
+        batches: Batches | None = None,
     ) -> None:
         self.parameters = parameters or SecAggParameters(threshold=0.6, bits=32, levels_bits=16)
         self.protocol = protocol(self.parameters)
@@ -118,8 +122,10 @@ class SmallFederation:
         self.randomness = Randomness(7, secrets_from_system=secrets_from_system)
         self.compute = ComputeModel(False, REFERENCE_COSTS)
         self.environment = Environment(
-            n, self.randomness, self.compute, Directory.empty(n), self.workload, EXPERIMENT, agreed, minimum
-        )
+            n, self.randomness, self.compute, Directory.empty(n), self.workload, EXPERIMENT, agreed, minimum,
+            batches=batches,
+        )  # fmt: skip
+        self.batches = batches
         all_roles = [RoleSpec(Trainer, None), *self.protocol.roles, *roles]
         self.hosts = WatchedHosts(n, self.environment, all_roles, hosts=hosts)
         self.hosts.register(PKI(n, self.randomness))
@@ -143,7 +149,7 @@ class SmallFederation:
         trained = await self.network.ask(self.everybody, Train(number, Vector(self.workload.initial_model(), 0)))
         return AggregationRound(
             number, self.network, self.everybody, trained.ids, self.environment.directory,
-            *((self.workload.dimension, EXPERIMENT, self.randomness) if self.told else ()),
+            *((self.workload.dimension, EXPERIMENT, self.randomness) if self.told else ()), batches=self.batches,
         )  # fmt: skip
 
     async def aggregate(self, number: int = 1) -> Any:

@@ -94,7 +94,7 @@ class Isolate(Contradicting, SecAggPlus):
         self._told = {one: {row.client: row.tag for row in self._masked[one].masked_with} for one in self._masked}
         return self._masked, self._survivors
 
-    async def collect_reveals(self, round_: Any, t: int, survivors: Any) -> dict[int, Shares]:
+    async def collect_reveals(self, round_: Any, t: int, survivors: Any, excluded: Any) -> dict[int, Shares]:
         assert self.plan is not None
         victim, few, first, second = self.plan
         revealed: dict[int, Shares] = {}

@@ -136,6 +136,7 @@ def test_values_that_are_not_allowed(text: str, line: str, mistake: Callable[...
         ("aggregation: {threshold: 5}", "aggregation.threshold: t = 5 of 10 participants; allowed 6 to 10"),
         ("aggregation: {threshold: 11}", "aggregation.threshold: t = 11 of 10 participants; allowed 6 to 10"),
         ("aggregation: {threshold: 0.5}", "aggregation.threshold: t = 5 of 10 participants; allowed 6 to 10"),
+        ("aggregation: {smallest_sum: 11}", "aggregation.smallest_sum: 11 of 10 participants; at most 10"),
     ],
 )  # fmt: skip
 def test_settings_that_do_not_fit_together(text: str, line: str, mistake: Callable[..., str]) -> None:

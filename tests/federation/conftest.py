@@ -68,15 +68,23 @@ class Run:
         path: where to record; None: nowhere.
         hosts: number of hosts.
         resume: go on with what is at `path`.
+        workload: made of the population; default: `Pulling`.
     """
 
     def __init__(
-        self, keys: dict[str, Any], path: Path | None = None, *, hosts: int = 1, resume: bool = False, seed: int = 0
+        self,
+        keys: dict[str, Any],
+        path: Path | None = None,
+        *,
+        hosts: int = 1,
+        resume: bool = False,
+        seed: int = 0,
+        workload: Callable[[int], Any] = Pulling,
     ) -> None:
         base = {"seed": 3, "rounds": 6, "population": 30, "time": {"compute": "modelled", "deadline_s": 20}}
         self.experiment = Experiment.model_validate(base | keys)
         self.plan = Plan(self.experiment, seed)
-        self.workload = Pulling(self.experiment.population)
+        self.workload = workload(self.experiment.population)
         self.records = None
         if path is not None:
             self.records = RunDirectory.reopen(path) if resume else RunDirectory.create(path, self.experiment.plain())

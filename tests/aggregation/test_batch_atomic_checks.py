@@ -1,0 +1,265 @@
+"""A server that asks for a part of a batch, stage by stage: what clients refuse, and what they give nobody."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from testbed.aggregation.secagg import SecAggParameters
+from testbed.aggregation.secagg_messages import (
+    CheckSurvivors,
+    MaskInput,
+    SealedFromPeers,
+    Shares,
+    SignatureOf,
+    Unmask,
+    UnmaskSurvivors,
+)
+from testbed.batches import Batches
+
+N, T = 12, 7
+THREES = Batches.consecutive(N, 3)
+DELTAS = np.random.default_rng(3).uniform(-1, 1, (N, 5))
+EVERYBODY = list(range(N))
+changed = msgspec.structs.replace
+
+
+def without(*clients: int) -> list[int]:
+    return [client for client in EVERYBODY if client not in clients]
+
+
+async def before_check(federation: Any, stands: Any, leaving: Any = None, **options: Any) -> Any:
+    """Four batches of three have masked, but for those that left."""
+    return await masked(federation, stands, THREES, leaving, **{"threshold": T, **options})
+
+
+async def masked(federation: Any, stands: Any, partition: Batches, leaving: Any = None, **options: Any) -> Any:
+    """The same with other batches."""
+    parameters = SecAggParameters(**options)
+    t = parameters.threshold_for(N)
+    small = federation(DELTAS, parameters, batches=partition, leaving=leaving)
+    protocol, start = small.protocol, await small.begin()
+    stand = stands.Stand(small, start)
+    stand.adverts = await protocol.advertise_keys(start, t)
+    stand.bundles = await protocol.share_keys(start, t, stand.adverts)
+    stand.replies, stand.survivors = await protocol.collect_inputs(start, t, stand.bundles)
+    return stand
+
+
+def refused(federation: Any, stands: Any, message: Any, who: list[int], **options: Any) -> list[tuple[int, str]]:
+    async def play() -> Any:
+        stand = await before_check(federation, stands, **options)
+        return await stand.ask(message, who=who)
+
+    return asyncio.run(play())
+
+
+# -- a partial batch --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", [(4,), (3, 4), (0, 4, 11), (0, 1, 2, 4)])
+def test_everybody_that_is_named_refuses_a_partial_batch(federation: Any, stands: Any, lost: tuple[int, ...]) -> None:
+    named = without(*lost)
+    found = refused(federation, stands, CheckSurvivors(1, named), named)
+    assert found == [(client, "secagg.partial-batch") for client in named]
+
+
+@pytest.mark.parametrize("lost", [(4,), (3, 4)])
+def test_nobody_needs_signatures_to_refuse_it(federation: Any, stands: Any, lost: tuple[int, ...]) -> None:
+    named = without(*lost)
+    options = {"consistency": "none", "threshold": 9}
+    found = refused(federation, stands, UnmaskSurvivors(1, named), named, **options)
+    assert found == [(client, "secagg.partial-batch") for client in named]
+
+
+def test_one_that_is_left_out_alone_refuses_too(federation: Any, stands: Any) -> None:
+    assert refused(federation, stands, CheckSurvivors(1, without(4)), [4]) == [(4, "secagg.partial-batch")]
+
+
+def test_where_batches_are_ignored_it_is_only_the_one_left_out(federation: Any, stands: Any) -> None:
+    assert refused(federation, stands, CheckSurvivors(1, without(4)), EVERYBODY, batches="ignored") == [
+        (4, "secagg.declared-dead")
+    ]
+
+
+def test_a_batch_that_never_was_whole_cannot_be_made_so(federation: Any, stands: Any) -> None:
+    """Client 4 has not shared: its batch named whole names somebody whose shares do not exist, without it a part."""
+    leaving = {"secagg/share-keys": {4}}
+    for named, check in ((EVERYBODY, "secagg.foreign-survivor"), (without(4), "secagg.partial-batch")):
+        found = refused(federation, stands, CheckSurvivors(1, named), [3, 5, 6], leaving=leaving)
+        assert found == [(3, check), (5, check), (6, check)]
+
+
+def test_a_stranger_in_the_list_is_a_refusal_and_no_crash(federation: Any, stands: Any) -> None:
+    assert refused(federation, stands, CheckSurvivors(1, [*EVERYBODY, 40]), [2]) == [(2, "secagg.foreign-survivor")]
+
+
+@pytest.mark.parametrize(
+    ("smallest", "check"), [(None, [(2, "secagg.too-few")]), (6, []), (7, [(2, "secagg.too-few")])]
+)
+def test_how_few_whole_batches_are_enough(federation: Any, stands: Any, smallest: int | None, check: Any) -> None:
+    """Two batches of three, where t is 7."""
+    found = refused(federation, stands, CheckSurvivors(1, [0, 1, 2, 3, 4, 5]), [2], smallest_sum=smallest)
+    assert found == check
+
+
+# -- an input that would not be masked with its whole batch -----------------------------------------------------------
+
+
+def test_no_input_is_sent_before_the_whole_batch_has_shared(federation: Any, stands: Any) -> None:
+    """The server hides from client 2 that client 1 has shared; it is told of enough others."""
+
+    async def play() -> Any:
+        small = federation(DELTAS, SecAggParameters(threshold=T), batches=THREES)
+        stand = stands.Stand(small, await small.begin())
+        stand.adverts = await small.protocol.advertise_keys(stand.start, T)
+        stand.bundles = await small.protocol.share_keys(stand.start, T, stand.adverts)
+        rows = [row for row in stand.sealed_for(2) if row.client != 1]
+        replies = await small.network.ask(
+            np.array([2, 3]), MaskInput(1), private={2: SealedFromPeers(rows), 3: SealedFromPeers(stand.sealed_for(3))}
+        )
+        lengths = {client: len(answer.input) for client, answer in replies.valid().items()}
+        later = await stand.ask(CheckSurvivors(1, without(1)), who=[2]), small.refusals()
+        return lengths, later[0]
+
+    lengths, later = asyncio.run(play())
+    assert lengths == {2: 0, 3: 6}
+    assert later == [(2, "secagg.partial-batch")]
+
+
+# -- different unions to different clients ----------------------------------------------------------------------------
+
+
+def test_different_unions_of_whole_batches_never_find_t_signers_each(federation: Any, stands: Any) -> None:
+    async def play() -> Any:
+        stand = await before_check(federation, stands)
+        network = stand.small.network
+        first, second = without(0, 1, 2), without(9, 10, 11)
+        one = (await network.ask(np.array([3, 4, 5, 6, 7, 8]), CheckSurvivors(1, first))).valid()
+        two = (await network.ask(np.array([0, 1, 2, 9, 10, 11]), CheckSurvivors(1, second))).valid()
+        rows = [SignatureOf(client, answer.signature) for client, answer in {**one, **two}.items()]
+        assert len(rows) == N
+        few = [row for row in rows if row.client in one]
+        inside = [row for row in rows if row.client in first]
+        return [
+            await stand.ask(Unmask(1, few), who=[3]),
+            await stand.ask(Unmask(1, inside), who=[4]),
+            await stand.ask(Unmask(1, rows), who=[5]),
+            await stand.ask(CheckSurvivors(1, second), who=[6]),
+            await stand.ask(Unmask(1, few), who=[6]),
+        ]
+
+    assert asyncio.run(play()) == [
+        [(3, "secagg.too-few-signatures")],
+        [(4, "secagg.inconsistent-survivors")],
+        [(5, "secagg.foreign-signature")],
+        [(6, "secagg.out-of-order")],
+        [(6, "secagg.too-few-signatures")],
+    ]
+
+
+def test_after_one_set_was_unmasked_there_is_no_other(federation: Any, stands: Any) -> None:
+    async def play() -> Any:
+        stand = await before_check(federation, stands)
+        stand.signed = await stand.small.protocol.check_consistency(
+            stand.start, T, np.array(without(0, 1, 2)), np.array([0, 1, 2])
+        )
+        rows = [row for row in stand.signatures if row.client > 2]
+        first = await stand.small.network.ask(np.arange(N), Unmask(1, rows))
+        again = [await stand.ask(CheckSurvivors(1, without(9, 10, 11))), await stand.ask(Unmask(1, rows))]
+        return len(first.valid()), again
+
+    assert asyncio.run(play()) == (N, [[(2, "secagg.out-of-order")], [(2, "secagg.out-of-order")]])
+
+
+# -- who is left out --------------------------------------------------------------------------------------------------
+
+
+def left_out_reveals(federation: Any, stands: Any, **options: Any) -> dict[int, Shares]:
+    """Batch 1 is left out, since client 4 sent no input."""
+
+    async def play() -> Any:
+        stand = await before_check(federation, stands, {"secagg/masked-input": {4}}, **options)
+        protocol, start = stand.small.protocol, stand.start
+        survivors = protocol.included(start, T, np.arange(N), stand.survivors)
+        excluded = protocol.left_out(start, stand.replies, np.arange(N), stand.survivors, survivors)
+        assert (survivors.tolist(), excluded.tolist()) == (without(3, 4, 5), [3, 5])
+        return await protocol.collect_reveals(start, T, survivors, excluded)
+
+    return asyncio.run(play())
+
+
+@pytest.mark.parametrize("smallest", [None, 3])
+def test_who_is_left_out_gives_its_mask_key_away_and_nobody_gives_its_seed(
+    federation: Any, stands: Any, smallest: int | None
+) -> None:
+    revealed = left_out_reveals(federation, stands, smallest_sum=smallest)
+    assert sorted(revealed) == without(4)
+    for shares in revealed.values():
+        assert sorted(row.client for row in shares.mask_keys) == [3, 4, 5]
+        assert sorted(row.client for row in shares.self_masks) == without(3, 4, 5)
+
+
+def test_signatures_of_those_left_out_count_only_where_the_experiment_says_so(federation: Any, stands: Any) -> None:
+    async def play(smallest: int | None) -> Any:
+        stand = await before_check(federation, stands, {"secagg/masked-input": {4}}, smallest_sum=smallest)
+        survivors, excluded = np.array(without(3, 4, 5)), np.array([3, 5])
+        stand.signed = await stand.small.protocol.check_consistency(stand.start, T, survivors, excluded)
+        return await stand.ask(Unmask(1, stand.signatures)), await stand.ask(Unmask(1, stand.signatures), who=[3])
+
+    assert asyncio.run(play(None)) == ([(2, "secagg.foreign-signature")], [(3, "secagg.foreign-signature")])
+    assert asyncio.run(play(3)) == ([], [])
+
+
+def test_a_client_that_is_no_participant_never_signs_for_those_that_are(federation: Any, stands: Any) -> None:
+    """With a smallest sum everybody's signature counts who has shared; client 4 has not."""
+
+    async def play() -> Any:
+        stand = await before_check(federation, stands, {"secagg/share-keys": {4}}, smallest_sum=3)
+        survivors = np.array(without(3, 4, 5))
+        stand.signed = await stand.small.protocol.check_consistency(stand.start, T, survivors, np.array([3, 5]))
+        return await stand.ask(Unmask(1, [*stand.signatures, changed(stand.signatures[0], client=4)]))
+
+    assert asyncio.run(play()) == [(2, "secagg.foreign-signature")]
+
+
+def test_a_batch_of_one_is_nobodys_reason_to_be_left_out(federation: Any, stands: Any) -> None:
+    """Batches of one and two: client 0 has no mates, of whom one could have dropped out."""
+    batches = Batches([0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 5])
+
+    async def play() -> Any:
+        stand = await masked(federation, stands, batches, threshold=T)
+        return [
+            await stand.ask(CheckSurvivors(1, without(0)), who=[0]),
+            await stand.ask(CheckSurvivors(1, without(1, 2)), who=[1]),
+        ]
+
+    assert asyncio.run(play()) == [[(0, "secagg.declared-dead")], []]
+
+
+# -- under an agreed list ---------------------------------------------------------------------------------------------
+
+
+def test_batches_and_an_agreed_list_of_participants_go_together(federation: Any) -> None:
+    """As `verifiable-batch-partition` has it: three of five batches were agreed on, and one loses a member."""
+
+    async def play() -> Any:
+        batches = Batches.consecutive(15, 3)
+        deltas = np.random.default_rng(4).uniform(-1, 1, (15, 5))
+        leaving = {"secagg/masked-input": {7}}
+        small = federation(
+            deltas, SecAggParameters(threshold=0.6), batches=batches, agreed=True, minimum=9, leaving=leaving
+        )
+        small.everybody = batches.members([0, 2, 4])
+        await small.network.begin_round(1)
+        for client in small.everybody.tolist():
+            identity = small.client(client)
+            directory = small.environment.directory
+            identity.agreed_participants = {i: directory.signing_key(i) for i in small.everybody.tolist()}
+            identity.last_round = 1
+        start = await small.train(1)
+        return (await small.protocol.aggregate(start)).survivors.tolist(), small.refusals()
+
+    assert asyncio.run(play()) == ([0, 1, 2, 12, 13, 14], [])
