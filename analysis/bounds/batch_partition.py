@@ -1,4 +1,4 @@
-"""Batch partition's guarantees as numbers: So et al., Securing Secure Aggregation (Multi-RoundSecAgg), arXiv 2106.03328.
+"""Batch partition's guarantees: So et al., Securing Secure Aggregation (Multi-RoundSecAgg), arXiv 2106.03328.
 
 N users in batches of T, rounds of K/T whole batches (section 4, Theorem 1).
 """

@@ -10,7 +10,7 @@ exactly, by integers z (`row_spaces`); a lower bound names its proof:
 
 - "smallest class": a combination contains a class of clients with identical columns, or more;
 - "dependent columns": all small sets of classes were tried (`dependent_columns`);
-- "generators modulo 2", "checks modulo 2": the row space modulo 2 has no lighter word (`binary_codes`);
+- "code modulo 2", "code modulo 3": the integer vectors of the row space have no lighter word there (`small_codes`);
 - "mixed integer program": the solver's dual bound (`mixed_integer`; in floating point, so proved up to the solver's
   tolerance of 1e-6 on a whole number).
 

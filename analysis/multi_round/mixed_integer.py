@@ -8,7 +8,7 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from analysis.multi_round.row_spaces import Space
-from analysis.quiet import standard_output_to_error
+from analysis.quiet import standard_output_silenced
 
 _TOLERANCE = 1e-6
 
@@ -39,7 +39,7 @@ def solve(space: Space, time_limit_s: float) -> Solved:
     cost = np.concatenate((np.zeros(rows), space.sizes / space.unit, np.zeros(columns)))
     some_is_one = np.concatenate((np.zeros(rows + columns), np.ones(columns)))
     binary = np.concatenate((np.zeros(rows), np.ones(2 * columns)))
-    with standard_output_to_error():
+    with standard_output_silenced():
         result = milp(
             cost,
             integrality=binary,

@@ -8,7 +8,7 @@ import numpy as np
 from analysis.multi_round.participation import Integers
 
 PRIMES = (2**25 - 39, 2**25 - 49, 2**25 - 61)
-"""Small enough that a row of 2**13 products of residues fits into 64 bits. One does unless a minor is a multiple of it."""
+"""Small enough that a row of 2**13 products of residues fits into 64 bits. The first that serves is taken."""
 
 
 def reduced(matrix: Integers, prime: int) -> tuple[Integers, Integers, Integers]:

@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from analysis.multi_round import binary_codes, dependent_columns, mixed_integer
+from analysis.multi_round import dependent_columns, mixed_integer, small_codes
 from analysis.multi_round.row_spaces import Chain, Space, Word
 
 _LARGEST_PROGRAM = 40  # rank up to which the solver has a chance
+_MOST_SECONDS = 10.0
 
 
 @dataclass
@@ -63,7 +64,7 @@ class Settling:
     def settle(self, time_limit_s: float) -> dict[int, Standing]:
         """Ask the methods, the cheap ones first; returns what is known then, by rank."""
         deadline = time.monotonic() + time_limit_s
-        for method in (self._columns, self._generators, self._checks):
+        for method in (self._columns, self._modulo_2, self._modulo_3):
             self._sweep(method, deadline)
         self._sweep(self._program, deadline)
         return self.standings
@@ -138,27 +139,25 @@ class Settling:
         found = dependent_columns.exhaust(space, standing.word.weight, deadline)
         self._improve(rank, found.lower_bound, "dependent columns", found.support)
 
-    def _generators(self, rank: int, deadline: float) -> None:
-        code = binary_codes.BinaryCode.of(self._space(rank))
-        if code is None:
-            return
-        standing = self.standings[rank]
-        self._tell(f"rank {rank}: generators modulo 2")
-        bound = binary_codes.by_generators(code, standing.word.weight, standing.lower_bound)
-        self._improve(rank, bound, "generators modulo 2")
+    def _modulo_2(self, rank: int, deadline: float) -> None:
+        self._modulo(2, rank)
 
-    def _checks(self, rank: int, deadline: float) -> None:
-        code = binary_codes.BinaryCode.of(self._space(rank))
-        standing = self.standings[rank]
-        if code is None or code.excluded(2 * binary_codes.most_checked(code)) <= standing.lower_bound:
-            return
-        self._tell(f"rank {rank}: checks modulo 2")
-        self._improve(rank, binary_codes.by_checks(code, standing.word.weight), "checks modulo 2")
+    def _modulo_3(self, rank: int, deadline: float) -> None:
+        self._modulo(3, rank)
+
+    def _modulo(self, prime: int, rank: int) -> None:
+        code = small_codes.Code.of(self._space(rank), prime)
+        if code is not None:
+            self._tell(f"rank {rank}: code modulo {prime}")
+            standing = self.standings[rank]
+            bound = small_codes.lower_bound(code, standing.word.weight, standing.lower_bound)
+            self._improve(rank, bound, f"code modulo {prime}")
 
     def _program(self, rank: int, deadline: float) -> None:
         if rank > _LARGEST_PROGRAM:
             return
         self._tell(f"rank {rank}: mixed integer program")
-        # The spaces that are left share the time, most for the first.
-        solved = mixed_integer.solve(self._space(rank), max(0.0, deadline - time.monotonic()) / 2)
+        # The spaces that are left share the time; and nothing can stop the solver before its time is up.
+        seconds = min(_MOST_SECONDS, max(0.0, deadline - time.monotonic()) / (1 if len(self.ranks) == 1 else 2))
+        solved = mixed_integer.solve(self._space(rank), seconds)
         self._improve(rank, solved.lower_bound, "mixed integer program", solved.support)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.multi_round import binary_codes, dependent_columns, mixed_integer
+from analysis.multi_round import dependent_columns, mixed_integer, small_codes
 from analysis.multi_round.modular import PRIMES, inverses, solution
 from analysis.multi_round.row_spaces import Chain, Space
 
@@ -27,13 +27,10 @@ def clients_of(space: Space) -> np.ndarray:
     return np.repeat(space.rows, space.sizes, axis=1)
 
 
-def distance(rows: np.ndarray, sizes: np.ndarray) -> int:
-    """The least weight of a sum of some rows modulo 2, by trying all."""
-    return min(
-        int(sizes[np.array(z) @ rows % 2 != 0].sum())
-        for z in itertools.product((0, 1), repeat=len(rows))
-        if (np.array(z) @ rows % 2).any()
-    )
+def distance(rows: np.ndarray, prime: int) -> int:
+    """The least weight of a combination of the rows modulo the prime, by trying all."""
+    words = (np.array(z) @ rows % prime for z in itertools.product(range(prime), repeat=len(rows)))
+    return min(int(np.count_nonzero(word)) for word in words if word.any())
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -75,42 +72,62 @@ def test_exhaustion_stops_when_time_is_up() -> None:
     assert found.lower_bound < dependent_columns.reach(space)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_generators_and_checks_give_the_distance_modulo_two(exactly: SimpleNamespace, seed: int) -> None:
+@pytest.mark.parametrize("prime", [2, 3])
+@pytest.mark.parametrize("seed", range(12))
+def test_the_search_gives_the_distance_of_the_code(exactly: SimpleNamespace, seed: int, prime: int) -> None:
     space = spaces(np.random.default_rng(seed), 6, 11)
-    code = binary_codes.BinaryCode.of(space)
+    code = small_codes.Code.of(space, prime)
     assert code is not None
-    exact, target = distance(code.generators, np.full(code.generators.shape[1], code.unit)), 100 * code.unit
+    exact = code.unit * distance(code.generators, prime)
     assert exact <= exactly.fewest_clients(clients_of(space))
-    assert binary_codes.by_generators(code, exact) == exact
-    assert binary_codes.by_generators(code, exact + 1) <= exact
-    assert binary_codes.by_checks(code, target) <= exact
-    assert binary_codes.by_checks(code, exact) >= exact - code.unit * (1 + code.even)
+    assert small_codes.lower_bound(code, exact) == exact
+    assert small_codes.lower_bound(code, exact + 1) <= exact
+    for target in range(1, exact):
+        assert target <= small_codes.lower_bound(code, target) <= exact
 
 
-@settings(max_examples=50)
+@pytest.mark.parametrize("prime", [2, 3])
+def test_the_search_over_several_bases(monkeypatch: pytest.MonkeyPatch, prime: int) -> None:
+    monkeypatch.setattr(small_codes, "_TOO_MANY", 1e9)
+    generator = np.random.default_rng(8)
+    for columns in (24, 70, 140):  # one machine word and more
+        space = Chain.of(generator.random((7, columns)) < 0.5).space(7)
+        code = small_codes.Code.of(space, prime)
+        assert code is not None
+        exact = code.unit * distance(code.generators, prime)
+        assert small_codes.lower_bound(code, exact) == exact
+        assert small_codes.lower_bound(code, 3 * columns) == exact
+
+
+@pytest.mark.parametrize("prime", [2, 3])
+@settings(max_examples=40)
 @given(data=st.data())
-def test_saturated_rows_are_all_integer_vectors_modulo_two(exactly: SimpleNamespace, data: st.DataObject) -> None:
+def test_saturated_rows_are_all_integer_vectors(exactly: SimpleNamespace, prime: int, data: st.DataObject) -> None:
     matrix = data.draw(exactly.matrices(rounds=5, clients=7))
     chain = Chain.of(matrix.astype(np.bool_))
     if not len(chain.basis):
         return
     rows = chain.space(len(chain.basis)).rows
-    kept = binary_codes.saturated(rows)
+    kept = small_codes.saturated(rows, prime)
     assert kept is not None
-    assert all((np.array(z) @ kept % 2).any() for z in itertools.product((0, 1), repeat=len(kept)) if any(z))
-    # Every small integer vector of the row space is, modulo 2, a sum of them.
-    spanned = {tuple(np.array(z) @ kept % 2) for z in itertools.product((0, 1), repeat=len(kept))}
-    for vector in itertools.product((-1, 0, 1), repeat=rows.shape[1]):
-        if exactly.rank(np.vstack((rows, vector))) == len(rows):
-            assert tuple(np.array(vector) % 2) in spanned
+    spanned = {tuple(np.array(z) @ kept % prime) for z in itertools.product(range(prime), repeat=len(kept))}
+    assert len(spanned) == prime ** len(kept)
+    # Every small integer vector of the row space is among them.
+    for vector in itertools.product((-1, 0, 1), repeat=min(rows.shape[1], 6)):
+        padded = np.array([*vector, *[0] * (rows.shape[1] - len(vector))])
+        if exactly.rank(np.vstack((rows, padded))) == len(rows):
+            assert tuple(padded % prime) in spanned
 
 
-def test_rows_that_are_dependent_modulo_two_are_halved() -> None:
-    triangle = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]])
-    kept = binary_codes.saturated(triangle)
+@pytest.mark.parametrize(
+    ("prime", "rows"),
+    [(2, [[1, 1, 0], [0, 1, 1], [1, 0, 1]]), (3, [[1, 1, 1, 0], [1, 1, 0, 1], [1, 0, 1, 1], [0, 1, 1, 1]])],
+)
+def test_rows_that_are_dependent_modulo_the_prime_are_divided(prime: int, rows: list[list[int]]) -> None:
+    assert distance(np.array(rows), prime) == 2
+    kept = small_codes.saturated(np.array(rows), prime)
     assert kept is not None
-    assert distance(kept, np.ones(3, np.int64)) == 1
+    assert distance(kept, prime) == 1
 
 
 def test_the_solver_finds_the_minimum(exactly: SimpleNamespace) -> None:
