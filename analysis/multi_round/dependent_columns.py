@@ -30,7 +30,7 @@ from analysis.multi_round.row_spaces import Space
 MOST_CLASSES = 12
 _PRIME = 2**31 - 1  # many more than there are sets of five columns, so that few of them are dependent by chance
 _MOST_QUOTIENTS = 20_000_000  # columns of all small matrices that are looked at: seconds
-_MOST_STEPS = 16_000  # small matrices that are looked at one after the other
+_MOST_STEPS = 100_000  # small matrices that are looked at one after the other
 _MOST_AT_ONCE = 1000  # columns of which all pairs are looked at together
 _PROJECTIONS = 3
 _INFINITE = _PRIME

@@ -70,14 +70,14 @@ def _line(axes: Axes, line: Line, metric: str, colour: str, style: str) -> None:
     values = _stacked(line, metric)
     rounds = np.arange(1, values.shape[1] + 1)
     low = _stacked(line, "lower_bound") if metric == "weak" else values
-    axes.plot(rounds, np.nanmean(values, axis=0), style, color=colour, label=line.label, linewidth=1.0)
-    axes.fill_between(
-        rounds, np.nanmin(low, axis=0), np.nanmax(values, axis=0), color=colour, alpha=0.2, linewidth=0
-    )  # fmt: skip
+    there = ~np.isnan(values).any(axis=0)
+    rounds, values, low = rounds[there], values[:, there], low[:, there]
+    axes.plot(rounds, values.mean(axis=0), style, color=colour, label=line.label, linewidth=1.0)
+    axes.fill_between(rounds, low.min(axis=0), values.max(axis=0), color=colour, alpha=0.2, linewidth=0)
 
 
 def _stacked(line: Line, metric: str) -> npt.NDArray[np.float64]:
-    """`(repetitions, rounds)`; before anything can be reached T is not drawn."""
+    """`(repetitions, rounds)`; T is not drawn before something can be reached in all of them."""
     columns = []
     for metrics in line.repetitions:
         values = np.asarray(getattr(metrics, metric), np.float64)

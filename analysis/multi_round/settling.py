@@ -6,7 +6,7 @@ known is not yet proved, then by bisection.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from analysis.multi_round import dependent_columns, mixed_integer, small_codes
@@ -57,6 +57,7 @@ class Settling:
         self._chain = chain
         self._tell = tell
         self._spaces: dict[int, Space] = {}
+        self._asked: set[tuple[str, int]] = set()
         self.ranks = list(range(1, len(chain.basis) + 1)) if ranks is None else list(ranks)
         self.standings = {rank: self._first(rank) for rank in self.ranks}
         self._spread()
@@ -84,12 +85,14 @@ class Settling:
 
     def _sweep(self, method: Callable[[int, float], None], deadline: float) -> None:
         """Ask `method` about as few spaces as needed: for each value, the largest first, then by bisection."""
-        for value, ranks in self._open():
+        for value, ranks in self._open_twice():
             left, right = 0, len(ranks) - 1
             middle = right
             while left <= right and time.monotonic() < deadline:
                 standing = self.standings[ranks[middle]]
-                if not standing.settled:
+                asked = (method.__name__, ranks[middle])
+                if not standing.settled and asked not in self._asked:
+                    self._asked.add(asked)
                     method(ranks[middle], deadline)
                     self._spread()
                 if standing.lower_bound >= value:
@@ -105,6 +108,11 @@ class Settling:
             if not self.standings[rank].settled:
                 values.setdefault(self.standings[rank].word.weight, []).append(rank)
         return sorted(values.items())
+
+    def _open_twice(self) -> Iterator[tuple[int, list[int]]]:
+        """What is open, and then what still is: lighter words that were found on the way have new largest spaces."""
+        yield from self._open()
+        yield from self._open()
 
     def _spread(self) -> None:
         """Carry words to later spaces and proofs to earlier ones."""

@@ -16,6 +16,8 @@ MODULES = (
     "lotto_adversary",
     "lotto_prediction",
     "lotto_reconstruction",
+    "multiround_families",
+    "multiround_fig4",
 )
 """Modules of this package, in the order in which their reproductions are listed."""
 
