@@ -174,12 +174,11 @@ def participation_matrix(run: RunRecords, *, compact: bool = False) -> npt.NDArr
     zeros: it gave no sum, and F(t) and C(t) divide by all rounds.
 
     Args:
-        compact: only the columns of clients that took part at least once, and one column of zeros for all others
-            (if there are any). F, C and T are the same as those of the full matrix, and a population of 10^6 fits.
+        compact: only the columns of clients that took part at least once, those of `summed_clients`, and one column of
+            zeros for all others (if there are any). F, C and T are the same as those of the full matrix, and a
+            population of 10^6 fits.
     """
-    completed = run.rounds.loc[run.rounds["outcome"] == "completed", "round"]
-    rows = run.participation
-    rows = rows[rows["survived"] & rows["round"].isin(completed)]
+    rows = _summed(run)
     population = int(run.experiment["population"])
     clients = rows["client"].to_numpy(np.int64)
     columns = population
@@ -190,3 +189,15 @@ def participation_matrix(run: RunRecords, *, compact: bool = False) -> npt.NDArr
     position = pd.Series(np.arange(len(run.rounds)), index=run.rounds["round"].to_numpy())
     matrix[position.loc[rows["round"]].to_numpy(), clients] = 1
     return matrix
+
+
+def summed_clients(run: RunRecords) -> npt.NDArray[np.int64]:
+    """`(k,)` the clients whose update is in the sum of some round, ascending."""
+    return np.unique(_summed(run)["client"].to_numpy(np.int64))
+
+
+def _summed(run: RunRecords) -> pd.DataFrame:
+    """The rows of `participation` whose update is in a sum."""
+    completed = run.rounds.loc[run.rounds["outcome"] == "completed", "round"]
+    rows = run.participation
+    return rows[rows["survived"] & rows["round"].isin(completed)]

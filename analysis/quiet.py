@@ -8,16 +8,18 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def standard_output_to_error() -> Iterator[None]:
-    """Send what the block prints, from C above all, to standard error.
+def standard_output_silenced() -> Iterator[None]:
+    """Drop what the block prints, from C above all.
 
-    HiGHS prints a line of its own in rare searches and has no option that stops it.
+    HiGHS prints a line of its own in some searches and has no option that stops it.
     """
     c_library = ctypes.CDLL(None)
     sys.stdout.flush()
     c_library.fflush(None)
     kept = os.dup(1)
-    os.dup2(2, 1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
     try:
         yield
     finally:

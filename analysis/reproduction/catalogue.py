@@ -17,6 +17,8 @@ MODULES = (
     "lotto_prediction",
     "lotto_reconstruction",
     "random_participation",
+    "multiround_families",
+    "multiround_fig4",
 )
 """Modules of this package, in the order in which their reproductions are listed."""
 

@@ -2,6 +2,8 @@
 
 Commands: `run`, `tune`, `status`, `validate`, `schema`, `compare`, `plot`, `dropouts`, `reproduce`, `attack`, `trace`,
 `submit`, `jobs`, `calibrate`, `cluster`, `bound`, `plan`.
+Commands: `run`, `status`, `validate`, `schema`, `compare`, `plot`, `dropouts`, `metrics`, `reproduce`, `attack`,
+`trace`, `submit`, `jobs`, `calibrate`, `cluster`, `bound`, `plan`.
 """
 
 import sys
@@ -19,6 +21,7 @@ from testbed.commands.calibrate import CALIBRATE_EPILOG, calibrate
 from testbed.commands.cluster import cluster
 from testbed.commands.invocation import Invocation, examples, report
 from testbed.commands.jobs import jobs
+from testbed.commands.metrics import METRICS_EPILOG, metrics
 from testbed.commands.reading import SCHEMA_EPILOG, VALIDATE_EPILOG, schema, validate
 from testbed.commands.reproduce import REPRODUCE_EPILOG, reproduce
 from testbed.commands.results import COMPARE_EPILOG, DROPOUTS_EPILOG, PLOT_EPILOG, compare, dropouts, plot
@@ -54,6 +57,7 @@ app.command(epilog=SCHEMA_EPILOG)(schema)
 app.command(epilog=COMPARE_EPILOG)(compare)
 app.command(epilog=PLOT_EPILOG)(plot)
 app.command(epilog=DROPOUTS_EPILOG)(dropouts)
+app.command(epilog=METRICS_EPILOG)(metrics)
 app.command(epilog=REPRODUCE_EPILOG)(reproduce)
 app.add_typer(attack)
 app.add_typer(trace)

@@ -1,0 +1,278 @@
+"""The lightest words with few classes, by exhaustion of small sets of dependent columns modulo a prime.
+
+Let V be the row space (rank r, m classes) and H a matrix of m - r rows whose kernel is V. A word with support S exists
+if and only if the columns S of H are dependent. So no word has a single class iff no column of H is zero, none has
+two iff no two columns are parallel, and so on.
+
+Why it may be done modulo a prime p, for a *lower* bound: take a lightest word of V, with coprime integers as entries.
+If the chosen rows of P are independent modulo p, then the vectors of integers in V, taken modulo p, are exactly what
+the rows span modulo p (the index of the lattice that the rows generate in that of all integer vectors of V divides
+their maximal minors, one of which p does not divide). The word modulo p is therefore in that span, not zero, since the
+entries are coprime, and no heavier. So T is at least the minimum weight modulo p, whatever p is.
+
+Why H may be projected at random to as many rows as columns are tested: if the projected columns are independent, the
+columns are. Sets that are dependent in the projection are tested again in the whole of H; where that was only the
+projection, and larger sets have therefore been passed over, another one is drawn.
+"""
+
+import math
+import time
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.multi_round.modular import inverses, reduced
+from analysis.multi_round.participation import Integers
+from analysis.multi_round.row_spaces import Space
+
+MOST_CLASSES = 12
+_PRIME = 2**31 - 1  # many more than there are sets of five columns, so that few of them are dependent by chance
+_MOST_QUOTIENTS = 20_000_000  # columns of all small matrices that are looked at: seconds
+_MOST_STEPS = 100_000  # small matrices that are looked at one after the other
+_MOST_AT_ONCE = 1000  # columns of which all pairs are looked at together
+_PROJECTIONS = 3
+_INFINITE = _PRIME
+
+
+class _UnluckyError(Exception):
+    """The projection makes dependent what is not."""
+
+
+@dataclass(frozen=True)
+class Exhausted:
+    """What exhaustion has shown.
+
+    Attributes:
+        lower_bound: no word is lighter.
+        support: the classes of the lightest word modulo the prime, if one was found that is lighter than the target.
+    """
+
+    lower_bound: int
+    support: tuple[int, ...] | None
+
+
+def reach(space: Space, most: int = MOST_CLASSES) -> int:
+    """What `exhaust` can prove at best."""
+    return space.at_least(_few_enough(len(space.sizes), most) + 1)
+
+
+def _few_enough(columns: int, most: int) -> int:
+    while most > 1 and (
+        math.comb(columns, most - 1) > _MOST_QUOTIENTS or (most > 3 and math.comb(columns, most - 3) > _MOST_STEPS)
+    ):
+        most -= 1
+    return most if columns <= _MOST_AT_ONCE else min(most, 2)
+
+
+def exhaust(space: Space, target: int, deadline: float, most: int = MOST_CLASSES) -> Exhausted:
+    """Look for a word lighter than `target` that has `most` classes or fewer.
+
+    Args:
+        space: at least one row.
+        target: the weight of a word that is known.
+        deadline: by `time.monotonic`; what was shown until then is returned.
+    """
+    order = np.argsort(space.sizes, kind="stable")  # small classes first
+    kernel, sizes = _Kernel(space, order), space.sizes[order]
+    if not kernel.proves:
+        return Exhausted(int(sizes[0]), None)
+    generator = np.random.default_rng(len(sizes))
+    best, support, proved = target, None, int(sizes[0])
+    for count in range(1, min(_few_enough(len(sizes), most), len(kernel)) + 1):
+        if proved >= best:
+            break
+        found = _of_size(kernel, sizes, count, best, generator, deadline)
+        if found is None:
+            break
+        if found.chosen:
+            best, support = found.best, tuple(order[list(found.chosen)].tolist())
+        proved = int(sizes[: count + 1].sum())
+    if proved < best and len(kernel) < most and proved == int(sizes[: len(kernel) + 1].sum()):
+        best, support = proved, tuple(order[: len(kernel) + 1].tolist())  # m - r + 1 columns are always dependent
+    return Exhausted(min(proved, best), support)
+
+
+class _Kernel:
+    """H, up to the order of its rows: [-R^T I] for the reduced echelon form [I R] of the space.
+
+    Args:
+        order: `(m,)` which class each column stands for.
+    """
+
+    def __init__(self, space: Space, order: Integers) -> None:
+        echelon, pivots, _ = reduced(space.rows[:, order], _PRIME)
+        self.proves = len(pivots) == space.rank  # else the rows span less modulo the prime than they should
+        self.free = np.setdiff1d(np.arange(len(order)), pivots)
+        self.pivots = pivots
+        self._rest = echelon[:, self.free]
+
+    def __len__(self) -> int:
+        return len(self.free)
+
+    def zero(self) -> Integers:
+        """The columns that are zero."""
+        return np.sort(self.pivots[~self._rest.any(axis=1)])
+
+    def projected(self, projection: Integers) -> Integers:
+        """`(k, m)` for a `(k, m - r)` matrix of residues."""
+        found = np.zeros((len(projection), len(self.free) + len(self.pivots)), np.int64)
+        found[:, self.free] = projection
+        found[:, self.pivots] = -_product(projection, self._rest.T) % _PRIME
+        return found
+
+    def are_dependent(self, columns: tuple[int, ...]) -> bool:
+        """Whether these columns are."""
+        chosen = np.array(columns)
+        vectors = np.zeros((len(chosen), len(self.free)), np.int64)
+        for vector, column in zip(vectors, columns, strict=True):
+            place = np.flatnonzero(self.pivots == column)
+            if len(place):
+                vector[:] = -self._rest[place[0]]
+            else:
+                vector[self.free == column] = 1
+        return len(reduced(vectors, _PRIME)[1]) < len(chosen)
+
+
+def _product(left: Integers, right: Integers) -> Integers:
+    """The product of two matrices of residues; the left one in halves, so that sums of products fit into 64 bits."""
+    high = (left >> 16) @ right % _PRIME
+    return ((high << 16) + (left & 0xFFFF) @ right) % _PRIME
+
+
+@dataclass(frozen=True)
+class _Lightest:
+    best: int
+    chosen: tuple[int, ...]
+
+
+def _of_size(
+    kernel: _Kernel, sizes: Integers, count: int, below: int, generator: np.random.Generator, deadline: float
+) -> _Lightest | None:
+    """The lightest set of `count` dependent columns, none of its subsets dependent, that is lighter than `below`.
+
+    Args:
+        sizes: `(m,)` clients per class, ascending.
+
+    Returns:
+        None when time is up, or no projection served.
+    """
+    # A class can be among them only if the smallest others leave room for it.
+    columns = np.flatnonzero(sizes <= below - 1 - int(sizes[: count - 1].sum()))
+    if count == 1:
+        zero = kernel.zero()
+        lighter = len(zero) > 0 and sizes[zero[0]] < below
+        return _Lightest(int(sizes[zero[0]]), (int(zero[0]),)) if lighter else _Lightest(below, ())
+    for _ in range(_PROJECTIONS):
+        projected = kernel.projected(generator.integers(0, _PRIME, (count, len(kernel))))
+        search = _Search(kernel, sizes, count, below, deadline)
+        try:
+            search.quotients(projected[:, columns], (), columns)
+        except _UnluckyError:
+            continue
+        except TimeoutError:
+            return None
+        return _Lightest(search.best, search.chosen)
+    return None
+
+
+class _Search:
+    """One pass over all sets of as many columns as the projection has rows."""
+
+    def __init__(self, kernel: _Kernel, sizes: Integers, count: int, below: int, deadline: float) -> None:
+        self.best = below
+        self.chosen: tuple[int, ...] = ()
+        self._kernel, self._sizes, self._deadline = kernel, sizes, deadline
+        self._least = int(sizes[:count].sum())
+        self._dependent: set[tuple[int, ...]] = set()
+
+    def quotients(self, vectors: Integers, taken: tuple[int, ...], columns: Integers) -> None:
+        """Test all sets that consist of the columns `taken` and of as many of `columns` as `vectors` has rows.
+
+        Args:
+            vectors: `(k, n)` the columns `columns`, modulo those that are taken; k is 2 or more.
+        """
+        if len(vectors) == 2:
+            there = np.ones((1, len(columns)), np.bool_)
+            self._parallel(vectors[:1], vectors[1:], there, [taken], columns)
+        elif len(vectors) == 3:
+            self._last_three(vectors, taken, columns)
+        else:
+            weight = int(self._sizes[list(taken)].sum())
+            pivots = self._pivots(vectors, taken, columns)
+            for place in range(len(columns) - len(vectors) + 1):
+                lightest = weight + int(self._sizes[columns[place : place + len(vectors)]].sum())
+                if lightest >= self.best or self.best <= self._least:
+                    break
+                if pivots[place]:
+                    factors = vectors[1:, place] * pivots[place] % _PRIME
+                    rest = (vectors[1:, place + 1 :] - factors[:, None] * vectors[0, place + 1 :]) % _PRIME
+                    self.quotients(rest, (*taken, int(columns[place])), columns[place + 1 :])
+
+    def _last_three(self, vectors: Integers, taken: tuple[int, ...], columns: Integers) -> None:
+        """`quotients` with three rows, for all choices of the first of the three at once."""
+        pivots = self._pivots(vectors, taken, columns)
+        factors = vectors[1:] * pivots % _PRIME
+        first, second = (vectors[1:, None, :] - factors[:, :, None] * vectors[0]) % _PRIME
+        there = np.triu(np.ones((len(columns), len(columns)), np.bool_), 1) & (pivots != 0)[:, None]
+        self._parallel(first, second, there, [(*taken, column) for column in columns.tolist()], columns)
+
+    def _pivots(self, vectors: Integers, taken: tuple[int, ...], columns: Integers) -> Integers:
+        """`(n,)` the inverse of each vector's first coordinate; 0 for a vector that is zero."""
+        if time.monotonic() > self._deadline:
+            raise TimeoutError
+        zero = ~vectors.any(axis=0)
+        if (vectors[0, ~zero] == 0).any():
+            raise _UnluckyError
+        for place in np.flatnonzero(zero):
+            self._must_be_dependent((*taken, int(columns[place])))
+        found = np.zeros(len(columns), np.int64)
+        found[~zero] = inverses(vectors[0, ~zero], _PRIME)
+        return found
+
+    def _parallel(
+        self,
+        first: Integers,
+        second: Integers,
+        there: npt.NDArray[np.bool_],
+        taken: list[tuple[int, ...]],
+        columns: Integers,
+    ) -> None:
+        """Find parallel vectors in each of several planes.
+
+        Args:
+            first: `(planes, n)` first coordinates.
+            second: `(planes, n)` second coordinates.
+            there: `(planes, n)` which of the vectors count.
+            taken: of each plane.
+            columns: `(n,)` what the vectors stand for.
+        """
+        upright = first == 0
+        zero = upright & (second == 0) & there
+        for plane, place in np.argwhere(zero):
+            self._must_be_dependent((*taken[plane], int(columns[place])))
+        there = there & ~zero
+        # The slope tells the direction; where there is no vector, numbers that occur once.
+        slopes = np.broadcast_to(-1 - np.arange(len(columns)), first.shape).copy()
+        slanted = there & ~upright
+        slopes[slanted] = second[slanted] * inverses(first[slanted], _PRIME) % _PRIME
+        slopes[there & upright] = _INFINITE
+        ascending = np.sort(slopes, axis=1)
+        for plane in np.flatnonzero((ascending[:, 1:] == ascending[:, :-1]).any(axis=1)):
+            slope, counts = np.unique(slopes[plane], return_counts=True)
+            for repeated in slope[counts > 1]:
+                for pair in combinations(columns[slopes[plane] == repeated].tolist(), 2):
+                    self._consider((*taken[plane], *pair))
+
+    def _consider(self, chosen: tuple[int, ...]) -> None:
+        weight = int(self._sizes[list(chosen)].sum())
+        if weight < self.best and self._kernel.are_dependent(chosen):
+            self.best, self.chosen = weight, chosen
+
+    def _must_be_dependent(self, chosen: tuple[int, ...]) -> None:
+        """Larger sets around a set that is dependent need no test; raise `_UnluckyError` if it is not."""
+        if chosen not in self._dependent:
+            if not self._kernel.are_dependent(chosen):
+                raise _UnluckyError
+            self._dependent.add(chosen)

@@ -1,0 +1,87 @@
+"""T, F and C after each round, as in Figure 4 of the Multi-RoundSecAgg paper (arXiv 2106.03328)."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from analysis.figure_style import COLUMN_INCHES, house_style, protocol_colours, save
+from analysis.multi_round.over_rounds import OverRounds
+
+_LINES = ("-", "--", ":", "-.")
+_PANELS = {
+    "weak": "T (weak)",
+    "fairness": "Fairness gap F",
+    "cardinality": "Cardinality C",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One scheme.
+
+    Attributes:
+        label: for the legend.
+        protocol: gives the colour.
+        repetitions: the metrics of one run or of several, with as many rounds.
+    """
+
+    label: str
+    protocol: str
+    repetitions: Sequence[OverRounds]
+
+
+def draw(lines: Sequence[Line], out: Path, name: str = "multi-round-metrics") -> list[Path]:
+    """Three panels over the rounds; a line is the mean of its repetitions.
+
+    The band goes from the least to the largest value of the repetitions; for T from the least lower bound, so that
+    rounds whose T is not certified show what is not known.
+    """
+    colours = protocol_colours([line.protocol for line in lines])
+    used: Counter[str] = Counter()
+    out.mkdir(parents=True, exist_ok=True)
+    with house_style():
+        figure = Figure(figsize=(COLUMN_INCHES, 4.9), layout="constrained")
+        panels = figure.subplots(len(_PANELS), 1, sharex=True)
+        for line in lines:
+            style = _LINES[used[line.protocol] % len(_LINES)]
+            used[line.protocol] += 1
+            for axes, metric in zip(panels, _PANELS, strict=True):
+                _line(axes, line, metric, colours[line.protocol], style)
+        for axes, title in zip(panels, _PANELS.values(), strict=True):
+            axes.set_ylabel(title)
+            axes.set_ylim(bottom=0)
+            axes.grid()
+        panels[0].yaxis.set_major_locator(MaxNLocator(integer=True))
+        panels[-1].set_xlabel("Round")
+        panels[-1].set_xlim(left=0)
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=2)
+        return save(figure, out / name)
+
+
+def _line(axes: Axes, line: Line, metric: str, colour: str, style: str) -> None:
+    values = _stacked(line, metric)
+    rounds = np.arange(1, values.shape[1] + 1)
+    low = _stacked(line, "lower_bound") if metric == "weak" else values
+    there = ~np.isnan(values).any(axis=0)
+    rounds, values, low = rounds[there], values[:, there], low[:, there]
+    axes.plot(rounds, values.mean(axis=0), style, color=colour, label=line.label, linewidth=1.0)
+    axes.fill_between(rounds, low.min(axis=0), values.max(axis=0), color=colour, alpha=0.2, linewidth=0)
+
+
+def _stacked(line: Line, metric: str) -> npt.NDArray[np.float64]:
+    """`(repetitions, rounds)`; T is not drawn before something can be reached in all of them."""
+    columns = []
+    for metrics in line.repetitions:
+        values = np.asarray(getattr(metrics, metric), np.float64)
+        if metric in ("weak", "lower_bound"):
+            values = np.where(metrics.rank > 0, values, np.nan)
+        columns.append(values)
+    return np.stack(columns)

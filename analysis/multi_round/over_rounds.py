@@ -1,0 +1,142 @@
+"""The metrics after every round of a run, and the weak privacy with its certificate."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analysis.multi_round.participation import (
+    Floats,
+    Integers,
+    cardinalities,
+    checked,
+    fairness_gaps,
+    strong_privacies,
+)
+from analysis.multi_round.row_spaces import Chain
+from analysis.multi_round.settling import Settling, Standing, Tell, silent
+
+TIME_LIMIT_S = 60.0
+NOTHING = "nothing reachable"
+
+
+@dataclass(frozen=True)
+class WeakPrivacy:
+    """The weak multi-round privacy, or what is known about it.
+
+    Attributes:
+        value: the fewest clients in any combination that was found; attained exactly by `combination`.
+        lower_bound: no reachable combination has fewer clients.
+        certified: whether the two are equal, so that `value` is T.
+        combination: `(rounds,)` integers z with `value` non-zero entries in P^T z; None if P is all zero.
+        proof: what has shown the lower bound (see `analysis.multi_round`).
+    """
+
+    value: int
+    lower_bound: int
+    certified: bool
+    combination: tuple[int, ...] | None
+    proof: str = field(default=NOTHING, compare=False)
+
+
+@dataclass(frozen=True)
+class OverRounds:
+    """The metrics after each round; every array has an entry per round.
+
+    Attributes:
+        strong: int64, T of equation (5); N while nothing is reachable.
+        weak: int64, the fewest clients in a combination that was found.
+        lower_bound: int64, no reachable combination has fewer clients; where it equals `weak`, that is T.
+        rank: int64, of P(t).
+        fairness: float64, F(t).
+        cardinality: float64, C(t).
+        proof: what has shown each lower bound.
+    """
+
+    strong: Integers
+    weak: Integers
+    lower_bound: Integers
+    rank: Integers
+    fairness: Floats
+    cardinality: Floats
+    proof: tuple[str, ...]
+    _combinations: dict[int, tuple[int, ...]]
+    _basis: Integers
+
+    def __len__(self) -> int:
+        return len(self.weak)
+
+    @property
+    def certified(self) -> npt.NDArray[np.bool_]:
+        """Where `weak` is the weak T of Remark 1."""
+        return self.lower_bound == self.weak
+
+    def combination(self, number: int) -> dict[int, int]:
+        """The coefficient of each round (from 0) in a combination that attains `weak` after round `number`.
+
+        Empty while nothing is reachable.
+        """
+        combination = self._combinations.get(int(self.rank[number]), ())
+        rounds = self._basis[: len(combination)].tolist()
+        return {place: value for place, value in zip(rounds, combination, strict=True) if value}
+
+    def frame(self) -> pd.DataFrame:
+        """One row per round: its number (from 1), the metrics under their names here, certified and proof."""
+        columns: dict[str, Any] = {
+            "round": np.arange(1, len(self) + 1), "strong": self.strong, "weak": self.weak,
+            "lower_bound": self.lower_bound, "certified": self.certified, "rank": self.rank,
+            "fairness": self.fairness, "cardinality": self.cardinality, "proof": list(self.proof),
+        }  # fmt: skip
+        return pd.DataFrame(columns)
+
+
+def over_rounds(participation: npt.ArrayLike, time_limit_s: float = TIME_LIMIT_S, tell: Tell = silent) -> OverRounds:
+    """All metrics after every round.
+
+    Args:
+        participation: `(rounds, clients)` bool or 0/1.
+        time_limit_s: wall seconds for the searches for the weak privacy. The certificates do not depend on it, only
+            how many rounds have one. Elimination comes on top (a fraction of a second for 120 clients).
+        tell: called with a line whenever something begins that takes time.
+    """
+    matrix = checked(participation)
+    rounds, clients = matrix.shape
+    chain = Chain.of(matrix)
+    standings = Settling(chain, tell=tell).settle(time_limit_s)
+    weak, bound = np.full(rounds, clients, np.int64), np.full(rounds, clients, np.int64)
+    proof = [NOTHING] * rounds
+    for number in np.flatnonzero(chain.ranks):
+        standing = standings[int(chain.ranks[number])]
+        weak[number], bound[number], proof[number] = standing.word.weight, standing.lower_bound, standing.proof
+    return OverRounds(
+        strong_privacies(matrix), weak, bound, chain.ranks, fairness_gaps(matrix), cardinalities(matrix), tuple(proof),
+        {rank: standing.word.combination for rank, standing in standings.items()}, chain.basis,
+    )  # fmt: skip
+
+
+def weak_privacy(participation: npt.ArrayLike, time_limit_s: float = 2.0, tell: Tell = silent) -> WeakPrivacy:
+    """The weak T of Remark 1: the fewest clients with non-zero coefficient in a reachable combination.
+
+    If P is all zero, nothing is reachable and the result is the number of clients, certified.
+
+    Args:
+        participation: `(rounds, clients)` bool or 0/1.
+        time_limit_s: wall seconds for the searches; what is certified does not depend on it. Elimination comes on top
+            (milliseconds; seconds for a rank of several hundred).
+        tell: as for `over_rounds`.
+    """
+    matrix = checked(participation)
+    rounds, clients = matrix.shape
+    chain = Chain.of(matrix)
+    rank = len(chain.basis)
+    if not rank:
+        return WeakPrivacy(clients, clients, True, None)
+    standing: Standing = Settling(chain, [rank], tell).settle(time_limit_s)[rank]
+    combination = [0] * rounds
+    for row, coefficient in zip(chain.basis.tolist(), standing.word.combination, strict=False):
+        combination[row] = coefficient
+    return WeakPrivacy(
+        standing.word.weight, standing.lower_bound, standing.settled, tuple(combination), standing.proof
+    )  # fmt: skip

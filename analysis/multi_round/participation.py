@@ -1,0 +1,91 @@
+"""What can be counted in a participation matrix: fairness, cardinality, and clients that always take part together."""
+
+import numpy as np
+import numpy.typing as npt
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+def checked(participation: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """`(rounds, clients)` bool; raises `ValueError` for anything but a matrix of zeros and ones."""
+    matrix = np.asarray(participation)
+    if matrix.ndim != 2 or not ((matrix == 0) | (matrix == 1)).all():
+        raise ValueError("a participation matrix has two dimensions, rounds and clients, and entries 0 and 1")
+    return matrix.astype(np.bool_)
+
+
+def fairness_gap(participation: npt.ArrayLike) -> float:
+    """F: the largest difference between two clients' shares of rounds (section 6); 0 before the first round.
+
+    Args:
+        participation: `(rounds, clients)` bool or 0/1.
+    """
+    gaps = fairness_gaps(checked(participation))
+    return float(gaps[-1]) if len(gaps) else 0.0
+
+
+def fairness_gaps(matrix: npt.NDArray[np.bool_]) -> Floats:
+    """`(rounds,)` F(t) after each round."""
+    gaps = np.zeros(len(matrix))
+    counts = np.zeros(matrix.shape[1], np.int64)
+    for number, row in enumerate(matrix):  # not a matrix of counts: it would be eight times as large as P
+        counts += row
+        gaps[number] = np.ptp(counts) / (number + 1) if len(counts) else 0.0
+    return gaps
+
+
+def aggregation_cardinality(participation: npt.ArrayLike) -> float:
+    """C: the mean number of clients in a round, skipped rounds included (section 6); 0 before the first round.
+
+    Args:
+        participation: `(rounds, clients)` bool or 0/1.
+    """
+    means = cardinalities(checked(participation))
+    return float(means[-1]) if len(means) else 0.0
+
+
+def cardinalities(matrix: npt.NDArray[np.bool_]) -> Floats:
+    """`(rounds,)` C(t) after each round."""
+    clients = np.cumsum(matrix.sum(axis=1, dtype=np.int64))
+    return clients / np.arange(1, len(matrix) + 1)
+
+
+def strong_privacy(participation: npt.ArrayLike) -> int:
+    """The largest T of equation (5): every reachable combination is a sum over groups of at least T clients.
+
+    That is the size of the smallest class of clients with identical columns (those in no round left out). The groups
+    of a combination can be taken to be the sets of clients with equal non-zero coefficient, since smaller groups
+    only lower T. Clients of one class always have equal coefficients, so each group is a union of classes. And for
+    z = (1, 2, 4, ...) the coefficients of two classes differ, so each class is a group by itself.
+
+    Returns:
+        T; the number of clients if P is all zero, because then nothing is reachable.
+    """
+    matrix = checked(participation)
+    _, sizes = classes(matrix)
+    return int(sizes.min(initial=matrix.shape[1]))
+
+
+def strong_privacies(matrix: npt.NDArray[np.bool_]) -> Integers:
+    """`(rounds,)` the strong T after each round; classes only ever come apart, so 1 stays 1."""
+    clients = matrix.shape[1]
+    found = np.ones(len(matrix), np.int64)
+    labels, ever = np.zeros(clients, np.int64), np.zeros(clients, np.bool_)
+    for number, row in enumerate(matrix):
+        ever |= row
+        labels = np.unique(2 * labels + row, return_inverse=True)[1]
+        sizes = np.bincount(labels[ever])
+        found[number] = sizes[sizes > 0].min(initial=clients)
+        if found[number] == 1:
+            break
+    return found
+
+
+def classes(matrix: npt.NDArray[np.bool_] | Integers) -> tuple[Integers, Integers]:
+    """`(rounds, m)` the distinct non-zero columns, and `(m,)` how many clients have each."""
+    matrix = matrix.astype(np.bool_)
+    taking_part = matrix[:, matrix.any(axis=0)]
+    packed = np.packbits(taking_part.T, axis=1)  # comparing bytes is quicker than comparing bits
+    _, first, sizes = np.unique(packed, axis=0, return_index=True, return_counts=True)
+    return taking_part[:, first].astype(np.int64), sizes.astype(np.int64)

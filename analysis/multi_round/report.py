@@ -1,0 +1,162 @@
+"""The multi-round metrics of runs as text, tables and JSON."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.measures import participation_matrix, summed_clients
+from analysis.multi_round.over_rounds import TIME_LIMIT_S, OverRounds, over_rounds
+from analysis.multi_round.settling import Tell, silent
+from analysis.summary import protocol_name
+from testbed.errors import ExperimentError
+from testbed.records import RunRecords
+
+_FEW_ROUNDS = 8
+_FEW_CLIENTS = 24
+_HEADERS = {
+    "run": "Run", "round": "Round", "strong": "T strong", "weak": "T weak", "lower_bound": "at least",
+    "proof": "proved by", "fairness": "F", "cardinality": "C",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The metrics of one run.
+
+    Attributes:
+        label: the run's.
+        protocol: of its selection.
+        population: N.
+        clients: `(k,)` int64, the clients that were in a sum; the first k columns of the participation matrix.
+        numbers: `(rounds,)` int64, the rounds' numbers.
+        matrix: `(rounds, columns)` their participation.
+        metrics: after each round.
+    """
+
+    label: str
+    protocol: str
+    population: int
+    clients: Any
+    numbers: Any
+    matrix: Any
+    metrics: OverRounds
+
+    def certificate(self) -> dict[str, Any]:
+        """Who is left by which combination, at the end.
+
+        Keys: rounds, coefficients (integers that are coprime; the same order) and clients.
+        """
+        combination = self.metrics.combination(len(self.metrics) - 1)
+        values = np.zeros(self.matrix.shape[1], dtype=object)
+        for place, coefficient in combination.items():
+            values += coefficient * self.matrix[place].astype(object)
+        return {
+            "rounds": [int(self.numbers[place]) for place in combination],
+            "coefficients": list(combination.values()),
+            "clients": self.clients[np.flatnonzero(values[: len(self.clients)] != 0)].tolist(),
+        }
+
+    def frame(self, every: int) -> pd.DataFrame:
+        """A row for each `every`-th round and the last; T is missing while nothing can be reached."""
+        frame = self.metrics.frame()
+        frame["round"] = self.numbers
+        frame.insert(0, "run", self.label)
+        reachable = frame["rank"] > 0
+        for column in ("strong", "weak", "lower_bound"):
+            frame[column] = frame[column].astype("Int64").where(reachable)
+        places = np.arange(1, len(frame) + 1)
+        return frame[(places % every == 0) | (places == len(frame))].reset_index(drop=True)
+
+
+def measured(run: RunRecords, time_limit_s: float = TIME_LIMIT_S, tell: Tell = silent) -> Measured:
+    """The metrics of a run, also of one that goes on.
+
+    Raises:
+        ExperimentError: no round of the run has given a sum.
+    """
+    clients = summed_clients(run)
+    if not len(clients):
+        raise ExperimentError(
+            f"{run.path}: no round of this run has given a sum, so there is nothing to measure; "
+            "`testbed status` tells what became of its rounds"
+        )
+    matrix = participation_matrix(run, compact=True)
+    metrics = over_rounds(matrix, time_limit_s, tell)
+    protocol = protocol_name(run.experiment.get("selection")) or run.label
+    numbers = run.rounds["round"].to_numpy(np.int64)
+    return Measured(run.label, protocol, int(run.experiment["population"]), clients, numbers, matrix, metrics)
+
+
+def render(runs: Sequence[Measured], format: str, every: int | None) -> str:
+    """Text of the last round, or of every k-th, in one of the formats text, markdown, csv and json."""
+    if format == "json":
+        return json.dumps([_json(run, every or 1) for run in runs], indent=1, allow_nan=False) + "\n"
+    if format == "text" and every is None:
+        return "\n".join(_text(run) for run in runs)
+    frame = pd.concat([run.frame(every or len(run.metrics)) for run in runs], ignore_index=True)
+    if format == "csv":
+        return str(frame.to_csv(index=False, lineterminator="\n"))
+    cells = [list(_HEADERS.values()), *(_cells(row) for row in frame.to_dict("records"))]
+    if format == "markdown":
+        lines = [" | ".join(row) for row in cells]
+        lines.insert(1, " | ".join(["---"] * len(_HEADERS)))
+        return "".join(f"| {line} |\n" for line in lines)
+    widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADERS))]
+    return "".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n" for row in cells
+    )
+
+
+def _cells(row: dict[Any, Any]) -> list[str]:
+    row = row | {key: f"{row[key]:.4g}" for key in ("fairness", "cardinality")}
+    return ["–" if row[key] is pd.NA else str(row[key]) for key in _HEADERS]
+
+
+def _text(run: Measured) -> str:
+    row = run.frame(len(run.metrics)).iloc[-1]
+    certificate = run.certificate()
+    weak = f"{row['weak']}" if row["certified"] else f"at most {row['weak']}, at least {row['lower_bound']}"
+    settled = int(run.metrics.certified.sum())
+    lines = {
+        "T strong": f"{row['strong']}",
+        "T weak": f"{weak} (by {row['proof']})",
+        "  attained by": _combination(certificate),
+        "  which leaves": _clients(certificate["clients"]),
+        "  certified": f"in {settled} of {len(run.metrics)} rounds",
+        "F": f"{row['fairness']:.4g}",
+        "C": f"{row['cardinality']:.4g}",
+    }
+    body = "".join(f"  {name:14}  {value}\n" for name, value in lines.items())
+    return f"{run.label}: {len(run.metrics)} rounds, {run.population} clients\n{body}"
+
+
+def _combination(certificate: dict[str, Any]) -> str:
+    rounds, coefficients = certificate["rounds"], certificate["coefficients"]
+    if len(rounds) > _FEW_ROUNDS:
+        digits = max(len(str(abs(coefficient))) for coefficient in coefficients)
+        return f"{len(rounds)} rounds, coefficients of up to {digits} digits (json has them)"
+    terms = [f"{coefficient:+d} × round {number}" for number, coefficient in zip(rounds, coefficients, strict=True)]
+    return ", ".join(terms).replace("+1 ×", "+").replace("-1 ×", "−").replace("-", "−")
+
+
+def _clients(clients: Sequence[int]) -> str:
+    shown = ", ".join(map(str, clients[:_FEW_CLIENTS]))
+    more = f", … ({len(clients)} clients)" if len(clients) > _FEW_CLIENTS else ""
+    return f"client{'s' if len(clients) > 1 else ''} {shown}{more}"
+
+
+def _json(run: Measured, every: int) -> dict[str, Any]:
+    certificate = run.certificate()
+    # As text: many readers of JSON hold numbers as doubles, and these may have a hundred digits.
+    certificate["coefficients"] = [str(coefficient) for coefficient in certificate["coefficients"]]
+    rows = run.frame(every).drop(columns="run").astype(object)
+    rows = rows.where(rows.notna(), None)
+    return {
+        "run": run.label, "selection": run.protocol, "population": run.population,
+        "rounds": len(run.metrics), "certified_rounds": int(run.metrics.certified.sum()),
+        "certificate": certificate, "by_round": rows.to_dict("records"),
+    }  # fmt: skip

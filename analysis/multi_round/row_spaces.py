@@ -1,0 +1,170 @@
+"""What the server can reach after each round: a growing chain of row spaces, and exact words in them.
+
+Rounds that bring nothing new leave everything as it was, so all there is to know about 1,500 rounds of 120 clients is
+in at most 120 spaces. Clients whose columns are identical get the same coefficient in every combination; they form a
+class, which counts with its size. A vector of a row space is called a word, as in coding theory, and the number of
+clients with non-zero coefficient its weight.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.multi_round.modular import PRIMES, eliminate, reduced, solution
+from analysis.multi_round.participation import Integers, classes
+
+
+@dataclass(frozen=True)
+class Word:
+    """A combination of the basis's rows, and the number of clients with non-zero coefficient in it.
+
+    Attributes:
+        weight: at least 1, exact.
+        combination: coprime integers, one for each of the first rows of the basis.
+    """
+
+    weight: int
+    combination: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Space:
+    """The row space of independent rows.
+
+    Attributes:
+        rows: `(r, m)` int64 0/1, independent also modulo `prime`; the columns are distinct and not zero.
+        sizes: `(m,)` int64, clients per class.
+        prime: for elimination.
+    """
+
+    rows: Integers
+    sizes: Integers
+    prime: int = PRIMES[0]
+
+    @property
+    def rank(self) -> int:
+        """r."""
+        return len(self.rows)
+
+    @cached_property
+    def unit(self) -> int:
+        """What divides every weight."""
+        return int(np.gcd.reduce(self.sizes))
+
+    def at_least(self, classes: int) -> int:
+        """No word of this many classes or more is lighter."""
+        return int(np.sort(self.sizes)[:classes].sum())
+
+    def within(self, support: npt.ArrayLike) -> Word:
+        """A word that is zero outside the classes `support`, if there is one; else one that is zero on many of them."""
+        inside = np.zeros(len(self.sizes), np.bool_)
+        inside[np.asarray(support, np.int64)] = True
+        # Columns that must be zero first; then the heavy ones, in case there is some freedom.
+        order = np.lexsort((-self.sizes, inside))
+        _, pivots, sources = reduced(self.rows[:, order], self.prime)
+        return self.isolating(order[pivots], sources, len(pivots) - 1)
+
+    def isolating(self, pivots: Integers, sources: Integers, isolated: int) -> Word:
+        """The combination of the rows `sources` that is zero in all columns `pivots` but one, weighed exactly."""
+        right = np.zeros(len(pivots), np.int64)
+        right[isolated] = 1
+        coefficients, _ = solution(self.rows[np.ix_(sources, pivots)], right, self.prime)
+        combination = [0] * self.rank
+        for row, coefficient in zip(sources.tolist(), coefficients, strict=True):
+            combination[row] = coefficient
+        return self.word(combination)
+
+    def word(self, combination: Sequence[int]) -> Word:
+        """This combination, weighed exactly."""
+        values = np.array(combination, dtype=object) @ self.rows.astype(object)
+        return Word(int(self.sizes[values != 0].sum()), tuple(combination))
+
+
+class UnluckyPrimeError(Exception):
+    """A minor of the participation matrix is a multiple of the prime."""
+
+
+class Chain:
+    """The row spaces of P(1), P(2), ...: `ranks[t]` of the rows `basis` span everything that t + 1 rounds have.
+
+    A row that is dependent modulo the prime is shown to be dependent over the rationals too, by its coefficients in
+    integers, except when there is nothing to show (it repeats a row, or nothing can be outside the space).
+
+    Args:
+        participation: `(rounds, clients)` bool.
+        prime: for elimination.
+
+    Raises:
+        UnluckyPrimeError: take another.
+
+    Attributes:
+        ranks: `(rounds,)` int64.
+        basis: `(R,)` int64, the rounds (from 0) that enlarged the space, ascending.
+        words: `(R,)` for each rank r (at r - 1) a light word of the space, found on the way; its combination has
+            r coefficients or fewer.
+    """
+
+    @classmethod
+    def of(cls, participation: npt.NDArray[np.bool_]) -> "Chain":
+        """The chain, by the first prime that serves."""
+        for prime in PRIMES:
+            try:
+                return cls(participation, prime)
+            except UnluckyPrimeError:
+                continue
+        raise ArithmeticError(f"a minor of the participation matrix is a multiple of each of {PRIMES}")
+
+    def __init__(self, participation: npt.NDArray[np.bool_], prime: int) -> None:
+        self._prime = prime
+        self._classes, self._sizes = classes(participation)
+        rounds, columns = self._classes.shape
+        self.ranks = np.zeros(rounds, np.int64)
+        self.words: list[Word] = []
+        basis: list[int] = []
+        seen: set[bytes] = {bytes(columns)}
+        echelon, pivots = np.zeros((0, columns), np.int64), np.zeros(0, np.int64)
+        for number, row in enumerate(self._classes):
+            key = row.astype(np.uint8).tobytes()
+            if key not in seen:
+                seen.add(key)
+                rest = (row - row[pivots] @ echelon) % prime
+                if rest.any():
+                    basis.append(number)
+                    # The heavier the classes that are not zero for themselves alone, the lighter the words.
+                    pivot = int(np.where(rest != 0, self._sizes, 0).argmax())
+                    echelon, pivots = np.vstack((echelon, rest)), np.append(pivots, pivot)
+                    eliminate(echelon, len(basis) - 1, pivot, prime)
+                    self._keep_lightest(self._classes[basis], echelon, pivots)
+                elif len(basis) < columns:
+                    self._check_dependent(self._classes[basis], pivots, row)
+            self.ranks[number] = len(basis)
+        self.basis = np.array(basis, np.int64)
+
+    def space(self, rank: int) -> Space:
+        """The space of this rank, at least 1, with the classes that there are by then."""
+        rows = self._classes[self.basis[:rank]]
+        _, first, inverse = np.unique(rows, axis=1, return_index=True, return_inverse=True)
+        sizes = np.bincount(inverse.ravel(), self._sizes).astype(np.int64)
+        kept = rows[:, first].any(axis=0)
+        return Space(rows[:, first[kept]], sizes[kept], self._prime)
+
+    def _keep_lightest(self, rows: Integers, echelon: Integers, pivots: Integers) -> None:
+        """The lightest of the last word, the new row and the rows of the reduced echelon form."""
+        weight = int(rows[-1] @ self._sizes)
+        best = Word(weight, (0,) * (len(rows) - 1) + (1,))
+        best = min((*self.words[-1:], best), key=lambda word: word.weight)
+        weights = (echelon != 0) @ self._sizes
+        lightest = int(weights.argmin())
+        if weights[lightest] < best.weight:
+            found = Space(rows, self._sizes, self._prime).isolating(pivots, np.arange(len(rows)), lightest)
+            best = min(best, found, key=lambda word: word.weight)
+        self.words.append(best)
+
+    def _check_dependent(self, rows: Integers, pivots: Integers, row: Integers) -> None:
+        coefficients, denominator = solution(rows[:, pivots], row[pivots], self._prime)
+        exactly = np.array(coefficients, dtype=object) @ rows.astype(object)
+        if not np.array_equal(exactly, denominator * row.astype(object)):
+            raise UnluckyPrimeError

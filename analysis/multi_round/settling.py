@@ -1,0 +1,171 @@
+"""The weak privacy of every space of a chain: which method is asked about which space, in which order.
+
+T does not grow from round to round. So what is attained in a space is attained in all later ones, and what is proved
+for a space holds for all earlier ones. A method is therefore asked about the largest space first for which the value
+known is not yet proved, then by bisection.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from analysis.multi_round import dependent_columns, mixed_integer, small_codes
+from analysis.multi_round.row_spaces import Chain, Space, Word
+
+_LARGEST_PROGRAM = 40  # rank up to which the solver has a chance
+_MOST_SECONDS = 10.0
+
+
+@dataclass
+class Standing:
+    """What is known about the space of one rank.
+
+    Attributes:
+        word: the lightest that is known.
+        lower_bound: no word is lighter.
+        proof: what has shown the lower bound.
+    """
+
+    word: Word
+    lower_bound: int
+    proof: str
+
+    @property
+    def settled(self) -> bool:
+        """Whether the word is the lightest."""
+        return self.lower_bound == self.word.weight
+
+
+Tell = Callable[[str], None]
+"""Called with one line when something that takes time begins."""
+
+
+def silent(line: str) -> None:
+    """Say nothing."""
+
+
+class Settling:
+    """Finds the lightest word of the spaces of a chain, as far as time allows.
+
+    Args:
+        chain: the spaces.
+        ranks: those that are asked for, ascending; None: all.
+        tell: told what is being done.
+    """
+
+    def __init__(self, chain: Chain, ranks: Sequence[int] | None = None, tell: Tell = silent) -> None:
+        self._chain = chain
+        self._tell = tell
+        self._spaces: dict[int, Space] = {}
+        self._asked: set[tuple[str, int]] = set()
+        self.ranks = list(range(1, len(chain.basis) + 1)) if ranks is None else list(ranks)
+        self.standings = {rank: self._first(rank) for rank in self.ranks}
+        self._spread()
+
+    def settle(self, time_limit_s: float) -> dict[int, Standing]:
+        """Ask the methods, the cheap ones first; returns what is known then, by rank."""
+        deadline = time.monotonic() + time_limit_s
+        for method in (self._columns, self._modulo_2, self._modulo_3):
+            self._sweep(method, deadline)
+        self._sweep(self._program, deadline)
+        return self.standings
+
+    def _first(self, rank: int) -> Standing:
+        """Without any search: every word has a class, and the smallest may be isolated."""
+        space = self._space(rank)
+        word, smallest = self._chain.words[rank - 1], int(space.sizes.min())
+        if word.weight > smallest and rank == len(space.sizes):
+            word = space.within([int(space.sizes.argmin())])
+        return Standing(word, smallest, "smallest class")
+
+    def _space(self, rank: int) -> Space:
+        if rank not in self._spaces:
+            self._spaces[rank] = self._chain.space(rank)
+        return self._spaces[rank]
+
+    def _sweep(self, method: Callable[[int, float], None], deadline: float) -> None:
+        """Ask `method` about as few spaces as needed: for each value, the largest first, then by bisection."""
+        for value, ranks in self._open_twice():
+            left, right = 0, len(ranks) - 1
+            middle = right
+            while left <= right and time.monotonic() < deadline:
+                standing = self.standings[ranks[middle]]
+                asked = (method.__name__, ranks[middle])
+                if not standing.settled and asked not in self._asked:
+                    self._asked.add(asked)
+                    method(ranks[middle], deadline)
+                    self._spread()
+                if standing.lower_bound >= value:
+                    left = middle + 1
+                else:
+                    right = middle - 1
+                middle = (left + right) // 2
+
+    def _open(self) -> list[tuple[int, list[int]]]:
+        """The values that are not proved and the ranks that have them, the smallest value first."""
+        values: dict[int, list[int]] = {}
+        for rank in self.ranks:
+            if not self.standings[rank].settled:
+                values.setdefault(self.standings[rank].word.weight, []).append(rank)
+        return sorted(values.items())
+
+    def _open_twice(self) -> Iterator[tuple[int, list[int]]]:
+        """What is open, and then what still is: lighter words that were found on the way have new largest spaces."""
+        yield from self._open()
+        yield from self._open()
+
+    def _spread(self) -> None:
+        """Carry words to later spaces and proofs to earlier ones."""
+        lightest: Word | None = None
+        for rank in self.ranks:
+            standing = self.standings[rank]
+            if lightest is None or standing.word.weight < lightest.weight:
+                lightest = standing.word
+            standing.word = lightest
+        for rank, later in zip(self.ranks[-2::-1], self.ranks[:0:-1], strict=True):
+            if self.standings[later].lower_bound > self.standings[rank].lower_bound:
+                self.standings[rank].lower_bound = self.standings[later].lower_bound
+                self.standings[rank].proof = self.standings[later].proof
+
+    def _improve(self, rank: int, bound: int, proof: str, support: Sequence[int] | None = None) -> None:
+        standing = self.standings[rank]
+        if support is not None:
+            word = self._space(rank).within(support)
+            if word.weight < standing.word.weight:
+                standing.word = word
+        # A bound above what is attained would be an error of floating point, not a proof.
+        if standing.lower_bound < bound <= standing.word.weight:
+            standing.lower_bound, standing.proof = bound, proof
+
+    # -- the methods --------------------------------------------------------------------------------------------------
+
+    def _columns(self, rank: int, deadline: float) -> None:
+        space, standing = self._space(rank), self.standings[rank]
+        if min(dependent_columns.reach(space), standing.word.weight) <= standing.lower_bound:
+            return
+        self._tell(f"rank {rank}: dependent columns")
+        found = dependent_columns.exhaust(space, standing.word.weight, deadline)
+        self._improve(rank, found.lower_bound, "dependent columns", found.support)
+
+    def _modulo_2(self, rank: int, deadline: float) -> None:
+        self._modulo(2, rank)
+
+    def _modulo_3(self, rank: int, deadline: float) -> None:
+        self._modulo(3, rank)
+
+    def _modulo(self, prime: int, rank: int) -> None:
+        code = small_codes.Code.of(self._space(rank), prime)
+        if code is not None:
+            self._tell(f"rank {rank}: code modulo {prime}")
+            standing = self.standings[rank]
+            bound = small_codes.lower_bound(code, standing.word.weight, standing.lower_bound)
+            self._improve(rank, bound, f"code modulo {prime}")
+
+    def _program(self, rank: int, deadline: float) -> None:
+        if rank > _LARGEST_PROGRAM:
+            return
+        self._tell(f"rank {rank}: mixed integer program")
+        # The spaces that are left share the time; and nothing can stop the solver before its time is up.
+        seconds = min(_MOST_SECONDS, max(0.0, deadline - time.monotonic()) / (1 if len(self.ranks) == 1 else 2))
+        solved = mixed_integer.solve(self._space(rank), seconds)
+        self._improve(rank, solved.lower_bound, "mixed integer program", solved.support)

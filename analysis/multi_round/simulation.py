@@ -1,0 +1,101 @@
+"""Who takes part over many rounds, and nothing else: real selection, no training, no sums, no messages.
+
+So et al., Securing Secure Aggregation (Multi-RoundSecAgg), arXiv 2106.03328, section 6 ("Modeling dropouts"): each user
+is away in a round with a probability of its own. Selection is the federation's own code, down to its coins: with the
+same seed, the participants are those of a run with `availability.model: bernoulli` (tests hold the two together).
+"""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.availability.roundwise import RoundwiseAvailability
+from testbed.errors import ExperimentError, RoundSkipped
+from testbed.network import Network
+from testbed.parties.pki import Directory
+from testbed.randomness import Randomness
+from testbed.registry import selection_protocol
+from testbed.selection.check_in import STAGE
+from testbed.selection.choosing import SelectionParameters, SelectionProtocol, SelectionRound
+
+DROPOUT_PROBABILITIES = (0.1, 0.2, 0.3, 0.4, 0.5)
+"""What the paper draws each user's p_i from; how, it does not say."""
+
+
+def simulate(parameters: SelectionParameters, unavailable: npt.ArrayLike, rounds: int, seed: int) -> npt.NDArray[Any]:
+    """`(rounds, n)` uint8: 1 where a client was selected, rows of zeros for rounds that were skipped.
+
+    Args:
+        parameters: of a protocol that asks clients nothing but whether they are there.
+        unavailable: `(n,)` probability of each client to be away in a round, independently of all else.
+        rounds: how many.
+        seed: as an experiment's.
+
+    Raises:
+        ExperimentError: the protocol has other stages than check-in, or its parameters do not fit.
+    """
+    away = np.asarray(unavailable, np.float64)
+    population = len(away)
+    try:
+        parameters.check(population)
+    except ValueError as error:
+        raise ExperimentError(f"selection.{error}") from None
+    protocol = selection_protocol(parameters, population)
+    if tuple(protocol.stages) != (STAGE,):
+        raise ExperimentError(
+            f"selection: {getattr(parameters, 'protocol', protocol)} has stages {', '.join(protocol.stages)}; only "
+            f"protocols that need no more than {STAGE} can be simulated without a federation"
+        )
+    return asyncio.run(_rounds(protocol, away, rounds, Randomness(seed)))
+
+
+def dropout_probabilities(population: int, seed: int) -> npt.NDArray[np.float64]:
+    """`(n,)` a p_i for each user, drawn uniformly from `DROPOUT_PROBABILITIES`."""
+    return Randomness(seed).generator("availability", 0, "probabilities").choice(DROPOUT_PROBABILITIES, population)
+
+
+async def _rounds(
+    protocol: SelectionProtocol, unavailable: npt.NDArray[np.float64], rounds: int, randomness: Randomness
+) -> npt.NDArray[Any]:
+    population = len(unavailable)
+    network = _OnlyPresence(RoundwiseAvailability(unavailable, randomness))
+    directory, participations = Directory.empty(0), np.zeros(population, np.int64)
+    memory: dict[str, npt.NDArray[Any]] = {}
+    matrix = np.zeros((rounds, population), np.uint8)
+    for number in range(1, rounds + 1):
+        network.number = number
+        round_ = SelectionRound(
+            number, population, cast(Network, network), participations, directory, randomness, bytes(16), memory=memory
+        )
+        try:
+            selection = await protocol.select(round_)
+        except RoundSkipped:
+            continue
+        participations[selection.participants] += 1
+        matrix[number - 1, selection.participants] = 1
+    return matrix
+
+
+class _OnlyPresence:
+    """As much of a network as check-in needs: who is asked and reachable answers."""
+
+    def __init__(self, availability: RoundwiseAvailability) -> None:
+        self._availability = availability
+        self.number = 0
+
+    async def ask(self, recipients: npt.NDArray[np.int64], message: object) -> Any:
+        there = recipients[self._availability.presence(self.number, STAGE, 0.0, recipients).reachable]
+        return _Present(there)
+
+
+class _Present(SimpleNamespace):
+    """The replies of those that are there."""
+
+    def __init__(self, ids: npt.NDArray[np.int64]) -> None:
+        super().__init__(ids=ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)

@@ -1,0 +1,223 @@
+"""Lower bounds from the row space modulo 2 and modulo 3, whose minimum distance can be searched by counting bits.
+
+The vectors of integers in a row space V, taken modulo p, are a linear code C. A lightest word of V, with coprime
+integers as entries, is a word of C that is not zero and no heavier. So no word of V is lighter than the minimum
+distance of C. (What the rows of P span modulo p can be less than C: rows may be dependent modulo p, and then a p-th of
+a combination of them is a vector of integers too. `saturated` puts such vectors in their place.)
+
+To show that C has no word of weight w or less, take s bases of the column space such that no column is in more than c
+of them. A word of weight w is non-zero on at most w c / s columns of one of them. So the combinations of that many
+generators or fewer, of each of the s systematic generator matrices, are weighed (Brouwer and Zimmermann's algorithm,
+where c = 1). Modulo 2, when all generators have even weight, so have all words.
+
+A word is held as bits: modulo 2 where it is 1; modulo 3 where it is 1, and where it is 2.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.multi_round.modular import eliminate
+from analysis.multi_round.participation import Integers
+from analysis.multi_round.row_spaces import Space
+
+Planes = npt.NDArray[np.uint64]
+
+_MOST_WORDS = {2: 1_500_000_000, 3: 400_000_000}  # machine words to be counted: seconds
+_MOST_KEPT = 10_000_000  # machine words in memory
+_MOST_BASES = 24
+_TOO_MANY = 30.0  # light words to be expected: there is little hope that there are none
+_LARGEST = 2**40
+
+
+@dataclass(frozen=True)
+class Code:
+    """C, with a column for each client (or for each `unit` of clients with equal columns).
+
+    Attributes:
+        generators: `(r, n)` int64 residues, independent modulo the prime.
+        prime: p, 2 or 3.
+        unit: clients for which a column stands.
+    """
+
+    generators: Integers
+    prime: int
+    unit: int
+
+    @classmethod
+    def of(cls, space: Space, prime: int) -> "Code | None":
+        """The code of a row space; None where fractions of sums grow too large to be computed."""
+        rows = saturated(space.rows, prime)
+        return None if rows is None else cls(np.repeat(rows, space.sizes // space.unit, axis=1), prime, space.unit)
+
+    @cached_property
+    def even(self) -> bool:
+        """Whether all words have even weight."""
+        return self.prime == 2 and not (self.generators.sum(axis=1) % 2).any()
+
+    def to_exclude(self, target: int) -> int:
+        """The largest weight w such that excluding words of weight w or less proves `target` (clients)."""
+        heaviest = math.ceil(target / self.unit) - 1
+        return heaviest - heaviest % 2 if self.even else heaviest
+
+    def excluded(self, weight: int) -> int:
+        """Clients in the lightest word there may be, when there is none of `weight` columns or fewer."""
+        return self.unit * (weight + 1 + (self.even and weight % 2 == 0))
+
+    def expected(self, weight: int) -> float:
+        """How many words of this weight or less a code of this size has on average."""
+        rank, columns = self.generators.shape
+        words = sum(math.comb(columns, count) * (self.prime - 1) ** (count - 1) for count in range(1, weight + 1))
+        return (2 if self.even else 1) * words / self.prime ** (columns - rank)
+
+
+def saturated(rows: Integers, prime: int) -> Integers | None:
+    """`(r, m)` residues: a basis, modulo the prime, of the integer vectors in the row space of independent `rows`.
+
+    Whenever a combination of rows is divisible by the prime, the quotient takes the place of one of them. Each time
+    the index of the lattice that the rows generate in that of all integer vectors is divided by the prime; at the end
+    it is no multiple of it.
+    """
+    rows, rank = rows.copy(), len(rows)
+    # Rows in echelon form, and how they are combined of the rows.
+    echelon, combined = np.zeros_like(rows), np.zeros((rank, rank), np.int64)
+    pivots: list[int] = []
+    for number in range(rank):
+        while True:
+            factors = rows[number, pivots] % prime
+            rest = (rows[number] - factors @ echelon[:number]) % prime
+            taken = -factors @ combined[:number]
+            taken[number] += 1
+            if rest.any():
+                break
+            balanced = (taken + prime // 2) % prime - prime // 2 if prime > 2 else taken % prime
+            rows[number] = balanced @ rows // prime
+            if np.abs(rows[number]).max() > _LARGEST:
+                return None
+        pivot = int(np.flatnonzero(rest)[0])
+        echelon[number], combined[number] = rest, taken % prime
+        both = np.hstack((echelon[: number + 1], combined[: number + 1]))
+        eliminate(both, number, pivot, prime)
+        echelon[: number + 1], combined[: number + 1] = both[:, : rows.shape[1]], both[:, rows.shape[1] :]
+        pivots.append(pivot)
+    return rows % prime
+
+
+def lower_bound(code: Code, target: int, known: int = 0) -> int:
+    """A proved lower bound on the weight (clients) of every word, at best `target`; less where that takes too long.
+
+    Args:
+        code: what the integer vectors of the row space are, modulo a prime.
+        target: the weight of a word that is known.
+        known: a lower bound that is known; where there is little hope for more, the result is 0.
+    """
+    rank, columns = code.generators.shape
+    weight = code.to_exclude(target)
+    while weight > 0 and code.expected(weight) > _TOO_MANY:
+        weight -= 1
+    length = (code.prime - 1) * max(1, -(-(columns - rank) // 64))
+    coverage = np.zeros(columns, np.int64)
+    most_covered: list[int] = []
+    systematic: list[Planes] = []
+    while code.excluded(weight) > known:
+        plan = _cheapest(rank, weight, most_covered, length, code.prime)
+        if plan is not None and (len(most_covered) == _MOST_BASES or plan[1] <= 1):
+            break
+        if len(most_covered) == _MOST_BASES:
+            weight -= 1
+            continue
+        order = np.argsort(coverage, kind="stable")
+        echelon, pivots = _systematic(code.generators[:, order], code.prime)
+        coverage[order[pivots]] += 1
+        most_covered.append(int(coverage.max()))
+        systematic.append(_planes(np.delete(echelon, pivots, axis=1), code.prime))
+    else:
+        return 0
+    bases, most = plan
+    lightest = weight + 1
+    for generators in systematic[:bases]:
+        lightest = _lightest(generators, most, lightest)
+    return code.excluded(lightest - 1)
+
+
+def _cheapest(rank: int, weight: int, most_covered: list[int], length: int, prime: int) -> tuple[int, int] | None:
+    """How many bases to take, and how many generators to combine, to see every word of this weight; None: too many."""
+    plans = []
+    for bases, covered in enumerate(most_covered, start=1):
+        most = min(rank, weight * covered // bases)
+        sums = [math.comb(rank, count) * (prime - 1) ** (count - 1) for count in range(1, most + 1)]
+        if bases * sum(sums) * length <= _MOST_WORDS[prime] and sum(sums[:-1]) * length <= _MOST_KEPT:
+            plans.append((bases * sum(sums), bases, most))
+    return min(plans)[1:] if plans else None
+
+
+def _systematic(generators: Integers, prime: int) -> tuple[Integers, Integers]:
+    """Reduced row echelon form, and the pivot columns: the first ones that are independent."""
+    matrix, pivots = generators.astype(np.int16), []
+    for column in range(matrix.shape[1]):
+        done = len(pivots)
+        if done == len(matrix):
+            break
+        candidates = np.flatnonzero(matrix[done:, column])
+        if len(candidates):
+            swap = [done, done + int(candidates[0])]
+            matrix[swap] = matrix[swap[::-1]]
+            eliminate(matrix, done, column, prime)
+            pivots.append(column)
+    return matrix.astype(np.int64), np.array(pivots, np.int64)
+
+
+def _planes(residues: Integers, prime: int) -> Planes:
+    """`(p - 1, rows, words)`: where the rows are 1 (and where they are 2), 64 columns in a word, one word at least."""
+    rows, columns = residues.shape
+    padded = np.zeros((rows, max(1, -(-columns // 64)) * 64), np.int64)
+    padded[:, :columns] = residues
+    return np.stack([np.packbits(padded == value, axis=1).view(np.uint64) for value in range(1, prime)])
+
+
+def _lightest(generators: Planes, most: int, below: int) -> int:
+    """The least weight of a combination of 1 to `most` generators, each counting 1 for itself; `below` at most.
+
+    Combinations are taken up to a factor: the last generator has the factor 1.
+    """
+    rank = generators.shape[1]
+    sums = generators  # of `count` generators, ordered by the last of them
+    starts = np.arange(rank + 1)  # how many sums have their last generator before the i-th
+    below = _lighter(sums, 1, below)
+    for count in range(2, most + 1):
+        parts = []
+        for last in range(rank):
+            with_last = _with_last(generators[:, last : last + 1], sums[:, : starts[last]])
+            below = _lighter(with_last, count, below)
+            if count < most:
+                parts.append(with_last)
+        if parts:
+            sums = np.concatenate(parts, axis=1)
+            starts = np.concatenate(([0], np.cumsum([part.shape[1] for part in parts])))
+    return below
+
+
+def _with_last(last: Planes, sums: Planes) -> Planes:
+    """The generator plus, and modulo 3 also minus, each of the sums."""
+    if len(last) == 1:
+        return last ^ sums
+    return np.concatenate((_sum_of_three(last, sums), _sum_of_three(last, sums[::-1])), axis=1)
+
+
+def _sum_of_three(left: Planes, right: Planes) -> Planes:
+    """The sum modulo 3, in six operations: 0, 1 and 2 are held as the bits (0, 0), (1, 0) and (0, 1)."""
+    mixed = (left[0] | right[1]) ^ (left[1] | right[0])
+    return np.stack(((left[1] | right[1]) ^ mixed, (left[0] | right[0]) ^ mixed))
+
+
+def _lighter(sums: Planes, count: int, below: int) -> int:
+    if not sums.shape[1]:
+        return below
+    nonzero = sums[0] if len(sums) == 1 else sums[0] | sums[1]
+    weights = np.bitwise_count(nonzero[:, 0])
+    for column in range(1, nonzero.shape[1]):
+        weights = weights + np.bitwise_count(nonzero[:, column]).astype(np.uint16)
+    return min(below, count + int(weights.min()))
