@@ -13,6 +13,7 @@ import typer
 import testbed
 from testbed.commands.attack import attack
 from testbed.commands.bound import bound, plan
+from testbed.commands.bound_batch_partition import BATCH_PARTITION_EPILOG, bound_batch_partition
 from testbed.commands.calibrate import CALIBRATE_EPILOG, calibrate
 from testbed.commands.cluster import cluster
 from testbed.commands.invocation import Invocation, examples, report
@@ -57,6 +58,7 @@ app.command(epilog=SUBMIT_EPILOG)(submit)
 app.add_typer(jobs)
 app.command(epilog=CALIBRATE_EPILOG)(calibrate)
 app.add_typer(cluster)
+bound.command("batch-partition", epilog=BATCH_PARTITION_EPILOG)(bound_batch_partition)
 app.add_typer(bound)
 app.add_typer(plan)
 
