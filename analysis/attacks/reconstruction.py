@@ -1,8 +1,8 @@
 """Single updates out of many sums, by least squares: So et al., Multi-RoundSecAgg, arXiv 2106.03328, appendix H.2.
 
 When a model has converged, updates hardly change from round to round, and the server's sums are (31): P times the
-weighted updates, plus what they do change. If P has full rank, least squares (32) gives every update, else the solution
-of minimum norm is the best there is: for clients that are always in the same sums, as in a batch, that is their weighted
+weighted updates, plus what they do change. If P has full rank, least squares (32) gives every update, else the
+solution of minimum norm is the best there is: for clients always in the same sums, as in a batch, their weighted
 mean. The paper stops at the inverse; this is the same attack for every P.
 
 The norm is that of the clients' updates, each squared and times its weight: then members of a batch get their mean,

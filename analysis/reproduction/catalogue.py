@@ -16,6 +16,8 @@ MODULES = (
     "lotto_adversary",
     "lotto_prediction",
     "lotto_reconstruction",
+    "multiround_fig10",
+    "multiround_fig11",
 )
 """Modules of this package, in the order in which their reproductions are listed."""
 

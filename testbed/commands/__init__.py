@@ -12,7 +12,7 @@ import typer
 
 import testbed
 from testbed.commands.attack import attack
-from testbed.commands.attack_updates import RECONSTRUCT_EPILOG, reconstruct
+from testbed.commands.attack_updates import INVERT_EPILOG, RECONSTRUCT_EPILOG, invert, reconstruct
 from testbed.commands.bound import bound, plan
 from testbed.commands.bound_batch_partition import BATCH_PARTITION_EPILOG, bound_batch_partition
 from testbed.commands.calibrate import CALIBRATE_EPILOG, calibrate
@@ -54,6 +54,7 @@ app.command(epilog=PLOT_EPILOG)(plot)
 app.command(epilog=DROPOUTS_EPILOG)(dropouts)
 app.command(epilog=REPRODUCE_EPILOG)(reproduce)
 attack.command(epilog=RECONSTRUCT_EPILOG)(reconstruct)
+attack.command(epilog=INVERT_EPILOG)(invert)
 app.add_typer(attack)
 app.add_typer(trace)
 app.command(epilog=SUBMIT_EPILOG)(submit)

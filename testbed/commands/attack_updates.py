@@ -11,9 +11,15 @@ from testbed.commands.results import runs_in
 from testbed.errors import ExperimentError
 
 RECONSTRUCT_EPILOG = examples(
-    "testbed attack reconstruct runs/multi-round/random --from 1461 --to 1500",
-    "testbed attack reconstruct runs/multi-round/random --from 1461 --to 1500 --out figures --format json",
-    then="The run must have recorded what its server saw: `records: {aggregates: [1461, 1500]}` in the experiment.",
+    "testbed attack reconstruct runs/multi-round/random --from 301 --to 340",
+    "testbed attack reconstruct runs/multi-round/random --from 301 --to 340 --out figures --format json",
+    then="The run must have recorded what its server saw: `records: {aggregates: [301, 340]}` in the experiment.",
+)
+
+INVERT_EPILOG = examples(
+    "testbed attack invert runs/pictures/random --round 1 --client 3 --out figures",
+    "testbed attack invert runs/pictures/batch-partition --round 1 --client 3 --alone",
+    then="Best where clients take one step on few images (FedSGD): then an update is a gradient.",
 )
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's directory, also s3://, gs://.", show_default=False)]
@@ -43,6 +49,50 @@ def reconstruct(
     if out is not None:
         console = messages()
         for path in report.files(made, out):
+            console.print(f"written: {path}", markup=False)
+
+
+def invert(
+    directory: Run,
+    first: Annotated[int, typer.Option("--round", metavar="R", min=1, help="Round of the model.", show_default=False)],
+    client: Annotated[int, typer.Option(metavar="I", min=0, help="The victim.", show_default=False)],
+    last: Annotated[
+        int | None,
+        typer.Option(
+            "--to",
+            metavar="R",
+            min=1,
+            help="Sums up to this round are used.  \\[default: the last]",
+            show_default=False,
+        ),
+    ] = None,
+    iterations: Annotated[int, typer.Option(metavar="N", min=1, help="Steps of a search.")] = 1000,
+    starts: Annotated[int, typer.Option(metavar="N", min=1, help="Searches; the best one counts.")] = 2,
+    smoothness: Annotated[float, typer.Option(metavar="L", min=0, help="Weight of the total variation.")] = 1e-3,
+    alone: Annotated[
+        bool, typer.Option("--alone", help="Take a batch's mean update for the victim's own, as the paper does.")
+    ] = False,
+    out: Out = None,
+    format: Format = "text",
+    debug: Debug = False,
+) -> None:
+    """Recover a client's update from a run's sums (least squares), and seek the images whose gradient it is.
+
+    Geiping et al., Inverting Gradients, arXiv 2003.14053. What is found is compared with the client's images.
+    """
+    from analysis.attacks import inversion_report as report
+    from analysis.attacks.inversion import Search
+
+    run = one_run(directory)
+    population = int(run.experiment["population"])
+    if client >= population:
+        raise ExperimentError(f"--client: {client} of {population} clients, which are numbered from 0")
+    inverter = report.Inverter(run, first, len(run.rounds) if last is None else last)
+    made = inverter.invert(client, Search(iterations, starts, smoothness=smoothness), alone=alone)
+    typer.echo(json.dumps(report.row(made), indent=2) if format == "json" else report.text(made))
+    if out is not None:
+        console = messages()
+        for path in report.pictures([(f"client {client}", made)], out / f"client-{client}"):
             console.print(f"written: {path}", markup=False)
 
 
