@@ -5,7 +5,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from analysis.attacks.reconstruction_report import Reconstruction, histogram, reconstruct
