@@ -30,6 +30,7 @@ from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.pki import Directory
 from testbed.randomness import Randomness
 from testbed.records import RunDirectory
+from testbed.records.aggregates import RoundAggregate
 from testbed.records.log import RunLog
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
 from testbed.records.writing import Checkpoint
@@ -274,10 +275,16 @@ class Federation:
         self.state = Checkpoint(number, self.network.now_s, outcome.model, participations, wall_s, memory)
         if self.records is not None:
             tables = self._tables(number, started_s, outcome, evaluation)
-            self.records.append_round(tables, self.state)
+            self.records.append_round(tables, self.state, self._seen(number, before.model, outcome))
             self._log(tables["rounds"].to_pylist()[0], time.monotonic() - began)
         self.on_progress(self.progress(outcome=outcome.state))
         return outcome
+
+    def _seen(self, number: int, model: npt.NDArray[np.float32], outcome: Outcome) -> RoundAggregate | None:
+        aggregate = outcome.aggregate
+        if aggregate is None or not self.plan.experiment.records.keeps(number):
+            return None
+        return RoundAggregate(model, aggregate.mean, aggregate.weight)
 
     def _log(self, row: dict[str, Any], wall_s: float) -> None:
         assert self.records is not None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.combining import AggregationProtocol, AggregationRound, Ids
+from testbed.aggregation.combining import Aggregate, AggregationProtocol, AggregationRound, Ids
 from testbed.errors import Refusal, RoundAborted, RoundSkipped
 from testbed.messages import Vector
 from testbed.network.asking import RoundNetwork, no_ids
@@ -26,6 +26,7 @@ class Outcome:
         survivors: those whose update is in the new model.
         model: `(d,)` float32 after the round.
         training_loss: mean over the participants that trained; None when nobody did.
+        aggregate: what the aggregation gave; None unless completed.
     """
 
     model: npt.NDArray[np.float32]
@@ -35,6 +36,7 @@ class Outcome:
     participants: Ids = field(default_factory=no_ids)
     survivors: Ids = field(default_factory=no_ids)
     training_loss: float | None = None
+    aggregate: Aggregate | None = None
 
 
 async def run_round(
@@ -62,7 +64,7 @@ async def run_round(
             AggregationRound(start.number, network, chosen.participants, trained.ids, *known)
         )
         outcome.model = (model + aggregate.mean).astype(np.float32)
-        outcome.survivors = aggregate.survivors
+        outcome.survivors, outcome.aggregate = aggregate.survivors, aggregate
     except (RoundAborted, Refusal) as end:
         outcome.state = "skipped" if isinstance(end, RoundSkipped) else "aborted"
         name = end.check if isinstance(end, Refusal) else end.reason  # a server refuses, too: wrong sums, strangers

@@ -19,6 +19,8 @@ MODULES = (
     "random_participation",
     "multiround_families",
     "multiround_fig4",
+    "multiround_fig10",
+    "multiround_fig11",
 )
 """Modules of this package, in the order in which their reproductions are listed."""
 

@@ -14,9 +14,11 @@ import typer
 
 import testbed
 from testbed.commands.attack import attack
+from testbed.commands.attack_updates import INVERT_EPILOG, RECONSTRUCT_EPILOG, invert, reconstruct
 from testbed.commands.bound import bound, plan
 from testbed.commands.bound_random_participation import BOUND_RANDOM_PARTICIPATION_EPILOG, bound_random_participation
 from testbed.commands.bound_verifiable import VERIFIABLE_EPILOG, bound_verifiable
+from testbed.commands.bound_batch_partition import BATCH_PARTITION_EPILOG, bound_batch_partition
 from testbed.commands.calibrate import CALIBRATE_EPILOG, calibrate
 from testbed.commands.cluster import cluster
 from testbed.commands.invocation import Invocation, examples, report
@@ -59,6 +61,8 @@ app.command(epilog=PLOT_EPILOG)(plot)
 app.command(epilog=DROPOUTS_EPILOG)(dropouts)
 app.command(epilog=METRICS_EPILOG)(metrics)
 app.command(epilog=REPRODUCE_EPILOG)(reproduce)
+attack.command(epilog=RECONSTRUCT_EPILOG)(reconstruct)
+attack.command(epilog=INVERT_EPILOG)(invert)
 app.add_typer(attack)
 app.add_typer(trace)
 app.command(epilog=SUBMIT_EPILOG)(submit)
@@ -67,6 +71,7 @@ app.command(epilog=CALIBRATE_EPILOG)(calibrate)
 app.add_typer(cluster)
 bound.command("random-participation", epilog=BOUND_RANDOM_PARTICIPATION_EPILOG)(bound_random_participation)
 bound.command("verifiable-batch-partition", epilog=VERIFIABLE_EPILOG)(bound_verifiable)
+bound.command("batch-partition", epilog=BATCH_PARTITION_EPILOG)(bound_batch_partition)
 app.add_typer(bound)
 app.add_typer(plan)
 

@@ -16,6 +16,7 @@ from testbed.calibration import read_costs
 from testbed.cost import REFERENCE_COSTS
 from testbed.devices import Devices
 from testbed.errors import TestbedError
+from testbed.experiment.recording import RecordsSection
 from testbed.experiment.workload import Workload
 from testbed.links import Links
 from testbed.own_class import OWN, OWN_CLASS, alternative_by
@@ -218,6 +219,11 @@ class Experiment(_Section):
     time: Time = Field(default_factory=Time, description="The clock")
     cluster: Cluster = Field(default_factory=Cluster, description="Where it runs")
     output: Output = Field(default_factory=Output, description="Where records go")
+    records: RecordsSection = Field(
+        default_factory=RecordsSection,
+        exclude_if=lambda section: section == RecordsSection(),
+        description="What is recorded beyond the tables",
+    )
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         default_factory=dict,
         description="A grid: keys (dotted) and their values; a mapping is merged into the section it names; another "
@@ -239,6 +245,8 @@ class Experiment(_Section):
             section = "adversary"
             if self.adversary is not None:
                 self.adversary.check(self.population, self.selection.protocol, self.aggregation.protocol)
+            section = "records"
+            self.records.check(self.rounds)
             section = "workload"
             if self.workload.training == "simulated" and self.time.compute != "modelled":
                 raise ValueError("training: simulated costs no time that could be measured; set time.compute: modelled")

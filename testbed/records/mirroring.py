@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 
 from testbed.atomic_file import replacing
 from testbed.errors import ExperimentError, RunError
+from testbed.records.aggregates import names_in, round_of_aggregate
 from testbed.records.locking import LOCK, WRITER, held
 from testbed.records.log import FILE as LOG
 from testbed.records.pushing import (
@@ -258,8 +259,12 @@ class _Both:
         if len(wanted) < len(TABLES) * (there.round_number - covered):
             raise _Moved  # finished meanwhile: the parts went into the tables
         each(self._copy, [name for name in wanted if (round_of(name) or 0) > kept or not self._has(name, files[name])])
+        seen_there = {name for name in files if 0 < (round_of_aggregate(name) or 0) <= there.round_number}
+        each(self._copy, [n for n in seen_there if (round_of_aggregate(n) or 0) > kept or not self._has(n, files[n])])
         os.replace(fresh, self.path / CHECKPOINT)
         self.mirror.remember(Memory(there, None, seen))
+        for name in {*names_in(self.path)} - seen_there:
+            (self.path / name).unlink(missing_ok=True)
         for name in (*self.mirror.parts(), *TABLES, SUMMARY):
             if name not in wanted and (name not in files or round_of(name) is not None):
                 (self.path / name).unlink(missing_ok=True)

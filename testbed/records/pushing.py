@@ -22,6 +22,7 @@ import numpy as np
 
 from testbed.atomic_file import replacing
 from testbed.errors import RunError
+from testbed.records.aggregates import names_in, round_of_aggregate
 from testbed.records.log import FILE as LOG
 from testbed.records.store import Store, Stored, each
 from testbed.records.tables import SCHEMAS
@@ -159,6 +160,7 @@ class Mirror:
         self._check_alone(memory, stamp)
         after = memory.same.round_number if memory.same is not None else 0
         names = [name for name in self.parts() if after < (round_of(name) or 0) <= stamp.round_number]
+        names += [n for n in names_in(self.path) if after < (round_of_aggregate(n) or 0) <= stamp.round_number]
         if time.monotonic() - self._log_pushed > _LOG_EVERY_S and (self.path / LOG).is_file():
             names.append(LOG)
             self._log_pushed = time.monotonic()

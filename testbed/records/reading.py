@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from testbed.errors import RunError, reason
+from testbed.records import aggregates
 from testbed.records.streaming import ROWS, joined, stretches
 from testbed.records.writing import RunDirectory, read_table, recorded_files
 
@@ -114,6 +115,12 @@ class RunRecords:
     def events(self) -> "pd.DataFrame":
         """Refusals, misbehaviour, restarts."""
         return self.frame("events")
+
+    def aggregate(self, round_number: int) -> aggregates.RoundAggregate | None:
+        """What the server saw in a finished round; None: it did not complete, or it was not asked for."""
+        if self._checkpoint is None or round_number > self._checkpoint.round_number:
+            return None
+        return aggregates.read(self.path, round_number)
 
     @property
     def model(self) -> npt.NDArray[np.float32] | None:

@@ -32,6 +32,7 @@ import yaml
 
 from testbed.atomic_file import replacing
 from testbed.errors import RunError
+from testbed.records import aggregates
 from testbed.records.locking import LOCK, WRITER
 from testbed.records.pushing import CHECKPOINT, EXPERIMENT, MARK, SUMMARY, Mirror
 from testbed.records.streaming import damaged, joined, write_merged
@@ -132,8 +133,13 @@ class RunDirectory:
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise RunError(f"{path}: damaged checkpoint ({error}); start the run anew with another --out") from None
 
-    def append_round(self, tables: Mapping[str, pa.Table], checkpoint: Checkpoint) -> None:
-        """Record a finished round: its rows, then the checkpoint that makes them count.
+    def append_round(
+        self,
+        tables: Mapping[str, pa.Table],
+        checkpoint: Checkpoint,
+        aggregate: aggregates.RoundAggregate | None = None,
+    ) -> None:
+        """Record a finished round: its rows (and what the server saw), then the checkpoint that makes them count.
 
         With a mirror, the round before must have been pushed by now, and this one's push begins.
         """
@@ -150,6 +156,7 @@ class RunDirectory:
         for name, table in tables.items():
             with _replacing(part / f"{name}.parquet") as file:
                 pq.write_table(table, file, compression="zstd")
+        aggregates.write(self.path, checkpoint.round_number, aggregate)
         memory: dict[str, Any] = {_MEMORY + name: array for name, array in checkpoint.memory.items()}
         stored = io.BytesIO()  # first in memory: a zip file that a full disk cuts off complains when it is collected
         np.savez(

@@ -1,0 +1,46 @@
+"""The truth that an attack is measured against: what each client's update was, trained once more.
+
+Local training is a function of the experiment, the client, the model and the round, so the records need not hold what
+no server may see.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import workloads
+from testbed.experiment.loading import validated
+from testbed.experiment.schema import Experiment
+from testbed.records import RunRecords
+
+Floats = npt.NDArray[np.float64]
+
+
+class Victims:
+    """The clients of a run.
+
+    Args:
+        run: its records; raises `ExperimentError` when its data are not there any more.
+    """
+
+    def __init__(self, run: RunRecords) -> None:
+        self.experiment: Experiment = validated(run.experiment, str(run.path))
+        provenance = self.experiment.provenance or {}
+        seed = self.experiment.seed
+        self.seed = int(provenance["simulation_seed"]) if seed is None else seed
+        section = self.experiment.workload
+        self.workload: Any = workloads.build(section, self.experiment.population, self.seed)
+
+    @property
+    def weights(self) -> Floats:
+        """`(n,)` what each client's update counts in a sum. The server knows it: clients say it with `Trained`."""
+        if self.experiment.aggregation.weights == "equal":
+            return np.ones(self.experiment.population)
+        counts: Floats = np.asarray(self.workload.sample_counts, np.float64)
+        return counts
+
+    def updates(self, model: npt.NDArray[np.float32], round_number: int) -> npt.NDArray[np.float32]:
+        """`(n, d)` float32: what each client learns (or would learn, had it been chosen) from `model` in this round."""
+        clients = range(self.experiment.population)
+        return np.array([self.workload.train(client, model, round_number).delta for client in clients], np.float32)

@@ -1,0 +1,119 @@
+"""How fast batch partition converges: So et al., Multi-RoundSecAgg, arXiv 2106.03328, Theorem 2 and appendix B, after
+Li, Huang, Yang, Wang, Zhang, On the Convergence of FedAvg on Non-IID Data, arXiv 1907.02189.
+
+Losses L_1, ..., L_N are rho-smooth and mu-strongly convex, all users weigh 1/N, step j has the learning rate
+2 / (mu (gamma + j)), and all users drop out with the same probability. Four things in the paper do not follow:
+
+- Gamma is printed as L* - sum L_i*. It is L* - (1/N) sum L_i* (Li et al., section 3.1); a sum of N minima has
+  another scale than one of them, and the theorem would not even be unchanged by adding a constant to all losses.
+- beta bounds the variance of K users chosen one by one (Li et al., Lemma 5). Here K/T batches of T are chosen, whose
+  members come together: pairs of a batch have probability K/N of being chosen, not K(K-1)/(N(N-1)). The same argument
+  over N/T batches gives 4 T (N-K) E^2 G^2 / (K (N-T)), up to T times as much; at T = 1 they are equal. The printed one
+  is exceeded (tests have a case with T = 8).
+- Equation (24) puts the mean number C J / K of completed rounds in the place of the random one, M. The rate is convex
+  in it, so this makes it smaller: by Jensen's inequality the mean over M ~ Binomial(J, C/K) is at least that.
+- alpha has the mean of sigma_i^2 where Li et al. have 1/N of it: larger, so that is still a bound.
+
+`printed` is the paper's, with Gamma put right; `repaired` has batches in beta and the mean over M.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import binom
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What Theorem 2 needs to know of the losses.
+
+    Attributes:
+        smoothness: rho.
+        convexity: mu, in (0, rho].
+        gradient_variance: mean over the users of sigma_i^2, the variance of their stochastic gradients.
+        gradient_bound: G^2, what the mean squared norm of stochastic gradients does not exceed.
+        heterogeneity: Gamma = L* - (1/N) sum L_i*, at least 0; 0 when all losses have the same minimiser.
+        initial_distance: E ||x_0 - x*||^2.
+    """
+
+    smoothness: float
+    convexity: float
+    gradient_variance: float
+    gradient_bound: float
+    heterogeneity: float
+    initial_distance: float
+
+    def __post_init__(self) -> None:
+        for name in ("smoothness", "convexity"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"{name}: {getattr(self, name)}; must be above 0")
+        if self.convexity > self.smoothness:
+            raise ValueError(f"convexity: mu = {self.convexity:g} is above rho = {self.smoothness:g}")
+        for name in ("gradient_variance", "gradient_bound", "heterogeneity", "initial_distance"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ValueError(f"{name}: {getattr(self, name)}; must be at least 0")
+
+    def gamma(self, local_steps: int) -> float:
+        """max(8 rho / mu, E)."""
+        return max(8 * self.smoothness / self.convexity, float(local_steps))
+
+    def learning_rate(self, step: int, local_steps: int) -> float:
+        """Of local step j = 0, 1, ..., counted over all completed rounds: the one that the theorem is proven for."""
+        return 2 / (self.convexity * (self.gamma(local_steps) + step))
+
+
+def printed(problem: Problem, users: int, selected: int, local_steps: int, completed: float, rounds: int) -> float:
+    """Theorem 2's bound on E[L(x_J)] - L*, equation (8), with the mean in Gamma.
+
+    Args:
+        problem: the losses.
+        users: N.
+        selected: K, at most N.
+        local_steps: E, at least 1.
+        completed: C / K, the share of rounds that are not skipped.
+        rounds: J.
+    """
+    _check(users, selected, 1, local_steps, completed, rounds)
+    return float(_rate(problem, local_steps, _beta(problem, users, selected, 1, local_steps), completed * rounds))
+
+
+def repaired(
+    problem: Problem, users: int, selected: int, privacy: int, local_steps: int, completed: float, rounds: int
+) -> float:
+    """The bound that the proof gives for batches of T and a random number of completed rounds; see above.
+
+    The arguments are those of `printed`; `privacy` is T, which divides N and K.
+    """
+    _check(users, selected, privacy, local_steps, completed, rounds)
+    beta = _beta(problem, users, selected, privacy, local_steps)
+    counts = np.arange(rounds + 1)
+    rates = _rate(problem, local_steps, beta, counts)
+    return float(binom.pmf(counts, rounds, completed) @ rates)
+
+
+def _beta(problem: Problem, users: int, selected: int, privacy: int, local_steps: int) -> float:
+    if selected == users:
+        return 0.0
+    spread = 4 * privacy * (users - selected) / (selected * (users - privacy))
+    return spread * local_steps**2 * problem.gradient_bound
+
+
+def _rate(problem: Problem, local_steps: int, beta: float, completed: np.ndarray | float) -> np.ndarray | float:
+    rho, mu, gamma = problem.smoothness, problem.convexity, problem.gamma(local_steps)
+    drift = 8 * (local_steps - 1) ** 2 * problem.gradient_bound
+    alpha = problem.gradient_variance + 6 * rho * problem.heterogeneity + drift
+    start = gamma / 2 * problem.initial_distance
+    return rho / (gamma + completed * local_steps - 1) * (2 * (alpha + beta) / mu**2 + start)
+
+
+def _check(users: int, selected: int, privacy: int, local_steps: int, completed: float, rounds: int) -> None:
+    if not 1 <= selected <= users:
+        raise ValueError(f"selected: K = {selected} of {users} users")
+    if selected % privacy or users % privacy:
+        raise ValueError(f"privacy: T = {privacy} must divide K = {selected} and N = {users} in Theorem 2")
+    if local_steps < 1:
+        raise ValueError(f"local_steps: {local_steps}; must be at least 1")
+    if not 0 <= completed <= 1:
+        raise ValueError(f"completed: {completed:g} is no share of the rounds")
+    if rounds < 0:
+        raise ValueError(f"rounds: {rounds}; must be at least 0")

@@ -1,0 +1,151 @@
+"""``testbed bound batch-partition``: Multi-RoundSecAgg's theorems as numbers."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from testbed.commands.bound import Format, _in_options, _number
+from testbed.commands.invocation import Debug, examples
+from testbed.errors import ExperimentError
+
+_PAPER = "--users 120 --selected 12"
+BATCH_PARTITION_EPILOG = examples(
+    f"testbed bound batch-partition {_PAPER} --privacy 3 --dropout 0.3",
+    f"testbed bound batch-partition {_PAPER} --privacy 6 --dropout dropouts.txt --format json",
+    f"testbed bound batch-partition {_PAPER} --privacy 3 --dropout 0.1 --trials 200",
+    then="Simulated values are the same every time, and come with a standard error or a 95% interval.",
+)
+_SIMULATED_USERS = 1000  # of whom rounds are simulated without being asked to: seconds
+_SIMULATED_ROUNDS = 10_000
+_PROBLEM = (
+    "smoothness", "convexity", "gradient_variance", "gradient_bound", "heterogeneity", "initial_distance",
+)  # fmt: skip
+
+
+def _theorem2(symbol: str) -> Any:
+    return typer.Option(metavar="X", help=f"Theorem 2: {symbol}.", show_default=False, rich_help_panel="Theorem 2")
+
+
+def bound_batch_partition(
+    users: Annotated[int, typer.Option(metavar="N", min=1, max=10**6, help="Users, N.", show_default=False)],
+    selected: Annotated[int, typer.Option(metavar="K", min=1, help="Users of a round, K.", show_default=False)],
+    privacy: Annotated[int, typer.Option(metavar="T", min=1, help="Batch size, T.", show_default=False)],
+    dropout: Annotated[
+        str,
+        typer.Option(
+            metavar="P",
+            help="Probability that a user drops out: one number, N numbers with commas, or a file with one a line.",
+            show_default=False,
+        ),
+    ],
+    simulate: Annotated[
+        int | None,
+        typer.Option(
+            metavar="R",
+            min=0,
+            show_default=False,
+            help="Rounds of fair selection to simulate.  \\[default: 10000 for different users, up to 1000; else 0]",
+        ),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(metavar="J", min=1, max=100_000, help="For Theorems 2 and 3.  \\[default: N]", show_default=False),
+    ] = None,
+    trials: Annotated[
+        int, typer.Option(metavar="M", min=0, max=10**6, help="Participation matrices whose rank is computed.")
+    ] = 0,
+    smoothness: Annotated[float | None, _theorem2("rho")] = None,
+    convexity: Annotated[float | None, _theorem2("mu")] = None,
+    gradient_variance: Annotated[float | None, _theorem2("the mean of sigma_i^2")] = None,
+    gradient_bound: Annotated[float | None, _theorem2("G^2")] = None,
+    heterogeneity: Annotated[float | None, _theorem2("Gamma = L* - mean of L_i*")] = None,
+    initial_distance: Annotated[float | None, _theorem2("E ||x_0 - x*||^2")] = None,
+    local_steps: Annotated[int, typer.Option(metavar="E", min=1, help="E.", rich_help_panel="Theorem 2")] = 1,
+    format: Format = "text",
+    debug: Debug = False,
+) -> None:
+    """Batch partition (Multi-RoundSecAgg): family size, average cardinality and skipped rounds; how soon random
+    selection tells the server everything; how fast training converges.
+
+    Theorems 1, 3 and 2. Theorem 2 is printed where all of its inputs are given.
+    """
+    from analysis.bounds import batch_partition_report as report
+    from analysis.bounds.convergence import Problem
+
+    given = dict(zip(_PROBLEM, (smoothness, convexity, gradient_variance, gradient_bound, heterogeneity,
+                                initial_distance), strict=True))  # fmt: skip
+    missing = [name for name, value in given.items() if value is None]
+    if missing and len(missing) < len(given):
+        raise ExperimentError(f"--{missing[0].replace('_', '-')}: missing; Theorem 2 needs all of its inputs")
+    chances = _dropout(dropout)
+    with _in_options():
+        row = report.batch_partition_bounds(users, selected, privacy, chances)
+        if simulate is None:
+            simulate = _SIMULATED_ROUNDS if isinstance(chances, list) and users <= _SIMULATED_USERS else 0
+        if simulate:
+            row |= report.simulated_cardinality(users, selected, privacy, chances, simulate)
+        row |= report.full_rank_report(users, selected, rounds or users, trials)
+        if not missing:
+            problem = Problem(**given)
+            row |= report.convergence_report(users, selected, privacy, chances, problem, local_steps, rounds or users)
+    typer.echo(json.dumps(row, indent=2, allow_nan=False) if format == "json" else _text(row))
+
+
+def _dropout(text: str) -> float | list[float]:
+    """One number, numbers with commas, or a file of them."""
+    advice = "give e.g. 0.1, or 0.1,0.2, or a file with one number a line"
+    try:
+        numbers = [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        try:
+            return [float(line) for line in Path(text).read_text().split()]
+        except OSError:
+            problem = f"{text!r} is no number, no list of them and no file that can be read"
+        except ValueError:
+            problem = f"{text} has a line that is no number"
+        raise ExperimentError(f"--dropout: {problem}; {advice}") from None
+    if not numbers:
+        raise ExperimentError(f"--dropout: no numbers; {advice}")
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+_TEXT = {
+    "family_size": "sets of users that a round may take, R",
+    "average_cardinality": "average cardinality C (Theorem 1)",
+    "unavailable_round": "a round is skipped: no row of B available",
+    "simulated_cardinality": "C, simulated, {simulated_rounds} rounds",
+    "simulated_unavailable": "a round is skipped, simulated",
+    "theorem3_uniform": "random: full rank after N rounds (Theorem 3)",
+    "theorem3_independent": "bernoulli: the same ((30) without o(1))",
+    "full_rank_uniform": "random: full rank after {full_rank_rounds} rounds, simulated",
+    "full_rank_uniform_median": "random: rounds until full rank, median",
+    "full_rank_independent": "bernoulli: full rank after {full_rank_rounds} rounds, simulated",
+    "full_rank_independent_median": "bernoulli: rounds until full rank, median",
+    "theorem2_printed": "E[L] - L* after {rounds} rounds, as printed (8)",
+    "theorem2_repaired": "the same, for batches and skipped rounds",
+}
+
+
+def _text(row: dict[str, Any]) -> str:
+    dropout = _number(row["dropout"])
+    if "dropout_lowest" in row:
+        dropout = f"{_number(row['dropout_lowest'])} to {_number(row['dropout_highest'])}, {dropout} on average"
+    sizes = str(row["privacy"])
+    if row["largest_batch"] > row["privacy"]:
+        sizes += f" to {row['largest_batch']}"
+    lines = [f"N = {row['users']}, K = {row['selected']}, {row['batches']} batches of {sizes}, p = {dropout}"]
+    shown = [(label.format_map(row), _value(row, key)) for key, label in _TEXT.items() if key in row]
+    width = max(len(label) for label, _ in shown)
+    return "\n".join([*lines, *(f"{label:{width}}  {value}" for label, value in shown)])
+
+
+def _value(row: dict[str, Any], key: str) -> str:
+    if row[key] is None:
+        return f"none: {row[f'{key}_reason']}"
+    if key == "simulated_cardinality":
+        return f"{_number(row[key])} +- {row['simulated_error']:.2g}"
+    if f"{key}_low" in row:
+        return f"{_number(row[key])}  (95%: {_number(row[f'{key}_low'])} to {_number(row[f'{key}_high'])})"
+    return _number(row[key])

@@ -1,0 +1,125 @@
+"""Least squares over sums: exact where updates do not change, the batch's mean where it must be, real runs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.attacks.reconstruction import cosines, errors, estimates
+from analysis.attacks.reconstruction_report import files, measured, reconstruct, row, text
+from analysis.attacks.victims import Victims
+from analysis.attacks.view import View, view
+from testbed.batches import Batches
+from testbed.errors import ExperimentError
+
+BATCHES_OF_TWO = {"protocol": "batch-partition", "participants": 4, "privacy": 2}
+
+
+def constant_view(updates: np.ndarray, weights: np.ndarray, rounds: list[np.ndarray]) -> View:
+    """What the server sees when updates never change."""
+    participation = np.array([np.isin(np.arange(len(updates)), members) for members in rounds])
+    sums = (participation * weights) @ updates
+    return View(np.arange(1, len(rounds) + 1), 0, participation, sums, np.zeros(updates.shape[1], np.float32))
+
+
+@pytest.mark.parametrize("weights", [np.ones(12), np.arange(1.0, 13.0)])
+def test_constant_updates_are_found_exactly_or_as_the_batchs_weighted_mean(weights: np.ndarray) -> None:
+    coin = np.random.default_rng(1)
+    updates = coin.normal(size=(12, 7))
+    for privacy in (1, 2, 3):
+        batches = Batches.consecutive(12, privacy)
+        chosen = [batches.members(coin.choice(len(batches), 6 // privacy, replace=False)) for _ in range(40)]
+        found = estimates(constant_view(updates, weights, chosen), weights)
+        assert found.rank == len(batches)
+        assert found.determined.all() == (privacy == 1)
+        mean = np.array(
+            [np.average(updates[m], axis=0, weights=weights[m]) for m in np.split(np.arange(12), len(batches))]
+        )
+        assert np.allclose(found.updates, np.repeat(mean, privacy, axis=0), atol=1e-9)
+
+
+def test_fewer_rounds_than_clients_give_the_solution_of_minimum_norm_and_say_who_is_determined() -> None:
+    updates = np.random.default_rng(2).normal(size=(5, 3))
+    seen = constant_view(updates, np.ones(5), [np.array([0, 1]), np.array([1]), np.array([2, 3])])
+    found = estimates(seen, np.ones(5))
+    assert found.clients.tolist() == [0, 1, 2, 3]  # client 4 is in no sum
+    assert (found.rank, found.determined.tolist()) == (3, [True, True, False, False])
+    assert np.allclose(found.updates[:2], updates[:2])
+    assert np.allclose(found.updates[2:], updates[2:4].mean(axis=0))
+    by_definition = np.linalg.pinv(seen.participation[:, :4].astype(float)) @ seen.sums
+    assert np.allclose(found.updates, by_definition)
+
+
+def test_errors_are_equation_33() -> None:
+    true = np.array([[3.0, 4.0], [1.0, 0.0], [0.0, 0.0]], np.float32)
+    guess = np.array([[3.0, 4.0], [0.0, 2.0], [1.0, 1.0]])
+    assert errors(guess, true)[:2].tolist() == [0.0, 5.0]
+    assert cosines(guess, true)[:2].tolist() == [1.0, 0.0]
+    assert np.isnan(errors(guess, true)[2])
+    assert np.isnan(cosines(guess, true)[2])
+
+
+@pytest.mark.parametrize("aggregation", [{"protocol": "plain"}, {"protocol": "secagg", "clip": 0.01, "threshold": 3}])
+def test_a_real_run_tells_every_update_under_random_and_only_means_under_batches(
+    made: Callable[..., Any], aggregation: dict
+) -> None:
+    at_random = reconstruct(made(aggregation=aggregation), 1, 24)
+    batched = reconstruct(made(aggregation=aggregation, selection=BATCHES_OF_TWO), 1, 24)
+    assert at_random.deviation < 5e-3  # training again gives what was in the sums
+    assert batched.deviation < 5e-3
+    assert at_random.table["determined"].all()
+    assert not batched.table["determined"].any()
+    assert at_random.table["error"].max() < 0.1
+    assert batched.table["error"].min() > 0.1
+    victims = Victims(made(aggregation=aggregation, selection=BATCHES_OF_TWO))
+    means = victims.updates(batched.view.model, 1).reshape(4, 2, -1).mean(axis=1).repeat(2, axis=0)
+    assert errors(batched.estimates.updates, means).max() < 0.1
+    assert "updates that the sums determine 8 of 8" in text(at_random)
+    assert row(batched)["determined"] == 0
+
+
+def test_the_sums_of_the_view_are_those_of_the_survivors_and_skipped_rounds_are_counted(
+    made: Callable[..., Any],
+) -> None:
+    run = made(availability={"dropout": {"rate": 0.5, "stage": "check-in"}})
+    outcomes = run.rounds["outcome"].tolist()
+    assert {"completed", "skipped"} <= set(outcomes)
+    seen = view(run, 1, 24)
+    assert seen.skipped == 24 - outcomes.count("completed")
+    for number, present, total in zip(seen.rounds.tolist(), seen.participation, seen.sums, strict=True):
+        rows = run.participation[(run.participation["round"] == number) & run.participation["survived"]]
+        assert np.flatnonzero(present).tolist() == sorted(rows["client"])
+        aggregate = run.aggregate(number)
+        assert aggregate is not None
+        assert np.array_equal(total, aggregate.mean * aggregate.weight)
+    assert reconstruct(run, 1, 24).deviation < 1e-3
+
+
+def test_truth_that_is_not_that_of_the_run_is_noticed(made: Callable[..., Any]) -> None:
+    run = made()
+    victims, seen = Victims(run), view(run, 1, 24)
+    assert "warning" not in text(measured(seen, victims.weights, victims.updates(seen.model, 1)))
+    assert "warning: training again" in text(measured(seen, victims.weights, victims.updates(seen.model + 0.1, 1)))
+
+
+def test_files(made: Callable[..., Any], tmp_path: Any) -> None:
+    paths = files(reconstruct(made(), 1, 24), tmp_path / "deep" / "er")
+    assert {path.name for path in paths} == {
+        "reconstruction.csv", "reconstruction.json", "reconstruction.png", "reconstruction.pdf",
+    }  # fmt: skip
+    assert len(paths[0].read_text().splitlines()) == 9
+
+
+def test_what_is_wrong_is_said(made: Callable[..., Any]) -> None:
+    for first, last in ((0, 3), (3, 2), (1, 25)):
+        with pytest.raises(ExperimentError, match=r"there are rounds 1 to 24"):
+            view(made(), first, last)
+    with pytest.raises(
+        ExperimentError, match=r"no aggregate of round 1; run it with records\.aggregates: all, or \[1, 9\]"
+    ):
+        view(made(records={"aggregates": "none"}), 1, 9)
+    nobody = made(availability={"dropout": {"rate": 0.9, "stage": "check-in"}})
+    skipped = nobody.rounds.loc[nobody.rounds["outcome"] != "completed", "round"].iloc[0]
+    with pytest.raises(ExperimentError, match="none of rounds"):
+        view(nobody, skipped, skipped)

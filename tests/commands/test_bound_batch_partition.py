@@ -1,0 +1,96 @@
+"""``testbed bound batch-partition`` from the outside."""
+
+import json
+from collections.abc import Callable
+from math import comb
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.bounds.batch_partition import average_cardinality, unavailable_round
+
+PAPER = ("bound", "batch-partition", "--users", 120, "--selected", 12)
+THEOREM2 = ("--smoothness", 2, "--convexity", 1, "--gradient-variance", 1, "--gradient-bound", 10,
+            "--heterogeneity", 0.5, "--initial-distance", 1)  # fmt: skip
+
+
+def object_in(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    assert not any(isinstance(value, dict | list) for value in found.values())
+    assert all(found[f"{key}_reason"] for key, value in found.items() if value is None)
+    return found
+
+
+def test_the_papers_setting_as_text(call: Callable[..., Any]) -> None:
+    ended = call(*PAPER, "--privacy", 3, "--dropout", 0.3)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines() == [
+        "N = 120, K = 12, 40 batches of 3, p = 0.3",
+        "sets of users that a round may take, R        91390",
+        "average cardinality C (Theorem 1)             11.999",
+        "a round is skipped: no row of B available     8.27083e-05",
+        "random: full rank after N rounds (Theorem 3)  none: the theorem does not state its constant c'",
+        "bernoulli: the same ((30) without o(1))       0.999224",
+    ]
+
+
+def test_one_number_a_list_and_a_file_are_the_same(call: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "dropouts.txt"
+    file.write_text("0.2\n" * 120)
+    one, many, filed = (
+        object_in(call(*PAPER, "--privacy", 6, "--simulate", 500, "--dropout", given, "--format", "json").out)
+        for given in ("0.2", ",".join(["0.2"] * 120), file)
+    )
+    assert many == filed
+    assert one["average_cardinality"] == average_cardinality(120, 12, 6, 0.2)
+    assert one["unavailable_round"] == pytest.approx(many["unavailable_round"], rel=1e-12)
+    assert many["simulated_unavailable_low"] < unavailable_round(120, 12, 6, 0.2) < many["simulated_unavailable_high"]
+    assert abs(many["simulated_cardinality"] - one["average_cardinality"]) < 5 * many["simulated_error"]
+
+
+def test_different_users_are_simulated_unasked(call: Callable[..., Any]) -> None:
+    given = (*PAPER[:2], "--users", 8, "--selected", 4, "--privacy", 2, "--dropout", ",".join(["0.1", "0.5"] * 4))
+    found = object_in(call(*given, "--format", "json").out)
+    assert (found["simulated_rounds"], found["dropout_lowest"], found["dropout_highest"]) == (10_000, 0.1, 0.5)
+    assert "p = 0.1 to 0.5, 0.3 on average" in call(*given).out
+
+
+def test_full_rank_and_theorem_2(call: Callable[..., Any]) -> None:
+    given = ("bound", "batch-partition", "--users", 20, "--selected", 6, "--privacy", 2, "--dropout", 0.2)
+    found = object_in(call(*given, "--trials", 20, "--rounds", 25, *THEOREM2, "--format", "json").out)
+    assert (found["full_rank_rounds"], found["full_rank_trials"], found["rounds"]) == (25, 20, 25)
+    for name in ("uniform", "independent"):
+        assert found[f"full_rank_{name}_low"] <= found[f"full_rank_{name}"] <= found[f"full_rank_{name}_high"]
+        assert 20 <= found[f"full_rank_{name}_median"] <= 25
+    assert 0 < found["theorem2_printed"] < found["theorem2_repaired"]
+    text = call(*given, "--trials", 20, "--rounds", 25, *THEOREM2).out
+    assert "random: full rank after 25 rounds, simulated" in text
+    assert "E[L] - L* after 25 rounds, as printed (8)" in text
+
+
+def test_exact_however_long(call: Callable[..., Any]) -> None:
+    given = ("bound", "batch-partition", "--users", 10_000, "--privacy", 1, "--dropout", 0.1, "--format", "json")
+    assert object_in(call(*given, "--selected", 1000).out)["family_size"] == comb(10_000, 1000)
+    found = object_in(call(*given[:3], 100_000, *given[4:], "--selected", 50_000).out)
+    assert (found["family_size"], found["family_size_reason"]) == (None, "an integer of 30101 digits")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--privacy", 5, "--dropout", 0.1), "--privacy: T = 5 does not divide K = 12"),
+        (("--privacy", 3, "--dropout", 1.1), "--dropout: 1.1 is no probability"),
+        (("--privacy", 3, "--dropout", "0.1,0.2"), "--dropout: 2 probabilities for 120 users"),
+        (("--privacy", 3, "--dropout", "nowhere.txt"), "--dropout: 'nowhere.txt' is no number"),
+        (("--privacy", 3, "--dropout", ""), "--dropout: no numbers"),
+        (("--privacy", 3, "--dropout", 0.1, "--simulate", 7), "--simulate: 7 rounds"),
+        (("--privacy", 3, "--dropout", 0.1, "--smoothness", 1), "--convexity: missing"),
+        (("--privacy", 3, "--dropout", ",".join(["0.1", "0.2"] * 60), *THEOREM2), "--dropout: Theorem 2"),
+    ],
+)
+def test_what_is_wrong_is_one_line(call: Callable[..., Any], given: tuple, said: str) -> None:
+    ended = call(*PAPER, *given)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"error: {said}")
+    assert len(ended.err.splitlines()) == 1
