@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from testbed.experiment.workload import LANGUAGE_DATASETS, Workload
-from workloads import albert, digits, mnist, models
+from workloads import albert, digits, mnist, models, synthetic_cifar
 from workloads.classification import ImageClassification, LocalLearning, NextWordPrediction
 from workloads.datasets import ClientData
 from workloads.femnist import Femnist
@@ -18,6 +18,8 @@ from workloads.text import ClientText
 _IMAGES: dict[str, Callable[[Workload, int, int], ClientData]] = {
     "digits": digits.load,
     "mnist": mnist.load,
+    "synthetic-cifar10": synthetic_cifar.load10,
+    "synthetic-cifar100": synthetic_cifar.load100,
     "femnist": Femnist,
     "openimage": OpenImage,
     "synthetic-femnist": SyntheticFemnist,
@@ -30,6 +32,8 @@ _TEXTS: dict[str, Callable[[Workload, int, int], ClientText]] = {
 _AUTO_MODEL = {
     "digits": "mlp",
     "mnist": "cnn",
+    "cifar10": "lenet",
+    "cifar100": "vgg11",
     "femnist": "femnist-cnn",
     "openimage": "mobilenet-v2",
     "reddit": "albert",

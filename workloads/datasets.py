@@ -1,4 +1,4 @@
-"""Data of classification workloads, client by client: grey images, labels, and who holds what."""
+"""Data of classification workloads, client by client: images, labels, and who holds what."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,7 +14,7 @@ from workloads.randomness import Purpose, stream
 
 
 class ClientData(Protocol):
-    """Labelled images of a population of clients, with a held-out part."""
+    """Labelled images of a population of clients, with a held-out part: grey, or with ``channels = 3`` in colour."""
 
     classes: int
     height: int
@@ -23,7 +23,9 @@ class ClientData(Protocol):
     sample_counts: NDArray[np.int64]
 
     def shard(self, client: int) -> tuple[Tensor, Tensor]:
-        """One client's training samples: images (n, height, width) float32, labels (n,) int64, on the CPU."""
+        """One client's training samples: images as the model takes them, (n, height, width) float32 if they are grey,
+        and labels (n,) int64, on the CPU.
+        """
 
     def held_out(self) -> tuple[Tensor, Tensor]:
         """The samples for evaluation, in the same form."""
@@ -32,17 +34,39 @@ class ClientData(Protocol):
         """(population, classes) int64: training samples of each class at each client."""
 
 
+class Samples(Protocol):
+    """Labelled images that are there, or are made when they are taken."""
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """(n,) int64."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one image: height and width, and 3 if it is in colour."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, numbers: NDArray[np.int64]) -> "LabelledImages":
+        """The samples with the given numbers, int64."""
+
+
 @dataclass(frozen=True, slots=True)
 class LabelledImages:
     """Images as bytes, the form in which they take the least memory.
 
     Attributes:
-        images: (n, height, width) uint8.
+        images: (n, height, width) or (n, height, width, 3) uint8.
         labels: (n,) int64.
     """
 
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one image: height and width, and 3 if it is in colour."""
+        return self.images.shape[1:]
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -54,15 +78,20 @@ class LabelledImages:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """How bytes become the numbers that a model sees: (byte - mean) / deviation."""
+    """How bytes become the numbers that a model sees: (byte - mean) / deviation.
 
-    mean: float
-    deviation: float
+    Attributes:
+        mean, deviation: in bytes; of images in colour, of each of their channels.
+    """
+
+    mean: float | tuple[float, ...]
+    deviation: float | tuple[float, ...]
 
     def __call__(self, images: NDArray[np.uint8]) -> Tensor:
         """uint8 images as a float32 tensor of the same shape, in memory that torch has allocated (so that its
         alignment, and with it the last bit of a sum, is the same in every process)."""
-        return torch.from_numpy(images).to(torch.float32).sub_(self.mean).mul_(1.0 / self.deviation)
+        mean, factor = torch.tensor(self.mean), 1.0 / torch.tensor(self.deviation, dtype=torch.float64)
+        return torch.from_numpy(images).to(torch.float32).sub_(mean).mul_(factor.to(torch.float32))
 
 
 def split_stratified(
@@ -97,8 +126,8 @@ class PartitionedDataset:
 
     def __init__(
         self,
-        train: LabelledImages,
-        test: LabelledImages,
+        train: Samples,
+        test: Samples,
         *,
         classes: int,
         scaling: Scaling,
@@ -108,7 +137,8 @@ class PartitionedDataset:
         seed: int,
     ) -> None:
         self.classes = classes
-        self.height, self.width = train.images.shape[1:]
+        self.height, self.width, *channels = train.shape
+        self.channels = channels[0] if channels else 1
         self.description = description
         self._train = train
         self._scaling = scaling
@@ -129,14 +159,14 @@ class PartitionedDataset:
         return self._tensors(self._train.take(self._assignment.of(client)))
 
     def held_out(self) -> tuple[Tensor, Tensor]:
-        return self._tensors(self._test)
+        return self._tensors(self._test.take(np.arange(len(self._test))))
 
     def label_counts(self) -> NDArray[np.int64]:
-        population = len(self.sample_counts)
-        holder = np.repeat(np.arange(population), self.sample_counts)
-        labels = self._train.labels[self._assignment.order]
-        cells = np.bincount(holder * self.classes + labels, minlength=population * self.classes)
-        return cells.reshape(population, self.classes).astype(np.int64)
+        return self._assignment.label_counts(self._train.labels, self.classes)
+
+    def own_label_counts(self) -> NDArray[np.int64]:
+        """(population, classes) int64: the same without the samples that all clients share."""
+        return self._assignment.own_label_counts(self._train.labels, self.classes)
 
     def _tensors(self, samples: LabelledImages) -> tuple[Tensor, Tensor]:
         return self._scaling(samples.images), torch.from_numpy(samples.labels)

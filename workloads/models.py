@@ -1,6 +1,6 @@
-"""The models that clients train, by name; here small classifiers of grey images, modules over (N, H, W) float32.
+"""The models that clients train, by name; here small classifiers, modules over (N, H, W) or (N, H, W, 3) float32.
 
-`workloads.mobilenet` has the one for colour images, `workloads.albert` those for text.
+`workloads.vgg` and `workloads.mobilenet` have the larger ones for colour images, `workloads.albert` those for text.
 
 - ``logistic``: multinomial logistic regression.
 - ``mlp``: two hidden layers of 200 units, the "2NN" of McMahan et al. 2017 (arXiv 1602.05629), 199,210
@@ -12,12 +12,20 @@
   conv 3x3 1->32 (320), pool, conv 3x3 32->64 (18,496), dense 7744->128 (991,360), dense 128->62 (7,998),
   1,018,174 parameters at 62 classes. The sources differ on dropout (0.25 and 0.5 in TensorFlow Federated,
   0.25 and 0.25 in Lotto's code) and on Xavier's gain; Lotto's choices are used here.
+- ``mnist-cnn``: the CNN of McMahan et al. 2017 for MNIST, 1,663,370 parameters: conv 5x5 1->32 (832), pool, conv 5x5
+  32->64 (51,264), pool, dense 3136->512 (1,606,144), dense 512->10 (5,130); convolutions keep the size.
+- ``lenet``: LeNet-5 of LeCun et al. 1998 ("Gradient-based learning applied to document recognition") as it is written
+  today, with ReLU and maximum pooling: conv 5x5 ->6, pool, conv 5x5 6->16, pool, dense 400->120->84->classes. For
+  colour images of 32x32 and ten classes 62,006 parameters (456, 2,416, 48,120, 10,164, 850); for grey ones of 28x28,
+  padded to 32x32 as LeCun's are, 61,706.
 
 Each computes the same function of the same parameters, in the order of ``module.parameters()``, as the
 textbook stack of torch layers (tests compare values and gradients); three things only make it faster on a
 CPU: images go through convolutions channels-last, pooling comes before ReLU (they commute) and dropout draws
 one byte per unit.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -30,13 +38,14 @@ from workloads.randomness import Purpose, stream
 
 
 class ChannelsLast(nn.Module):
-    """(N, H, W) grey images as (N, 1, H, W) that torch takes for channels-last, without copying.
+    """Grey images (N, H, W) or colour images (N, H, W, 3) as (N, C, H, W) that torch takes for channels-last, without
+    copying.
 
     With one channel both layouts are the same bytes; only the strides tell torch which kernels to use.
     """
 
     def forward(self, images: Tensor) -> Tensor:
-        return images.unsqueeze(-1).permute(0, 3, 1, 2)
+        return (images.unsqueeze(-1) if images.dim() == 3 else images).permute(0, 3, 1, 2)
 
 
 class SeededDropout(nn.Module):
@@ -95,11 +104,16 @@ def _cnn(height: int, width: int, classes: int) -> nn.Sequential:
     )
 
 
-def _femnist_cnn(height: int, width: int, classes: int) -> nn.Sequential:
-    if (height, width) != (28, 28):
+def _require(model: str, size: tuple[int, int], needed: tuple[int, int]) -> None:
+    if size != needed:
         raise ExperimentError(
-            f"workload.model: femnist-cnn needs 28x28 images, these are {height}x{width}; use logistic, mlp or cnn"
+            f"workload.model: {model} needs {needed[0]}x{needed[1]} images, these are {size[0]}x{size[1]}; use another "
+            "model (grey images of any size: logistic, mlp, cnn)"
         )
+
+
+def _femnist_cnn(height: int, width: int, classes: int) -> nn.Sequential:
+    _require("femnist-cnn", (height, width), (28, 28))
     return nn.Sequential(
         ChannelsLast(),
         nn.Conv2d(1, 32, 3),
@@ -116,21 +130,82 @@ def _femnist_cnn(height: int, width: int, classes: int) -> nn.Sequential:
     )
 
 
+def _mnist_cnn(height: int, width: int, classes: int) -> nn.Sequential:
+    _require("mnist-cnn", (height, width), (28, 28))
+    return nn.Sequential(
+        ChannelsLast(),
+        nn.Conv2d(1, 32, 5, padding=2),
+        nn.MaxPool2d(2),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(32, 64, 5, padding=2),
+        nn.MaxPool2d(2),
+        nn.ReLU(inplace=True),
+        nn.Flatten(),
+        nn.Linear(3136, 512),
+        nn.ReLU(inplace=True),
+        nn.Linear(512, classes),
+    )
+
+
+def _grey_lenet(height: int, width: int, classes: int) -> nn.Sequential:
+    _require("lenet", (height, width), (28, 28))
+    return _lenet(1, 2, classes)
+
+
+def _colour_lenet(height: int, width: int, classes: int) -> nn.Sequential:
+    _require("lenet", (height, width), (32, 32))
+    return _lenet(3, 0, classes)
+
+
+def _lenet(channels: int, padding: int, classes: int) -> nn.Sequential:
+    return nn.Sequential(
+        ChannelsLast(),
+        nn.Conv2d(channels, 6, 5, padding=padding),
+        nn.MaxPool2d(2),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(6, 16, 5),
+        nn.MaxPool2d(2),
+        nn.ReLU(inplace=True),
+        nn.Flatten(),
+        nn.Linear(400, 120),
+        nn.ReLU(inplace=True),
+        nn.Linear(120, 84),
+        nn.ReLU(inplace=True),
+        nn.Linear(84, classes),
+    )
+
+
+def _vgg11(height: int, width: int, classes: int) -> nn.Module:
+    _require("vgg11", (height, width), (32, 32))
+    from workloads.vgg import VGG11
+
+    return VGG11(classes)
+
+
 def _mobilenet_v2(height: int, width: int, classes: int) -> nn.Module:
     from workloads.mobilenet import MobileNetV2
 
     return MobileNetV2(classes)
 
 
-_GREY = {"logistic": _logistic, "mlp": _mlp, "cnn": _cnn, "femnist-cnn": _femnist_cnn}
-_COLOUR = {"mobilenet-v2": _mobilenet_v2}
+_Make = Callable[[int, int, int], nn.Module]
+_GREY: dict[str, _Make] = {
+    "logistic": _logistic,
+    "mlp": _mlp,
+    "cnn": _cnn,
+    "femnist-cnn": _femnist_cnn,
+    "mnist-cnn": _mnist_cnn,
+    "lenet": _grey_lenet,
+}
+_COLOUR: dict[str, _Make] = {"lenet": _colour_lenet, "vgg11": _vgg11, "mobilenet-v2": _mobilenet_v2}
 
 
 def make(name: str, height: int, width: int, classes: int, channels: int = 1) -> nn.Module:
     """A model without storage (torch's meta device): its shapes only; `workloads.training` gives it memory.
 
     Args:
-        name: ``logistic``, ``mlp``, ``cnn`` or ``femnist-cnn`` of grey images, ``mobilenet-v2`` of colour images.
+        name: ``logistic``, ``mlp``, ``cnn``, ``femnist-cnn``, ``mnist-cnn`` or ``lenet`` of grey images (N, H, W);
+            ``lenet`` or ``vgg11`` of colour images (N, H, W, 3), ``mobilenet-v2`` of (N, 3, H, W) bytes.
         height, width: of the images, in pixels.
         classes: number of labels.
         channels: of the images, 1 or 3.

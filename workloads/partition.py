@@ -1,9 +1,10 @@
 """Partitioners: which client holds which samples of one data set.
 
-Each takes every sample exactly once and is a function of its arguments and the generator alone.
+Each gives every sample to exactly one client and is a function of its arguments and the generator alone. With the
+shared-data strategy some samples are set aside first and held by every client.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,26 +18,47 @@ class Assignment:
     """Which samples each client holds, as two arrays (a population of 10**6 makes no 10**6 objects).
 
     Attributes:
-        order: (samples,) int64, sample numbers, those of client 0 first.
-        offsets: (population + 1,) int64; client i holds ``order[offsets[i]:offsets[i + 1]]``.
+        order: (samples,) int64, numbers of the samples that one client alone holds, those of client 0 first.
+        offsets: (population + 1,) int64; those of client i are ``order[offsets[i]:offsets[i + 1]]``.
+        shared: (s,) int64, numbers of the samples that every client holds besides; mostly none.
     """
 
     order: NDArray[np.int64]
     offsets: NDArray[np.int64]
+    shared: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def of(self, client: int) -> NDArray[np.int64]:
-        """The sample numbers of one client, int64."""
-        return self.order[self.offsets[client] : self.offsets[client + 1]]
+        """The sample numbers of one client, int64: its own, then the shared ones."""
+        own = self.order[self.offsets[client] : self.offsets[client + 1]]
+        return np.concatenate([own, self.shared]) if len(self.shared) else own
+
+    @property
+    def own_counts(self) -> NDArray[np.int64]:
+        """(population,) int64: samples that each client alone holds."""
+        return np.diff(self.offsets)
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """(population,) int64: samples of each client."""
-        return np.diff(self.offsets)
+        """(population,) int64: samples of each client, the shared ones included."""
+        return self.own_counts + len(self.shared)
+
+    def own_label_counts(self, labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
+        """(population, classes) int64: samples of each label that each client alone holds."""
+        population = len(self.offsets) - 1
+        holder = np.repeat(np.arange(population), self.own_counts)
+        cells = np.bincount(holder * classes + labels[self.order], minlength=population * classes)
+        return cells.reshape(population, classes).astype(np.int64)
+
+    def label_counts(self, labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
+        """(population, classes) int64: samples of each label at each client, the shared ones included."""
+        return self.own_label_counts(labels, classes) + np.bincount(labels[self.shared], minlength=classes)
 
     def cut(self, most: int) -> "Assignment":
-        """The same assignment with at most the first `most` samples of each client."""
-        position = np.arange(len(self.order)) - np.repeat(self.offsets[:-1], self.counts)
-        return Assignment(self.order[position < most], _offsets(np.minimum(self.counts, most)))
+        """The same assignment with at most `most` samples for each client: the shared ones and its own first ones."""
+        own = max(0, most - len(self.shared))
+        position = np.arange(len(self.order)) - np.repeat(self.offsets[:-1], self.own_counts)
+        kept = _offsets(np.minimum(self.own_counts, own))
+        return Assignment(self.order[position < own], kept, self.shared)
 
 
 def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -105,6 +127,30 @@ def label_shards(
     return Assignment(by_label[source], _offsets(dealt_sizes.reshape(population, shards_per_client).sum(axis=1)))
 
 
+def shared_samples(labels: NDArray[np.int64], count: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """(count,) int64, sorted: samples that all clients hold, as many of each label as of any other.
+
+    Zhao et al. 2018 (arXiv 1806.00582), section 4.1: the shared data are uniform over the classes. Which labels have
+    one sample more, where the number does not go into that of the labels, is random; of a label with too few samples
+    all are taken.
+
+    Raises:
+        ExperimentError: not one sample would be left for the clients.
+    """
+    if count >= len(labels):
+        raise ExperimentError(
+            f"workload.partition.shared_samples: {count} of the {len(labels)} training samples; lower it, so that "
+            "samples are left for the clients"
+        )
+    # The first sample of every label in random order, then the second ones, and so on.
+    shuffled = random.permutation(len(labels))
+    by_label = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    sizes = np.bincount(labels)
+    turn = np.arange(len(labels)) - np.repeat(_offsets(sizes)[:-1], sizes)
+    precedence = random.permutation(len(sizes))[labels[by_label]]
+    return np.sort(by_label[np.lexsort((precedence, turn))[:count]])
+
+
 def assign(
     labels: NDArray[np.int64],
     population: int,
@@ -123,18 +169,27 @@ def assign(
     Raises:
         ExperimentError: clients would hold fewer samples than ``minimum_samples``.
     """
+    if not section.shared_samples:
+        assignment = _spread(labels, population, section, random)
+    else:
+        shared = shared_samples(labels, section.shared_samples, random)
+        private = np.setdiff1d(np.arange(len(labels)), shared, assume_unique=True)
+        spread = _spread(labels[private], population, section, random)
+        assignment = Assignment(private[spread.order], spread.offsets, shared)
+    if most is not None:
+        assignment = assignment.cut(most)
+    _require_samples(assignment.own_counts, len(labels), section)
+    return assignment
+
+
+def _spread(labels: NDArray[np.int64], population: int, section: Partition, random: np.random.Generator) -> Assignment:
     if section.scheme != "label-shards":  # known at once, before any work
         _require_samples(_equal_sizes(len(labels), population), len(labels), section)
     if section.scheme == "iid":
-        assignment = iid(len(labels), population, random)
-    elif section.scheme == "dirichlet":
-        assignment = dirichlet(labels, population, section.alpha, random)
-    else:
-        assignment = label_shards(labels, population, section.shards_per_client, random)
-    if most is not None:
-        assignment = assignment.cut(most)
-    _require_samples(assignment.counts, len(labels), section)
-    return assignment
+        return iid(len(labels), population, random)
+    if section.scheme == "dirichlet":
+        return dirichlet(labels, population, section.alpha, random)
+    return label_shards(labels, population, section.shards_per_client, random)
 
 
 def _require_samples(counts: NDArray[np.int64], samples: int, section: Partition) -> None:

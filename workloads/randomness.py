@@ -32,6 +32,9 @@ class Purpose(IntEnum):
     LANGUAGE = 18
     TEXT = 19
     TEST_TEXT = 20
+    CIFAR_PATTERNS = 21
+    CIFAR_IMAGES = 22
+    CIFAR_TEST_IMAGES = 23
 
 
 def stream(seed: int, purpose: Purpose, client: int = 0, round_number: int = 0) -> np.random.Generator:

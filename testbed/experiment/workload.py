@@ -22,7 +22,7 @@ LANGUAGE_DATASETS = ("reddit", "synthetic-reddit")
 
 
 class Partition(BaseModel):
-    """How one data set is spread over the clients: every sample goes to at most one client."""
+    """How one data set is spread over the clients: every sample goes to at most one client, or to all."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,11 +48,19 @@ class Partition(BaseModel):
         description="Shards for each client, about the number of classes that it holds. "
         "Read by the scheme label-shards only.",
     )
+    shared_samples: int = Field(
+        default=0,
+        ge=0,
+        le=10_000_000,
+        description="Samples, the same number of each label, that every client holds besides its own; the others are "
+        "spread by the scheme (the shared-data strategy of Zhao et al. 2018, arXiv 1806.00582).",
+    )
     minimum_samples: int = Field(
         default=1,
         ge=0,
         le=10_000_000,
-        description="Fewer training samples at any client are an error; 0 allows clients without data.",
+        description="Fewer training samples at any client, shared ones aside, are an error; 0 allows clients without "
+        "data.",
     )
 
 
@@ -68,36 +76,40 @@ class Workload(BaseModel):
     dataset: str = Field(
         default="digits",
         examples=list(BUILT_IN_DATASETS),
-        description="digits (the real UCI digits, 8x8, carried by scikit-learn); from files in path: mnist, femnist, "
-        "openimage, reddit; generated with the shapes of these: synthetic-femnist, synthetic-openimage, "
-        "synthetic-reddit; or package.module:ClassName for a class of your own (see workloads/contract.py).",
+        description="digits (the real UCI digits, 8x8, carried by scikit-learn); from files in path: mnist, cifar10, "
+        "cifar100, femnist, openimage, reddit; generated with the shapes of these: synthetic-cifar10, "
+        "synthetic-cifar100, synthetic-femnist, synthetic-openimage, synthetic-reddit; or package.module:ClassName for "
+        "a class of your own (see workloads/contract.py).",
     )
     path: Path | None = Field(
         default=None,
-        description="mnist: the folder with the idx files, plain or .gz, or torchvision's root (MNIST/raw); femnist: "
-        "LEAF's folder (train/ and test/, or one folder of json files) or that of fed_emnist_train.h5 and "
-        "fed_emnist_test.h5; openimage: FedScale's folder; reddit: train/ and test/ with LEAF's json files or a text "
-        "file for each user (see docs/workloads.md).",
+        description="mnist: the folder with the idx files, plain or .gz, or torchvision's root (MNIST/raw); cifar10, "
+        "cifar100: the folder with the binary or the python version, a folder that holds such a folder or its .tar.gz, "
+        "or the .tar.gz; femnist: LEAF's folder (train/ and test/, or one folder of json files) or that of "
+        "fed_emnist_train.h5 and fed_emnist_test.h5; openimage: FedScale's folder; reddit: train/ and test/ with "
+        "LEAF's json files or a text file for each user (see docs/workloads.md).",
     )
     model: str = Field(
         default="auto",
         min_length=1,
-        description="auto (digits: mlp, mnist: cnn, femnist: femnist-cnn, openimage: mobilenet-v2, reddit: albert), "
-        "logistic, mlp, cnn (small), femnist-cnn (1,018,174 parameters at 62 classes, the FEMNIST model of the Lotto "
-        "paper; 28x28 images only), mobilenet-v2 (width 0.25; a vector of 1,009,736 at 596 classes), albert (base "
-        "configuration, causal; a vector of 15,091,680), or albert-small (the same, small).",
+        description="auto (digits: mlp, mnist: cnn, cifar10: lenet, cifar100: vgg11, femnist: femnist-cnn, openimage: "
+        "mobilenet-v2, reddit: albert), logistic, mlp, cnn (small), femnist-cnn (1,018,174 parameters at 62 classes, "
+        "the FEMNIST model of the Lotto paper; 28x28 images only), mnist-cnn (McMahan et al. 2017; 1,663,370 "
+        "parameters at ten classes; 28x28), lenet (62,006 at ten classes in colour; 32x32 in colour or 28x28 in grey), "
+        "vgg11 (9,271,780 at 100 classes; 32x32 in colour), mobilenet-v2 (width 0.25; a vector of 1,009,736 at 596 "
+        "classes), albert (base configuration, causal; a vector of 15,091,680), or albert-small (the same, small).",
     )
     partition: Partition = Field(
         default=Partition(),
-        description="How the data are spread over the clients; digits and mnist only: the others have owners.",
+        description="How the data are spread over the clients; digits, mnist and CIFAR only: the others have owners.",
     )
     samples_per_client: int | None = Field(
         default=None,
         ge=1,
         le=1_000_000,
-        description="Generated data: training samples of every client (unset: varying, mean 225 for "
-        "synthetic-femnist, 100 for the others). Others: a client's share is cut to at most this many samples (unset: "
-        "all data are spread).",
+        description="Generated data that have owners: training samples of every client (unset: varying, mean 225 for "
+        "synthetic-femnist, 100 for the others). Others: a client's share, shared samples included, is cut to at most "
+        "this many samples (unset: all data are spread).",
     )
     test_samples: int | None = Field(
         default=None,

@@ -5,12 +5,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from testbed.experiment.workload import Workload
 
-GREY_MODELS = ("logistic", "mlp", "cnn", "femnist-cnn")
+GREY_MODELS = ("logistic", "mlp", "cnn", "femnist-cnn", "mnist-cnn", "lenet")
+CIFAR_MODELS = ("lenet", "vgg11")
 LANGUAGE_MODELS = ("albert", "albert-small")
 
 MODELS_OF = {
     "digits": ("logistic", "mlp", "cnn"),
     "mnist": GREY_MODELS,
+    "cifar10": CIFAR_MODELS,
+    "cifar100": CIFAR_MODELS,
+    "synthetic-cifar10": CIFAR_MODELS,
+    "synthetic-cifar100": CIFAR_MODELS,
     "femnist": GREY_MODELS,
     "synthetic-femnist": GREY_MODELS,
     "openimage": ("mobilenet-v2",),
@@ -22,13 +27,15 @@ MODELS_OF = {
 
 FILES_OF = {
     "mnist": "the folder with the idx files",
+    "cifar10": "the folder with data_batch_1.bin to data_batch_5.bin and test_batch.bin",
+    "cifar100": "the folder with train.bin and test.bin",
     "femnist": "the folder with LEAF's json files or TensorFlow Federated's fed_emnist_train.h5",
     "openimage": "FedScale's folder with client_data_mapping, train and test",
     "reddit": "the folder with train and test, of LEAF's json files or of a text file for each user",
 }
 """The data sets that are read from ``path``, and what it must be."""
 
-_OF_PARTITIONED = ("digits", "mnist")
+_OF_PARTITIONED = ("digits", "mnist", "cifar10", "cifar100", "synthetic-cifar10", "synthetic-cifar100")
 _OF_COLOUR = ("openimage", "synthetic-openimage")
 _OF_TEXT = ("reddit", "synthetic-reddit")
 
@@ -39,6 +46,12 @@ def check(section: "Workload") -> None:
     _check_keys(section)
     if section.samples_per_client is not None and section.samples_per_client < section.partition.minimum_samples:
         raise ValueError("samples_per_client is below partition.minimum_samples; raise it or lower the minimum")
+    shared = section.partition.shared_samples
+    if section.samples_per_client is not None and 0 < section.samples_per_client <= shared:
+        raise ValueError(
+            f"samples_per_client counts the {shared} of partition.shared_samples, too: {section.samples_per_client} "
+            "leave a client none of its own; raise it"
+        )
 
 
 def check_own(section: "Workload") -> None:
@@ -53,7 +66,8 @@ def _check_model(section: "Workload") -> None:
         raise ValueError(f"model {section.model!r} is unknown; allowed: auto, {', '.join(every)}")
     fitting = ("auto", *MODELS_OF[section.dataset])
     if section.model not in fitting:
-        why = " (8x8; femnist-cnn needs 28x28 images)" if section.dataset == "digits" else ""
+        needs = section.model in GREY_MODELS and section.dataset == "digits"
+        why = f" (8x8; {section.model} needs 28x28 images)" if needs else ""
         raise ValueError(
             f"model {section.model} does not take the data of {section.dataset}{why}; allowed: {', '.join(fitting)}"
         )
