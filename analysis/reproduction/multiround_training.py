@@ -186,8 +186,8 @@ def remarks(task: Task, rates: Mapping[Setting, float]) -> list[str]:
         *task.notes,
         f"{task.rounds} rounds (the paper's text does not say how many), {task.seeds} seeds; N = {task.population}, "
         f"K = {task.participants}. Learning rate, one for all schemes: {chosen}, {grid}; SGD without momentum.",
-        "An accuracy is the mean over the evaluations of a run's last tenth of rounds, as a single round's is noisy. ± "
-        "and bands: 95% intervals over the seeds. Schemes are compared seed by seed: equal data, first model, dropouts.",
+        "An accuracy is the mean over the evaluations of a run's last tenth of rounds, as one round's is noisy. ± "
+        "and bands: 95% intervals over the seeds. Schemes are compared seed by seed: equal data, model and dropouts.",
         f"Dropout probabilities: {away}. A client is away for a whole round, before selection.",
         "Updates are summed in the clear: masks cancel, and no accuracy depends on them.",
     ]

@@ -11,7 +11,18 @@ from analysis.reproduction.catalogue import named
 from analysis.reproduction.contract import Bench, Claim, Reproduction
 from analysis.reproduction.multiround_judged import ablation_claims, claims
 from analysis.reproduction.multiround_published import (
-    LEARNING_RATES, PARTITION, RANDOM, SCHEMES, T3, T4, T6, TABLE_3, TABLE_4, TABLE_5, WEIGHTED, Setting,
+    LEARNING_RATES,
+    PARTITION,
+    RANDOM,
+    SCHEMES,
+    T3,
+    T4,
+    T6,
+    TABLE_3,
+    TABLE_4,
+    TABLE_5,
+    WEIGHTED,
+    Setting,
 )  # fmt: skip
 from analysis.reproduction.multiround_tasks import DIGITS, TASKS, task_of
 from analysis.reproduction.multiround_training import Task, Trained, dropout_probabilities, experiment, train
@@ -23,8 +34,8 @@ from testbed.records import RunRecords
 from testbed.running import run_all
 
 TINY = replace(
-    DIGITS, workload={"dataset": "digits", "model": "logistic", "batch_size": 20}, population=24, participants=12,
-    rounds=10, seeds=2, evaluations=5,
+    DIGITS, workload={"dataset": "digits", "model": "logistic", "batch_size": 20}, population=60, participants=12,
+    rounds=6, seeds=2, evaluations=3,
 )  # fmt: skip
 
 
@@ -135,7 +146,7 @@ def test_the_better_of_two_learning_rates_is_taken(bench: Bench) -> None:
 
 
 def test_figure_9_tiny(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = replace(TINY, settings={"IID": TINY.settings["IID"]}, by_label=False, rounds=4)
+    task = replace(TINY, settings={"IID": TINY.settings["IID"]}, by_label=False, rounds=2, seeds=1)
     monkeypatch.setitem(multiround_tasks.TASKS, "multiround-fig9", (task, task, task))
     monkeypatch.setattr(multiround_accuracy, "SIZES", {(24, 12): "a", (48, 24): "b"})
     made = _reproduction("multiround-fig9").make(bench)
