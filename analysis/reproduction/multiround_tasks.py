@@ -68,8 +68,8 @@ GENERATED100 = Task(
 )  # fmt: skip
 
 
-def _iid(task: Task) -> Task:
-    return replace(task, settings=_IID, by_label=False)
+def _iid(task: Task, **changed: Any) -> Task:
+    return replace(task, settings=_IID, by_label=False, **changed)
 
 
 def _of_files(task: Task, dataset: str) -> Task:
@@ -81,7 +81,7 @@ TASKS: dict[str, tuple[Task, Task, Task]] = {
     "multiround-fig7": (DIGITS, MNIST_TEST_FILES, MNIST),
     "multiround-fig8": (GENERATED10, _of_files(GENERATED10, "cifar10"), CIFAR10),
     "multiround-fig5": (GENERATED100, _of_files(GENERATED100, "cifar100"), CIFAR100),
-    "multiround-fig9": (_iid(DIGITS), _iid(_of_files(GENERATED10, "cifar10")), _iid(CIFAR10)),
+    "multiround-fig9": (_iid(DIGITS, rounds=60, evaluations=20), _iid(_of_files(GENERATED10, "cifar10")), _iid(CIFAR10)),
 }
 """By reproduction: small without files, small with files, and the paper's."""
 
