@@ -8,7 +8,10 @@ from torch import Tensor, nn
 
 
 def plain_network(model_name: str, height: int, width: int, classes: int) -> nn.Sequential:
-    """A model of `workloads.models` as a stack of stock torch layers, over (N, 1, H, W) float32."""
+    """A model of `workloads.models` as a stack of stock torch layers, over (N, C, H, W) float32.
+
+    Images are grey (C = 1) of up to 28 pixels in each direction, and larger ones in colour (C = 3).
+    """
     pixels = height * width
     hidden = min(200, pixels)
     if model_name == "logistic":
@@ -47,6 +50,43 @@ def plain_network(model_name: str, height: int, width: int, classes: int) -> nn.
             nn.Dropout(0.25),
             nn.Linear(128, classes),
         )
+    if model_name == "mnist-cnn":
+        return nn.Sequential(
+            nn.Conv2d(1, 32, 5, padding=2),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(32, 64, 5, padding=2),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(3136, 512),
+            nn.ReLU(),
+            nn.Linear(512, classes),
+        )
+    if model_name == "lenet":
+        return nn.Sequential(
+            nn.Conv2d(1, 6, 5, padding=2) if height == 28 else nn.Conv2d(3, 6, 5),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(6, 16, 5),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(400, 120),
+            nn.ReLU(),
+            nn.Linear(120, 84),
+            nn.ReLU(),
+            nn.Linear(84, classes),
+        )
+    if model_name == "vgg11":
+        layers: list[nn.Module] = []
+        channels = 3
+        for stage in ((64,), (128,), (256, 256), (512, 512), (512, 512)):
+            for out in stage:
+                layers += [nn.Conv2d(channels, out, 3, padding=1), nn.ReLU()]
+                channels = out
+            layers.append(nn.MaxPool2d(2))
+        return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, classes))
     raise ValueError(f"no plain network is written for model {model_name!r}")
 
 
@@ -67,7 +107,7 @@ def bare_training_loop(
 
     Args:
         model_name: a name of `plain_network`.
-        client_data: for each client, images (n, H, W) float32 and labels (n,) int64.
+        client_data: for each client, images (n, H, W) or (n, H, W, 3) float32 and labels (n,) int64.
         epochs: passes over each client's samples.
         batch_size: samples per step.
         lr: learning rate.
@@ -77,7 +117,7 @@ def bare_training_loop(
     Returns:
         Wall-clock seconds for all clients.
     """
-    height, width = client_data[0][0].shape[1:]
+    height, width = client_data[0][0].shape[1:3]
     classes = 62 if model_name == "femnist-cnn" else 1 + max(int(labels.max()) for _, labels in client_data)
     former_threads = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -86,7 +126,10 @@ def bare_training_loop(
         network.train()
         loss_function = nn.CrossEntropyLoss()
         global_vector = nn.utils.parameters_to_vector(network.parameters()).detach().clone()
-        shaped = [(images.unsqueeze(1), labels) for images, labels in client_data]
+        shaped = [
+            (images.unsqueeze(1) if images.dim() == 3 else images.permute(0, 3, 1, 2).contiguous(), labels)
+            for images, labels in client_data
+        ]
         started = time.perf_counter()
         for images, labels in shaped:
             nn.utils.vector_to_parameters(global_vector.clone(), network.parameters())

@@ -147,7 +147,8 @@ class Plan:
         """Who is reachable when; raises as `links` does, and `ExperimentError` when the workload has no labels."""
 
         def label_counts() -> npt.NDArray[np.int64]:
-            count = getattr(workload, "label_counts", None)
+            # What all clients share tells none from another: where it can, a workload leaves it out.
+            count = getattr(workload, "own_label_counts", None) or getattr(workload, "label_counts", None)
             if count is None:
                 raise ExperimentError("availability.model: this workload has no label_counts(), which the model needs")
             counts: npt.NDArray[np.int64] = count()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from testbed.experiment.workload import LANGUAGE_DATASETS, Workload
-from workloads import albert, digits, mnist, models, synthetic_cifar
+from workloads import albert, cifar, digits, mnist, models, synthetic_cifar
 from workloads.classification import ImageClassification, LocalLearning, NextWordPrediction
 from workloads.datasets import ClientData
 from workloads.femnist import Femnist
@@ -18,6 +18,8 @@ from workloads.text import ClientText
 _IMAGES: dict[str, Callable[[Workload, int, int], ClientData]] = {
     "digits": digits.load,
     "mnist": mnist.load,
+    "cifar10": cifar.load10,
+    "cifar100": cifar.load100,
     "synthetic-cifar10": synthetic_cifar.load10,
     "synthetic-cifar100": synthetic_cifar.load100,
     "femnist": Femnist,
@@ -58,5 +60,5 @@ def built_in(section: Workload, population: int, seed: int) -> LocalLearning | S
         data, outputs = images, images.classes
     return SimulatedTraining(
         name, model, data.description, models.dimension(network), outputs, data.sample_counts, data.label_counts,
-        section, seed,
+        getattr(data, "own_label_counts", data.label_counts), section, seed,
     )  # fmt: skip

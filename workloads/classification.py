@@ -25,6 +25,8 @@ from workloads.datasets import ClientData
 from workloads.text import ClientText
 from workloads.training import LocalTrainer, prepare_process
 
+_SMALL_IMAGE = 32 * 32
+
 
 class LocalLearning:
     """A `FederatedWorkload` that trains a network of torch.
@@ -88,6 +90,11 @@ class LocalLearning:
         """(population, classes) int64."""
         return self.data.label_counts()
 
+    def own_label_counts(self) -> NDArray[np.int64]:
+        """(population, classes) int64: the same without the samples that all clients share."""
+        counts: NDArray[np.int64] = getattr(self.data, "own_label_counts", self.data.label_counts)()
+        return counts
+
     def _on_device(self, samples: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         images, labels = samples
         return images.to(self._device), labels.to(self._device, torch.int64)
@@ -110,7 +117,8 @@ class ImageClassification(LocalLearning):
     def __init__(self, name: str, data: ClientData, model: str, section: Workload, seed: int) -> None:
         channels: int = getattr(data, "channels", 1)
         network = models.make(model, data.height, data.width, data.classes, channels)
-        super().__init__(name, data, model, network, section, seed, 250 if channels == 1 else 50)
+        is_small = channels == 1 or data.height * data.width <= _SMALL_IMAGE
+        super().__init__(name, data, model, network, section, seed, 250 if is_small else 50)
 
 
 class NextWordPrediction(LocalLearning):

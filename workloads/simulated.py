@@ -30,6 +30,7 @@ class SimulatedTraining:
         outputs: classes or words, which set the scale of the losses.
         sample_counts: (population,) int64.
         label_counts: gives (population, classes) int64.
+        own_label_counts: gives the same without the samples that all clients share.
         section: epochs.
         seed: the experiment's.
     """
@@ -43,6 +44,7 @@ class SimulatedTraining:
         outputs: int,
         sample_counts: NDArray[np.int64],
         label_counts: Callable[[], NDArray[np.int64]],
+        own_label_counts: Callable[[], NDArray[np.int64]],
         section: Workload,
         seed: int,
     ) -> None:
@@ -54,6 +56,7 @@ class SimulatedTraining:
         self.population = len(sample_counts)
         self._outputs = outputs
         self._label_counts = label_counts
+        self._own_label_counts = own_label_counts
         self._epochs = section.epochs
         self._seed = seed
 
@@ -83,3 +86,7 @@ class SimulatedTraining:
     def label_counts(self) -> NDArray[np.int64]:
         """(population, classes) int64."""
         return self._label_counts()
+
+    def own_label_counts(self) -> NDArray[np.int64]:
+        """(population, classes) int64: the same without the samples that all clients share."""
+        return self._own_label_counts()

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from testbed.availability.alternating import AlternatingAvailability
 from testbed.availability.checked import CheckedAvailability
 from testbed.availability.dropping import DroppingAvailability
-from testbed.availability.presence import Availability
+from testbed.availability.presence import Availability, Floats
 from testbed.availability.roundwise import AlwaysAvailable, RoundwiseAvailability, unavailable_by_label
 from testbed.availability.scheduled import ScheduledAvailability
 from testbed.availability.section import (
@@ -46,8 +46,8 @@ def availability_model(
         population: number of clients n.
         stages_after_selection: in order, from training on.
         randomness: the experiment's.
-        label_counts: gives `(n, classes)` int64 examples of each label that each client has; called only by the
-            model that needs it.
+        label_counts: gives `(n, classes)` int64 examples of each label that each client alone has; called only by
+            the model that needs it.
 
     Raises:
         ExperimentError: a list longer than the population, or a class of one's own that cannot be found or used.
@@ -74,7 +74,7 @@ def _who_is_there(
         case Always():
             return AlwaysAvailable()
         case Bernoulli():
-            return RoundwiseAvailability(cycled(section.unavailable, population), randomness)
+            return RoundwiseAvailability(_unavailable(section, population, randomness), randomness)
         case LabelDependent():
             return RoundwiseAvailability(unavailable_by_label(section, label_counts(), population), randomness)
         case Markov() | DiurnalWeibull():
@@ -87,6 +87,14 @@ def _who_is_there(
             own = own_class(section.model, "availability.model")
             return CheckedAvailability(own(section, population, randomness), section.model)
     raise ExperimentError(f"availability.model: {type(section).__name__} is no model")
+
+
+def _unavailable(section: Bernoulli, population: int, randomness: Randomness) -> Floats:
+    """`(n,)` float64 probability of each client: from the list in turn, or drawn from it."""
+    if not (section.drawn and isinstance(section.unavailable, list)):
+        return cycled(section.unavailable, population)
+    generator = randomness.generator("availability", 0, "unavailable")
+    return generator.choice(np.array(section.unavailable, dtype=np.float64), population)
 
 
 def _traced(section: Traced, population: int, randomness: Randomness) -> Availability:

@@ -53,7 +53,8 @@ def unavailable_by_label(section: LabelDependent, label_counts: npt.NDArray[np.i
 
     Args:
         section: the two probabilities.
-        label_counts: `(n, classes)` int64 examples of each label that each client has.
+        label_counts: `(n, classes)` int64 examples of each label that each client has; samples that all clients share
+            are best left out, as the paper's label is that of the private data.
         population: number of clients n.
 
     Raises:

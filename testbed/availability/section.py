@@ -86,7 +86,9 @@ class Always(AvailabilityModel):
 
 
 class Bernoulli(AvailabilityModel):
-    """Each client is away in a round with a probability of its own (Multi-RoundSecAgg, section 5: 0.1 to 0.5)."""
+    """Each client is away in a round with a probability of its own (Multi-RoundSecAgg, section 5: drawn from 0.1, 0.2,
+    0.3, 0.4 and 0.5).
+    """
 
     per_client = ("unavailable",)
 
@@ -97,6 +99,17 @@ class Bernoulli(AvailabilityModel):
         0.0,
         description="Probability p of being away for a round; a list is cycled, e.g. [0.1, 0.3, 0.5]",
     )
+    drawn: bool = Field(
+        False,
+        description="Each client's probability is drawn from the list, any of it as likely, by the seed; false: the "
+        "list is given to the clients in turn",
+    )
+
+    @model_validator(mode="after")
+    def _drawn_from_a_list(self) -> Self:
+        if self.drawn and not isinstance(self.unavailable, list):
+            raise ValueError("`drawn` has an effect only where `unavailable` is a list; give one or remove it")
+        return self
 
 
 class LabelDependent(AvailabilityModel):
@@ -104,7 +117,8 @@ class LabelDependent(AvailabilityModel):
 
     model: Literal["label-dependent"] = Field(
         "label-dependent",
-        description="Each client is away in a round with a probability that grows with its most frequent label",
+        description="Each client is away in a round with a probability that grows with its most frequent label, "
+        "samples that all clients share (workload.partition.shared_samples) aside",
     )
     lowest: Probability = Field(0.1, description="Probability of being away for a round with label 0")
     highest: Probability = Field(0.5, description="Probability of being away with the last label; linear in between")

@@ -4,8 +4,9 @@ This module only describes; `workloads.build` turns a section into data, a model
 """
 
 import re
+from bisect import bisect_left
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -171,10 +172,16 @@ class Workload(BaseModel):
         default=1.0,
         gt=0,
         le=1,
-        description="Factor of the learning rate: round r trains with eta * decay**floor((r-1)/every).",
+        description="Factor of the learning rate: round r trains with eta * decay**floor((r-1)/every), or with "
+        "milestones eta * decay**(number of milestones below r).",
     )
     learning_rate_decay_every: int = Field(
         default=1, ge=1, le=1_000_000, description="Rounds after which the rate is multiplied with the factor again."
+    )
+    learning_rate_milestones: tuple[Annotated[int, Field(ge=1, le=10_000_000)], ...] = Field(
+        default=(),
+        description="The only rounds after which the rate is multiplied with the factor, e.g. [400, 800]; instead of "
+        "learning_rate_decay_every.",
     )
     evaluate_every: int = Field(
         default=1, ge=1, le=1_000_000, description="Evaluate the global model after every so many rounds."
@@ -205,4 +212,8 @@ class Workload(BaseModel):
 
     def learning_rate_in(self, round_number: int) -> float:
         """Local learning rate of a round; 1 is the first."""
+        if self.learning_rate_milestones:
+            return self.learning_rate * self.learning_rate_decay ** bisect_left(
+                self.learning_rate_milestones, round_number
+            )
         return self.learning_rate * self.learning_rate_decay ** ((round_number - 1) // self.learning_rate_decay_every)

@@ -41,7 +41,8 @@ _OF_TEXT = ("reddit", "synthetic-reddit")
 
 
 def check(section: "Workload") -> None:
-    """Raise `ValueError` when the keys of a section that names built-in data do not fit the data."""
+    """Raise `ValueError` when the keys of a section that names built-in data do not fit the data or one another."""
+    _check_milestones(section)
     _check_model(section)
     _check_keys(section)
     if section.samples_per_client is not None and section.samples_per_client < section.partition.minimum_samples:
@@ -56,8 +57,21 @@ def check(section: "Workload") -> None:
 
 def check_own(section: "Workload") -> None:
     """The same for a class of the user's own, which reads what it likes."""
+    _check_milestones(section)
     if section.training == "simulated":
         raise ValueError("training: simulated is for the built-in data sets; a class of your own does its own")
+
+
+def _check_milestones(section: "Workload") -> None:
+    milestones = section.learning_rate_milestones
+    if not milestones:
+        return
+    if list(milestones) != sorted(set(milestones)):
+        raise ValueError("learning_rate_milestones: rounds in ascending order, each once, are needed")
+    if section.learning_rate_decay_every != 1:
+        raise ValueError("learning_rate_milestones are instead of learning_rate_decay_every; leave out one of the two")
+    if section.learning_rate_decay == 1:
+        raise ValueError("learning_rate_milestones change nothing without learning_rate_decay, e.g. 0.4")
 
 
 def _check_model(section: "Workload") -> None:

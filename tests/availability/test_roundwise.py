@@ -7,6 +7,8 @@ import pytest
 from scipy.stats import binomtest
 
 from testbed.errors import ExperimentError
+from testbed.experiment.loading import validated
+from testbed.federation import Plan
 from testbed.randomness import Randomness
 
 POPULATION = 3000
@@ -35,6 +37,19 @@ def test_each_client_is_away_at_its_own_rate(available: Callable) -> None:
     per_client = rounds[:, 1::4].sum(axis=0)
     assert per_client.std() > 0  # drawn anew in each round, not once
     assert not model.comes_back
+
+
+def test_probabilities_may_be_drawn_from_a_list(available: Callable) -> None:
+    """Multi-RoundSecAgg, section 5: p_i is selected from {0.1, ..., 0.5} uniformly at random."""
+    values = [0.1, 0.2, 0.3, 0.4, 0.5]
+    section = {"model": "bernoulli", "unavailable": values, "drawn": True}
+    drawn = available(POPULATION, seed=3, **section).unavailable
+    for value in values:
+        assert binomtest(int((drawn == value).sum()), POPULATION, 0.2).pvalue > SUSPICIOUS
+    assert set(drawn) == set(values)
+    assert not np.array_equal(drawn, np.resize(values, POPULATION))
+    assert np.array_equal(available(POPULATION, seed=3, **section).unavailable, drawn)
+    assert not np.array_equal(available(POPULATION, seed=4, **section).unavailable, drawn)
 
 
 def test_the_draws_of_a_round_are_those_of_earlier_versions(available: Callable) -> None:
@@ -92,3 +107,24 @@ def test_a_large_population(available: Callable) -> None:
     presence = model.presence(1, "train", 0.0, np.arange(1_000_000))
     assert binomtest(int(presence.reachable.sum()), 1_000_000, 0.7).pvalue > SUSPICIOUS
     assert binomtest(int(presence.drops.sum()), 1_000_000, 0.7 * 0.1 / 3).pvalue > SUSPICIOUS
+
+
+def test_what_all_clients_share_is_no_label_of_a_client() -> None:
+    """Shared-data strategy: p_i depends on the label of the private data, even where there is less of it."""
+
+    class Workload:
+        """Two clients with the labels 0 and 9, and five shared samples of label 4."""
+
+        def label_counts(self) -> np.ndarray:
+            counts = self.own_label_counts()
+            counts[:, 4] += 5
+            return counts
+
+        def own_label_counts(self) -> np.ndarray:
+            counts = np.zeros((2, 10), np.int64)
+            counts[[0, 1], [0, 9]] = 3
+            return counts
+
+    data = {"seed": 1, "population": 2, "selection": {"participants": 2}, "availability": {"model": "label-dependent"}}
+    plan = Plan(validated(data, "test"), 0)
+    assert plan.availability(Workload()).unavailable.tolist() == [0.1, 0.5]

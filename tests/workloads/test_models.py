@@ -19,12 +19,18 @@ SIZES = [
     ("cnn", 8, 10, 6_090),
     ("cnn", 28, 10, 20_490),
     ("femnist-cnn", 28, 62, 1_018_174),
+    ("mnist-cnn", 28, 10, 1_663_370),
+    ("lenet", 28, 10, 61_706),
+    ("lenet", 32, 10, 62_006),
+    ("vgg11", 32, 100, 9_271_780),
+    ("vgg11", 32, 10, 9_225_610),
 ]
 
 
 @pytest.mark.parametrize(("name", "size", "classes", "parameters"), SIZES)
 def test_values_and_gradients_equal_the_textbook_network(name, size, classes, parameters) -> None:
-    ours = models.make(name, size, size, classes)
+    channels = 3 if size == 32 else 1
+    ours = models.make(name, size, size, classes, channels)
     assert models.dimension(ours) == parameters
     vector = models.initial_vector(ours, seed=3)
     assert vector.shape == (parameters,)
@@ -34,9 +40,10 @@ def test_values_and_gradients_equal_the_textbook_network(name, size, classes, pa
     for network in (ours, plain):
         vector_to_parameters(torch.from_numpy(vector.copy()), network.parameters())
         network.eval()  # dropout off: its masks are compared below
-    images = torch.from_numpy(np.random.default_rng(0).normal(size=(6, size, size)).astype(np.float32))
+    images = torch.from_numpy(np.random.default_rng(0).normal(size=(6, size, size, channels)).astype(np.float32))
     labels = torch.arange(6)
-    losses = [cross_entropy(ours(images), labels), cross_entropy(plain(images.unsqueeze(1)), labels)]
+    given = images.squeeze(-1) if channels == 1 else images
+    losses = [cross_entropy(ours(given), labels), cross_entropy(plain(images.permute(0, 3, 1, 2)), labels)]
     gradients = []
     for loss, network in zip(losses, (ours, plain), strict=True):
         loss.backward()
@@ -58,6 +65,16 @@ def test_initial_weights_are_xavier_uniform_with_zero_biases() -> None:
         reference = torch.nn.init.xavier_uniform_(torch.empty_like(parameter), gain=2**0.5)
         assert float(parameter.detach().std()) == pytest.approx(float(reference.std()), rel=0.15)
         assert float(parameter.detach().abs().max()) == pytest.approx(float(reference.abs().max()), rel=0.05)
+
+
+def test_signals_neither_fade_nor_grow_in_vgg11_as_it_begins() -> None:
+    network = models.make("vgg11", 32, 32, 100, channels=3)
+    vector = torch.from_numpy(models.initial_vector(network, seed=1))
+    network.to_empty(device="cpu")
+    vector_to_parameters(vector, network.parameters())
+    images = torch.from_numpy(np.random.default_rng(0).normal(size=(20, 32, 32, 3)).astype(np.float32))
+    with torch.inference_mode():
+        assert 0.3 < float(network(images).std()) < 3
 
 
 def test_initial_weights_depend_on_the_seed_alone() -> None:
@@ -93,5 +110,10 @@ def test_dropout_refuses_other_probabilities(probability: float) -> None:
 def test_models_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ExperimentError, match="28x28"):
         models.make("femnist-cnn", 8, 8, 10)
+    for name, size, channels, needed in (("mnist-cnn", 8, 1, 28), ("lenet", 32, 1, 28), ("vgg11", 64, 3, 32)):
+        with pytest.raises(ExperimentError, match=f"{name} needs {needed}x{needed} images, these are {size}x{size}"):
+            models.make(name, size, size, 10, channels)
+    with pytest.raises(ExperimentError, match="allowed: lenet, vgg11, mobilenet-v2"):
+        models.make("cnn", 32, 32, 10, channels=3)
     with pytest.raises(ExperimentError, match="allowed: logistic, mlp, cnn, femnist-cnn"):
         models.make("resnet", 28, 28, 10)

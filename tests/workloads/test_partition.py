@@ -108,3 +108,68 @@ def test_too_few_samples_say_how_many_clients_and_what_to_do(scheme: str) -> Non
     allowed = Partition(scheme=scheme, shards_per_client=1, minimum_samples=0)
     assignment = partition.assign(labels, 50, allowed, None, np.random.default_rng(0))
     assert (assignment.counts == 0).sum() == 20
+
+
+@pytest.mark.parametrize(("samples", "population", "shared"), [(60_000, 120, 0), (50_000, 120, 200)])
+def test_one_shard_of_balanced_data_is_one_label(samples: int, population: int, shared: int) -> None:
+    """Multi-RoundSecAgg, first version, section 6 and Appendix E: MNIST in 120 shards of 500, CIFAR-10 in shards of 415
+    and 200 shared samples."""
+    labels = np.random.default_rng(0).permutation(np.arange(samples) % 10)
+    keys = {"shards_per_client": 1, "shared_samples": shared}
+    assignment = by_scheme("label-shards", labels, population, 3, **keys)
+    own = (samples - shared) // population
+    assert assignment.own_counts.tolist() == [own] * population
+    assert assignment.counts.tolist() == [own + shared] * population
+    counts = assignment.own_label_counts(labels, 10)
+    assert np.array_equal(np.sort(counts, axis=1)[:, -1], assignment.own_counts)  # all of one label
+    assert counts.sum(axis=0).tolist() == [(samples - shared) // 10] * 10
+    again = by_scheme("label-shards", labels, population, 3, **keys)
+    assert np.array_equal(again.order, assignment.order)
+    assert np.array_equal(again.shared, assignment.shared)
+    other = by_scheme("label-shards", labels, population, 4, **keys)
+    assert not np.array_equal(other.order, assignment.order)
+
+
+@given(
+    scheme=SCHEMES,
+    labels=st.lists(st.integers(0, 6), min_size=2, max_size=150),
+    share=st.floats(0.01, 0.99),
+    population=st.integers(1, 12),
+    seed=st.integers(0, 2**70),
+)
+def test_shared_samples_are_at_every_client_and_the_others_at_one(scheme, labels, share, population, seed) -> None:
+    labels = np.array(labels, dtype=np.int64)
+    count = max(1, int(share * (len(labels) - 1)))
+    assignment = by_scheme(scheme, labels, population, seed, shared_samples=count)
+    assert len(np.unique(assignment.shared)) == len(assignment.shared) == count
+    parts = [assignment.of(client) for client in range(population)]
+    assert [len(part) for part in parts] == assignment.counts.tolist()
+    private = [np.setdiff1d(part, assignment.shared) for part in parts]
+    assert all(len(part) == len(own) + count for part, own in zip(parts, private, strict=True))
+    everything = np.concatenate([*private, assignment.shared])
+    assert np.array_equal(np.sort(everything), np.arange(len(labels)))
+    for client, part in enumerate(parts):
+        assert assignment.label_counts(labels, 7)[client].tolist() == np.bincount(labels[part], minlength=7).tolist()
+    # As many of each label as of any other, unless a label has no more.
+    shared, there = (np.bincount(labels[part], minlength=7) for part in (assignment.shared, np.arange(len(labels))))
+    assert all(some >= shared.max() - 1 or some == whole for some, whole in zip(shared, there, strict=True))
+
+
+def test_cutting_leaves_the_shared_samples_and_counts_them() -> None:
+    labels = np.arange(200) % 10
+    section = Partition(scheme="label-shards", shards_per_client=1, shared_samples=20)
+    whole = partition.assign(labels, 6, section, None, np.random.default_rng(5))
+    cut = partition.assign(labels, 6, section, 25, np.random.default_rng(5))
+    assert cut.counts.tolist() == [25] * 6
+    for client in range(6):
+        assert cut.of(client)[:5].tolist() == whole.of(client)[:5].tolist()
+        assert cut.of(client)[5:].tolist() == whole.shared.tolist()
+
+
+def test_shared_samples_do_not_stand_in_for_a_clients_own() -> None:
+    labels = np.arange(30) % 10
+    section = Partition(shared_samples=10)
+    with pytest.raises(ExperimentError, match="5 of 25 clients would hold fewer than minimum_samples"):
+        partition.assign(labels, 25, section, None, np.random.default_rng(0))
+    with pytest.raises(ExperimentError, match="shared_samples: 30 of the 30 training samples; lower it"):
+        partition.assign(labels, 2, Partition(shared_samples=30), None, np.random.default_rng(0))

@@ -46,6 +46,14 @@ from testbed.experiment.workload import Partition, Workload
         ({"learning_rate": float("inf")}, "finite number"),
         ({"learning_rate": float("nan")}, "finite number"),
         ({"momentum": 1.0}, "less than 1"),
+        ({"learning_rate_milestones": [400, 800]}, "change nothing without learning_rate_decay"),
+        ({"learning_rate_milestones": [800, 400], "learning_rate_decay": 0.4}, "ascending order"),
+        ({"learning_rate_milestones": [400, 400], "learning_rate_decay": 0.4}, "each once"),
+        ({"learning_rate_milestones": [0], "learning_rate_decay": 0.4}, "greater than or equal to 1"),
+        (
+            {"learning_rate_milestones": [400], "learning_rate_decay": 0.4, "learning_rate_decay_every": 5},
+            "leave out one of the two",
+        ),
         ({"evaluate_each": 2}, "not permitted"),
     ],
 )
@@ -66,6 +74,7 @@ def test_a_section_survives_being_written_and_read_again() -> None:
         Workload(dataset="synthetic-femnist", samples_per_client=20, epochs=2),
         Workload(dataset="mnist", path="somewhere", partition={"scheme": "label-shards"}),
         Workload(dataset="their.module:Data", model="their-model", options={"depth": 3}),
+        Workload(learning_rate_milestones=[400, 800], learning_rate_decay=0.4),
         Workload(dataset="synthetic-reddit", training="simulated", optimizer="adamw", vocabulary_size=100),
     ):
         assert Workload.model_validate(section.model_dump(mode="json")) == section
@@ -82,3 +91,7 @@ def test_the_learning_rate_falls_in_steps() -> None:
     assert rates == [0.05, 0.05, 0.05 * 0.98, 0.05 * 0.98**2]
     each = Workload(learning_rate=0.05, learning_rate_decay=0.9)
     assert [each.learning_rate_in(number) for number in (1, 2, 3)] == [0.05, 0.05 * 0.9, 0.05 * 0.9**2]
+    # Multi-RoundSecAgg, Appendix F: 0.4 times eta after 400 rounds, and again after 800.
+    twice = Workload(learning_rate=0.1, learning_rate_decay=0.4, learning_rate_milestones=[400, 800])
+    rates = [twice.learning_rate_in(number) for number in (1, 400, 401, 800, 801, 1500)]
+    assert rates == [0.1, 0.1, 0.1 * 0.4, 0.1 * 0.4, 0.1 * 0.4**2, 0.1 * 0.4**2]

@@ -61,13 +61,17 @@ def read_plain_pickle(path: Path) -> Any:
     if not data:
         raise TraceError(f"{path}: empty; a pickle was expected")
     try:
-        return _Reader(data).value()
+        return PlainReader(data).value()
     except Unreadable as why:
         raise TraceError(f"{path}: {why}") from None
 
 
-class _Reader:
-    """A stack, a memo, and one method per group of opcodes."""
+class PlainReader:
+    """A stack, a memo, and one method per group of opcodes.
+
+    Args:
+        data: the pickle.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -105,6 +109,7 @@ class _Reader:
         }
 
     def value(self) -> Any:
+        """What the pickle holds; raises `Unreadable`."""
         while (opcode := self._bytes(1)) != b".":
             self._opcode = opcode
             if opcode in _SIMPLE:
