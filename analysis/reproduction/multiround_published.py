@@ -18,8 +18,8 @@ UNAVAILABLE = (0.1, 0.2, 0.3, 0.4, 0.5)
 LEARNING_RATES = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
 """The grid of which the best is taken."""
 
-DECAY, DECAY_EVERY = 0.4, 400
-"""Of the learning rate, at rounds 400 and 800, for both CIFAR tasks; none for MNIST."""
+DECAY, MILESTONES = 0.4, (400, 800)
+"""Of the learning rate, and after which rounds, for both CIFAR tasks; none for MNIST."""
 
 RANDOM, WEIGHTED, PARTITION, T6, T4, T3 = "random", "weighted-random", "partition", "T = 6", "T = 4", "T = 3"
 SCHEMES: Mapping[str, Mapping[str, Any]] = {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.reproduction.contract import Scale
-from analysis.reproduction.multiround_published import DECAY, DECAY_EVERY, LEARNING_RATES, Setting
+from analysis.reproduction.multiround_published import DECAY, MILESTONES, LEARNING_RATES, Setting
 from analysis.reproduction.multiround_training import Task
 from testbed.errors import ExperimentError
 
@@ -28,7 +28,8 @@ def _shared(samples: int) -> Mapping[Setting, Mapping[str, Any]]:
     return {**_IID, "non-IID": {"partition": {**_SHARDS, "shared_samples": samples}}}
 
 
-_CIFAR = {"epochs": 1, "batch_size": 50, "learning_rate_decay": DECAY, "learning_rate_decay_every": DECAY_EVERY}
+_CIFAR = {"epochs": 1, "batch_size": 50, "learning_rate_decay": DECAY, "learning_rate_milestones": MILESTONES}
+_SMALL = {"epochs": 1, "batch_size": 10, "samples_per_client": 40, "test_samples": 500}
 
 DIGITS = Task(
     {"dataset": "digits", "model": "mlp", "epochs": 1, "batch_size": 3},
@@ -58,13 +59,17 @@ CIFAR10 = Task(
 CIFAR100 = Task(
     {"dataset": "cifar100", "model": "vgg11", **_CIFAR}, _DIRICHLET, rounds=1000, rates=LEARNING_RATES, evaluations=100
 )
+_FEW = (
+    "Of the 417 (IID) and 200 + 415 samples of a client 40 and 20 + 20, in batches of 10, which makes 4 local steps a "
+    "round (the paper: 50, 9 and 13 steps); 500 test images; no decay of the learning rate, which begins at round 400."
+)
 GENERATED10 = Task(
-    {"dataset": "synthetic-cifar10", "model": "lenet", "epochs": 1, "batch_size": 10, "samples_per_client": 60},
-    _shared(20), rounds=100, rates=(0.03,), by_label=True, evaluations=20,
+    {"dataset": "synthetic-cifar10", "model": "lenet", **_SMALL},
+    _shared(20), rounds=60, rates=(0.03,), by_label=True, evaluations=20, notes=(_FEW,),
 )  # fmt: skip
 GENERATED100 = Task(
-    {"dataset": "synthetic-cifar100", "model": "lenet", "epochs": 1, "batch_size": 10, "samples_per_client": 60},
-    _DIRICHLET, rounds=100, rates=(0.03,), evaluations=20,
+    {"dataset": "synthetic-cifar100", "model": "lenet", **_SMALL},
+    _DIRICHLET, rounds=60, rates=(0.03,), evaluations=20, notes=("Instead of VGG-11, LeNet. " + _FEW,),
 )  # fmt: skip
 
 
@@ -81,7 +86,11 @@ TASKS: dict[str, tuple[Task, Task, Task]] = {
     "multiround-fig7": (DIGITS, MNIST_TEST_FILES, MNIST),
     "multiround-fig8": (GENERATED10, _of_files(GENERATED10, "cifar10"), CIFAR10),
     "multiround-fig5": (GENERATED100, _of_files(GENERATED100, "cifar100"), CIFAR100),
-    "multiround-fig9": (_iid(DIGITS, rounds=60, evaluations=20), _iid(_of_files(GENERATED10, "cifar10")), _iid(CIFAR10)),
+    "multiround-fig9": (
+        _iid(DIGITS, rounds=60, evaluations=20),
+        _iid(_of_files(GENERATED10, "cifar10")),
+        _iid(CIFAR10),
+    ),
 }
 """By reproduction: small without files, small with files, and the paper's."""
 
