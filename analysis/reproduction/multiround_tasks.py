@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.reproduction.contract import Scale
-from analysis.reproduction.multiround_published import DECAY, MILESTONES, LEARNING_RATES, Setting
+from analysis.reproduction.multiround_published import DECAY, LEARNING_RATES, MILESTONES, Setting
 from analysis.reproduction.multiround_training import Task
 from testbed.errors import ExperimentError
 
