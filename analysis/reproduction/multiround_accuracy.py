@@ -36,7 +36,9 @@ def make(figure: _Figure, bench: Bench) -> Reproduced:
     """Train with every scheme, setting and seed."""
     task = task_of(figure.name, bench.scale, bench.data)
     results, rates = train(bench, task)
-    panels = {f"({letter}) {setting}": results[setting] for letter, setting in zip(figure.panels, results, strict=True)}
+    panels = {
+        f"({letter}) {setting}": results[setting] for letter, setting in zip(figure.panels, results, strict=False)
+    }
     return Reproduced(
         table(results, figure.published),
         figures=draw(panels, bench.out / figure.name),

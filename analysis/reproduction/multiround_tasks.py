@@ -67,9 +67,18 @@ GENERATED10 = Task(
     {"dataset": "synthetic-cifar10", "model": "lenet", **_SMALL},
     _shared(20), rounds=60, rates=(0.03,), by_label=True, evaluations=20, notes=(_FEW,),
 )  # fmt: skip
-GENERATED100 = Task(
-    {"dataset": "synthetic-cifar100", "model": "lenet", **_SMALL},
-    _DIRICHLET, rounds=60, rates=(0.03,), evaluations=20, notes=("Instead of VGG-11, LeNet. " + _FEW,),
+DIGITS_DIRICHLET = replace(
+    DIGITS, settings=_DIRICHLET, by_label=False,
+    notes=(
+        "Instead of CIFAR-100, the 8x8 digits: 12 samples for each client, in batches of 3, which makes 4 local steps a "
+        "round (the paper: 417 in batches of 50, 9 steps). Instead of VGG-11, two hidden layers of 64 units. On 100 "
+        "generated classes LeNet guesses still after 60 rounds, and hundreds take hours on two cores.",
+    ),
+)  # fmt: skip
+CIFAR100_LENET = Task(
+    {"dataset": "cifar100", "model": "lenet", **_SMALL, "samples_per_client": 100},
+    _DIRICHLET, rounds=300, rates=(0.03,), evaluations=30,
+    notes=("Instead of VGG-11, LeNet; of the 417 samples of a client 100, in batches of 10; 500 test images.",),
 )  # fmt: skip
 
 
@@ -85,7 +94,7 @@ def _of_files(task: Task, dataset: str) -> Task:
 TASKS: dict[str, tuple[Task, Task, Task]] = {
     "multiround-fig7": (DIGITS, MNIST_TEST_FILES, MNIST),
     "multiround-fig8": (GENERATED10, _of_files(GENERATED10, "cifar10"), CIFAR10),
-    "multiround-fig5": (GENERATED100, _of_files(GENERATED100, "cifar100"), CIFAR100),
+    "multiround-fig5": (DIGITS_DIRICHLET, CIFAR100_LENET, CIFAR100),
     "multiround-fig9": (
         _iid(DIGITS, rounds=60, evaluations=20),
         _iid(_of_files(GENERATED10, "cifar10")),
