@@ -42,7 +42,7 @@ DIGITS = Task(
 )  # fmt: skip
 MNIST_TEST_FILES = Task(
     {"dataset": "mnist", "model": "mlp", "epochs": 1, "batch_size": 14},
-    _ONE_LABEL, rounds=150, rates=(0.03,), by_label=True, evaluations=30,
+    _ONE_LABEL, rounds=100, rates=(0.1,), by_label=True, evaluations=25,
     notes=(
         "Instead of the CNN, two hidden layers of 200 units. Batches of 14: where only the test files are there, a "
         "client has 66 samples, which makes 5 local steps a round, as in the paper (500 in batches of 100).",
