@@ -21,9 +21,15 @@ _LOOKS = {
 }
 """Colour (that of the protocol in other figures; T by shade) and line."""
 
+_START = 0.1
+"""Of the rounds: what the curves do before need not be seen."""
+
+_ROOM = 3.0
+"""Points of accuracy below and above the curves."""
+
 
 def draw(panels: Mapping[str, Mapping[str, Trained]], path: Path) -> list[Path]:
-    """Means over the seeds, and bands of their 95% intervals.
+    """Means over the seeds, and bands of their 95% intervals; the curves' first tenth may begin below the panel.
 
     Args:
         panels: by title, the schemes' runs.
@@ -33,6 +39,7 @@ def draw(panels: Mapping[str, Mapping[str, Trained]], path: Path) -> list[Path]:
         figure = Figure(figsize=(2 * COLUMN_INCHES, 2.4), layout="constrained")
         every = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, (title, schemes) in zip(every, panels.items(), strict=True):
+            lowest, highest = 100.0, 0.0
             for scheme, of_scheme in schemes.items():
                 colour, line = _LOOKS[scheme]
                 intervals = [mean_interval(values) for values in of_scheme.accuracy.T]
@@ -40,6 +47,9 @@ def draw(panels: Mapping[str, Mapping[str, Trained]], path: Path) -> list[Path]:
                 half = np.array([interval.half_width or 0.0 for interval in intervals])
                 axes.plot(of_scheme.rounds, mean, color=colour, linestyle=line, label=scheme)
                 axes.fill_between(of_scheme.rounds, mean - half, mean + half, color=colour, alpha=0.13, linewidth=0)
+                shown = mean[of_scheme.rounds > _START * of_scheme.total]
+                lowest, highest = min(lowest, shown.min()), max(highest, shown.max())
+            axes.set_ylim(max(0, lowest - _ROOM), min(100, highest + _ROOM))
             axes.set_title(title)
             axes.set_xlabel("round")
             axes.grid(visible=True)
