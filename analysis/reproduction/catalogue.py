@@ -21,6 +21,7 @@ MODULES = (
     "multiround_fig4",
     "multiround_fig10",
     "multiround_fig11",
+    "multiround_accuracy",
 )
 """Modules of this package, in the order in which their reproductions are listed."""
 
@@ -38,12 +39,13 @@ def named(names: Sequence[str]) -> list[Reproduction]:
 
     Raises `ExperimentError` for a name that there is not, with those that are close.
     """
-    known = catalogue()
-    wanted = [one for name in names for one in (known if name == ALL else [name])]
+    every = catalogue()
+    known = {name: one for one in every.values() for name in (one.name, *one.also)}
+    wanted = [one for name in names for one in (every if name == ALL else [name])]
     for name in wanted:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=3, cutoff=0.8)
             close = close or [one for one in known if name and name in one]
             hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known)}, {ALL}"
             raise ExperimentError(f"{name}: no such reproduction; {hint}")
-    return [known[name] for name in dict.fromkeys(wanted)]
+    return [every[name] for name in dict.fromkeys(known[name].name for name in wanted)]

@@ -23,12 +23,14 @@ class Bench:
         run: runs an experiment (with or without a sweep) into a directory below `out`, resuming what is there, and
             returns the records of its points in the sweep's order.
         note: says one line to the person who waits.
+        data: a folder with real data; None: reproductions take data that are built in or generated.
     """
 
     scale: Scale
     out: Path
     run: Callable[[Experiment, Path], list[RunRecords]]
     note: Callable[[str], None]
+    data: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,13 @@ class Reproduction:
         title: one line.
         source: paper and place in it.
         make: does the work.
+        also: other names of the same: a table and the figure of the same runs are one reproduction.
+        reads: the real data that it can use, for people; empty when it needs none.
     """
 
     name: str
     title: str
     source: str
     make: Callable[[Bench], Reproduced]
+    also: Sequence[str] = ()
+    reads: str = ""

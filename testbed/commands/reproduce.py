@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -24,6 +25,7 @@ REPRODUCE_EPILOG = examples(
     "testbed reproduce lotto-table2",
     "testbed reproduce lotto-fig4 lotto-fig5 --format markdown",
     "testbed reproduce lotto-table2 --scale paper --address HEAD:6379 --out reproductions/table2",
+    "testbed reproduce multiround-table5 --data ~/mnist",
     "testbed reproduce all",
     then="What is finished in the directory is not run again: the same command goes on after Ctrl-C. To make it anew, "
     "give another --out or delete the directory.",
@@ -44,6 +46,14 @@ def reproduce(
         typer.Option(
             metavar="DIR",
             help="Runs, figures and results; default: reproductions/NAME-SCALE; for several names, one directory each.",
+            show_default=False,
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Real data, for those that can use them (--list says which files); default: built in or generated.",
             show_default=False,
         ),
     ] = None,
@@ -72,6 +82,7 @@ def reproduce(
     if not names:
         raise ExperimentError("which one? name it, e.g. lotto-table2; `testbed reproduce --list` says what there is")
     wanted = catalogue.named(names)
+    data = _folder(data, wanted)
     directories = [_directory(one.name, scale, out, len(wanted)) for one in wanted]
     for one, directory in zip(wanted, directories, strict=True):
         _prepare(one, scale, directory)
@@ -82,11 +93,23 @@ def reproduce(
         for place, (one, directory) in enumerate(zip(wanted, directories, strict=True)):
             if place:
                 typer.echo("")
-            _make(one, scale, directory, format, _runner(flags, console, quiet), console, quiet)
+            files = data if one.reads else None
+            _make(one, scale, directory, format, _runner(flags, console, quiet), console, quiet, files)
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
         console.print(f"stopped; go on with: {invocation.again}", markup=False)
         raise typer.Exit(STOPPED) from None
+
+
+def _folder(data: Path | None, wanted: "list[Reproduction]") -> Path | None:
+    """The folder of real data, from the root; one that is not there, or that nobody reads, is an error."""
+    if data is None:
+        return None
+    if not data.is_dir():
+        raise ExperimentError(f"--data: {data} is not a folder; give the one with the files, or leave --data out")
+    if not any(one.reads for one in wanted):
+        raise ExperimentError(f"--data: {', '.join(one.name for one in wanted)} read no files; leave --data out")
+    return data.resolve()
 
 
 def _directory(name: str, scale: str, out: Path | None, count: int) -> Path:
@@ -118,6 +141,7 @@ def _make(
     run: "Callable[[Experiment, Path], list[RunRecords]]",
     console: "Console",
     quiet: bool,
+    data: Path | None,
 ) -> None:
     from analysis.reproduction import presenting
     from analysis.reproduction.contract import Bench
@@ -126,7 +150,7 @@ def _make(
         if not quiet:
             console.print(f"{one.name}: {line}", markup=False)
 
-    made = one.make(Bench(scale, directory, run, note))
+    made = one.make(Bench(scale, directory, run, note, data))
     written = presenting.write(one, made, scale, directory)
     typer.echo(presenting.render(one, made, scale, format), nl=False)
     console.print(f"\nwritten: {', '.join(str(path) for path in written)}", markup=False)
@@ -153,10 +177,28 @@ def _runner(flags: list[str], console: "Console", quiet: bool) -> "Callable[[Exp
 
 def _listed(wanted: "list[Reproduction]", format: str) -> str:
     if format == "json":
-        rows = [{"name": one.name, "title": one.title, "source": one.source} for one in wanted]
+        rows = [
+            {"name": one.name, "also": list(one.also), "title": one.title, "source": one.source, "reads": one.reads}
+            for one in wanted
+        ]
         return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
     if format == "markdown":
         lines = ["| Name | What | Source |", "| --- | --- | --- |"]
-        return "\n".join([*lines, *(f"| `{one.name}` | {one.title} | {one.source} |" for one in wanted)]) + "\n"
-    width = max(len(one.name) for one in wanted)
-    return "".join(f"{one.name:<{width}}  {one.title}\n{'':<{width}}  {one.source}\n" for one in wanted)
+        lines += [
+            f"| {', '.join(f'`{name}`' for name in _names(one))} | {one.title} | {one.source} |" for one in wanted
+        ]
+        return "\n".join(lines) + "\n"
+    width = max(len(name) for one in wanted for name in _names(one))
+    return "".join(_entry(one, width) for one in wanted)
+
+
+def _names(one: "Reproduction") -> list[str]:
+    return [one.name, *one.also]
+
+
+def _entry(one: "Reproduction", width: int) -> str:
+    """The names, one below the other, beside what it is."""
+    said = [one.title, one.source, *([f"--data: {one.reads}"] if one.reads else [])]
+    return "".join(
+        f"{name:<{width}}  {line}".rstrip() + "\n" for name, line in zip_longest(_names(one), said, fillvalue="")
+    )

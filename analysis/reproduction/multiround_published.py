@@ -1,0 +1,78 @@
+"""What Multi-RoundSecAgg states of its training experiments (So et al., Securing Secure Aggregation, arXiv 2106.03328).
+
+Accuracies are of Tables 3, 4 and 5 (appendix F), in percent, means of five seeds without intervals; the paper does not
+say whether they are of the last round. Hyperparameters are of appendix F, the data of section 6 and appendix E.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+Setting = Literal["IID", "non-IID"]
+SETTINGS: tuple[Setting, ...] = ("IID", "non-IID")
+
+POPULATION, PARTICIPANTS = 120, 12
+SEEDS = 5
+UNAVAILABLE = (0.1, 0.2, 0.3, 0.4, 0.5)
+"""The users' dropout probabilities p_i (section 6, "Modeling dropouts")."""
+
+LEARNING_RATES = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
+"""The grid of which the best is taken."""
+
+DECAY, MILESTONES = 0.4, (400, 800)
+"""Of the learning rate, and after which rounds, for both CIFAR tasks; none for MNIST."""
+
+RANDOM, WEIGHTED, PARTITION, T6, T4, T3 = "random", "weighted-random", "partition", "T = 6", "T = 4", "T = 3"
+SCHEMES: Mapping[str, Mapping[str, Any]] = {
+    RANDOM: {"protocol": "random"},
+    WEIGHTED: {"protocol": "weighted-random"},
+    PARTITION: {"protocol": "partition"},
+    T6: {"protocol": "batch-partition", "privacy": 6, "mode": "fair"},
+    T4: {"protocol": "batch-partition", "privacy": 4, "mode": "fair"},
+    T3: {"protocol": "batch-partition", "privacy": 3, "mode": "fair"},
+}
+"""The six schemes, in the order of the tables, with the experiments' selection section."""
+
+
+class Accuracies(NamedTuple):
+    """A row of a table, in percent."""
+
+    iid: float
+    non_iid: float
+
+    def of(self, setting: Setting) -> float:
+        """The cell of a setting."""
+        return self.iid if setting == "IID" else self.non_iid
+
+
+TABLE_3 = {
+    RANDOM: Accuracies(49.15, 44.32),
+    WEIGHTED: Accuracies(50.06, 47.11),
+    PARTITION: Accuracies(25.73, 22.32),
+    T6: Accuracies(42.89, 39.57),
+    T4: Accuracies(49.43, 46.99),
+    T3: Accuracies(50.22, 47.06),
+}
+"""VGG-11 on CIFAR-100."""
+
+TABLE_4 = {
+    RANDOM: Accuracies(64.64, 45.20),
+    WEIGHTED: Accuracies(65.06, 47.89),
+    PARTITION: Accuracies(55.70, 37.74),
+    T6: Accuracies(65.01, 46.35),
+    T4: Accuracies(64.95, 47.00),
+    T3: Accuracies(64.80, 47.21),
+}
+"""LeNet on CIFAR-10."""
+
+TABLE_5 = {
+    RANDOM: Accuracies(98.21, 85.79),
+    WEIGHTED: Accuracies(98.10, 94.04),
+    PARTITION: Accuracies(93.94, 75.26),
+    T6: Accuracies(97.72, 89.88),
+    T4: Accuracies(98.11, 92.51),
+    T3: Accuracies(98.15, 94.16),
+}
+"""The CNN of McMahan et al. on MNIST."""
+
+COMPARABLE = 2.0
+"""Points of accuracy. The paper calls 1.53 comparable (Table 5, non-IID, T = 4 against weighted random); rounded up."""
