@@ -16,12 +16,12 @@ MODULES = (
     "lotto_adversary",
     "lotto_prediction",
     "lotto_reconstruction",
-    "random_participation",
     "multiround_families",
     "multiround_fig4",
     "multiround_fig10",
     "multiround_fig11",
     "multiround_accuracy",
+    "random_participation",
 )
 """Modules of this package, in the order in which their reproductions are listed."""
 

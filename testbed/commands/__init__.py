@@ -16,9 +16,9 @@ import testbed
 from testbed.commands.attack import attack
 from testbed.commands.attack_updates import INVERT_EPILOG, RECONSTRUCT_EPILOG, invert, reconstruct
 from testbed.commands.bound import bound, plan
+from testbed.commands.bound_batch_partition import BATCH_PARTITION_EPILOG, bound_batch_partition
 from testbed.commands.bound_random_participation import BOUND_RANDOM_PARTICIPATION_EPILOG, bound_random_participation
 from testbed.commands.bound_verifiable import VERIFIABLE_EPILOG, bound_verifiable
-from testbed.commands.bound_batch_partition import BATCH_PARTITION_EPILOG, bound_batch_partition
 from testbed.commands.calibrate import CALIBRATE_EPILOG, calibrate
 from testbed.commands.cluster import cluster
 from testbed.commands.invocation import Invocation, examples, report
