@@ -1,14 +1,25 @@
 """``testbed bound`` and ``testbed plan``: the papers' guarantees as numbers, and the parameters that keep a target."""
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
+from testbed.commands.bound_options import (
+    MOST_CLIENTS,
+    Dishonest,
+    Format,
+    MinPopulation,
+    OverSelection,
+    Participants,
+    Population,
+    Threshold,
+    in_options,
+    number,
+    threshold_of,
+)
 from testbed.commands.invocation import Debug, examples
-from testbed.errors import ExperimentError
 
 _LOTTO = "--population 200000 --dishonest 1000 --participants 200"
 _BOUND_LOTTO_EPILOG = examples(
@@ -27,7 +38,6 @@ _PLAN_LOTTO_EPILOG = examples(
     then="Each answer turns one parameter and leaves the others as given.",
 )
 _HELP = {"help_option_names": ["--help", "-h"]}
-_CLIENTS = 10**10  # no population is larger, and no bound takes longer than seconds
 _ROUNDS = 100_000
 _SUMMED = 10**6  # participants over whose dishonest ones a guarantee is minimised: seconds, too
 _COULD_BE = 10**9  # devices that could register, unless the population is larger
@@ -56,24 +66,6 @@ def _main(context: typer.Context) -> None:
         raise typer.Exit(2)
 
 
-Population = Annotated[
-    int, typer.Option(metavar="N", min=1, max=_CLIENTS, help="Clients in the population, n.", show_default=False)
-]
-Dishonest = Annotated[
-    int, typer.Option(metavar="C", min=0, help="Dishonest clients among them, c.", show_default=False)
-]
-Participants = Annotated[int, typer.Option(metavar="S", min=1, help="Participants of a round, s.", show_default=False)]
-OverSelection = Annotated[float, typer.Option(metavar="A", help="Over-selection factor a, at least 1.")]
-MinPopulation = Annotated[
-    int | None,
-    typer.Option(metavar="M", min=1, help="n_min, which clients insist on.  \\[default: N]", show_default=False),
-]
-Threshold = Annotated[
-    str, typer.Option(metavar="T", help="SecAgg's threshold: a number t, or a fraction of the participants, e.g. 0.7.")
-]
-Format = Annotated[Literal["text", "json"], typer.Option(help="json is one flat object at full precision.")]
-
-
 @bound.command("lotto", epilog=_BOUND_LOTTO_EPILOG)
 def bound_lotto(
     population: Population,
@@ -94,9 +86,9 @@ def bound_lotto(
     """
     from analysis.bounds.report import lotto_bounds
 
-    with _in_options():
+    with in_options():
         row = lotto_bounds(
-            population, dishonest, participants, over_selection, min_population, eta, _threshold(threshold)
+            population, dishonest, participants, over_selection, min_population, eta, threshold_of(threshold)
         )
     _print(row, format, _BOUND_TEXT)
 
@@ -120,7 +112,7 @@ def bound_lotto_dp(
         typer.Option(
             metavar="M",
             min=1,
-            max=_CLIENTS,
+            max=MOST_CLIENTS,
             show_default=False,
             help="n_max, clients that there could be at all, N or more (server-centric).  "
             "\\[default: 1000000000, or N]",
@@ -146,10 +138,10 @@ def bound_lotto_dp(
     from analysis.bounds.report import lotto_dp_costs
     from analysis.bounds.skellam import Skellam
 
-    with _in_options():
+    with in_options():
         training = Training(
             dishonest, participants, over_selection, population if min_population is None else min_population,
-            _threshold(threshold), rounds, 1 / population if delta is None else delta,
+            threshold_of(threshold), rounds, 1 / population if delta is None else delta,
             Skellam(noise_multiplier, dimension, scale),
             max(_COULD_BE, population) if maximum_population is None else maximum_population,
         )  # fmt: skip
@@ -185,29 +177,12 @@ def plan_lotto(
     """Lotto's parameters for a target: smallest n_min and threshold, largest exclusion, range of over-selection."""
     from analysis.bounds.report import lotto_plan
 
-    with _in_options():
+    with in_options():
         row = lotto_plan(
-            population, dishonest, participants, over_selection, min_population, _threshold(threshold), target,
+            population, dishonest, participants, over_selection, min_population, threshold_of(threshold), target,
             sufficiency, base_rate, eta,
         )  # fmt: skip
     _print(row, format, _PLAN_TEXT)
-
-
-def _threshold(text: str) -> int | float:
-    try:
-        return int(text) if text.strip().lstrip("+-").isdigit() else float(text)
-    except ValueError:
-        raise ValueError(f"threshold: {text} is neither a number of participants nor a fraction") from None
-
-
-@contextmanager
-def _in_options() -> Iterator[None]:
-    """Say what is wrong with a parameter as what is wrong with its option."""
-    try:
-        yield
-    except ValueError as error:
-        name, colon, rest = str(error).partition(": ")
-        raise ExperimentError(f"--{name.replace('_', '-')}{colon}{rest}") from None
 
 
 # What the text says for a key; keys that are not here are not printed, the given ones stand on the first line.
@@ -246,7 +221,7 @@ def _print(row: Mapping[str, Any], format: str, text: Mapping[str, str]) -> None
     if format == "json":
         typer.echo(json.dumps(row, indent=2, allow_nan=False))
         return
-    typer.echo(", ".join(f"{_GIVEN[key]} = {_number(row[key])}" for key in row if key in _GIVEN))
+    typer.echo(", ".join(f"{_GIVEN[key]} = {number(row[key])}" for key in row if key in _GIVEN))
     lines = [(label.format_map(row), key) for key, label in text.items() if key in row]
     width = max(len(label) for label, _ in lines)
     for label, key in lines:
@@ -258,13 +233,9 @@ def _value(row: Mapping[str, Any], key: str) -> str:
     if row[key] is None:
         return f"none: {row[f'{key}_reason']}"
     beside = {f"{key}_clients": "clients", key.replace("epsilon", "k"): "k", key.replace("epsilon", "r"): "r"}
-    more = [f"{name} = {_number(row[other])}" for other, name in beside.items() if other != key and other in row]
+    more = [f"{name} = {number(row[other])}" for other, name in beside.items() if other != key and other in row]
     if row[key] == 0.0 and row.get(f"{key}_log10") is not None:
         return f"10^{row[f'{key}_log10']:.1f}"
     if f"{key}_reason" in row:
         more.append(row[f"{key}_reason"])
-    return f"{_number(row[key])}{'  (' + ', '.join(more) + ')' if more else ''}"
-
-
-def _number(value: float) -> str:
-    return f"{value}" if isinstance(value, int) else f"{value:.6g}"
+    return f"{number(row[key])}{'  (' + ', '.join(more) + ')' if more else ''}"

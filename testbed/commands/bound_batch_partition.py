@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from testbed.commands.bound import Format, _in_options, _number
+from testbed.commands.bound_options import Format, in_options, number
 from testbed.commands.invocation import Debug, examples
 from testbed.errors import ExperimentError
 
@@ -80,7 +80,7 @@ def bound_batch_partition(
     if missing and len(missing) < len(given):
         raise ExperimentError(f"--{missing[0].replace('_', '-')}: missing; Theorem 2 needs all of its inputs")
     chances = _dropout(dropout)
-    with _in_options():
+    with in_options():
         row = report.batch_partition_bounds(users, selected, privacy, chances)
         if simulate is None:
             simulate = _SIMULATED_ROUNDS if isinstance(chances, list) and users <= _SIMULATED_USERS else 0
@@ -129,9 +129,9 @@ _TEXT = {
 
 
 def _text(row: dict[str, Any]) -> str:
-    dropout = _number(row["dropout"])
+    dropout = number(row["dropout"])
     if "dropout_lowest" in row:
-        dropout = f"{_number(row['dropout_lowest'])} to {_number(row['dropout_highest'])}, {dropout} on average"
+        dropout = f"{number(row['dropout_lowest'])} to {number(row['dropout_highest'])}, {dropout} on average"
     sizes = str(row["privacy"])
     if row["largest_batch"] > row["privacy"]:
         sizes += f" to {row['largest_batch']}"
@@ -145,7 +145,7 @@ def _value(row: dict[str, Any], key: str) -> str:
     if row[key] is None:
         return f"none: {row[f'{key}_reason']}"
     if key == "simulated_cardinality":
-        return f"{_number(row[key])} +- {row['simulated_error']:.2g}"
+        return f"{number(row[key])} +- {row['simulated_error']:.2g}"
     if f"{key}_low" in row:
-        return f"{_number(row[key])}  (95%: {_number(row[f'{key}_low'])} to {_number(row[f'{key}_high'])})"
-    return _number(row[key])
+        return f"{number(row[key])}  (95%: {number(row[f'{key}_low'])} to {number(row[f'{key}_high'])})"
+    return number(row[key])

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
+from testbed.commands.bound_options import Format, in_options
 from testbed.commands.invocation import Debug, examples
-from testbed.errors import ExperimentError
 
 _WHO = "--local-samples 30 --client-rate 0.001 --sample-rate 0.1"
 BOUND_RANDOM_PARTICIPATION_EPILOG = examples(
@@ -48,7 +48,7 @@ def bound_random_participation(
         int | None,
         typer.Option(metavar="N", min=1, help="Population, to warn of a delta above 1/(N D).", show_default=False),
     ] = None,
-    format: Annotated[Literal["text", "json"], typer.Option(help="json is one flat object.")] = "text",
+    format: Format = "text",
     debug: Debug = False,
 ) -> None:
     """DP-SGD with random participation: the noise for an epsilon, or the epsilon of a noise, by every analysis.
@@ -58,12 +58,9 @@ def bound_random_participation(
     from analysis.bounds.random_participation import Participation
     from analysis.bounds.random_participation_report import random_participation_bounds
 
-    try:
+    with in_options():
         who = Participation(local_samples, client_rate, sample_rate, clip)
         row = random_participation_bounds(who, delta, epsilon=epsilon, sigma=sigma, rounds=rounds, clients=clients)
-    except ValueError as error:
-        name, colon, rest = str(error).partition(": ")
-        raise ExperimentError(f"--{name.replace('_', '-')}{colon}{rest}") from None
     if (warning := row.get("warning")) is not None:
         typer.echo(f"warning: {warning}", err=True)
     typer.echo(json.dumps(row, indent=2, allow_nan=False) if format == "json" else _text(row))

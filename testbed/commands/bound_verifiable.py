@@ -6,16 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from testbed.commands.bound import (
+from testbed.commands.bound_options import (
     Dishonest,
     Format,
     MinPopulation,
     OverSelection,
     Population,
     Threshold,
-    _in_options,
-    _number,
-    _threshold,
+    in_options,
+    number,
+    threshold_of,
 )
 from testbed.commands.invocation import Debug, examples
 
@@ -57,9 +57,9 @@ def bound_verifiable(
     from analysis.bounds.verifiable_batch_partition import Setting
     from analysis.bounds.verifiable_batch_partition_report import verifiable_bounds
 
-    with _in_options():
+    with in_options():
         setting = Setting(population, participants, privacy, over_selection, dishonest, min_population)
-        row = verifiable_bounds(setting, eta, _threshold(threshold), dropout)
+        row = verifiable_bounds(setting, eta, threshold_of(threshold), dropout)
     typer.echo(json.dumps(row, indent=2, allow_nan=False) if format == "json" else _text(row))
 
 
@@ -86,23 +86,23 @@ def _text(row: Mapping[str, Any]) -> str:
     }  # fmt: skip
     shown = [(label.format_map(row), _value(row, key)) for key, label in (_TEXT | honest).items()]
     width = max(len(label) for label, _ in shown)
-    given = ", ".join(f"{name} = {_number(row[key])}" for key, name in _GIVEN.items())
+    given = ", ".join(f"{name} = {number(row[key])}" for key, name in _GIVEN.items())
     return "\n".join([given, *(f"{label:{width}}  {value}" for label, value in shown)])
 
 
 def _value(row: Mapping[str, Any], key: str) -> str:
     """A chance as text; of an enclosed one both sides."""
     if key in _EXACT:
-        return _number(row[key])
+        return number(row[key])
     if key.endswith("_random"):
-        return f"at most {_number(row[key])}" if row[key] else "0"
+        return f"at most {number(row[key])}" if row[key] else "0"
     if f"{key}_attained" not in row:
-        return f"{_number(row[key])}{'  (at most)' if row[f'{key}_by'] == 'union bound' else ''}"
+        return f"{number(row[key])}{'  (at most)' if row[f'{key}_by'] == 'union bound' else ''}"
     digits = row[f"{key}_log10"]
     if digits is None:
         return "0  (it cannot happen)"
-    most = f"10^{digits:.1f}" if row[key] == 0.0 else _number(row[key])
+    most = f"10^{digits:.1f}" if row[key] == 0.0 else number(row[key])
     members = row[f"{key}_attained_members"]
     if row[f"{key}_attained"] == 0.0:
         return f"at most {most}"
-    return f"at most {most}  ({_number(row[f'{key}_attained'])} with {members} in a batch)"
+    return f"at most {most}  ({number(row[f'{key}_attained'])} with {members} in a batch)"
