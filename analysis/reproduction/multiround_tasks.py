@@ -83,8 +83,8 @@ CIFAR100_LENET = Task(
 
 
 _ABLATED = (
-    "Instead of CIFAR-10, the 8x8 digits: 6 samples for each of 240 clients, 12 for each of 120, in batches of 3. Instead "
-    "of LeNet, two hidden layers of 64 units."
+    "Instead of CIFAR-10, the 8x8 digits: 6 samples for each of 240 clients, 12 for each of 120, in batches of 3. "
+    "Instead of LeNet, two hidden layers of 64 units."
 )
 
 
