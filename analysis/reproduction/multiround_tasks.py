@@ -72,7 +72,7 @@ DIGITS_DIRICHLET = replace(
     notes=(
         "Instead of CIFAR-100, the 8x8 digits: 12 samples for each client, in batches of 3, which makes 4 local steps "
         "a round (the paper: 417 in batches of 50, 9 steps). Instead of VGG-11, two hidden layers of 64 units. On 100 "
-        "generated classes LeNet guesses still after 60 rounds, and hundreds take hours on two cores.",
+        "generated classes LeNet was still guessing after 60 rounds at a rate of 0.1.",
     ),
 )  # fmt: skip
 CIFAR100_LENET = Task(
