@@ -74,7 +74,8 @@ def make_ablation(bench: Bench) -> Reproduced:
         figures=draw(panels, bench.out / "multiround-fig9"),
         claims=judged,
         remarks=[
-            *remarks(size, rates),
+            *remarks(replace(size, population=task.population, participants=task.participants), rates),
+            f"Sizes: {'; '.join(f'N = {n}, K = {k}' for n, k in SIZES)} instead of the above.",
             "The paper draws these curves and gives no numbers for them.",
         ],
     )

@@ -72,7 +72,7 @@ DIGITS_DIRICHLET = replace(
     notes=(
         "Instead of CIFAR-100, the 8x8 digits: 12 samples for each client, in batches of 3, which makes 4 local steps "
         "a round (the paper: 417 in batches of 50, 9 steps). Instead of VGG-11, two hidden layers of 64 units. On 100 "
-        "generated classes LeNet guesses still after 60 rounds, and hundreds take hours on two cores.",
+        "generated classes LeNet was still guessing after 60 rounds at a rate of 0.1.",
     ),
 )  # fmt: skip
 CIFAR100_LENET = Task(
@@ -80,6 +80,12 @@ CIFAR100_LENET = Task(
     _DIRICHLET, rounds=300, rates=(0.03,), evaluations=30,
     notes=("Instead of VGG-11, LeNet; of the 417 samples of a client 100, in batches of 10; 500 test images.",),
 )  # fmt: skip
+
+
+_ABLATED = (
+    "Instead of CIFAR-10, the 8x8 digits: 6 samples for each of 240 clients, 12 for each of 120, in batches of 3. "
+    "Instead of LeNet, two hidden layers of 64 units."
+)
 
 
 def _iid(task: Task, **changed: Any) -> Task:
@@ -96,7 +102,7 @@ TASKS: dict[str, tuple[Task, Task, Task]] = {
     "multiround-fig8": (GENERATED10, _of_files(GENERATED10, "cifar10"), CIFAR10),
     "multiround-fig5": (DIGITS_DIRICHLET, CIFAR100_LENET, CIFAR100),
     "multiround-fig9": (
-        _iid(DIGITS, rounds=60, evaluations=20),
+        _iid(DIGITS, rounds=60, evaluations=20, notes=(_ABLATED,)),
         _iid(_of_files(GENERATED10, "cifar10")),
         _iid(CIFAR10),
     ),
