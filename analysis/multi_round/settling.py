@@ -6,7 +6,7 @@ known is not yet proved, then by bisection.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from analysis.multi_round import dependent_columns, mixed_integer, small_codes
@@ -63,11 +63,15 @@ class Settling:
         self._spread()
 
     def settle(self, time_limit_s: float) -> dict[int, Standing]:
-        """Ask the methods, the cheap ones first; returns what is known then, by rank."""
-        deadline = time.monotonic() + time_limit_s
-        for method in (self._columns, self._modulo_2, self._modulo_3):
+        """Ask the methods, the cheap ones first; returns what is known then, by rank.
+
+        Args:
+            time_limit_s: seconds of this thread's processor time, so that other load does not change the result.
+        """
+        deadline = time.thread_time() + time_limit_s
+        # Twice the cheapest: lighter words that it finds on the way have new largest spaces.
+        for method in (self._columns, self._columns, self._modulo_2, self._modulo_3, self._program):
             self._sweep(method, deadline)
-        self._sweep(self._program, deadline)
         return self.standings
 
     def _first(self, rank: int) -> Standing:
@@ -85,10 +89,10 @@ class Settling:
 
     def _sweep(self, method: Callable[[int, float], None], deadline: float) -> None:
         """Ask `method` about as few spaces as needed: for each value, the largest first, then by bisection."""
-        for value, ranks in self._open_twice():
+        for value, ranks in self._open():
             left, right = 0, len(ranks) - 1
             middle = right
-            while left <= right and time.monotonic() < deadline:
+            while left <= right and time.thread_time() < deadline:
                 standing = self.standings[ranks[middle]]
                 asked = (method.__name__, ranks[middle])
                 if not standing.settled and asked not in self._asked:
@@ -108,11 +112,6 @@ class Settling:
             if not self.standings[rank].settled:
                 values.setdefault(self.standings[rank].word.weight, []).append(rank)
         return sorted(values.items())
-
-    def _open_twice(self) -> Iterator[tuple[int, list[int]]]:
-        """What is open, and then what still is: lighter words that were found on the way have new largest spaces."""
-        yield from self._open()
-        yield from self._open()
 
     def _spread(self) -> None:
         """Carry words to later spaces and proofs to earlier ones."""
@@ -166,6 +165,6 @@ class Settling:
             return
         self._tell(f"rank {rank}: mixed integer program")
         # The spaces that are left share the time; and nothing can stop the solver before its time is up.
-        seconds = min(_MOST_SECONDS, max(0.0, deadline - time.monotonic()) / (1 if len(self.ranks) == 1 else 2))
+        seconds = min(_MOST_SECONDS, max(0.0, deadline - time.thread_time()) / (1 if len(self.ranks) == 1 else 2))
         solved = mixed_integer.solve(self._space(rank), seconds)
         self._improve(rank, solved.lower_bound, "mixed integer program", solved.support)
