@@ -14,6 +14,7 @@ from analysis.multi_round.row_spaces import Chain, Space, Word
 
 _LARGEST_PROGRAM = 40  # rank up to which the solver has a chance
 _MOST_SECONDS = 10.0
+_FEW_COLUMNS = 4  # sets of so many columns are looked through at once
 
 
 @dataclass
@@ -69,8 +70,10 @@ class Settling:
             time_limit_s: seconds of this thread's processor time, so that other load does not change the result.
         """
         deadline = time.thread_time() + time_limit_s
-        # Twice the cheapest: lighter words that it finds on the way have new largest spaces.
-        for method in (self._columns, self._columns, self._modulo_2, self._modulo_3, self._program):
+        # The last sets of columns take longest, and lighter words found there have new largest spaces: twice, and late.
+        for method in (
+            self._few_columns, self._modulo_2, self._modulo_3, self._columns, self._columns, self._program,
+        ):  # fmt: skip
             self._sweep(method, deadline)
         return self.standings
 
@@ -138,12 +141,15 @@ class Settling:
 
     # -- the methods --------------------------------------------------------------------------------------------------
 
-    def _columns(self, rank: int, deadline: float) -> None:
+    def _few_columns(self, rank: int, deadline: float) -> None:
+        self._columns(rank, deadline, _FEW_COLUMNS)
+
+    def _columns(self, rank: int, deadline: float, most: int = dependent_columns.MOST_CLASSES) -> None:
         space, standing = self._space(rank), self.standings[rank]
-        if min(dependent_columns.reach(space), standing.word.weight) <= standing.lower_bound:
+        if min(dependent_columns.reach(space, most), standing.word.weight) <= standing.lower_bound:
             return
         self._tell(f"rank {rank}: dependent columns")
-        found = dependent_columns.exhaust(space, standing.word.weight, deadline)
+        found = dependent_columns.exhaust(space, standing.word.weight, deadline, most)
         self._improve(rank, found.lower_bound, "dependent columns", found.support)
 
     def _modulo_2(self, rank: int, deadline: float) -> None:
