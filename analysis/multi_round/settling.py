@@ -142,9 +142,12 @@ class Settling:
     # -- the methods --------------------------------------------------------------------------------------------------
 
     def _few_columns(self, rank: int, deadline: float) -> None:
-        self._columns(rank, deadline, _FEW_COLUMNS)
+        self._exhaust(rank, deadline, _FEW_COLUMNS)
 
-    def _columns(self, rank: int, deadline: float, most: int = dependent_columns.MOST_CLASSES) -> None:
+    def _columns(self, rank: int, deadline: float) -> None:
+        self._exhaust(rank, deadline, dependent_columns.MOST_CLASSES)
+
+    def _exhaust(self, rank: int, deadline: float, most: int) -> None:
         space, standing = self._space(rank), self.standings[rank]
         if min(dependent_columns.reach(space, most), standing.word.weight) <= standing.lower_bound:
             return
