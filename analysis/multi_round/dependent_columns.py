@@ -72,7 +72,7 @@ def exhaust(space: Space, target: int, deadline: float, most: int = MOST_CLASSES
     Args:
         space: at least one row.
         target: the weight of a word that is known.
-        deadline: by `time.monotonic`; what was shown until then is returned.
+        deadline: by `time.thread_time`; what was shown until then is returned.
     """
     order = np.argsort(space.sizes, kind="stable")  # small classes first
     kernel, sizes = _Kernel(space, order), space.sizes[order]
@@ -220,7 +220,7 @@ class _Search:
 
     def _pivots(self, vectors: Integers, taken: tuple[int, ...], columns: Integers) -> Integers:
         """`(n,)` the inverse of each vector's first coordinate; 0 for a vector that is zero."""
-        if time.monotonic() > self._deadline:
+        if time.thread_time() > self._deadline:
             raise TimeoutError
         zero = ~vectors.any(axis=0)
         if (vectors[0, ~zero] == 0).any():

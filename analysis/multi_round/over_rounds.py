@@ -97,8 +97,8 @@ def over_rounds(participation: npt.ArrayLike, time_limit_s: float = TIME_LIMIT_S
 
     Args:
         participation: `(rounds, clients)` bool or 0/1.
-        time_limit_s: wall seconds for the searches for the weak privacy. The certificates do not depend on it, only
-            how many rounds have one. Elimination comes on top (a fraction of a second for 120 clients).
+        time_limit_s: seconds of processor time for the searches for the weak privacy. The certificates do not depend
+            on it, only how many rounds have one. Elimination comes on top (a fraction of a second for 120 clients).
         tell: called with a line whenever something begins that takes time.
     """
     matrix = checked(participation)
@@ -123,8 +123,8 @@ def weak_privacy(participation: npt.ArrayLike, time_limit_s: float = 2.0, tell: 
 
     Args:
         participation: `(rounds, clients)` bool or 0/1.
-        time_limit_s: wall seconds for the searches; what is certified does not depend on it. Elimination comes on top
-            (milliseconds; seconds for a rank of several hundred).
+        time_limit_s: seconds of processor time for the searches; what is certified does not depend on it. Elimination
+            comes on top (milliseconds; seconds for a rank of several hundred).
         tell: as for `over_rounds`.
     """
     matrix = checked(participation)

@@ -6,7 +6,7 @@ known is not yet proved, then by bisection.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from analysis.multi_round import dependent_columns, mixed_integer, small_codes
@@ -14,6 +14,7 @@ from analysis.multi_round.row_spaces import Chain, Space, Word
 
 _LARGEST_PROGRAM = 40  # rank up to which the solver has a chance
 _MOST_SECONDS = 10.0
+_FEW_COLUMNS = 4  # sets of so many columns are looked through at once
 
 
 @dataclass
@@ -63,11 +64,17 @@ class Settling:
         self._spread()
 
     def settle(self, time_limit_s: float) -> dict[int, Standing]:
-        """Ask the methods, the cheap ones first; returns what is known then, by rank."""
-        deadline = time.monotonic() + time_limit_s
-        for method in (self._columns, self._modulo_2, self._modulo_3):
+        """Ask the methods, the cheap ones first; returns what is known then, by rank.
+
+        Args:
+            time_limit_s: seconds of this thread's processor time, so that other load does not change the result.
+        """
+        deadline = time.thread_time() + time_limit_s
+        # The last sets of columns take longest, and lighter words found there have new largest spaces: twice, and late.
+        for method in (
+            self._few_columns, self._modulo_2, self._modulo_3, self._columns, self._columns, self._program,
+        ):  # fmt: skip
             self._sweep(method, deadline)
-        self._sweep(self._program, deadline)
         return self.standings
 
     def _first(self, rank: int) -> Standing:
@@ -85,10 +92,10 @@ class Settling:
 
     def _sweep(self, method: Callable[[int, float], None], deadline: float) -> None:
         """Ask `method` about as few spaces as needed: for each value, the largest first, then by bisection."""
-        for value, ranks in self._open_twice():
+        for value, ranks in self._open():
             left, right = 0, len(ranks) - 1
             middle = right
-            while left <= right and time.monotonic() < deadline:
+            while left <= right and time.thread_time() < deadline:
                 standing = self.standings[ranks[middle]]
                 asked = (method.__name__, ranks[middle])
                 if not standing.settled and asked not in self._asked:
@@ -108,11 +115,6 @@ class Settling:
             if not self.standings[rank].settled:
                 values.setdefault(self.standings[rank].word.weight, []).append(rank)
         return sorted(values.items())
-
-    def _open_twice(self) -> Iterator[tuple[int, list[int]]]:
-        """What is open, and then what still is: lighter words that were found on the way have new largest spaces."""
-        yield from self._open()
-        yield from self._open()
 
     def _spread(self) -> None:
         """Carry words to later spaces and proofs to earlier ones."""
@@ -139,12 +141,18 @@ class Settling:
 
     # -- the methods --------------------------------------------------------------------------------------------------
 
+    def _few_columns(self, rank: int, deadline: float) -> None:
+        self._exhaust(rank, deadline, _FEW_COLUMNS)
+
     def _columns(self, rank: int, deadline: float) -> None:
+        self._exhaust(rank, deadline, dependent_columns.MOST_CLASSES)
+
+    def _exhaust(self, rank: int, deadline: float, most: int) -> None:
         space, standing = self._space(rank), self.standings[rank]
-        if min(dependent_columns.reach(space), standing.word.weight) <= standing.lower_bound:
+        if min(dependent_columns.reach(space, most), standing.word.weight) <= standing.lower_bound:
             return
         self._tell(f"rank {rank}: dependent columns")
-        found = dependent_columns.exhaust(space, standing.word.weight, deadline)
+        found = dependent_columns.exhaust(space, standing.word.weight, deadline, most)
         self._improve(rank, found.lower_bound, "dependent columns", found.support)
 
     def _modulo_2(self, rank: int, deadline: float) -> None:
@@ -166,6 +174,6 @@ class Settling:
             return
         self._tell(f"rank {rank}: mixed integer program")
         # The spaces that are left share the time; and nothing can stop the solver before its time is up.
-        seconds = min(_MOST_SECONDS, max(0.0, deadline - time.monotonic()) / (1 if len(self.ranks) == 1 else 2))
+        seconds = min(_MOST_SECONDS, max(0.0, deadline - time.thread_time()) / (1 if len(self.ranks) == 1 else 2))
         solved = mixed_integer.solve(self._space(rank), seconds)
         self._improve(rank, solved.lower_bound, "mixed integer program", solved.support)

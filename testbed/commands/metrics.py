@@ -39,7 +39,7 @@ def metrics(
         typer.Option(metavar="DIR", help="Also draw T, F and C over the rounds, as PNG and PDF.", show_default=False),
     ] = None,
     time_limit: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="For each run's searches for T weak.")
+        float, typer.Option(metavar="SECONDS", min=0, help="Processor time for each run's searches for T weak.")
     ] = 60.0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress.")] = False,
     debug: Debug = False,

@@ -141,6 +141,31 @@ def test_sizes_that_do_not_divide_never_give_more_than_announced() -> None:
     assert protocol.maximum_participants == 5
 
 
+def uneven_family(protocol: BatchPartitionSelection) -> list[frozenset[int]]:
+    """Algorithm 1 for batches that are not all of one size: every union of K/T of them."""
+    batches = [np.flatnonzero(protocol.batches.of == batch).tolist() for batch in range(len(protocol.batches))]
+    return [
+        frozenset(itertools.chain.from_iterable(union)) for union in itertools.combinations(batches, protocol.wanted)
+    ]
+
+
+@pytest.mark.parametrize("mode", ["uniform", "fair"])
+@pytest.mark.parametrize(("population", "selected", "privacy"), [(11, 4, 2), (10, 6, 3), (7, 2, 1), (13, 8, 4)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_uneven_batches_are_drawn_as_by_the_enumerating_algorithms(
+    mode: str, population: int, selected: int, privacy: int, seed: int
+) -> None:
+    protocol = BatchPartitionSelection(
+        BatchPartitionParameters(participants=selected, privacy=privacy, mode=mode), population
+    )
+    generator = np.random.default_rng(seed)
+    frequency = generator.integers(0, 3, population)
+    away = {int(generator.integers(population))} if len(protocol.batches) > protocol.wanted else set()
+    present = [user for user in range(population) if user not in away]
+    expected = admissible(uneven_family(protocol), set(present), frequency, mode == "fair")
+    assert_same_distribution(drawn(protocol, present, frequency), expected)
+
+
 def test_a_population_of_a_million() -> None:
     population = 1_000_000
     protocol = BatchPartitionSelection(BatchPartitionParameters(participants=100, privacy=10), population)

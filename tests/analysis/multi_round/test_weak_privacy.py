@@ -21,7 +21,7 @@ from analysis.multi_round.settling import Settling
 from analysis.quiet import standard_output_silenced
 
 AMPLE_S = 600.0
-METHODS = ("_columns", "_modulo_2", "_modulo_3", "_program")
+METHODS = ("_few_columns", "_modulo_2", "_modulo_3", "_columns", "_program")
 
 
 @settings(max_examples=80)
