@@ -31,8 +31,8 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
 
     Args:
         run: the records; also of a run that is still going on.
-        privacy_time_limit_s: wall-clock seconds that the search for the weak multi-round privacy may take. When they
-            do not suffice, ``multi_round_privacy_weak_certified`` is false, ``multi_round_privacy_weak`` is the
+        privacy_time_limit_s: seconds of processor time that the search for the weak multi-round privacy may take. When
+            they do not suffice, ``multi_round_privacy_weak_certified`` is false, ``multi_round_privacy_weak`` is the
             smallest group found so far, and ``multi_round_privacy_weak_lower_bound`` is what is proved.
     """
     experiment, rounds = run.experiment, per_round(run)

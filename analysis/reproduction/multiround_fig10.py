@@ -80,7 +80,7 @@ def experiment(size: Size, data: Any = None) -> Experiment:
 def make(bench: Bench) -> Reproduced:
     """Train, attack the last rounds, and draw the histogram of the first seed."""
     size = SIZES[bench.scale]
-    data = getattr(bench, "data", None)
+    data = bench.data
     runs = bench.run(experiment(size, data), bench.out / "runs")
     rows, drawn = [], {}
     for run in runs:
@@ -177,5 +177,6 @@ REPRODUCTIONS = (
         "Single updates out of forty rounds' sums: random selection against batches of two",
         "So et al., Multi-RoundSecAgg, arXiv 2106.03328, Figure 10 (appendix H.2)",
         make,
+        reads="CIFAR-10, python or binary version (--scale paper)",
     ),
 )

@@ -63,7 +63,7 @@ def experiment(dataset: str, data: Any = None) -> Experiment:
 
 def make(bench: Bench) -> Reproduced:
     """Run, recover, invert, draw; the digits, and MNIST where its files are given."""
-    size, data = SIZES[bench.scale], getattr(bench, "data", None)
+    size, data = SIZES[bench.scale], bench.data
     frames, figures = [], []
     for dataset in ("digits",) if data is None else ("digits", "mnist"):
         runs = bench.run(experiment(dataset, data if dataset == "mnist" else None), bench.out / f"runs-{dataset}")
@@ -165,5 +165,6 @@ REPRODUCTIONS = (
         "Pictures out of recovered updates: random selection, batches of two and of four",
         "So et al., Multi-RoundSecAgg, arXiv 2106.03328, Figure 11 (appendix H.2)",
         make,
+        reads="MNIST's idx files (all four, or the test files alone)",
     ),
 )

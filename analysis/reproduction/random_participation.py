@@ -304,15 +304,21 @@ def make_fig5(bench: Bench) -> Reproduced:
 
 
 REPRODUCTIONS = (
-    Reproduction("random-participation-fig1", "delta against epsilon", f"{_PAPER}, Figure 1", make_fig1),
-    Reproduction("random-participation-fig2", "epsilon against the noise", f"{_PAPER}, Figure 2", make_fig2),
-    Reproduction("random-participation-fig3", "delta against the noise", f"{_PAPER}, Figure 3", make_fig3),
+    Reproduction(
+        "random-participation-fig1", "Random participation: delta against epsilon", f"{_PAPER}, Figure 1", make_fig1
+    ),
+    Reproduction(
+        "random-participation-fig2", "Random participation: epsilon against the noise", f"{_PAPER}, Figure 2", make_fig2
+    ),
+    Reproduction(
+        "random-participation-fig3", "Random participation: delta against the noise", f"{_PAPER}, Figure 3", make_fig3
+    ),
     Reproduction(
         "random-participation-fig5", "Client sampling against local sampling", f"{_PAPER}, Figure 5", make_fig5
     ),
     Reproduction(
         "random-participation-unsound",
-        "Theorem 4.1 is not a bound: integrated, and attacked",
+        "Random participation: Theorem 4.1 is not a bound, integrated and attacked",
         f"{_PAPER}, Theorem 4.1 and section 6",
         make_unsound,
     ),
