@@ -130,6 +130,7 @@ class Plan:
             self.experiment_id,
             getattr(self.selection, "participants_agree", False),
             getattr(self.selection, "minimum_participants", 2),
+            self.maximum_participants,
             self.experiment.rounds,
             getattr(self.selection, "batches", None),
         )

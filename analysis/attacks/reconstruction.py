@@ -53,8 +53,15 @@ def estimates(view: View, weights: Floats) -> Estimates:
     rank = int((singular > singular[0] * max(len(left), len(clients)) * np.finfo(np.float64).eps).sum())
     left, singular, right = left[:, :rank], singular[:rank], right[:rank]
     solve = (right.T / singular) @ left.T / scale[:, None]
-    determined = np.einsum("ki,ki->i", right, right) > _DETERMINED
+    determined = _determined(view.participation[:, clients].astype(np.float64))
     return Estimates(clients, solve @ view.sums, rank, determined, float(singular[0] / singular[-1]))
+
+
+def _determined(participation: Floats) -> npt.NDArray[np.bool_]:
+    """`(m,)` whether each unit vector is in the row space of P; the weights, which scale columns, do not matter."""
+    _, singular, right = np.linalg.svd(participation, full_matrices=False)
+    right = right[singular > singular[0] * max(participation.shape) * np.finfo(np.float64).eps]
+    return np.asarray(np.einsum("ki,ki->i", right, right) > _DETERMINED)
 
 
 def errors(estimated: Floats, true: npt.NDArray[np.float32]) -> Floats:

@@ -249,6 +249,8 @@ def too_few_honest_exactly(setting: Setting, honest: int) -> float | None:
     sum_j C(size, j) y^j, j over the allowed numbers of dishonest members. Powers by Miller's recurrence, in integers.
     """
     n, c = setting.population, setting.dishonest
+    if not 1 <= honest <= min(setting.sizes):
+        raise ValueError(f"honest: {honest}; a batch has {min(setting.sizes)} members at least")
     if c * c * max(setting.sizes) * (n.bit_length() + 1) > WORK:
         return None
     product = [1]

@@ -42,7 +42,7 @@ class SecAggAccomplice(SecAggClient):
         """Sign every set of survivors, as often as asked; the last one is what it would unmask."""
         self._survivors = set(message.survivors)
         self._next_step = 4
-        self._survivors_content = survivors_content(message.round, sorted(message.survivors))
+        self._survivors_content = survivors_content(message.round, sorted(message.survivors), self._digest)
         return SurvivorsSignature(self._sign(SURVIVORS_DOMAIN, self._survivors_content))
 
     @handles(HandOver)

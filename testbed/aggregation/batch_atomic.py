@@ -6,10 +6,14 @@ would sum the others, and the difference of two rounds is then one client's upda
 batch out, and clients see to it that it does. Two checks, each of one client alone, with the public partition:
 
 - Before it sends its input: all members of its own batch have shared their keys with it (else it sends no input, and
-  stays to hold the others' shares).
+  stays to hold the others' shares), and were shown the same keys (``secagg.batch-apart``).
 - Before it signs or unmasks a set of survivors: the set is a union of whole batches (``secagg.partial-batch``).
 
-What a malicious server with x accomplices can see of a batch B in one round, for x < 2t - s: let A be the honest
+Shares are sealed for those that were shown the same list of keys, with the same s and t (`adverts_digest`). So the
+honest members of a batch B that send an input have one list, of at most s clients, and only clients with that list hold
+shares of their secrets, however many others the server involves.
+
+What a malicious server with x accomplices in that list can see of B in one round, for x < 2t - s: let A be its honest
 clients that reveal shares for a set that holds B, and G those that do for a set without B. Nobody is in both, as a
 client reveals once, so that A or G has fewer than t - x members. And a client treats all of B alike.
 

@@ -42,6 +42,7 @@ from testbed.aggregation.secagg_messages import (
     Unmask,
     UnmaskSurvivors,
     advert_content,
+    adverts_digest,
     survivors_content,
 )
 from testbed.aggregation.share_correction import recover
@@ -130,6 +131,7 @@ class SecAgg(WholeBatches):
     """Server side; `aggregate` follows the paper's rounds 0 to 4."""
 
     needs_registration: ClassVar[bool] = True
+    _digest: bytes  # what the clients of this round have in common
     stages: tuple[str, ...] = (
         "secagg/advertise-keys",
         "secagg/share-keys",
@@ -229,6 +231,7 @@ class SecAgg(WholeBatches):
     ) -> dict[int, dict[int, bytes]]:
         """What each client (U2) has sealed for each of the others; who leaves somebody out has not shared."""
         listed = [AdvertOf(c, a.sealing_key, a.mask_key, a.signature) for c, a in adverts.items()]
+        self._digest = adverts_digest(round_.number, len(round_.participants), t, listed)
         charge("message", len(listed))
         replies = await round_.network.ask(_ids(adverts), ShareKeys(round_.number, listed))
         return self._at_least(t, self._whole(replies, adverts, round_), replies, "shared their keys")
@@ -299,7 +302,7 @@ class SecAgg(WholeBatches):
         replies = await round_.network.ask(
             np.union1d(survivors, excluded), CheckSurvivors(round_.number, survivors.tolist())
         )
-        content = survivors_content(round_.number, survivors.tolist())
+        content = survivors_content(round_.number, survivors.tolist(), self._digest)
         signed = {}
         for client, answer in replies.valid().items():
             try:

@@ -6,7 +6,7 @@ the client's part in the round. Where selection has batches, whole ones alone ar
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from testbed.aggregation.secagg_messages import (
     Unmask,
     UnmaskSurvivors,
     advert_content,
+    adverts_digest,
     point_of,
     survivors_content,
 )
@@ -128,6 +129,9 @@ class SecAggClient(Role):
         fewest = self.environment.minimum_participants
         if participants < fewest:
             raise Refusal("secagg.too-few-participants", f"{participants} announced, never fewer than {fewest}")
+        most = self.environment.maximum_participants
+        if participants > most:
+            raise Refusal("secagg.too-many-participants", f"{participants} announced, never more than {most}")
 
     def _advert_content(self, client: int, sealing_key: bytes, mask_key: bytes) -> bytes:
         """What a client signs with its keys."""
@@ -141,9 +145,13 @@ class SecAggClient(Role):
         with self._step(1, message.round):
             adverts = {advert.client: advert for advert in message.adverts}
             self._check_adverts(adverts, len(message.adverts))
-            self._adverts = adverts
+            self._adverts, self._digest = adverts, self._digest_of(adverts)
             self._self_mask = self._secret("self-mask seed")
             return SealedForPeers(self._share(sorted(adverts)))
+
+    def _digest_of(self, adverts: dict[int, AdvertOf]) -> bytes:
+        """What this client has in common with those that were shown the same keys."""
+        return adverts_digest(self._round, self._participants, self._threshold, adverts.values())
 
     def _share(self, holders: list[int]) -> list[SharesFor]:
         points, t = [point_of(holder) for holder in holders], self._threshold
@@ -195,8 +203,11 @@ class SecAggClient(Role):
         return agreed[client] if agreed is not None else self.environment.directory.signing_key(client)
 
     def _envelope(self, sender: int, receiver: int) -> tuple[bytes, bytes]:
-        """Nonce and associated data: the pair's key serves both directions once, told apart by the sender."""
-        return sender.to_bytes(12, "big"), signed_content(self._round, sender, receiver)
+        """Nonce and associated data: the pair's key serves both directions once, told apart by the sender.
+
+        They open for a receiver that was shown the same keys.
+        """
+        return sender.to_bytes(12, "big"), signed_content(self._round, sender, receiver, self._digest)
 
     # -- masked input ---------------------------------------------------------------------------------------------
 
@@ -211,9 +222,22 @@ class SecAggClient(Role):
             if len(received) + 1 < self._threshold:
                 raise Refusal("secagg.too-few", f"{len(received) + 1} have shared, threshold {self._threshold}")
             self._received = received
+            self._opened: dict[int, bytes] = {}
             if self._stands_by():
                 return Masked(Vector(np.empty(0, lane_dtype(self.parameters.bits)), self.parameters.bits))
+            self._check_mates()
             return Masked(Vector(self._masked(sorted(received)), self.parameters.bits))
+
+    def _check_mates(self) -> None:
+        """All of the batch have shared with this client, and were shown the same keys: their shares open."""
+        for mate in sorted(mates(self._batches, self.client.number)):
+            charge("aead.open")
+            try:
+                self._opened[mate] = self._open(mate)
+            except OpeningFailed:
+                raise Refusal(
+                    "secagg.batch-apart", f"client {mate} of this batch was not shown the same keys"
+                ) from None
 
     def _stands_by(self) -> bool:
         """Whether the input is kept back: it would not be masked with all of its batch, and be in no sum."""
@@ -240,7 +264,7 @@ class SecAggClient(Role):
         with self._step(3, message.round):
             self._survivors = self._believable(message.survivors)
             check_whole(self._batches, message.survivors)
-            self._survivors_content = survivors_content(self._round, sorted(message.survivors))
+            self._survivors_content = survivors_content(self._round, sorted(message.survivors), self._digest)
             return SurvivorsSignature(self._sign(SURVIVORS_DOMAIN, self._survivors_content))
 
     def _believable(self, named: list[int]) -> set[int]:
@@ -319,12 +343,14 @@ class SecAggClient(Role):
         Shares that do not open are left out, where the paper ends the client's part: this reveals less than shares
         that open would, and no single peer can end everybody's round with a bad ciphertext.
         """
-        opened = {self.client.number: self._own_shares}
-        charge("aead.open", len(self._received))
-        for peer, sealed in self._received.items():
-            nonce, associated = self._envelope(peer, self.client.number)
-            try:
-                opened[peer] = sealing.open_sealed(self._sealing_keys[peer], nonce, sealed, associated)
-            except OpeningFailed:
-                continue
-        return opened
+        opened = {self.client.number: self._own_shares, **self._opened}
+        charge("aead.open", len(self._received) - len(self._opened))
+        for peer in self._received.keys() - self._opened.keys():
+            with suppress(OpeningFailed):
+                opened[peer] = self._open(peer)
+        return dict(sorted(opened.items()))
+
+    def _open(self, peer: int) -> bytes:
+        """Both shares of a peer; raises `OpeningFailed`."""
+        nonce, associated = self._envelope(peer, self.client.number)
+        return sealing.open_sealed(self._sealing_keys[peer], nonce, self._received[peer], associated)

@@ -1,5 +1,7 @@
 """What the parties of `secagg` send each other, stage by stage."""
 
+import hashlib
+from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -7,7 +9,8 @@ import msgspec
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, Vector, signed_content
 
 KEYS_DOMAIN = b"testbed/secagg/advertised-keys/v1"
-SURVIVORS_DOMAIN = b"testbed/secagg/survivors/v1"
+SURVIVORS_DOMAIN = b"testbed/secagg/survivors/v2"
+_ADVERTS_DOMAIN = b"testbed/secagg/adverts/v1"
 MAXIMUM_PARTICIPANTS = 100_000
 
 Many = msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)
@@ -25,9 +28,22 @@ def advert_content(round_number: int, client: int, sealing_key: bytes, mask_key:
     return signed_content(round_number, client, sealing_key, mask_key)
 
 
-def survivors_content(round_number: int, survivors: list[int]) -> bytes:
-    """What the signature on the (sorted) set of survivors covers, beside the domain and the experiment."""
-    return signed_content(round_number, survivors)
+def adverts_digest(round_number: int, participants: int, threshold: int, adverts: Iterable["AdvertOf"]) -> bytes:
+    """32 bytes that only clients have in common that were told the same s and t, and shown the same keys (U1).
+
+    Shares are sealed for them alone, and a signature on survivors counts for them alone. Without it a server that
+    involves more than s clients could show each other ones, and the s of all thresholds would say nothing.
+    """
+    listed = sorted((advert.client, advert.sealing_key + advert.mask_key) for advert in adverts)
+    content = signed_content(
+        round_number, participants, threshold, [client for client, _ in listed], b"".join(keys for _, keys in listed)
+    )
+    return hashlib.sha256(_ADVERTS_DOMAIN + content).digest()
+
+
+def survivors_content(round_number: int, survivors: list[int], digest: bytes) -> bytes:
+    """What a client signs that will unmask these survivors, among those that have its `digest` of the list of keys."""
+    return signed_content(round_number, survivors, digest)
 
 
 class KeyAdvert(Message, frozen=True):

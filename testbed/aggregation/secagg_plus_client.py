@@ -99,6 +99,10 @@ class SecAggPlusClient(SecAggClient):
         """Verify the neighbours' keys; share the mask key and the self-mask seed among them."""
         return self.on_share_keys(ShareKeys(message.round, private.adverts))
 
+    def _digest_of(self, adverts: dict[int, AdvertOf]) -> bytes:
+        """Of the list of participants, which everybody was shown; keys are those of neighbours."""
+        return self._digest
+
     def _check_adverts(self, adverts: dict[int, AdvertOf], count: int) -> None:
         if not adverts.keys() <= self._around:
             raise Refusal("secagg-plus.not-a-neighbour", "keys of a client that is no neighbour")
@@ -122,6 +126,9 @@ class SecAggPlusClient(SecAggClient):
     def _stands_by(self) -> bool:
         """No: hardly any of its batch are neighbours."""
         return False
+
+    def _check_mates(self) -> None:
+        """Not here, for the same reason."""
 
     def _word(self, sender: int, receiver: int) -> tuple[bytes, bytes]:
         """Nonce and associated data of `MaskedWith`: other ones than those of the shares, under the same key."""

@@ -36,6 +36,7 @@ class Environment:
         participants_are_agreed: clients must have verified the participant list (Lotto) before they aggregate.
         rounds: the experiment's; a server that could name any later number could look for one that favours its clients.
         minimum_participants: with fewer, an honest server would have skipped the round: clients refuse to sum.
+        maximum_participants: nor does an honest server ever have more.
         batches: groups of clients whose updates may only be summed together, where selection works with such.
     """
 
@@ -47,6 +48,7 @@ class Environment:
     experiment_id: bytes = bytes(16)
     participants_are_agreed: bool = False
     minimum_participants: int = 2
+    maximum_participants: int = 2**40
     rounds: int = 2**40
     batches: Batches | None = None
 

@@ -117,7 +117,9 @@ class SignsAnotherSet(SecAggClient):
     def on_check_survivors(self, message: CheckSurvivors) -> SurvivorsSignature:
         super().on_check_survivors(message)
         self._survivors = self._survivors - {0}
-        return SurvivorsSignature(self._sign(SURVIVORS_DOMAIN, survivors_content(1, sorted(self._survivors))))
+        return SurvivorsSignature(
+            self._sign(SURVIVORS_DOMAIN, survivors_content(1, sorted(self._survivors), self._digest))
+        )
 
 
 def test_a_signature_on_another_set_ends_nobodys_round(federation: Any) -> None:

@@ -53,7 +53,7 @@ async def revealed(federation: Any, dishonest: frozenset[int], hears: dict[int, 
         signed.update({one: answer.signature for one, answer in replies.valid().items()})
     answers = {}
     for client in honest:
-        content = survivors_content(1, hears[client])
+        content = survivors_content(1, hears[client], protocol._digest)
         rows = []
         for one in sorted(AROUND[client].intersection(hears[client])):
             if one in dishonest:
