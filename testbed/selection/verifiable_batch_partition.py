@@ -52,7 +52,8 @@ class VerifiableBatchPartitionParameters(AgreedListParameters):
         "",
         max_length=200,
         description="Public randomness, drawn after registration has closed, that assigns clients to batches (any "
-        "text; the default is known beforehand, so clients must not choose their numbers); null: consecutive client numbers, for experiments that place dishonest clients by hand",
+        "text; the default is known beforehand, so clients must not choose their numbers); null: consecutive client "
+        "numbers, for experiments that place dishonest clients by hand",
     )
 
     def check(self, population: int) -> None:
