@@ -17,7 +17,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 
 from analysis.attacks.inversion import Found, Search, Target, invert
-from analysis.attacks.reconstruction import errors, estimates
+from analysis.attacks.reconstruction import errors, estimates, spanned
 from analysis.attacks.victims import Victims
 from analysis.attacks.view import view
 from analysis.figure_style import COLUMN_INCHES, house_style, save
@@ -103,6 +103,11 @@ class Inverter:
             raise ExperimentError(f"--client: {client} is in no sum of these rounds")
         columns = self.view.participation
         group = np.flatnonzero((columns == columns[:, [client]]).all(axis=0))
+        if not spanned(columns, group):
+            raise ExperimentError(
+                f"--round: the sums of these rounds determine neither client {client}'s update nor that of the "
+                f"{len(group)} clients always summed together; give one round, or more of them"
+            )
         counts = self.victims.workload.sample_counts
         number = int(counts[client] if alone else counts[group].sum())
         if number > _MOST_IMAGES:

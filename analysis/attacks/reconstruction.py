@@ -59,9 +59,23 @@ def estimates(view: View, weights: Floats) -> Estimates:
 
 def _determined(participation: Floats) -> npt.NDArray[np.bool_]:
     """`(m,)` whether each unit vector is in the row space of P; the weights, which scale columns, do not matter."""
-    _, singular, right = np.linalg.svd(participation, full_matrices=False)
-    right = right[singular > singular[0] * max(participation.shape) * np.finfo(np.float64).eps]
+    right = _row_space(participation)
     return np.asarray(np.einsum("ki,ki->i", right, right) > _DETERMINED)
+
+
+def spanned(participation: npt.ArrayLike, group: Integers) -> bool:
+    """Whether the sum over the clients `group`, and nobody else, is a combination of the rows of P `(rounds, n)`."""
+    matrix = np.asarray(participation, np.float64)
+    wanted = np.zeros(matrix.shape[1])
+    wanted[group] = 1
+    right = _row_space(matrix)
+    return bool(np.square(right @ wanted).sum() > _DETERMINED * len(group))
+
+
+def _row_space(matrix: Floats) -> Floats:
+    """`(rank, n)` orthonormal rows."""
+    _, singular, right = np.linalg.svd(matrix, full_matrices=False)
+    return right[singular > singular[0] * max(matrix.shape) * np.finfo(np.float64).eps]
 
 
 def errors(estimated: Floats, true: npt.NDArray[np.float32]) -> Floats:

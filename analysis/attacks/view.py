@@ -40,7 +40,7 @@ def view(run: RunRecords, first: int, last: int) -> View:
     recorded = run.rounds
     done = len(recorded)
     if not 1 <= first <= last <= done:
-        raise ExperimentError(f"{run.path}: rounds {first} to {last}; there are rounds 1 to {done}, --from the earlier")
+        raise ExperimentError(f"{run.path}: rounds {first} to {last}; there are rounds 1 to {done}, the earlier first")
     stretch = recorded[recorded["round"].between(first, last)]
     rounds = stretch.loc[stretch["outcome"] == "completed", "round"].to_numpy(np.int64)
     if not len(rounds):

@@ -15,7 +15,7 @@ from math import comb
 import numpy as np
 import numpy.typing as npt
 
-from analysis.bounds.tails import cdf
+from analysis.bounds.tails import cdf, survival
 from testbed.batches import Batches
 
 Floats = npt.NDArray[np.float64]
@@ -53,7 +53,7 @@ def average_cardinality(users: int, selected: int, privacy: int, dropout: Dropou
     """
     batches = batches_of(users, selected, privacy)
     wanted, smallest = selected // privacy, int(batches.sizes.min())
-    complete = 1 - unavailable_round(users, selected, privacy, dropout)
+    complete = _available_round(batches, wanted, dropout)
     larger = batches.sizes > smallest
     if not larger.any():
         return wanted * smallest * complete
@@ -73,6 +73,15 @@ def unavailable_round(users: int, selected: int, privacy: int, dropout: Dropout)
         return cdf(wanted - 1, len(batches), whole)
     first, counts = _counts(batches_available(batches, dropout))
     return float(counts[: max(0, wanted - first)].sum())
+
+
+def _available_round(batches: Batches, wanted: int, dropout: Dropout) -> float:
+    """One less `unavailable_round`, also where that is tiny."""
+    if np.isscalar(dropout) and np.ptp(batches.sizes) == 0:
+        whole = (1 - _exact(float(dropout))) ** int(batches.sizes[0])  # type: ignore[arg-type]
+        return survival(wanted - 1, len(batches), whole)
+    first, counts = _counts(batches_available(batches, dropout))
+    return float(counts[max(0, wanted - first) :].sum())
 
 
 def batches_of(users: int, selected: int, privacy: int) -> Batches:

@@ -24,7 +24,7 @@ divergence.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import expm1, pi, sqrt
+from math import pi, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -112,7 +112,8 @@ def sampled_delta(epsilon: float, rate: float | Floats, sensitivity: float) -> F
     """
     rate = np.asarray(rate, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        inner = np.log1p(expm1(epsilon) / rate)  # a rate of 0 makes this inf and delta 0
+        # log(1 + (e^epsilon - 1) / rate); a rate of 0 makes it inf and delta 0
+        inner = epsilon + np.log(rate - (1 - rate) * np.expm1(-epsilon)) - np.log(rate)
     return rate * gaussian_delta(np.where(rate > 0, inner, np.inf), sensitivity)
 
 
@@ -231,7 +232,7 @@ def _mass(mixture: Mixture, begin: float, end: float) -> float:
     return float(weights @ mass)
 
 
-def epsilon_of(delta: Callable[[float], float], target: float, most: float = 1e4) -> float:
+def epsilon_of(delta: Callable[[float], float], target: float, most: float = 700.0) -> float:
     """The least epsilon with ``delta(epsilon) <= target``, for a delta that falls; inf when `most` does not suffice."""
     if delta(0.0) <= target:
         return 0.0

@@ -7,6 +7,9 @@ from analysis.bounds import verifiable_batch_partition as bounds
 from analysis.bounds.lotto import threshold_of
 from analysis.bounds.report import Row
 
+_MOST_DISHONEST = 100_000
+_MOST_WORK = 100_000_000
+
 
 def verifiable_bounds(
     setting: bounds.Setting, eta: float | Fraction, threshold: int | float, dropout: float | Fraction
@@ -16,6 +19,13 @@ def verifiable_bounds(
     Raises:
         ValueError: a number is out of range.
     """
+    if setting.dishonest > _MOST_DISHONEST:
+        raise ValueError(f"dishonest: {setting.dishonest}; at most {_MOST_DISHONEST}, beyond which this takes minutes")
+    if setting.dishonest * setting.participants > _MOST_WORK:
+        raise ValueError(
+            f"participants: {setting.participants} with {setting.dishonest} dishonest; a product up to {_MOST_WORK}, "
+            "beyond which this takes minutes"
+        )
     allowed, tolerated = bounds.share_allowed(setting, eta), bounds.tolerated(setting, threshold)
     row: Row = {
         "population": setting.population,

@@ -72,7 +72,7 @@ def _line(axes: Axes, line: Line, metric: str, colour: str, style: str) -> None:
     low = _stacked(line, "lower_bound") if metric == "weak" else values
     there = ~np.isnan(values).any(axis=0)
     rounds, values, low = rounds[there], values[:, there], low[:, there]
-    axes.plot(rounds, values.mean(axis=0), style, color=colour, label=line.label, linewidth=1.0)
+    axes.plot(rounds, values.mean(axis=0), style, drawstyle="steps-post", color=colour, label=line.label, linewidth=1.0)
     axes.fill_between(rounds, low.min(axis=0), values.max(axis=0), color=colour, alpha=0.2, linewidth=0)
 
 

@@ -18,7 +18,7 @@ RECONSTRUCT_EPILOG = examples(
 
 INVERT_EPILOG = examples(
     "testbed attack invert runs/pictures/random --round 1 --client 3 --out figures",
-    "testbed attack invert runs/pictures/batch-partition --round 1 --client 3 --alone",
+    "testbed attack invert runs/pictures/batch-partition,privacy=4 --round 1 --client 3 --alone",
     then="Best where clients take one step on few images (FedSGD): then an update is a gradient.",
 )
 

@@ -63,6 +63,7 @@ def bound_verifiable(
     typer.echo(json.dumps(row, indent=2, allow_nan=False) if format == "json" else _text(row))
 
 
+_TINY = 1e-300  # what reads 0 is below it
 _GIVEN = {
     "population": "n", "dishonest": "c", "participants": "K", "privacy": "T", "over_selection": "a",
     "min_population": "n_min", "eta": "eta", "threshold": "t", "dropout": "dropout",
@@ -95,7 +96,7 @@ def _value(row: Mapping[str, Any], key: str) -> str:
     if key in _EXACT:
         return number(row[key])
     if key.endswith("_random"):
-        return f"at most {number(row[key])}" if row[key] else "0"
+        return f"at most {number(row[key] or _TINY)}"
     if f"{key}_attained" not in row:
         return f"{number(row[key])}{'  (at most)' if row[f'{key}_by'] == 'union bound' else ''}"
     digits = row[f"{key}_log10"]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.attacks.reconstruction import cosines, errors, estimates
+from analysis.attacks.reconstruction import cosines, errors, estimates, spanned
 from analysis.attacks.reconstruction_report import files, measured, reconstruct, row, text
 from analysis.attacks.victims import Victims
 from analysis.attacks.view import View, view
@@ -123,3 +123,11 @@ def test_what_is_wrong_is_said(made: Callable[..., Any]) -> None:
     skipped = nobody.rounds.loc[nobody.rounds["outcome"] != "completed", "round"].iloc[0]
     with pytest.raises(ExperimentError, match="none of rounds"):
         view(nobody, skipped, skipped)
+
+
+def test_what_the_sums_determine_of_a_group() -> None:
+    participation = [[1, 1, 0, 0], [1, 1, 1, 1]]
+    assert spanned(participation, np.array([0, 1]))
+    assert spanned(participation, np.array([2, 3]))
+    assert not spanned(participation, np.array([0]))
+    assert not spanned([[1, 1, 1, 0], [0, 1, 1, 1]], np.array([1, 2]))

@@ -168,3 +168,8 @@ def test_a_delta_that_allows_to_publish_records_is_warned_of() -> None:
     row = random_participation_bounds(SMALL, 1e-4, sigma=1.0, clients=23264)
     assert row["warning"].startswith("delta 0.0001 is not below 1/697920")
     assert "warning" not in random_participation_bounds(SMALL, 1e-6, sigma=1.0, clients=23264)
+
+
+def test_hardly_any_noise_has_no_epsilon_to_speak_of() -> None:
+    row = random_participation_bounds(SMALL, DELTA, sigma=0.02)
+    assert (row["wcs_epsilon"], row["ols_epsilon"]) == (None, None)
