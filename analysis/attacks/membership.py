@@ -11,12 +11,11 @@ from math import exp, expm1, sqrt
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import beta, norm
+from scipy.stats import beta
 
-from analysis.bounds.random_participation import Participation, density
+from analysis.bounds.random_participation import Participation, inner_epsilon, rates_across
 
 Floats = npt.NDArray[np.float64]
-_REACH = 39.0  # standard deviations
 _PER_DEVIATION = 1024  # points at which the threshold is tabulated
 _AT_A_TIME = 2**22  # rounds
 
@@ -103,13 +102,8 @@ class _Threshold:
 
     def __init__(self, who: Participation, sigma: float, epsilon: float) -> None:
         unit = who.clip / sigma
-        means = who.others[0] * unit
-        points = np.arange(-_REACH, means.max() + _REACH, 1 / _PER_DEVIATION)
-        present = who.client_rate * density((who.others[1], means), points)
-        seen = present + (1 - who.client_rate) * norm.pdf(points)
-        rate = who.sample_rate * np.divide(present, seen, out=np.full_like(seen, 1.0), where=seen > 0)
-        with np.errstate(divide="ignore"):
-            self._table = np.log1p(expm1(epsilon) / rate) / unit + unit / 2
+        points, _, rate = rates_across(who, sigma, _PER_DEVIATION)
+        self._table = inner_epsilon(epsilon, rate) / unit + unit / 2
         self._first = points[0]
 
     def __call__(self, across: Floats) -> Floats:

@@ -111,10 +111,14 @@ def sampled_delta(epsilon: float, rate: float | Floats, sensitivity: float) -> F
         sensitivity: C / sigma.
     """
     rate = np.asarray(rate, np.float64)
+    return rate * gaussian_delta(inner_epsilon(epsilon, rate), sensitivity)
+
+
+def inner_epsilon(epsilon: float, rate: Floats) -> Floats:
+    """log(1 + (e^epsilon - 1) / rate): the epsilon of a mechanism that subsampling makes `epsilon`; inf at rate 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        # log(1 + (e^epsilon - 1) / rate); a rate of 0 makes it inf and delta 0
         inner = epsilon + np.log(rate - (1 - rate) * np.expm1(-epsilon)) - np.log(rate)
-    return rate * gaussian_delta(np.where(rate > 0, inner, np.inf), sensitivity)
+    return np.where(rate > 0, inner, np.inf)
 
 
 def only_local_sampling(who: Participation, sigma: float, epsilon: float) -> float:
@@ -153,13 +157,23 @@ def orthogonal_pair(who: Participation, sigma: float, epsilon: float) -> float:
     subsampled Gaussian mechanism of rate q w(u). The distribution of u does not depend on x'. The integral over u is a
     sum over equal steps, which for such densities is exact to rounding.
     """
-    sensitivity = who.clip / sigma
-    means = who.others[0] * sensitivity
-    points = np.arange(-_REACH, means.max() + _REACH, 1 / _PER_DEVIATION)
+    _, seen, rate = rates_across(who, sigma, _PER_DEVIATION)
+    return float((seen * sampled_delta(epsilon, rate, who.clip / sigma)).sum() / _PER_DEVIATION)
+
+
+def rates_across(who: Participation, sigma: float, per_deviation: int) -> tuple[Floats, Floats, Floats]:
+    """What the others' direction of `orthogonal_pair` tells: `(points,)` places u, their density, and the rate q w(u).
+
+    Args:
+        who: rates, samples, clipping norm.
+        sigma: of the noise; places are in units of it.
+        per_deviation: points per standard deviation, from far below 0 to far above the furthest mean.
+    """
+    means = who.others[0] * who.clip / sigma
+    points = np.arange(-_REACH, means.max() + _REACH, 1 / per_deviation)
     present = who.client_rate * density((who.others[1], means), points)
     seen = present + (1 - who.client_rate) * density((np.ones(1), np.zeros(1)), points)
-    rate = who.sample_rate * np.divide(present, seen, out=np.zeros_like(seen), where=seen > 0)
-    return float((seen * sampled_delta(epsilon, rate, sensitivity)).sum() / _PER_DEVIATION)
+    return points, seen, who.sample_rate * np.divide(present, seen, out=np.zeros_like(seen), where=seen > 0)
 
 
 def parallel_pair(who: Participation, sigma: float) -> tuple[Mixture, Mixture]:

@@ -65,7 +65,7 @@ def mates(batches: Batches | None, client: int) -> frozenset[int]:
     """The other members of a client's batch."""
     if batches is None:
         return frozenset()
-    return frozenset(batches.members([batches.of[client]]).tolist()) - {client}
+    return frozenset(batches.mates(client).tolist())
 
 
 class WholeBatches:

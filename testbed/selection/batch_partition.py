@@ -54,7 +54,30 @@ def check_batch_size(privacy: int, participants: int) -> None:
         )
 
 
-class BatchPartitionSelection:
+class SelectsBatches:
+    """How many participants a round of K/T whole batches has.
+
+    Attributes:
+        batches: all of them.
+        wanted: K/T.
+    """
+
+    parameters: SelectionParameters
+    batches: Batches
+    wanted: int
+
+    @property
+    def minimum_participants(self) -> int:
+        """K: whole batches of T or more."""
+        return self.parameters.participants
+
+    @property
+    def maximum_participants(self) -> int:
+        """The largest K/T batches together."""
+        return self.batches.largest(self.wanted)
+
+
+class BatchPartitionSelection(SelectsBatches):
     """Server side of `batch-partition` (and, with T = K and fair mode, of `partition`)."""
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
@@ -67,16 +90,6 @@ class BatchPartitionSelection:
         self.fair = partition or (isinstance(parameters, BatchPartitionParameters) and parameters.mode == "fair")
         self.batches = Batches.consecutive(population, size)
         self.wanted = parameters.participants // size
-
-    @property
-    def minimum_participants(self) -> int:
-        """K: whole batches of T or more."""
-        return self.parameters.participants
-
-    @property
-    def maximum_participants(self) -> int:
-        """The largest K/T batches together."""
-        return self.batches.largest(self.wanted)
 
     @property
     def roles(self) -> list[RoleSpec]:

@@ -33,7 +33,7 @@ from testbed.messages import Message, RoundNumber
 from testbed.network.asking import ids
 from testbed.network.hosting import RefusedBy
 from testbed.parties.client import RoleSpec, handles
-from testbed.selection.batch_partition import check_batch_size
+from testbed.selection.batch_partition import SelectsBatches, check_batch_size
 from testbed.selection.choosing import Ids, Selection, SelectionRound
 from testbed.selection.lotto import AgreedListParameters, ParticipantList, selection_input, under_threshold
 from testbed.selection.lotto_announcing import Announce, AnnouncedClient, AnnouncingServer, Candidacy, proves
@@ -182,13 +182,8 @@ class VerifiableBatchClient(AnnouncedClient):
             raise Refusal("lotto.over-threshold", f"batch {others[0]} is not a candidate")
 
 
-class VerifiableBatchServer(AnnouncingServer):
-    """Server side. `choose` draws among batches; the rest of the decisions are those of Lotto's server.
-
-    Attributes:
-        batches: who is in which.
-        wanted: K/T.
-    """
+class VerifiableBatchServer(SelectsBatches, AnnouncingServer):
+    """Server side. `choose` draws among batches; the rest of the decisions are those of Lotto's server."""
 
     parameters: VerifiableBatchPartitionParameters
     stages: ClassVar[tuple[str, ...]] = ("lotto/announce", "lotto/prove", "lotto/participants", "lotto/signatures")
@@ -197,16 +192,6 @@ class VerifiableBatchServer(AnnouncingServer):
         super().__init__(parameters, population)
         self.batches = assigned(population, parameters.privacy, parameters.beacon)
         self.wanted = parameters.wanted
-
-    @property
-    def minimum_participants(self) -> int:
-        """K: whole batches of T or more."""
-        return self.parameters.participants
-
-    @property
-    def maximum_participants(self) -> int:
-        """The largest K/T batches together."""
-        return self.batches.largest(self.wanted)
 
     @property
     def roles(self) -> list[RoleSpec]:

@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -213,3 +214,12 @@ def test_a_skipped_round_keeps_how_many_were_there(selecting: Callable) -> None:
     with pytest.raises(RoundSkipped):
         run.select()
     assert 0 < run.last.candidates < 20
+
+
+@given(st.integers(1, 40), st.integers(1, 12), st.randoms())
+def test_mates_are_the_other_members(population: int, size: int, random: Any) -> None:
+    of = Batches.consecutive(population, size).of.tolist()
+    random.shuffle(of)
+    batches = Batches(of)
+    for client in range(population):
+        assert batches.mates(client).tolist() == [c for c in range(population) if of[c] == of[client] and c != client]
