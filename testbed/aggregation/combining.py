@@ -14,6 +14,7 @@ from testbed.messages import Vector
 from testbed.network import Network
 from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
+from testbed.privacy.accountant import Accountant
 from testbed.randomness import Randomness
 
 Ids = npt.NDArray[np.int64]
@@ -44,6 +45,10 @@ class AggregationParameters(BaseModel):
 
     def check_weights(self, participants: int, maximum_weight: int) -> None:
         """Raise `ExperimentError` when so many updates of up to this weight cannot be summed."""
+
+    def accountant(self, participants: int, dimension: int) -> Accountant | None:
+        """What taking part costs in privacy, for so many planned participants and parameters; None: no noise."""
+        return None
 
 
 @dataclass
@@ -82,11 +87,14 @@ class Aggregate:
         mean: `(d,)` float64 weighted mean of the survivors' updates.
         weight: sum of the survivors' weights.
         survivors: sorted client numbers whose update is in the mean.
+        noise: share of the planned noise variance that is in the sum if all survivors have added theirs; 1.0 where
+            none was planned.
     """
 
     mean: npt.NDArray[np.float64]
     weight: float
     survivors: Ids
+    noise: float = 1.0
 
 
 def of_shape(vectors: Mapping[int, Vector], bits: int, length: int | None) -> Ids:
