@@ -21,6 +21,7 @@ class Accountant(Protocol):
         It holds for observers who see who takes part.
 
         Args:
-            rounds: how many rounds had which share of the planned noise variance in their sum, e.g. ``{1.0: 7, 0.9: 2}``.
+            rounds: how many rounds had which share of the planned noise variance in their sum, as in
+                ``{1.0: 7, 0.9: 2}``.
             delta: in (0, 1).
         """
