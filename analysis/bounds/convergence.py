@@ -22,6 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binom
 
+_LEAST_CONVEXITY = 1e-12  # of the smoothness
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -49,6 +51,11 @@ class Problem:
                 raise ValueError(f"{name}: {getattr(self, name)}; must be above 0")
         if self.convexity > self.smoothness:
             raise ValueError(f"convexity: mu = {self.convexity:g} is above rho = {self.smoothness:g}")
+        if self.convexity < _LEAST_CONVEXITY * self.smoothness:
+            raise ValueError(
+                f"convexity: mu = {self.convexity:g}; must be at least {_LEAST_CONVEXITY:g} of rho = "
+                f"{self.smoothness:g}: with less the bound says nothing"
+            )
         for name in ("gradient_variance", "gradient_bound", "heterogeneity", "initial_distance"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name}: {getattr(self, name)}; must be at least 0")

@@ -31,6 +31,7 @@ class Measured:
         label: the run's.
         protocol: of its selection.
         population: N.
+        planned: how many rounds the run will have; it has as many when it is finished.
         clients: `(k,)` int64, the clients that were in a sum; the first k columns of the participation matrix.
         numbers: `(rounds,)` int64, the rounds' numbers.
         matrix: `(rounds, columns)` their participation.
@@ -40,6 +41,7 @@ class Measured:
     label: str
     protocol: str
     population: int
+    planned: int
     clients: Any
     numbers: Any
     matrix: Any
@@ -88,7 +90,8 @@ def measured(run: RunRecords, time_limit_s: float = TIME_LIMIT_S, tell: Tell = s
     metrics = over_rounds(matrix, time_limit_s, tell)
     protocol = protocol_name(run.experiment.get("selection")) or run.label
     numbers = run.rounds["round"].to_numpy(np.int64)
-    return Measured(run.label, protocol, int(run.experiment["population"]), clients, numbers, matrix, metrics)
+    population, planned = int(run.experiment["population"]), int(run.experiment["rounds"])
+    return Measured(run.label, protocol, population, planned, clients, numbers, matrix, metrics)
 
 
 def render(runs: Sequence[Measured], format: str, every: int | None) -> str:
@@ -131,7 +134,10 @@ def _text(run: Measured) -> str:
         "C": f"{row['cardinality']:.4g}",
     }
     body = "".join(f"  {name:14}  {value}\n" for name, value in lines.items())
-    return f"{run.label}: {len(run.metrics)} rounds, {run.population} clients\n{body}"
+    rounds = f"{len(run.metrics)} rounds"
+    if len(run.metrics) < run.planned:
+        rounds = f"{len(run.metrics)} of {run.planned} rounds (not finished)"
+    return f"{run.label}: {rounds}, {run.population} clients\n{body}"
 
 
 def _combination(certificate: dict[str, Any]) -> str:
@@ -157,6 +163,6 @@ def _json(run: Measured, every: int) -> dict[str, Any]:
     rows = rows.where(rows.notna(), None)
     return {
         "run": run.label, "selection": run.protocol, "population": run.population,
-        "rounds": len(run.metrics), "certified_rounds": int(run.metrics.certified.sum()),
+        "rounds": len(run.metrics), "planned_rounds": run.planned, "certified_rounds": int(run.metrics.certified.sum()),
         "certificate": certificate, "by_round": rows.to_dict("records"),
     }  # fmt: skip

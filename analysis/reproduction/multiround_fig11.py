@@ -3,14 +3,17 @@ appendix H.2), and what the paper does not try: inverting a batch's mean as what
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
 from analysis.attacks.inversion import Search
-from analysis.attacks.inversion_report import Inversion, Inverter, pictures
+from analysis.attacks.inversion_report import Inversion, Inverter
+from analysis.figure_style import house_style, save
 from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
@@ -29,6 +32,9 @@ class Size:
     iterations: int
     starts: int
 
+
+DRAWN = 4  # victims whose pictures are shown
+Shown = dict[str, list[Inversion]]
 
 SIZES = {"small": Size(8, 400, 2), "paper": Size(40, 4000, 4)}
 
@@ -69,17 +75,16 @@ def make(bench: Bench) -> Reproduced:
         runs = bench.run(experiment(dataset, data if dataset == "mnist" else None), bench.out / f"runs-{dataset}")
         frame, shown = attacked(bench, dataset, runs, size)
         frames.append(frame)
-        figures += pictures(shown, bench.out / f"multiround-fig11-{dataset}")
+        figures += side_by_side(shown, bench.out / f"multiround-fig11-{dataset}")
     frame = pd.concat(frames, ignore_index=True)
     return Reproduced(table(frame), figures, claims(frame), remarks(data))
 
 
-def attacked(
-    bench: Bench, dataset: str, runs: list[RunRecords], size: Size
-) -> tuple[pd.DataFrame, list[tuple[str, Inversion]]]:
-    """One row for each victim, T and way; and the first victim's pictures of each."""
+def attacked(bench: Bench, dataset: str, runs: list[RunRecords], size: Size) -> tuple[pd.DataFrame, Shown]:
+    """One row for each victim, T and way; and the first victims' pictures, by T and way."""
     victims = np.linspace(0, POPULATION - 1, size.victims).round().astype(int)
-    rows, shown = [], []
+    rows: list[dict[str, Any]] = []
+    shown: Shown = {}
     for run in runs:
         privacy = int(run.experiment["selection"].get("privacy", 1))
         inverter = Inverter(run, 1, ROUNDS)
@@ -94,9 +99,33 @@ def attacked(
                         "prior_psnr": float(-10 * np.log10(made.prior_mse.mean())),
                     }
                 )  # fmt: skip
-                if victim == victims[0]:
-                    shown.append((_NAMES[privacy] if privacy == 1 else f"{_NAMES[privacy]}, {way}", made))
+                if victim in victims[:DRAWN]:
+                    name = _NAMES[privacy] if privacy == 1 else f"{_NAMES[privacy]}, {way}"
+                    shown.setdefault(name, []).append(made)
     return pd.DataFrame(rows), shown
+
+
+def side_by_side(shown: Shown, path: Path) -> list[Path]:
+    """Fig. 11: a line for each victim, its picture and what was found of it in each way, with the PSNR."""
+    lines = list(zip(*shown.values(), strict=True))
+    with house_style():
+        figure, axes = plt.subplots(
+            len(lines), 1 + len(shown), squeeze=False, figsize=(1.05 * (1 + len(shown)), 1.2 * len(lines) + 0.25)
+        )
+        for axis in axes.flat:
+            axis.set_axis_off()
+        for line, found in zip(axes, lines, strict=True):
+            line[0].imshow(np.clip(found[0].originals[0], 0, 1), cmap="gray", vmin=0, vmax=1)
+            for axis, made in zip(line[1:], found, strict=True):
+                axis.imshow(np.clip(made.found.images[0], 0, 1), cmap="gray", vmin=0, vmax=1)
+                axis.text(0.5, -0.04, f"{made.psnr[0]:.1f} dB", transform=axis.transAxes, ha="center", va="top")
+        for axis, name in zip(axes[0], ("original", *shown), strict=True):
+            axis.set_title(name)
+        figure.tight_layout(pad=0.3)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        paths = save(figure, path)
+        plt.close(figure)
+    return paths
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:

@@ -117,6 +117,10 @@ class SecAggParameters(AggregationParameters):
                 f"threshold: t = {t} of {participants} participants; allowed {least} to {participants}"
                 f" (or a fraction above {above})"
             )
+        if self.smallest_sum is not None and self.batches == "ignored":
+            raise ValueError(
+                "smallest_sum: says something of batches that are kept whole; leave it out with batches: ignored"
+            )
         if self.smallest_sum is not None and self.smallest_sum > participants:
             raise ValueError(
                 f"smallest_sum: {self.smallest_sum} of {participants} participants; at most {participants}"

@@ -35,7 +35,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from testbed.aggregation.batch_atomic import NOBODY
 from testbed.aggregation.combining import AggregationRound, Ids
@@ -80,6 +80,14 @@ class SecAggPlusParameters(SecAggParameters):
         "signed", description="t of a client's holders sign the survivors before it unmasks; there is no other way here"
     )
     smallest_sum: None = Field(None, description="Has no effect here: `dropouts` says how many survive at least")
+
+    @field_validator("smallest_sum", mode="before")
+    @classmethod
+    def _without_effect(cls, given: Any) -> Any:
+        if given is not None:
+            raise ValueError("has no effect with secagg-plus, where `dropouts` says how many survive; leave it out")
+        return given
+
     neighbours: int | None = Field(
         None, gt=0, description="Neighbours of a client (k, even); none: the fewest that meet the requirements below"
     )

@@ -8,6 +8,7 @@ import typer
 
 from testbed.commands.invocation import Debug, examples, messages
 from testbed.commands.results import runs_in
+from testbed.commands.writable import check_folder
 from testbed.errors import ExperimentError
 
 RECONSTRUCT_EPILOG = examples(
@@ -44,6 +45,8 @@ def reconstruct(
     """
     from analysis.attacks import reconstruction_report as report
 
+    if out is not None:
+        check_folder("--out", out)
     made = report.reconstruct(one_run(directory), first, last)
     typer.echo(json.dumps(report.row(made), indent=2) if format == "json" else report.text(made))
     if out is not None:
@@ -84,6 +87,8 @@ def invert(
     from analysis.attacks.inversion import Search
 
     run = one_run(directory)
+    if out is not None:
+        check_folder("--out", out)
     population = int(run.experiment["population"])
     if client >= population:
         raise ExperimentError(f"--client: {client} of {population} clients, which are numbered from 0")

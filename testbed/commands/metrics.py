@@ -7,6 +7,7 @@ import typer
 
 from testbed.commands.invocation import Debug, examples, messages
 from testbed.commands.results import Directories, runs_in
+from testbed.commands.writable import check_folder
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,6 +50,8 @@ def metrics(
     Multi-RoundSecAgg (arXiv 2106.03328), sections 3.2 and 6: equation (5), Remark 1, F(t) and C(t).
     """
     runs = runs_in(directories)
+    if out is not None:
+        check_folder("--out", out)
     from analysis.multi_round import report
 
     console = messages()

@@ -1,7 +1,6 @@
 """``testbed reproduce``: a paper's table or figure, made again, with the paper's values beside ours."""
 
 import json
-import tempfile
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from testbed.commands.invocation import STOPPED, Debug, Invocation, examples, messages, quoted
+from testbed.commands.writable import check_folder
 from testbed.errors import ExperimentError
 
 if TYPE_CHECKING:
@@ -124,12 +124,7 @@ def _prepare(one: "Reproduction", scale: Literal["small", "paper"], directory: P
     """
     from analysis.reproduction import presenting
 
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory):
-            pass
-    except OSError as error:
-        raise ExperimentError(f"--out: {directory} cannot be written to ({error.strerror}); give another") from None
+    check_folder("--out", directory)
     presenting.refuse_foreign(one, scale, directory)
 
 
@@ -150,7 +145,13 @@ def _make(
         if not quiet:
             console.print(f"{one.name}: {line}", markup=False)
 
-    made = one.make(Bench(scale, directory, run, note, data))
+    try:
+        made = one.make(Bench(scale, directory, run, note, data))
+    except ExperimentError as error:
+        _, of_data, what = str(error).partition("workload.path: ")
+        if data is None or not of_data:
+            raise
+        raise ExperimentError(f"--data: {one.name}: {what}") from None  # the option that the key was made of
     written = presenting.write(one, made, scale, directory)
     typer.echo(presenting.render(one, made, scale, format), nl=False)
     console.print(f"\nwritten: {', '.join(str(path) for path in written)}", markup=False)

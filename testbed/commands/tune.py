@@ -9,6 +9,7 @@ import typer
 import yaml
 
 from testbed.commands.invocation import STOPPED, Debug, Invocation, Overrides, examples, messages, quoted
+from testbed.commands.writable import check_file
 from testbed.errors import ExperimentError
 
 if TYPE_CHECKING:
@@ -133,8 +134,8 @@ def _check(plain: "Experiment", keys: Sequence[str], seeds: str | None, write: P
         raise ExperimentError("--seeds: the experiment sweeps over its seed; take it out of one of the two")
     if write is not None and write.exists():
         raise ExperimentError(f"--write {write}: is there already; give another file")
-    if write is not None and not write.absolute().parent.is_dir():
-        raise ExperimentError(f"--write {write}: there is no such folder; make it, or give another file")
+    if write is not None:
+        check_file("--write", write)
 
 
 def _chosen(frame: "pd.DataFrame", keys: Sequence[str]) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 Unlike `output`, which says where, it must stay as it is when a run is gone on with: its records would have gaps.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 _Round = Annotated[int, Field(ge=1)]
 
@@ -20,6 +20,13 @@ class RecordsSection(BaseModel):
         description="Rounds whose model and mean update the records keep, what a server sees and `testbed attack` "
         "needs: none, all, or [first, last]; 12 bytes a parameter and round",
     )
+
+    @field_validator("aggregates", mode="before")
+    @classmethod
+    def _one_of_three(cls, given: Any) -> Any:
+        if isinstance(given, list | tuple) and len(given) != 2:
+            raise ValueError(f"{list(given)}; allowed: none, all, or [first, last], two rounds")
+        return tuple(given) if isinstance(given, list) else given  # strict validation takes no list for a tuple
 
     def check(self, rounds: int) -> None:
         """`ValueError` for rounds that the run does not have."""

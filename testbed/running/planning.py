@@ -102,7 +102,7 @@ def _existing(point: Point, path: Path) -> PlannedRun:
     stored = validated(read_yaml(file), str(file))
     for key, was, given in differences(stored.plain(), point.experiment.plain()):
         raise ExperimentError(
-            f"{path}: --resume: this run has {key}: {was}, the experiment {given}; "
+            f"{path}: this run has {key}: {was}, the experiment {given}; "
             "go on with the experiment as it was, or give another --out"
         )
     provenance = stored.provenance or {}

@@ -91,6 +91,23 @@ def test_several_runs_and_a_figure(call: Callable[..., Any], ran: Callable[..., 
     assert (tmp_path / "figures" / "multi-round-metrics.pdf").is_file()
 
 
+def test_a_run_that_is_not_finished_is_marked(call: Callable[..., Any], ran: Callable[..., Path]) -> None:
+    file = ran(**SIX_ROUNDS) / "experiment.yaml"
+    file.write_text(file.read_text().replace("rounds: 6", "rounds: 9"))
+    assert call("metrics", file.parent).out.splitlines()[0].endswith(": 6 of 9 rounds (not finished), 8 clients")
+    told = json.loads(call("metrics", file.parent, "--format", "json").out)[0]
+    assert (told["rounds"], told["planned_rounds"]) == (6, 9)
+
+
+def test_where_figures_cannot_go_is_known_first(
+    call: Callable[..., Any], ran: Callable[..., Path], tmp_path: Path
+) -> None:
+    (tmp_path / "taken").touch()
+    ended = call("metrics", ran(**SIX_ROUNDS), "--out", tmp_path / "taken")
+    assert (ended.code, ended.out, len(ended.errors)) == (2, "", 1)
+    assert ended.errors[0].startswith(f"error: --out: {tmp_path / 'taken'} cannot be written to")
+
+
 def test_a_run_without_sums_is_told_so(call: Callable[..., Any], ran: Callable[..., Path]) -> None:
     path = ran(availability={"model": "bernoulli", "unavailable": 1.0})
     ended = call("metrics", path)

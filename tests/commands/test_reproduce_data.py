@@ -65,7 +65,9 @@ def test_a_folder_without_the_files_is_one_line(call: Call, tmp_path: Path) -> N
     (tmp_path / "empty").mkdir()
     ended = _reproduce(call, tmp_path / "out", "--data", tmp_path / "empty")
     assert (ended.code, len(ended.errors)) == (2, 1)
-    assert "has no t10k-images-idx3-ubyte" in ended.errors[0]
+    assert ended.errors[0].startswith(
+        f"error: --data: multiround-fig7: {tmp_path / 'empty'} has no t10k-images-idx3-ubyte"
+    )
 
 
 def test_the_papers_scale_without_the_papers_data_is_one_line(call: Call, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_points_of_the_experiments_own_sweep_are_settings(call: Callable, writte
         (["--grid", "name=a,b"], "sweeps over it, too"),
         (["--grid", GRID, "--seeds", "a"], "seed"),
         (["--grid", GRID, "--write", "small.yaml"], "is there already"),
-        (["--grid", GRID, "--write", "nowhere/best.yaml"], "no such folder"),
+        (["--grid", GRID, "--write", "small.yaml/best.yaml"], "cannot be written to"),
     ],
 )
 def test_mistakes_are_one_line_before_anything_runs(

@@ -119,7 +119,13 @@ def test_as_in_li_et_al_when_batches_are_users_and_nobody_drops_out() -> None:
 
 def test_what_is_wrong_is_said() -> None:
     problem = Problem(2.0, 0.5, 1.5, 3.0, 0.25, 7.0)
-    for field, value in (("convexity", 3.0), ("smoothness", 0.0), ("heterogeneity", -1.0), ("gradient_bound", np.inf)):
+    for field, value in (
+        ("convexity", 3.0),
+        ("convexity", 1e-300),
+        ("smoothness", 0.0),
+        ("heterogeneity", -1.0),
+        ("gradient_bound", np.inf),
+    ):
         with pytest.raises(ValueError, match=r"smoothness|convexity|heterogeneity|gradient_bound"):
             Problem(**{**vars(problem), field: value})
     for arguments in ((30, 31, 1, 1, 1.0, 1), (30, 6, 4, 1, 1.0, 1), (30, 6, 1, 0, 1.0, 1), (30, 6, 1, 1, 1.1, 1)):
