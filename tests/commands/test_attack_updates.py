@@ -35,6 +35,7 @@ def test_both_attacks_and_their_errors(call: Callable[..., Any], run: Path, tmp_
     found = json.loads(call(*window, "--format", "json").out)
     assert json.loads((tmp_path / "figures" / "reconstruction.json").read_text()) == found
     assert found["mean_error"] >= 0
+    assert found["truth_holds"] is True
     (tmp_path / "taken").touch()
     nowhere = call(*window, "--out", tmp_path / "taken")
     assert (nowhere.code, nowhere.out) == (2, "")

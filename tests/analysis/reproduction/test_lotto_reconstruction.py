@@ -15,6 +15,8 @@ from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 from testbed.running import run_all
 
+pytestmark = pytest.mark.xdist_group("lotto-fig1a")  # in one process, which runs its experiments once
+
 S = 8
 
 
