@@ -47,6 +47,10 @@ class Adversary:
         self._conspiracy = Conspiracy(self.dishonest, given, rounds, section.from_round, section.every)
         self._unused = set(self._server)
 
+    def has(self, name: str) -> bool:
+        """Whether the dishonest clients do this, by its name."""
+        return name in self._clients
+
     def corrupted(self, honest: Any, protocols: Iterable[str]) -> Any:
         """The class of the server that runs instead of `honest`, which has the decisions of `protocols`."""
         wanted, kinds = set(protocols), []

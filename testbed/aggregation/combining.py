@@ -50,6 +50,17 @@ class AggregationParameters(BaseModel):
         """What taking part costs in privacy, for so many planned participants and parameters; None: no noise."""
         return None
 
+    server_adds_noise: ClassVar[bool] = False
+    """Whether the server adds the noise of `accountant`; elsewhere it is a sum of the participants' shares."""
+
+    def tolerated(self, participants: int) -> int:
+        """How many dishonest participants a malicious server may have and still see sums alone; -1: it sees updates."""
+        return -1
+
+    def fewest_summed(self, participants: int) -> int:
+        """How many of so many participants are in a sum at least."""
+        return 1
+
 
 @dataclass
 class AggregationRound:

@@ -20,6 +20,7 @@ from testbed.experiment.recording import RecordsSection
 from testbed.experiment.workload import Workload
 from testbed.links import Links
 from testbed.own_class import OWN, OWN_CLASS, alternative_by
+from testbed.privacy.section import PrivacySection
 from testbed.selection.batch_partition import BatchPartitionParameters, PartitionParameters
 from testbed.selection.choosing import SelectionParameters
 from testbed.selection.lotto_client_centric import ClientCentricParameters
@@ -215,6 +216,11 @@ class Experiment(_Section):
         None,
         exclude_if=lambda section: section is None,
         description="Dishonest clients, and what they and a malicious server do; none: everybody is honest",
+    )
+    privacy: PrivacySection | None = Field(
+        None,
+        exclude_if=lambda section: section is None,
+        description="How the privacy ledger accounts, and a budget; none: the defaults, where noise is added at all",
     )
     time: Time = Field(default_factory=Time, description="The clock")
     cluster: Cluster = Field(default_factory=Cluster, description="Where it runs")
