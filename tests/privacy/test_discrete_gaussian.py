@@ -73,7 +73,7 @@ def test_fine_steps_cost_what_gaussian_noise_costs(
     assert ours == pytest.approx(gaussian, rel=1e-4)
 
 
-@given(st.floats(0.1, 2), st.integers(2, 60), st.data())
+@given(st.floats(0.3, 2), st.integers(2, 60), st.data())
 def test_missing_shares_leave_what_fewer_participants_would_add(
     multiplier: float, participants: int, data: st.DataObject
 ) -> None:

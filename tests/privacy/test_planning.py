@@ -38,8 +38,8 @@ def test_less_noise_than_the_least_is_not_looked_for() -> None:
             1.0,
             1e-15,
             10**9,
-            "epsilon: 1 cannot be kept over 1000000000 rounds at delta 1e-15: noise of 1.04858e[+]06 times the clip still "
-            "costs 38.7; allow more",
+            "epsilon: 1 cannot be kept over 1000000000 rounds at delta 1e-15: noise of 1.04858e[+]06 times the clip "
+            "still costs 38.7; allow more",
         ),
     ],
 )
