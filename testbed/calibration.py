@@ -28,6 +28,7 @@ from testbed.crypto.signatures import SigningKey, verify
 from testbed.errors import ExperimentError
 from testbed.messages import Vector, decode, encode
 from testbed.parties.summing import float_total, ring_total
+from testbed.privacy.gaussian import with_noise
 from testbed.selection.lotto import Lot
 
 DIMENSION = 1_018_174  # parameters of the FEMNIST CNN
@@ -113,6 +114,7 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
         "quantise.element": (lambda: quantisation.encode(delta, 20, rounding), DIMENSION),
         "ring.add.element": (lambda: ring_total(ring), 8 * DIMENSION),
         "float.add.element": (lambda: float_total(floats, [20] * 8), 8 * DIMENSION),
+        "gaussian.element": (lambda: with_noise(delta, 1.0, seed), DIMENSION),
         "message": (lambda: decode(Lot, encode(lot)), 1),
     }
     for operation, (call, units) in work.items():

@@ -38,6 +38,7 @@ REFERENCE_COSTS: Mapping[str, float] = MappingProxyType(
         "quantise.element": 4.1e-9,
         "ring.add.element": 0.28e-9,
         "float.add.element": 1.8e-9,
+        "gaussian.element": 25e-9,
         "train.parameter_example": 0.33e-9,
         "message": 0.4e-6,
     }

@@ -136,6 +136,7 @@ class Plan:
             self.maximum_participants,
             self.experiment.rounds,
             getattr(self.selection, "batches", None),
+            getattr(self.selection, "client_rate", None),
         )
 
     def of_aggregation(self, name: str) -> Any:
@@ -188,7 +189,8 @@ class Plan:
         return Timing(time_.deadline_s, time_.stage_deadlines, time_.disconnects == "visible", time_.stage_quorums)
 
     def check_sums(self, workload: Workload) -> None:
-        """Raise `ExperimentError` when the weighted sum of a round could exceed the aggregation's ring."""
+        """Raise `ExperimentError` when the aggregation cannot sum what these clients learn, or not so many of them."""
+        self.experiment.aggregation.check_workload(workload)
         heaviest = int(workload.sample_counts.max(initial=1))
         self.experiment.aggregation.check_weights(self.maximum_participants, heaviest)
 
@@ -280,7 +282,8 @@ class Federation:
         started_s = self.network.now_s
         start = SelectionRound(
             number, experiment.population, self.network, before.participations, self.directory,
-            self.plan.randomness, self.plan.experiment_id, memory=recalled(before.memory),
+            self.plan.randomness, self.plan.experiment_id, sample_counts=self.workload.sample_counts,
+            memory=recalled(before.memory),
         )  # fmt: skip
         outcome = await run_round(start, self.network, self.plan.selection, self.plan.aggregation, before.model)
         participations = before.participations.copy()

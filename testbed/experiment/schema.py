@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonS
 
 from testbed.adversary.section import AdversarySection
 from testbed.aggregation.combining import AggregationParameters
+from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.aggregation.plain import PlainParameters
 from testbed.aggregation.secagg import SecAggParameters
 from testbed.aggregation.secagg_plus import SecAggPlusParameters
@@ -64,6 +65,7 @@ AggregationSection = Annotated[
     Annotated[PlainParameters, Tag("plain")]
     | Annotated[SecAggParameters, Tag("secagg")]
     | Annotated[SecAggPlusParameters, Tag("secagg-plus")]
+    | Annotated[RandomParticipationParameters, Tag("dp-sgd-random-participation")]
     | Annotated[OwnAggregation, Tag(OWN)],
     Discriminator(alternative_by("protocol", "secagg")),
 ]
@@ -246,6 +248,7 @@ class Experiment(_Section):
             self.selection.check(self.population)
             section = "aggregation"
             self.aggregation.check(self.selection.participants)
+            self.aggregation.check_experiment(self.selection, self.workload)
             section = "availability"
             self.availability.check(self.population)
             section = "adversary"
