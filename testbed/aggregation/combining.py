@@ -57,8 +57,8 @@ class AggregationParameters(BaseModel):
         """What taking part costs in privacy, for so many planned participants and parameters; None: no noise."""
         return None
 
-    server_adds_noise: ClassVar[bool] = False
-    """Whether the server adds the noise of `accountant`; elsewhere it is a sum of the participants' shares."""
+    shares_noise: ClassVar[bool] = True
+    """Whether the noise of `accountant` is a sum of the participants' shares; elsewhere it hangs on nobody's share."""
 
     def tolerated(self, participants: int) -> int:
         """How many dishonest participants a malicious server may have and still see sums alone; -1: it sees updates."""

@@ -65,6 +65,8 @@ class RandomParticipationParameters(AggregationParameters):
     learning_rate: float = Field(0.05, gt=0, le=1000, allow_inf_nan=False, description="The server's step (eta)")
     momentum: float = Field(0.0, ge=0, lt=1, description="Of the server's steps, kept from round to round")
 
+    shares_noise: ClassVar[bool] = False  # the server, or every client by itself, adds all that hides a sample
+
     @property
     def largest_norm(self) -> float | None:
         """C; None: gradients are not clipped."""

@@ -32,14 +32,14 @@ class Charging:
         least_noise: see `Ledger`.
         dishonest: the clients that work for the server.
         tolerated: of so many participants, how many may be dishonest before somebody's input is seen by itself.
-        server_adds_noise: the noise is no sum of shares: nobody can leave theirs out, or knows it.
+        shares_noise: the noise is a sum of the participants' shares; else nobody can leave out, or subtract, a part.
     """
 
     planned: int
     least_noise: float
     dishonest: Collection[int]
     tolerated: Callable[[int], int]
-    server_adds_noise: bool = False
+    shares_noise: bool = True
 
     def of_round(self, outcome: Outcome, last_stage_reached: bool, skipping: bool) -> dict[Shares, Ids]:
         """What the ledger charges whom.
@@ -58,7 +58,7 @@ class Charging:
         else:
             noise, in_sum = min(1.0, outcome.aggregate.noise), outcome.survivors
             adding = len(in_sum)
-        if self.server_adds_noise:
+        if not self.shares_noise:
             return {Shares(noise, noise, noise): in_sum}
         among, accomplices = (int(np.isin(some, list(self.dishonest)).sum()) for some in (participants, in_sum))
         honest = noise * max(0, adding - accomplices) / adding

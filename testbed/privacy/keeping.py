@@ -72,7 +72,7 @@ def opened(plan: "Plan", workload: Workload) -> PrivacyBooks | None:
         ExperimentError: there is a budget and no noise, or not even one round can be sure to stay within it.
     """
     section, planned = plan.experiment.privacy or PrivacySection(), plan.experiment.selection.participants
-    accountant = accountant_of(plan, workload)
+    accountant = accountant_of(plan, workload.dimension)
     if accountant is None:
         if section.budget is not None:
             raise ExperimentError(
@@ -81,9 +81,7 @@ def opened(plan: "Plan", workload: Workload) -> PrivacyBooks | None:
             )
         return None
     records = records_of(accountant.unit, plan, workload)
-    server_adds_noise = plan.of_aggregation("server_adds_noise")
-    fewest = plan.of_aggregation("fewest_summed")(plan.minimum_participants)
-    least = 1.0 if server_adds_noise else min(1.0, fewest / planned)
+    least = least_noise(plan)
     ledger = Ledger(accountant, plan.experiment.population, section.delta_for(records), section.budget, least)
     if ledger.spent:
         raise ExperimentError(
@@ -91,16 +89,29 @@ def opened(plan: "Plan", workload: Workload) -> PrivacyBooks | None:
             f"delta {ledger.delta:.3g} with {100 * least:.3g}% of the planned noise, the least that a sum can have; "
             "allow more, or add more noise"
         )
-    charging = Charging(planned, least, plan.dishonest, plan.of_aggregation("tolerated"), server_adds_noise)
+    shared: bool = plan.of_aggregation("shares_noise")
+    charging = Charging(planned, least, plan.dishonest, plan.of_aggregation("tolerated"), shared)
     return PrivacyBooks(ledger, charging, plan)
 
 
-def accountant_of(plan: "Plan", workload: Workload) -> Accountant | None:
+def accountant_of(plan: "Plan", dimension: int) -> Accountant | None:
     """What the aggregation of a run says of its noise; None where it adds none."""
-    found: Accountant | None = plan.of_aggregation("accountant")(
-        plan.experiment.selection.participants, workload.dimension
-    )
+    given: list[Any] = [plan.experiment.selection.participants, dimension]
+    if getattr(plan.aggregation, "asks_everybody", False):  # lest anybody learn who takes part: what counts is the rate
+        given.append(getattr(plan.selection, "client_rate", 1.0))
+    found: Accountant | None = plan.of_aggregation("accountant")(*given)
     return found
+
+
+def least_noise(plan: "Plan") -> float:
+    """The share of the planned noise that a sum has at least, however many participants drop out."""
+    if not plan.of_aggregation("shares_noise"):
+        return 1.0
+    try:
+        fewest: int = plan.of_aggregation("fewest_summed")(plan.minimum_participants)
+    except ValueError:  # no sum of so few
+        fewest = 1
+    return min(1.0, fewest / plan.experiment.selection.participants)
 
 
 def records_of(unit: Unit, plan: "Plan", workload: Workload) -> int:
@@ -114,7 +125,7 @@ def warnings(plan: "Plan", workload: Workload) -> list[str]:
     if section is None or opened(plan, workload) is None:
         adds_none = "privacy: this aggregation adds no noise, so there is nothing to account; the section has no effect"
         return [] if section is None else [adds_none]
-    accountant = accountant_of(plan, workload)
+    accountant = accountant_of(plan, workload.dimension)
     assert accountant is not None
     line = section.warning(accountant.unit, records_of(accountant.unit, plan, workload))
     return [line] if line else []
