@@ -17,8 +17,9 @@ from typing import Literal
 import numpy as np
 
 from analysis.bounds.lotto import selection_probability, tolerated
-from analysis.bounds.skellam import Divergences, Skellam, epsilon
 from analysis.bounds.tails import survival, survivals, survivals_over_trials
+from testbed.privacy.renyi import Divergences, epsilon
+from testbed.privacy.skellam import Skellam
 
 Variant = Literal["client-centric", "server-centric"]
 
