@@ -73,7 +73,7 @@ class SecAggParameters(NoisyParameters):
         16,
         ge=1,
         le=24,
-        description="Bits per coordinate of an update before summing; with noise, noise.scale says that",
+        description="Bits per coordinate of an update before summing; with noise see noise.scale",
     )
     clip: float = Field(
         1.0,
