@@ -4,7 +4,7 @@ Updates then become ring elements as `testbed.privacy.encoding` says, on both si
 adds its share of the noise that is planned for so many as take part in the round; who drops out takes its share along.
 """
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,10 @@ class NoisyParameters(AggregationParameters):
         if self.noise is not None and self.weights != "equal":
             raise ValueError("weights: noise hides updates that all count the same; set weights: equal")
         return self
+
+    def planned_for(self, rounds: int, delta: float) -> Self:
+        """An epsilon is kept over all rounds, unless the experiment says otherwise."""
+        return self if self.noise is None else self.model_copy(update={"noise": self.noise.planned_for(rounds, delta)})
 
     def check_dimension(self, participants: int, dimension: int) -> None:
         """The sum and its noise must fit the ring, and the shares of noise must be such as can be drawn."""
