@@ -124,6 +124,7 @@ class Plan:
 
     def environment(self, workload: Workload) -> Environment:
         """What the clients of one host share; the directory comes after registration."""
+        self.experiment.aggregation.prepare(self.maximum_participants, workload.dimension)
         return Environment(
             self.experiment.population,
             self.randomness,
@@ -193,6 +194,7 @@ class Plan:
         self.experiment.aggregation.check_workload(workload)
         heaviest = int(workload.sample_counts.max(initial=1))
         self.experiment.aggregation.check_weights(self.maximum_participants, heaviest)
+        self.experiment.aggregation.check_dimension(self.maximum_participants, workload.dimension)
 
 
 class Federation:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,16 @@ class AggregationParameters(BaseModel):
     def check_workload(self, workload: Workload) -> None:
         """Raise `ExperimentError` when the workload lacks what this aggregation asks of it."""
 
+    def planned_for(self, rounds: int, delta: float) -> Self:
+        """The same, with what it leaves to the rest of the experiment filled in."""
+        return self
+
+    def check_dimension(self, participants: int, dimension: int) -> None:
+        """Raise `ExperimentError` when updates of so many parameters cannot be summed."""
+
+    def prepare(self, participants: int, dimension: int) -> None:
+        """Make what clients need once in a process, before anybody's work is measured."""
+
     def accountant(self, participants: int, dimension: int) -> Accountant | None:
         """What taking part costs in privacy, for so many planned participants and parameters; None: no noise."""
         return None
@@ -64,9 +74,9 @@ class AggregationParameters(BaseModel):
         """How many dishonest participants a malicious server may have and still see sums alone; -1: it sees updates."""
         return -1
 
-    def fewest_summed(self, participants: int) -> int:
-        """How many of so many participants are in a sum at least."""
-        return 1
+    def least_noise(self, participants: int) -> float:
+        """The share of the planned noise that a sum has at least, of so many participants who share it."""
+        return 1 / participants
 
 
 @dataclass

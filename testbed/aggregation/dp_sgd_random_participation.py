@@ -81,6 +81,10 @@ class RandomParticipationParameters(AggregationParameters):
         if self.weights != "samples":
             raise ValueError(f"weights: {self.weights}; in {_NAME} every sample counts the same, leave it out")
 
+    def least_noise(self, participants: int) -> float:
+        """All of it, whoever drops out."""
+        return 1.0
+
     def check_experiment(self, selection: Any, workload: Any) -> None:
         """Clients are drawn independently, and what is said about local training would go unread."""
         if selection.protocol != "bernoulli":

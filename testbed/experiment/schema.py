@@ -243,6 +243,9 @@ class Experiment(_Section):
     def _fits_together(self) -> "Experiment":
         if self.sweep:
             return self  # its points are checked one by one
+        ledger = self.privacy or PrivacySection()
+        planned = self.aggregation.planned_for(self.rounds, ledger.delta_for(self.population))
+        object.__setattr__(self, "aggregation", planned)  # frozen, but not finished yet
         try:
             section = "selection"
             self.selection.check(self.population)

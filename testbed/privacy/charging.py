@@ -28,14 +28,12 @@ class Charging:
     """How rounds are charged.
 
     Attributes:
-        planned: participants whose shares make up the planned noise.
         least_noise: see `Ledger`.
         dishonest: the clients that work for the server.
         tolerated: of so many participants, how many may be dishonest before somebody's input is seen by itself.
         shares_noise: the noise is a sum of the participants' shares; else nobody can leave out, or subtract, a part.
     """
 
-    planned: int
     least_noise: float
     dishonest: Collection[int]
     tolerated: Callable[[int], int]
@@ -54,7 +52,7 @@ class Charging:
         participants = outcome.participants
         if outcome.aggregate is None:
             noise, in_sum = self.least_noise, participants
-            adding = max(1, round(noise * self.planned))  # as few as there may have been
+            adding = max(1, round(noise * len(participants)))  # as few as there may have been
         else:
             noise, in_sum = min(1.0, outcome.aggregate.noise), outcome.survivors
             adding = len(in_sum)
@@ -63,7 +61,7 @@ class Charging:
         among, accomplices = (int(np.isin(some, list(self.dishonest)).sum()) for some in (participants, in_sum))
         honest = noise * max(0, adding - accomplices) / adding
         alone = among > self.tolerated(len(participants))
-        colluding = min(honest, 1 / self.planned) if alone else honest
+        colluding = min(honest, 1 / len(participants)) if alone else honest
         charges = {Shares(noise, honest if skipping else noise, colluding): in_sum}
         lost = np.setdiff1d(participants, in_sum)
         if alone and len(lost):

@@ -22,9 +22,6 @@ from testbed.training import Workload
 if TYPE_CHECKING:
     from testbed.federation import Plan
 
-SKIP_NOISE = "skip-noise"
-"""The misbehaviour of clients that add none of the noise they should."""
-
 
 class PrivacyBooks:
     """Keeps the ledger of one run. `opened` makes it.
@@ -39,7 +36,7 @@ class PrivacyBooks:
         self.ledger = ledger
         self._charging = charging
         self._adversary = plan.experiment.adversary
-        self._skipped = plan.adversary is not None and plan.adversary.has(SKIP_NOISE)
+        self._skipped = plan.adversary is not None and bool(plan.adversary.skips_noise)
         self._last_stage = plan.aggregation.stages[-1]
 
     @property
@@ -71,7 +68,7 @@ def opened(plan: "Plan", workload: Workload) -> PrivacyBooks | None:
     Raises:
         ExperimentError: there is a budget and no noise, or not even one round can be sure to stay within it.
     """
-    section, planned = plan.experiment.privacy or PrivacySection(), plan.experiment.selection.participants
+    section = plan.experiment.privacy or PrivacySection()
     accountant = accountant_of(plan, workload.dimension)
     if accountant is None:
         if section.budget is not None:
@@ -90,7 +87,7 @@ def opened(plan: "Plan", workload: Workload) -> PrivacyBooks | None:
             "allow more, or add more noise"
         )
     shared: bool = plan.of_aggregation("shares_noise")
-    charging = Charging(planned, least, plan.dishonest, plan.of_aggregation("tolerated"), shared)
+    charging = Charging(least, plan.dishonest, plan.of_aggregation("tolerated"), shared)
     return PrivacyBooks(ledger, charging, plan)
 
 
@@ -105,13 +102,13 @@ def accountant_of(plan: "Plan", dimension: int) -> Accountant | None:
 
 def least_noise(plan: "Plan") -> float:
     """The share of the planned noise that a sum has at least, however many participants drop out."""
-    if not plan.of_aggregation("shares_noise"):
-        return 1.0
-    try:
-        fewest: int = plan.of_aggregation("fewest_summed")(plan.minimum_participants)
-    except ValueError:  # no sum of so few
-        fewest = 1
-    return min(1.0, fewest / plan.experiment.selection.participants)
+    of_so_many, found = plan.of_aggregation("least_noise"), []
+    for participants in {plan.minimum_participants, plan.maximum_participants}:
+        try:
+            found.append(float(of_so_many(participants)))
+        except ValueError:  # there is no sum of so many
+            continue
+    return min(1.0, *found) if found else 1.0
 
 
 def records_of(unit: Unit, plan: "Plan", workload: Workload) -> int:

@@ -14,11 +14,12 @@ from testbed.privacy.ledger import Shares
 from testbed.round import Outcome
 
 TEN = np.arange(10, 20)
-SECAGG = SecAggParameters(threshold=7)  # tolerates 2 * 7 - 10 - 1 = 3 of 10
+NOISY: Any = {"weights": "equal", "noise": {"noise_multiplier": 1.0}}
+SECAGG = SecAggParameters(threshold=7, **NOISY)  # tolerates 2 * 7 - 10 - 1 = 3 of 10
 
 
 def charging(dishonest: Any = (), **more: Any) -> Charging:
-    return Charging(10, 0.7, frozenset(dishonest), **({"tolerated": SECAGG.tolerated} | more))
+    return Charging(0.7, frozenset(dishonest), **({"tolerated": SECAGG.tolerated} | more))
 
 
 def ended(survivors: Any, noise: float | None) -> Outcome:
@@ -77,22 +78,22 @@ def test_noise_that_is_nobodys_share_is_always_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "participants", "tolerated", "fewest"),
+    ("parameters", "participants", "tolerated", "least"),
     [
-        (PlainParameters(), 10, -1, 1),
-        (SECAGG, 10, 3, 7),
-        (SecAggParameters(threshold=0.7), 10, 3, 7),
-        (SecAggParameters(threshold=6, smallest_sum=4), 10, 1, 4),
+        (PlainParameters(), 10, -1, 0.1),
+        (SECAGG, 10, 3, 0.7),
+        (SecAggParameters(threshold=0.7, **NOISY), 10, 3, 0.7),
+        (SecAggParameters(threshold=6, smallest_sum=4, **NOISY), 10, 1, 0.4),
     ],
 )
-def test_what_aggregations_withstand(parameters: Any, participants: int, tolerated: int, fewest: int) -> None:
+def test_what_aggregations_withstand(parameters: Any, participants: int, tolerated: int, least: float) -> None:
     assert parameters.tolerated(participants) == tolerated
-    assert parameters.fewest_summed(participants) == fewest
+    assert parameters.least_noise(participants) == least
 
 
 def test_secagg_plus_withstands_what_a_neighbourhood_does() -> None:
-    parameters = SecAggPlusParameters(dropouts=0.2)
+    parameters = SecAggPlusParameters(dropouts=0.2, **NOISY)
     chosen = parameters.neighbourhood(200)
     assert parameters.tolerated(200) == 2 * chosen.threshold - chosen.neighbours - 2
     assert parameters.tolerated(200) >= 0
-    assert parameters.fewest_summed(200) == chosen.survivors == 160
+    assert parameters.least_noise(200) == chosen.survivors / 200 == 0.8
