@@ -1,5 +1,5 @@
-"""An aggregation of your own that adds noise, so that the testbed keeps a privacy ledger: plain sums of clipped updates,
-in which every participant adds its share of Gaussian noise.
+"""An aggregation of your own that adds noise, for which the testbed keeps a privacy ledger: plain sums of clipped
+updates, in which every participant adds its share of Gaussian noise.
 
 Use it in an experiment file, with this folder on PYTHONPATH:
 
@@ -7,7 +7,7 @@ Use it in an experiment file, with this folder on PYTHONPATH:
     aggregation: {protocol: "own_noise:GaussianSums", participants: 10, noise_multiplier: 4.0, clip: 1.0}
 
 The noise is simulated, not drawn from a cryptographic generator: built-in aggregations do that (`aggregation.noise`).
-What makes the ledger: `accountant` says what rounds cost, and `Aggregate.noise` how much of the planned noise a sum has.
+What makes the ledger: `accountant` says what rounds cost, `Aggregate.noise` how much of the planned noise a sum has.
 """
 
 from collections.abc import Mapping
@@ -16,6 +16,7 @@ from math import inf, log, sqrt
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from testbed.aggregation.combining import Aggregate, AggregationRound
 from testbed.aggregation.plain import Plain, PlainClient, PlainParameters, SendUpdate, Update
@@ -43,40 +44,48 @@ class GaussianAccountant:
         return rho + 2 * sqrt(rho * log(1 / delta))
 
 
+class GaussianParameters(PlainParameters):
+    """What the experiment says; other keys are refused."""
+
+    participants: int = Field(gt=0)
+    noise_multiplier: float = Field(gt=0)
+    clip: float = Field(1.0, gt=0)
+
+
 class GaussianClient(PlainClient):
     """Clips its update and adds its share of the noise."""
 
-    parameters: Any
+    parameters: GaussianParameters
 
     @handles(SendUpdate)
     def on_send_update(self, message: SendUpdate) -> Update:
         """See `PlainClient`."""
-        sent = super().on_send_update(message)
-        update, clip = sent.delta.values, getattr(self.parameters, "clip", 1.0)
-        clipped = update * min(1.0, clip / max(float(np.linalg.norm(update)), 1e-12))
-        deviation = self.parameters.noise_multiplier * clip / sqrt(self.parameters.participants)
-        generator = self.environment.randomness.generator(f"client:{self.client.number}", message.round, "noise")
+        update, given = super().on_send_update(message).delta.values, self.parameters
+        clipped = update * min(1.0, given.clip / max(float(np.linalg.norm(update)), 1e-12))
+        deviation = given.noise_multiplier * given.clip / sqrt(given.participants)
+        generator = self.environment.randomness.generator(self.client.number, message.round, "own noise")
         return Update(1, Vector((clipped + generator.normal(0, deviation, len(update))).astype(np.float32), 0))
 
 
 class GaussianSums(Plain):
     """The server's side."""
 
+    parameters: GaussianParameters
+
     def __init__(self, parameters: Any) -> None:
-        super().__init__(PlainParameters(weights="equal"))
-        self.own = parameters
-        self.planned = parameters.participants
+        given = parameters.model_dump(exclude={"protocol"})
+        super().__init__(GaussianParameters.model_validate(given | {"weights": "equal"}))
 
     @property
     def roles(self) -> list[RoleSpec]:
         """See `AggregationProtocol.roles`."""
-        return [RoleSpec(GaussianClient, self.own)]
+        return [RoleSpec(GaussianClient, self.parameters)]
 
     def accountant(self, participants: int, dimension: int) -> GaussianAccountant:
-        """What taking part costs, for so many planned participants and parameters."""
-        return GaussianAccountant(self.own.noise_multiplier)
+        """What taking part costs."""
+        return GaussianAccountant(self.parameters.noise_multiplier)
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
         """The mean of the updates that arrived; each brought its share of the noise."""
         made = await super().aggregate(round_)
-        return replace(made, noise=min(1.0, len(made.survivors) / self.planned))
+        return replace(made, noise=min(1.0, len(made.survivors) / self.parameters.participants))

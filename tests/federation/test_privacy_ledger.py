@@ -96,7 +96,7 @@ def test_a_finished_ledger_goes_on(run: Callable[..., Any]) -> None:
 
 def test_the_run_ends_before_a_round_could_exceed_the_budget(run: Callable[..., Any], tmp_path: Path) -> None:
     free = run({**LEDGER, "rounds": 30}, "free").rounds()
-    budget = 4.0
+    budget = 3.0
     keys = {**LEDGER, "rounds": 30, "privacy": {"budget": budget}}
     done = run(keys, "run").rounds()
     ended = len(done.rows("rounds"))
@@ -124,7 +124,7 @@ def test_the_run_ends_before_a_round_could_exceed_the_budget(run: Callable[..., 
 
 
 def test_a_resumed_run_that_has_spent_its_budget_does_nothing(run: Callable[..., Any]) -> None:
-    keys = {**LEDGER, "rounds": 30, "privacy": {"budget": 4.0}}
+    keys = {**LEDGER, "rounds": 30, "privacy": {"budget": 3.0}}
     done = run(keys, "run").rounds()
     before = {table: repr(done.rows(table)) for table in SCHEMAS}
     again = run(keys, "run", resume=True)
@@ -134,7 +134,7 @@ def test_a_resumed_run_that_has_spent_its_budget_does_nothing(run: Callable[...,
 
 
 def test_stopped_and_resumed_it_ends_where_the_uninterrupted_one_ends(run: Callable[..., Any]) -> None:
-    keys = {**LEDGER, "rounds": 30, "privacy": {"budget": 4.0}}
+    keys = {**LEDGER, "rounds": 30, "privacy": {"budget": 3.0}}
     whole = run(keys, "whole").rounds()
     run(keys, "parts").rounds(2)
     parts = run(keys, "parts", resume=True).rounds()
