@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.losses import counts
 from analysis.measures import by_outcome, mean_interval, participation_matrix, per_round, per_update_interval
 from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy, weak_privacy
-from analysis.privacy.spending import why_stopped
+from analysis.privacy.spending import of_honest, why_stopped
 from testbed.experiment.workload import LANGUAGE_DATASETS
 from testbed.records import RunRecords
 
@@ -29,7 +29,7 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     `analysis.losses`); ``participants_lost`` the participants whose update is not in the sum, for whatever reason,
     ``refusals`` the refusals on record; ``final_perplexity`` and ``best_perplexity`` are None unless the next word is
     what is learned; ``training`` is ``real`` or ``simulated``. Of runs with a privacy ledger, ``epsilon_max`` and
-    ``epsilon_median`` are over the clients that were charged, ``stopped`` says why the budget ended the run.
+    ``epsilon_median`` are over the honest clients that were charged, ``stopped`` says why the budget ended the run.
 
     Args:
         run: the records; also of a run that is still going on.
@@ -131,7 +131,7 @@ def _multi_round(run: RunRecords, time_limit_s: float) -> dict[str, Any]:
 
 def _spending(run: RunRecords) -> dict[str, Any]:
     """What the privacy ledger holds; nothing for runs whose aggregation adds no noise. None: no epsilon is finite."""
-    rows = run.frame("privacy")
+    rows = of_honest(run)
     if rows.empty:
         return {}
     last = rows.groupby("client").last()

@@ -23,9 +23,10 @@ class Spending:
         budget: the experiment's, or None.
         stopped: why the run ended before its last round; empty otherwise.
         rounds: how many are recorded.
-        clients: a row for each client that was charged, by client: rounds (those that charged it), the three epsilons.
-        by_round: a row per recorded round: charged (clients), and of each epsilon so far the largest (``..._max``) and
-            the median over the clients that were ever charged (``..._median``).
+        clients: a row for each honest client that was charged, by client: rounds (those whose sums it is in), the three
+            epsilons. Dishonest ones are charged, too, but nobody protects them from themselves.
+        by_round: a row per recorded round: charged (honest clients), and of each epsilon so far the largest
+            (``..._max``) and the median over the honest clients that were ever charged (``..._median``).
     """
 
     run: RunRecords
@@ -48,7 +49,7 @@ def spending(run: RunRecords) -> Spending:
     Raises:
         ExperimentError: the run keeps no privacy ledger, or has charged nobody yet.
     """
-    rows = run.frame("privacy")
+    rows = of_honest(run)
     if rows.empty:
         raise ExperimentError(
             f"{run.path}: nobody is charged in this run's privacy ledger: its aggregation adds no noise, or no round "
@@ -61,6 +62,13 @@ def spending(run: RunRecords) -> Spending:
         run, float(rows["delta"].iloc[0]), None if budget is None else float(budget), why_stopped(run),
         len(run.rounds), last, _by_round(rows, run.rounds["round"].tolist()),
     )  # fmt: skip
+
+
+def of_honest(run: RunRecords) -> pd.DataFrame:
+    """The ledger's rows of the honest clients."""
+    rows, took_part = run.frame("privacy"), run.participation
+    dishonest = took_part.loc[took_part["dishonest"], "client"].unique()
+    return rows[~rows["client"].isin(dishonest)]
 
 
 def why_stopped(run: RunRecords) -> str:
