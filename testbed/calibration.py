@@ -28,7 +28,7 @@ from testbed.crypto.signatures import SigningKey, verify
 from testbed.errors import ExperimentError
 from testbed.messages import Vector, decode, encode
 from testbed.parties.summing import float_total, ring_total
-from testbed.privacy.encoding import Encoding, rounded
+from testbed.privacy.encoding import rounded
 from testbed.privacy.noise import Noise
 from testbed.selection.lotto import Lot
 
