@@ -1,4 +1,4 @@
-"""Experiments whose participants add noise: planned, refused where it cannot be, and the same bytes for the same seed."""
+"""Experiments whose participants add noise: planned, refused where it cannot be, the same bytes for the same seed."""
 
 from collections.abc import Callable
 from typing import Any
