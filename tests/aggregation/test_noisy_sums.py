@@ -141,7 +141,7 @@ def test_a_server_that_does_not_know_the_rotation_ends_the_round(federation: Any
         federation(DELTAS, parameters(), protocol=server, told=False).run()
 
 
-# -- clients that skip their noise --------------------------------------------------------------------------------------
+# -- clients that skip their noise ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -175,7 +175,7 @@ def test_in_rounds_that_are_not_attacked_they_add_their_noise(federation: Any) -
     assert small.run().mean.tobytes() == mean_of(small, list(range(N))).tobytes()
 
 
-# -- what a malicious server makes of it --------------------------------------------------------------------------------
+# -- what a malicious server makes of it ------------------------------------------------------------------------------
 
 
 def test_a_reconstructed_update_has_its_own_share_of_the_noise_alone(federation: Any) -> None:
@@ -200,7 +200,7 @@ def test_a_shrunken_sum_has_less_noise(federation: Any) -> None:
     assert aggregate.noise == len(aggregate.survivors) / N
 
 
-# -- what clients refuse ------------------------------------------------------------------------------------------------
+# -- what clients refuse ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """Encoding against the paper's algorithm step by step, its norm bound, and rings that just hold what they must."""
 
+import os
+import subprocess
+import sys
 from math import exp, sqrt
 
 import numpy as np
@@ -117,6 +120,40 @@ def test_centring(bits, values):
     lane = np.uint16 if bits <= 16 else np.uint32 if bits <= 32 else np.uint64
     elements = np.array([value % (2 * half) for value in inside], lane)
     assert centred(elements, bits).tolist() == [float(value) for value in inside]
+
+
+# -- the same bytes everywhere ---------------------------------------------------------------------------------------
+
+EVERYWHERE = """
+import hashlib
+import numpy as np
+from testbed.privacy.noise import Noise
+from testbed.privacy.rotation import rotation_seed
+
+for dimension in (5, 1000, 300_000):
+    noise, rotation = Noise(noise_multiplier=0.8, scale=3000.7), rotation_seed(b"a test", 3)
+    delta = np.random.Generator(np.random.Philox(key=5)).random(dimension, np.float32) - np.float32(0.5)
+    encoding = noise.encoding(dimension, 40)
+    vector = encoding.encode(delta, rotation, bytes(32))
+    noise.share(10, dimension, bytes(range(32))).add_to(vector)
+    mean, _ = encoding.decode(vector, 1, rotation)
+    print(hashlib.sha256(vector.astype("<u8").tobytes() + mean.astype("<f8").tobytes()).hexdigest()[:32])
+"""
+
+
+@pytest.mark.parametrize("kernels", ["", "Prescott"])
+def test_the_same_update_becomes_the_same_bytes_whatever_sums_the_products(kernels):
+    """Of the rotation, BLAS: on x86 it can be told to work as on another processor; the digests are those of any."""
+    done = subprocess.run(
+        [sys.executable, "-c", EVERYWHERE],
+        env={**os.environ, "OPENBLAS_CORETYPE": kernels},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == [
+        "4333ad394cbfba35a36562ca084ae63b",
+        "2265df394f885e1e880ba951ec0c143c",
+        "5106919139cbca87b2b6514af216ee37",
+    ]
 
 
 # -- planning -----------------------------------------------------------------------------------------------------
