@@ -9,7 +9,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
 from workloads import build, models, vector
 from workloads.clipped_gradients import ClippedGradients, check
-from workloads.training import _losses
+from workloads.training import sample_losses
 
 
 def one_by_one(network: nn.Module, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
@@ -17,7 +17,7 @@ def one_by_one(network: nn.Module, inputs: Tensor, labels: Tensor, clip: float |
     total, norms = torch.zeros(vector.dimension(network), dtype=inputs.dtype), []
     for sample, label in zip(inputs, labels, strict=True):
         network.zero_grad()
-        _losses(network(sample[None]), label[None])[0].backward()
+        sample_losses(network(sample[None]), label[None])[0].backward()
         gradient = torch.cat([parameter.grad.flatten() for parameter in network.parameters()])
         norms.append(gradient.norm())
         total += gradient / (1.0 if clip is None else max(1.0, float(gradient.norm()) / clip))
@@ -77,7 +77,8 @@ NETWORKS = {
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("clipped", [True, False])
-def test_the_sum_is_that_of_single_gradients(name: str, clipped: bool) -> None:
+@pytest.mark.parametrize("direct", [True, False])
+def test_the_sum_is_that_of_single_gradients(name: str, clipped: bool, direct: bool) -> None:
     make, shape, classes = NETWORKS[name]
     network = make().double()  # so that rounding hides no mistake
     random = torch.Generator().manual_seed(3)
@@ -85,12 +86,12 @@ def test_the_sum_is_that_of_single_gradients(name: str, clipped: bool) -> None:
     _, norms = one_by_one(network, inputs, labels, None)
     clip = float(norms.median()) if clipped else None  # some are longer, some are not
     expected, _ = one_by_one(network, inputs, labels, clip)
-    found, losses = ClippedGradients(network, _losses).sum(inputs, labels, clip)
+    found, losses = ClippedGradients(network, sample_losses, direct=direct).sum(inputs, labels, clip)
     assert torch.allclose(found, expected, rtol=1e-9, atol=1e-11)
-    assert torch.allclose(losses, _losses(network(inputs), labels), rtol=1e-9)
+    assert torch.allclose(losses, sample_losses(network(inputs), labels), rtol=1e-9)
     if clip is not None:
         for position in range(7):
-            alone, _ = ClippedGradients(network, _losses).sum(inputs[position : position + 1], labels[:1], clip)
+            alone, _ = ClippedGradients(network, sample_losses).sum(inputs[position : position + 1], labels[:1], clip)
             assert float(alone.norm()) <= clip * (1 + 1e-9)
 
 
@@ -99,15 +100,15 @@ def test_labels_of_several_positions() -> None:
     inputs = torch.randn(5, 4, 6, generator=torch.Generator().manual_seed(1))
     labels = torch.arange(20).view(5, 4) % 3
     expected, _ = one_by_one(network, inputs, labels, 0.2)
-    assert torch.allclose(ClippedGradients(network, _losses).sum(inputs, labels, 0.2)[0], expected, atol=1e-6)
+    assert torch.allclose(ClippedGradients(network, sample_losses).sum(inputs, labels, 0.2)[0], expected, atol=1e-6)
 
 
 def test_chunks_change_nothing_but_the_order_of_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     network = model("emnist-cnn", 28)
     inputs, labels = torch.randn(9, 28, 28, generator=torch.Generator().manual_seed(1)), torch.arange(9)
-    whole, losses = ClippedGradients(network, _losses).sum(inputs, labels, 0.5)
+    whole, losses = ClippedGradients(network, sample_losses).sum(inputs, labels, 0.5)
     monkeypatch.setattr("workloads.clipped_gradients._LARGEST_CHUNK", 4)
-    parts, part_losses = ClippedGradients(network, _losses).sum(inputs, labels, 0.5)
+    parts, part_losses = ClippedGradients(network, sample_losses).sum(inputs, labels, 0.5)
     assert torch.allclose(whole, parts, atol=1e-6)
     assert torch.allclose(losses, part_losses)
 
@@ -147,7 +148,7 @@ def test_a_workload_sums_the_samples_that_it_is_told_to() -> None:
     assert np.allclose(update.delta, expected.numpy(), atol=1e-6)
     assert (update.samples, update.examples_processed) == (len(labels), 3)
     assert update.loss == pytest.approx(
-        float(_losses(network(images[chosen]), labels[chosen]).detach().mean()), rel=1e-5
+        float(sample_losses(network(images[chosen]), labels[chosen]).detach().mean()), rel=1e-5
     )
     again = workload.gradient_sum(3, model, 2, chosen, 0.7)
     assert again.delta.tobytes() == update.delta.tobytes()
