@@ -54,13 +54,14 @@ class ClippedGradients:
     Args:
         network: with memory, and accepted by `check`; its parameters are not changed.
         losses: of single samples.
+        direct: whether to take the faster way where the network allows it.
     """
 
-    def __init__(self, network: nn.Module, losses: Losses) -> None:
+    def __init__(self, network: nn.Module, losses: Losses, *, direct: bool = True) -> None:
         self._network = network
         self._losses = losses
         self._layers = [module for module in network.modules() if any(True for _ in module.parameters(recurse=False))]
-        self._direct = all(_is_simple(layer) for layer in self._layers)
+        self._direct = direct and all(_is_simple(layer) for layer in self._layers)
 
     def sum(self, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
         """The sum over some samples.

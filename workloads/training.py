@@ -77,7 +77,7 @@ class LocalTrainer:
         self._evaluation_batch = evaluation_batch
         self._dropouts = [module for module in self._network.modules() if isinstance(module, SeededDropout)]
         self._descent = optimizers.made(section, list(self._network.parameters()))
-        self._clipped = ClippedGradients(network, _losses)
+        self._clipped = ClippedGradients(network, sample_losses)
         self._lock = threading.Lock()
 
     def _load(self, model: NDArray[np.float32]) -> None:
@@ -189,7 +189,7 @@ class LocalTrainer:
         return Evaluation(loss=loss_sum / count, accuracy=correct / count, samples=count)
 
 
-def _losses(logits: Tensor, labels: Tensor) -> Tensor:
+def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:
     """(n,) each sample's cross-entropy, the mean over its positions if it has several."""
     return -_of_samples(log_softmax(logits, 1), labels)
 

@@ -96,9 +96,9 @@ class Workload(BaseModel):
         min_length=1,
         description="auto (digits: mlp, mnist: cnn, emnist: emnist-cnn, cifar10: lenet, cifar100: vgg11, femnist: "
         "femnist-cnn, openimage: mobilenet-v2, reddit: albert), logistic, mlp, cnn (small), femnist-cnn (1,018,174 "
-        "parameters at 62 classes, the FEMNIST model of the Lotto paper; 28x28 images only), mnist-cnn (McMahan et al. 2017; 1,663,370 "
-        "parameters at ten classes; 28x28), emnist-cnn (Hasircioglu and Gunduz 2022; 156,526 "
-        "at 62 classes; 28x28), lenet (62,006 at ten classes in colour; 32x32 in colour or 28x28 in grey), "
+        "parameters at 62 classes, the FEMNIST model of the Lotto paper; 28x28 images only), mnist-cnn (McMahan et al. "
+        "2017; 1,663,370 parameters at ten classes; 28x28), emnist-cnn (Hasircioglu and Gunduz 2022; 156,526 at 62 "
+        "classes; 28x28), lenet (62,006 at ten classes in colour; 32x32 in colour or 28x28 in grey), "
         "vgg11 (9,271,780 at 100 classes; 32x32 in colour), mobilenet-v2 (width 0.25; a vector of 1,009,736 at 596 "
         "classes), albert (base configuration, causal; a vector of 15,091,680), or albert-small (the same, small).",
     )
