@@ -121,6 +121,7 @@ class Plan:
 
     def environment(self, workload: Workload) -> Environment:
         """What the clients of one host share; the directory comes after registration."""
+        self.experiment.aggregation.prepare(self.maximum_participants, workload.dimension)
         return Environment(
             self.experiment.population,
             self.randomness,
@@ -181,9 +182,10 @@ class Plan:
         return Timing(time_.deadline_s, time_.stage_deadlines, time_.disconnects == "visible", time_.stage_quorums)
 
     def check_sums(self, workload: Workload) -> None:
-        """Raise `ExperimentError` when the weighted sum of a round could exceed the aggregation's ring."""
+        """Raise `ExperimentError` when the weighted sum of a round, with its noise, could exceed the aggregation's ring."""
         heaviest = int(workload.sample_counts.max(initial=1))
         self.experiment.aggregation.check_weights(self.maximum_participants, heaviest)
+        self.experiment.aggregation.check_dimension(self.maximum_participants, workload.dimension)
 
 
 class Federation:

@@ -46,6 +46,12 @@ class AggregationParameters(BaseModel):
     def check_weights(self, participants: int, maximum_weight: int) -> None:
         """Raise `ExperimentError` when so many updates of up to this weight cannot be summed."""
 
+    def check_dimension(self, participants: int, dimension: int) -> None:
+        """Raise `ExperimentError` when updates of so many parameters cannot be summed."""
+
+    def prepare(self, participants: int, dimension: int) -> None:
+        """Make what clients need once in a process, before anybody's work is measured."""
+
     def accountant(self, participants: int, dimension: int) -> Accountant | None:
         """What taking part costs in privacy, for so many planned participants and parameters; None: no noise."""
         return None

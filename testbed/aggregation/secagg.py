@@ -19,11 +19,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from testbed.aggregation.batch_atomic import NOBODY, WholeBatches
-from testbed.aggregation.combining import Aggregate, AggregationParameters, AggregationRound, Ids, of_shape
+from testbed.aggregation.combining import Aggregate, AggregationRound, Ids, of_shape
 from testbed.aggregation.mask_threads import add_masks_in_threads
+from testbed.aggregation.noisy_sums import NoisyParameters
 from testbed.aggregation.quantisation import Quantisation
 from testbed.aggregation.secagg_client import MASK_PURPOSE, SecAggClient
 from testbed.aggregation.secagg_messages import (
@@ -58,7 +59,7 @@ from testbed.parties.client import RoleSpec
 _PROBE = PrivateKey.from_seed(bytes(32))  # shows which public keys are of small order
 
 
-class SecAggParameters(AggregationParameters):
+class SecAggParameters(NoisyParameters):
     """Sums that hide every single update."""
 
     protocol: Literal["secagg"] = "secagg"
@@ -68,10 +69,17 @@ class SecAggParameters(AggregationParameters):
         allow_inf_nan=False,
         description="Clients that must remain: a number t, or a fraction of the participants; above half (Lotto: 0.7)",
     )
-    bits: int = Field(32, ge=8, le=64, description="Ring width: sums are taken modulo 2**bits")
-    levels_bits: int = Field(16, ge=1, le=24, description="Bits per coordinate of an update before summing")
+    levels_bits: int = Field(
+        16,
+        ge=1,
+        le=24,
+        description="Bits per coordinate of an update before summing; with noise, noise.scale says that",
+    )
     clip: float = Field(
-        1.0, gt=0, allow_inf_nan=False, description="Largest absolute value of a coordinate of an update"
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Largest absolute value of a coordinate of an update; with noise, noise.clip limits the L2 norm",
     )
     consistency: Literal["signed", "none"] = Field(
         "signed",
@@ -89,6 +97,24 @@ class SecAggParameters(AggregationParameters):
     def quantisation(self) -> Quantisation:
         """How updates become ring elements."""
         return Quantisation(self.clip, self.levels_bits, self.bits)
+
+    @model_validator(mode="after")
+    def _noise_has_a_clip_and_steps_of_its_own(self) -> "SecAggParameters":
+        for key, instead in (("clip", "noise.clip"), ("levels_bits", "noise.scale")):
+            if self.noise is not None and getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"{key}: has no effect with noise; leave it out and set {instead}")
+        return self
+
+    def mean(
+        self, total: npt.NDArray[Any], updates: int, round_: AggregationRound
+    ) -> tuple[npt.NDArray[np.float64], int]:
+        """`(d,)` mean of so many updates from their sum without masks, and the sum of their weights.
+
+        Raises `RoundAborted` for what cannot be such a sum.
+        """
+        if self.noise is not None:
+            return self.noisy_mean(total, updates, round_)
+        return self.quantisation.decode(total, updates)
 
     def threshold_for(self, participants: int) -> int:
         """t for so many participants; a fraction is rounded up."""
@@ -167,10 +193,10 @@ class SecAgg(WholeBatches):
         revealed = await self.collect_reveals(round_, t, survivors, excluded)
         total = await masked.total(survivors)
         self.unmask(round_, total, t, adverts, _ids(bundles), survivors, revealed)
-        mean, weight = self.parameters.quantisation.decode(total, len(survivors))
+        mean, weight = self.parameters.mean(total, len(survivors), round_)
         if self.parameters.weights == "equal" and weight != len(survivors):
             raise RoundAborted("implausible-sum", f"{len(survivors)} equal weights sum to {weight}")
-        return Aggregate(mean, weight, survivors)
+        return Aggregate(mean, weight, survivors, self.parameters.noise_in(len(survivors), len(round_.participants)))
 
     def threshold(self, round_: AggregationRound) -> int:
         """t of this round; raises `RoundAborted` where clients would refuse it anyway."""
@@ -264,7 +290,7 @@ class SecAgg(WholeBatches):
         standing_by = set(self.standing_by(round_, _ids(bundles)).tolist())
         answers = replies.valid()
         inputs = {client: answer.input for client, answer in answers.items() if client not in standing_by}
-        length = None if round_.dimension is None else round_.dimension + 1  # the weight is summed too
+        length = None if round_.dimension is None else self.parameters.elements(round_.dimension)
         survivors = of_shape(inputs, self.parameters.bits, length)
         for client in np.setdiff1d(_ids(inputs), survivors).tolist():
             round_.network.record_event(f"client:{client}", "misbehaviour", f"masked input: {inputs[client]}")

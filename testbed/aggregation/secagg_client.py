@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.batch_atomic import check_whole, mates
+from testbed.aggregation.noisy_sums import NoisyClient
 from testbed.aggregation.secagg_messages import (
     KEYS_DOMAIN,
     SURVIVORS_DOMAIN,
@@ -45,7 +46,7 @@ from testbed.crypto.masks import add_masks, lane_dtype
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.errors import Refusal
 from testbed.messages import Vector, signed_content
-from testbed.parties.client import Client, Role, handles
+from testbed.parties.client import Client, handles
 from testbed.training import trained_update
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ SEALING_PURPOSE = b"testbed/secagg/sealing/v1"
 MASK_PURPOSE = b"testbed/secagg/mask/v1"
 
 
-class SecAggClient(Role):
+class SecAggClient(NoisyClient):
     """One participant of one round; the methods follow the protocol's stages."""
 
     parameters: "SecAggParameters"
@@ -244,17 +245,27 @@ class SecAggClient(Role):
         return not mates(self._batches, self.client.number) <= self._received.keys()
 
     def _masked(self, peers: list[int]) -> npt.NDArray[Any]:
-        """`(d+1,)` the quantised update under a mask for each peer and one of its own."""
-        update, number = trained_update(self, self._round), self.client.number
-        weight = update.samples if self.parameters.weights == "samples" else 1
-        rounding = self.environment.randomness.generator(number, self._round, "stochastic rounding")
-        masked = self.parameters.quantisation.encode(update.delta, weight, rounding)
+        """`(d+1,)` the update as ring elements under a mask for each peer and one of its own; `(D+1,)` with noise."""
+        masked, number = self._encoded(), self.client.number
         seeds = [self._mask.agree(self._adverts[peer].mask_key, MASK_PURPOSE) for peer in peers]
         signs = [1 if peer > number else -1 for peer in peers]
         add_masks(masked, [*seeds, self._self_mask], [*signs, 1], self.parameters.bits)
         charge("x25519.agree", len(seeds))
         charge("mask.element", len(masked) * (len(seeds) + 1))
         return masked
+
+    def _encoded(self) -> npt.NDArray[Any]:
+        """The update as ring elements, with this client's noise where participants add some."""
+        update, number = trained_update(self, self._round), self.client.number
+        if self.parameters.noise is not None:
+            return self.noisy(update.delta, self._planned_participants(), self._round)
+        weight = update.samples if self.parameters.weights == "samples" else 1
+        rounding = self.environment.randomness.generator(number, self._round, "stochastic rounding")
+        return self.parameters.quantisation.encode(update.delta, weight, rounding)
+
+    def _planned_participants(self) -> int:
+        """How many share the noise."""
+        return self._participants
 
     # -- consistency check ----------------------------------------------------------------------------------------
 

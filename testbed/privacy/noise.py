@@ -5,15 +5,21 @@ the planned variance over the number of planned participants. Who drops out take
 """
 
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.errors import ExperimentError
+from testbed.privacy.accountant import Accountant
+from testbed.privacy.discrete_gaussian import LEAST_DEVIATION, DiscreteGaussianAccountant
 from testbed.privacy.encoding import CONDITIONAL_BIAS, Encoding
+from testbed.privacy.planning import noise_multiplier_for
 from testbed.privacy.rotation import padded
-from testbed.privacy.sampling import LARGEST_VARIANCE, SMALLEST_VARIANCE, Mechanism, add_noise
+from testbed.privacy.sampling import LARGEST_VARIANCE, SMALLEST_VARIANCE, Mechanism, add_noise, table_of
+from testbed.privacy.skellam import SkellamAccountant
 
 _FINEST = 2**14
 
@@ -32,6 +38,16 @@ class NoiseShare:
     variance: float
     seed: bytes
 
+    @property
+    def can_be_drawn(self) -> bool:
+        """Whether tables go so far."""
+        return SMALLEST_VARIANCE <= self.variance <= LARGEST_VARIANCE
+
+    def prepare(self) -> None:
+        """Make the table that it is drawn from, once in a process."""
+        if self.can_be_drawn:
+            table_of(self.mechanism, self.variance)
+
     def add_to(self, vector: npt.NDArray[Any], sign: int = 1) -> None:
         """Add it to the coordinates of an encoded `vector` `(D+1,)` in place, modulo its lane (-1: take it away)."""
         add_noise(vector[:-1], self.mechanism, self.variance, self.seed, sign)
@@ -46,12 +62,21 @@ class Noise(BaseModel):
         "skellam", description="Distribution of each participant's share of the noise"
     )
     clip: float = Field(1.0, gt=0, description="Largest L2 norm of an update; a longer one is shortened to it")
-    noise_multiplier: float = Field(
-        ...,
+    noise_multiplier: float | None = Field(
+        None,
         gt=0,
         le=1e6,
         description="Standard deviation of the noise in the sum over the clip, when all planned participants add some",
     )
+    epsilon: float | None = Field(
+        None,
+        gt=0,
+        description="Instead: the epsilon of a client that is in every round, for which the least noise is found",
+    )
+    delta: float | None = Field(
+        None, gt=0, lt=1, description="At which epsilon is kept; none: that of the privacy ledger"
+    )
+    rounds: int | None = Field(None, gt=0, description="Over which epsilon is kept; none: all of the experiment")
     scale: float | None = Field(
         None,
         ge=1,
@@ -67,6 +92,21 @@ class Noise(BaseModel):
         "beta); 0: never",
     )
 
+    @model_validator(mode="after")
+    def _as_noise_or_as_epsilon(self) -> "Noise":
+        if (self.noise_multiplier is None) == (self.epsilon is None):
+            raise ValueError("noise_multiplier: either this or epsilon is needed, and not both")
+        if self.epsilon is None and not (self.delta is None and self.rounds is None):
+            raise ValueError("delta and rounds go with epsilon; privacy.delta is that of the ledger")
+        return self
+
+    def planned_for(self, rounds: int, delta: float) -> "Noise":
+        """The same, with what an epsilon leaves open filled in."""
+        if self.epsilon is None:
+            return self
+        known = {"rounds": self.rounds or rounds, "delta": self.delta or delta}
+        return self.model_copy(update=known)
+
     def steps(self, dimension: int) -> float:
         """The clip in integer steps, for a model of so many parameters."""
         if self.scale is not None:
@@ -77,28 +117,62 @@ class Noise(BaseModel):
         """How updates of d parameters become elements of a ring."""
         return Encoding(dimension, self.clip, self.steps(dimension), bits, self.bias)
 
-    def variance(self, dimension: int) -> float:
-        """Of the noise of a coordinate of the sum that is planned, in squared steps."""
-        return (self.noise_multiplier * self.steps(dimension)) ** 2
+    def multiplier(self, participants: int, dimension: int) -> float:
+        """The noise multiplier, as given or for the epsilon that is given; raises `ExperimentError` for none such."""
+        if self.noise_multiplier is not None:
+            return self.noise_multiplier
+        return _multiplier(self, participants, dimension)
+
+    def accountant(self, participants: int, dimension: int) -> Accountant:
+        """What taking part costs, where so many share the noise, for a model of so many parameters."""
+        return self._accountant(self.multiplier(participants, dimension), participants, dimension)
+
+    def _accountant(self, multiplier: float, participants: int, dimension: int) -> Accountant:
+        kind = SkellamAccountant if self.mechanism == "skellam" else DiscreteGaussianAccountant
+        return kind(multiplier, padded(dimension), self.steps(dimension), self.bias, participants)
 
     def share(self, participants: int, dimension: int, seed: bytes) -> NoiseShare:
         """What one of so many planned participants adds."""
-        return NoiseShare(self.mechanism, self.variance(dimension) / participants, seed)
+        whole = (self.multiplier(participants, dimension) * self.steps(dimension)) ** 2
+        return NoiseShare(self.mechanism, whole / participants, seed)
 
     def check(self, participants: int, dimension: int, bits: int) -> None:
-        """Raise `ExperimentError` (one line) where the sum would not fit the ring, or shares cannot be drawn."""
-        share = self.variance(dimension) / participants
-        if not SMALLEST_VARIANCE <= share <= LARGEST_VARIANCE:
-            wrong, instead = ("more", "lower") if share > LARGEST_VARIANCE else ("less", "raise")
-            limit = (LARGEST_VARIANCE if share > LARGEST_VARIANCE else SMALLEST_VARIANCE) ** 0.5
-            raise ExperimentError(
-                f"aggregation.noise.scale: at {self.steps(dimension):g} steps to the clip, each of {participants} "
-                f"participants adds noise of {share**0.5:.4g} steps, {wrong} than {limit:g}; {instead} it"
+        """Raise `ExperimentError` (one line) where the sum would not fit the ring, or shares are of no use."""
+        multiplier, steps = self.multiplier(participants, dimension), self.steps(dimension)
+        deviation = self.share(participants, dimension, bytes(32)).variance ** 0.5
+        least = LEAST_DEVIATION if self.mechanism == "discrete-gaussian" and participants > 1 else 2**-16
+        if not least <= deviation <= 2**16:
+            why = (
+                f"more than {2**16}, the most that can be drawn; lower it"
+                if deviation > 2**16
+                else f"less than {least:g}, the least that its accounting or drawing takes; raise it"
             )
-        needed = self.encoding(dimension, bits).bits_needed(participants, self.noise_multiplier)
+            raise ExperimentError(
+                f"aggregation.noise.scale: at {steps:g} steps to the clip, each of {participants} participants adds "
+                f"noise of {deviation:.4g} steps, {why}"
+            )
+        needed = self.encoding(dimension, bits).bits_needed(participants, multiplier)
         if needed > bits:
             raise ExperimentError(
-                f"aggregation.bits: {participants} updates of {self.steps(dimension):g} steps to the clip and their "
-                f"noise need {needed} bits, the ring has {bits}; set aggregation.bits to {needed}, or lower "
+                f"aggregation.bits: {participants} updates of {steps:g} steps to the clip and their noise need "
+                f"{needed} bits, the ring has {bits}; set aggregation.bits to {needed}, or lower "
                 f"aggregation.noise.scale"
             )
+
+
+@lru_cache(maxsize=1024)
+def _multiplier(noise: Noise, participants: int, dimension: int) -> float:
+    """Rounded up to four digits, so that no host's last bits show in it."""
+    if noise.rounds is None or noise.delta is None:
+        raise ExperimentError("aggregation.noise.epsilon: needs delta and rounds, which an experiment fills in")
+    try:
+        found = noise_multiplier_for(
+            lambda multiplier: noise._accountant(multiplier, participants, dimension),
+            noise.epsilon or 0.0,
+            noise.delta,
+            noise.rounds,
+        )
+    except ValueError as error:
+        raise ExperimentError(f"aggregation.noise.{error}") from None
+    digits = Decimal(found)
+    return float(digits.quantize(Decimal((0, (1,), digits.adjusted() - 3)), ROUND_CEILING))
