@@ -10,19 +10,21 @@ The published protocol lets survivors send their seeds and asks for shares of th
 more stage. Here shares serve for both, as for the self-masks: no stage more, and a wrong share is found and left out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.combining import Ids
+from testbed.aggregation.combining import AggregationRound, Ids
+from testbed.aggregation.noisy_sums import NoisyClient
 from testbed.aggregation.secagg_messages import Many, ShareOf, Shares, Unmask
 from testbed.aggregation.share_correction import recover
 from testbed.crypto.shamir import SHARE_BYTES
+from testbed.errors import Refusal
 from testbed.messages import Message
 from testbed.privacy.noise import Noise, NoiseShare
-from testbed.privacy.removable import RemovableNoise, chain, seed_of
+from testbed.privacy.removable import chain, seed_of
 
 _OTHER_SHARES = 2  # of the mask key and the self-mask seed, before those of the noise
 
@@ -39,72 +41,86 @@ class UnmaskAndRemove(Unmask, frozen=True):
     Answer: ClassVar[type[Message] | None] = SharesAndNoise
 
 
-def removable(noise: Noise | None, participants: int) -> RemovableNoise | None:
-    """What the experiment says, for so many participants; None where noise stays as it was added."""
-    if noise is None or noise.enforcement is None:
-        return None
-    return RemovableNoise(participants, noise.enforcement.tolerated_dropouts)
+class RemovingClient(NoisyClient):
+    """Client side: what it adds, deals, and reveals."""
+
+    def noise_shares(self, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
+        """See `NoisyClient.noise_shares`: with all removable components, where the experiment has them."""
+        shares = super().noise_shares(participants, dimension, round_number)
+        noise = self.parameters.noise
+        plan = None if noise is None else noise.removable(participants)
+        if noise is not None and plan is not None:
+            for number, secret in enumerate(self.noise_chain(participants, round_number), 1):
+                shares.append(noise.component(plan, dimension, number, seed_of(secret)))
+        return shares
+
+    def noise_chain(self, participants: int, round_number: int) -> list[bytes]:
+        """The secrets of the removable components, to be shared among the peers; none where noise stays."""
+        noise = self.parameters.noise
+        plan = None if noise is None else noise.removable(participants)
+        if plan is None:
+            return []
+        return chain(self._noise_secret(round_number, "removable"), plan.tolerated)
+
+    def noise_to_reveal(
+        self, participants: int, survivors: Collection[int], dealt: Mapping[int, bytes]
+    ) -> list[ShareOf]:
+        """Shares of the survivors' noise: of each that has dealt some, the one that is called for.
+
+        Args:
+            participants: s.
+            survivors: whom t clients have signed, this one among them.
+            dealt: all shares of a peer, by peer.
+        """
+        noise = self.parameters.noise
+        plan = None if noise is None else noise.removable(participants)
+        if plan is None:
+            raise Refusal("secagg.nothing-to-remove", "in this experiment all noise stays")
+        first = plan.first_removed(len(survivors))
+        if first is None:
+            return []
+        begin = (_OTHER_SHARES + first - 1) * SHARE_BYTES
+        return [
+            ShareOf(peer, shares[begin : begin + SHARE_BYTES]) for peer, shares in dealt.items() if peer in survivors
+        ]
 
 
-def components(noise: Noise, plan: RemovableNoise, dimension: int, base: bytes, secret: bytes) -> list[NoiseShare]:
-    """All that one participant adds.
-
-    Args:
-        noise: the experiment's section.
-        plan: of the round.
-        dimension: d, before padding.
-        base: seed of component 0.
-        secret: the first of its chain.
-    """
-    seeds = [base, *map(seed_of, chain(secret, plan.tolerated))]
-    return [_share(noise, plan, dimension, component, seed) for component, seed in enumerate(seeds)]
-
-
-def share_to_reveal(plan: RemovableNoise, left: int, opened: bytes) -> bytes | None:
-    """Of all shares that a peer has dealt, the one that so many survivors call for; None where its noise all stays."""
-    first = plan.first_removed(left)
-    if first is None:
-        return None
-    begin = (_OTHER_SHARES + first - 1) * SHARE_BYTES
-    return opened[begin : begin + SHARE_BYTES]
+def shares_each(noise: Noise | None, participants: int) -> int:
+    """How many secrets each of so many participants shares: mask key, self-mask seed, and those of its noise."""
+    plan = None if noise is None else noise.removable(participants)
+    return _OTHER_SHARES if plan is None else _OTHER_SHARES + plan.tolerated
 
 
 def remove_noise(
-    noise: Noise,
-    plan: RemovableNoise,
+    noise: Noise | None,
+    round_: AggregationRound,
     total: npt.NDArray[Any],
-    dimension: int,
     t: int,
     survivors: Ids,
     revealed: Mapping[int, Shares],
-) -> list[tuple[int, int]]:
+) -> None:
     """Take from `total` (in place) what the survivors have added beyond the planned noise.
 
     Args:
         noise: the experiment's section.
-        plan: of the round.
-        total: `(D+1,)` sum of the survivors' encoded, noisy updates; may leave the ring, not its lane.
-        dimension: d, before padding.
+        round_: how many plan to take part; where wrong shares are recorded.
+        total: `(D+1,)` sum of the survivors' updates without masks; may leave the ring, not its lane.
         t: the secret-sharing threshold.
         survivors: whose updates are in the sum.
         revealed: the answers to `UnmaskAndRemove`, by client.
 
-    Returns:
-        (client whose secret it is, client that revealed the share) for each wrong share.
-
     Raises:
         RoundAborted: too few shares, or too many wrong ones.
     """
-    first = plan.first_removed(len(survivors))
-    if first is None:
-        return []
+    plan = None if noise is None else noise.removable(len(round_.participants))
+    first = None if plan is None else plan.first_removed(len(survivors))
+    if noise is None or plan is None or first is None or round_.dimension is None:
+        return
     shares = {client: answer.noise for client, answer in revealed.items() if isinstance(answer, SharesAndNoise)}
     found = recover(t, np.sort(survivors).tolist(), shares)
+    for client, holder in found.wrong:
+        detail = f"unmask: wrong share of the noise of client {client}, dealt so by it or changed by client {holder}"
+        round_.network.record_event(f"client:{holder}", "misbehaviour", detail)
     for secret in found.secrets.values():
-        for component, later in enumerate(chain(secret, plan.tolerated - first + 1), first):
-            _share(noise, plan, dimension, component, seed_of(later)).add_to(total, -1)
-    return found.wrong
-
-
-def _share(noise: Noise, plan: RemovableNoise, dimension: int, component: int, seed: bytes) -> NoiseShare:
-    return NoiseShare(noise.mechanism, noise.variance(dimension) * plan.part(component), seed)
+        for number, later in enumerate(chain(secret, plan.tolerated - first + 1), first):
+            noise.component(plan, round_.dimension, number, seed_of(later)).add_to(total, -1)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonS
 from testbed.adversary.section import AdversarySection
 from testbed.aggregation.combining import AggregationParameters
 from testbed.aggregation.plain import PlainParameters
-from testbed.aggregation.secagg import SecAggParameters
+from testbed.aggregation.secagg_parameters import SecAggParameters
 from testbed.aggregation.secagg_plus import SecAggPlusParameters
 from testbed.availability import Always, AvailabilitySection
 from testbed.calibration import read_costs
