@@ -4,12 +4,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from scipy.stats import chi2
 
 from testbed.aggregation.noise_removal import SharesAndNoise, UnmaskAndRemove
-from testbed.aggregation.secagg import SecAggParameters
+from testbed.aggregation.plain import PlainParameters
+from testbed.aggregation.secagg import SecAgg
 from testbed.aggregation.secagg_client import SecAggClient
-from testbed.aggregation.secagg_messages import ShareKeys
+from testbed.aggregation.secagg_messages import CheckSurvivors, ShareKeys, ShareOf, SharesFor
+from testbed.aggregation.secagg_parameters import SecAggParameters
+from testbed.aggregation.secagg_plus import SecAggPlusParameters
+from testbed.crypto.sealing import seal
+from testbed.crypto.shamir import SHARE_BYTES
+from testbed.errors import RoundAborted
+from testbed.messages import decode
 from testbed.parties.client import RoleSpec, handles
 
 N, D, T = 8, 4000, 3
@@ -37,8 +45,6 @@ def variance_of(small: Any, aggregate: Any) -> float:
     """Of the sum's coordinates, as a part of what was planned; updates are 0, so that all there is is noise."""
     noise = small.parameters.noise
     in_steps = aggregate.mean * len(aggregate.survivors) * noise.steps(D) / noise.clip
-    rotated = 4096 / D  # the mean's d coordinates hold d of D parts of the noise
-    assert rotated > 1
     return float(np.square(in_steps).mean() / (MULTIPLIER * SCALE) ** 2)
 
 
@@ -88,11 +94,6 @@ def test_the_same_seed_gives_the_same_sum(federation: Any) -> None:
 # -- what is revealed, and to whom -----------------------------------------------------------------------------------
 
 
-def secrets_of(small: Any, client: int) -> list[bytes]:
-    role = next(role for role in small.client(client).roles.values() if isinstance(role, SecAggClient))
-    return role.noise_chain(N, 1)
-
-
 class Remembers(SecAggClient):
     """An honest client that keeps its secrets for the test."""
 
@@ -127,8 +128,6 @@ def revealed_noise(small: Any) -> dict[int, list[int]]:
     found = {}
     for delivery, answers in small.hosts.seen:
         if delivery.kind is UnmaskAndRemove:
-            from testbed.messages import decode
-
             for client, header in answers.headers.items():
                 found[client] = [row.client for row in decode(SharesAndNoise, header).noise]
     return found
@@ -139,3 +138,150 @@ def test_shares_are_revealed_of_survivors_alone_and_of_nobody_once_all_noise_is_
     assert revealed_noise(small) == dict.fromkeys(aggregate.survivors.tolist(), aggregate.survivors.tolist())
     small, _ = play(federation, T, "secagg/masked-input")
     assert set(map(tuple, revealed_noise(small).values())) == {()}
+
+
+def test_nothing_is_revealed_of_noise_where_all_of_it_stays(stands: Any) -> None:
+    assert stands.refused("unmask", lambda stand: (UnmaskAndRemove(1, stand.signatures),)) == [
+        "secagg.nothing-to-remove"
+    ]
+
+
+# -- servers that want more noise removed ----------------------------------------------------------------------------
+
+
+class HidesADropout(SecAgg):
+    """Names a client among the survivors whose input has not arrived, so that one component more is removed."""
+
+    async def check_consistency(self, round_: Any, t: int, survivors: Any, excluded: Any = ()) -> Any:
+        everybody = np.arange(N, dtype=np.int64)
+        signed = await super().check_consistency(round_, t, everybody, np.array(excluded, np.int64))
+        self.signed = len(signed)
+        return signed
+
+
+def test_a_server_that_hides_a_dropout_gets_no_sum(federation: Any) -> None:
+    """Everybody signs, and reveals that component; but what masks the others' inputs against the missing one stays."""
+    small = federation(
+        np.zeros((N, D)), parameters(), protocol=HidesADropout, leaving={"secagg/masked-input": {1}}, hosts=1
+    )
+    with pytest.raises(RoundAborted, match="implausible-sum"):
+        small.run()
+    assert small.protocol.signed == N - 1
+
+
+class ShowsTwoSets(SecAgg):
+    """Has one set of survivors signed, and wants noise removed for a larger one."""
+
+    async def check_consistency(self, round_: Any, t: int, survivors: Any, excluded: Any = ()) -> Any:
+        signed = await super().check_consistency(round_, t, survivors)
+        self.again = await round_.network.ask(survivors, CheckSurvivors(round_.number, [*survivors.tolist(), 1]))
+        return signed
+
+
+def test_a_server_that_shows_another_set_afterwards_is_refused(federation: Any) -> None:
+    small = federation(np.zeros((N, D)), parameters(), protocol=ShowsTwoSets, leaving={"secagg/masked-input": {1}})
+    aggregate = small.run()
+    assert {check for _, check in small.refusals()} == {"secagg.out-of-order"}
+    assert len(small.protocol.again) == 0
+    assert BAND[0] <= variance_of(small, aggregate) <= BAND[1] + ROUNDING
+
+
+class TellsSomeOthers(SecAgg):
+    """Tells the first half that nobody dropped out, and passes on the signatures of all."""
+
+    async def check_consistency(self, round_: Any, t: int, survivors: Any, excluded: Any = ()) -> Any:
+        half = len(survivors) // 2
+        first = await round_.network.ask(survivors[:half], CheckSurvivors(round_.number, list(range(N))))
+        second = await round_.network.ask(survivors[half:], CheckSurvivors(round_.number, survivors.tolist()))
+        return {client: answer.signature for part in (first, second) for client, answer in part.valid().items()}
+
+
+def test_a_server_that_tells_some_of_fewer_dropouts_is_refused(federation: Any) -> None:
+    small = federation(np.zeros((N, D)), parameters(), protocol=TellsSomeOthers, leaving={"secagg/masked-input": {1}})
+    with pytest.raises(RoundAborted, match="below-threshold: 0 of 5"):
+        small.run()
+    assert {check for _, check in small.refusals()} == {"secagg.inconsistent-survivors"}
+
+
+# -- clients that do not follow the protocol -------------------------------------------------------------------------
+
+
+class RevealsWrongShares(SecAggClient):
+    def noise_to_reveal(self, participants: int, survivors: Any, dealt: Any) -> Any:
+        rows = super().noise_to_reveal(participants, survivors, dealt)
+        return [ShareOf(row.client, bytes(2) + bytes(reversed(row.share[2:]))) for row in rows]
+
+
+def test_a_wrong_share_is_found_and_left_out(federation: Any) -> None:
+    wrong = [RoleSpec(RevealsWrongShares, parameters(), only={4})]
+    small, aggregate = play(federation, 1, "secagg/masked-input", roles=wrong)
+    assert BAND[0] <= variance_of(small, aggregate) <= BAND[1] + ROUNDING
+    found = small.misbehaviour()
+    assert {client for client, _ in found} == {4}
+    assert all(detail.startswith("unmask: wrong share of the noise of client") for _, detail in found)
+
+
+class SealsMore(SecAggClient):
+    """One share more than everybody else deals."""
+
+    def _share(self, holders: list[int]) -> list[SharesFor]:
+        plain = super()._share(holders)
+        sealed = []
+        for row in plain:
+            nonce, associated = self._envelope(self.client.number, row.client)
+            shares = bytes(len(self._own_shares) + SHARE_BYTES)
+            sealed.append(SharesFor(row.client, seal(self._sealing_keys[row.client], nonce, shares, associated)))
+        return sealed
+
+
+class TakesAnything(SecAgg):
+    def _whole(self, replies: Any, adverts: Any, round_: Any) -> Any:
+        return {client: {row.client: row.sealed for row in a.shares} for client, a in replies.valid().items()}
+
+
+@pytest.mark.parametrize("enforced", [False, True])
+def test_more_shares_than_everybody_deals_are_none(federation: Any, enforced: bool) -> None:
+    more = [RoleSpec(SealsMore, parameters(enforced), only={3})]
+    small, aggregate = play(federation, 0, "none", parameters=parameters(enforced), roles=more)
+    assert aggregate.survivors.tolist() == [0, 1, 2, 4, 5, 6, 7]
+    assert small.misbehaviour() == [(3, "shared keys: not with every peer")]
+    small = federation(np.zeros((N, D)), parameters(enforced), protocol=TakesAnything, roles=more)
+    with pytest.raises(RoundAborted, match="below-threshold: 1 of 5 needed shares for client 3"):
+        small.run()
+    assert small.refusals() == []
+
+
+# -- experiments that cannot be ---------------------------------------------------------------------------------------
+
+NOISE = {"noise_multiplier": 1.0, "enforcement": {"tolerated_dropouts": 3}}
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (lambda: PlainParameters(weights="equal", noise=NOISE), "noise.enforcement: only protocol: secagg can"),
+        (lambda: SecAggPlusParameters(weights="equal", noise=NOISE), "noise.enforcement: only protocol: secagg can"),
+        (
+            lambda: SecAggParameters(weights="equal", noise=NOISE, threshold=0.7, consistency="none"),
+            "noise.enforcement: needs consistency: signed",
+        ),
+        (
+            lambda: SecAggParameters(weights="equal", noise=NOISE | {"mechanism": "discrete-gaussian"}),
+            "enforcement: needs mechanism: skellam",
+        ),
+        (
+            lambda: SecAggParameters(weights="equal", noise=NOISE | {"enforcement": {"tolerated_dropouts": 0}}),
+            "greater than or equal to 1",
+        ),
+    ],
+)
+def test_what_does_not_go_with_it(make: Any, line: str) -> None:
+    with pytest.raises(ValidationError, match=line):
+        make()
+
+
+def test_no_more_are_tolerated_than_leave_a_threshold() -> None:
+    section = SecAggParameters(weights="equal", noise=NOISE, threshold=8)
+    section.check(11)
+    with pytest.raises(ValueError, match=r"^noise.enforcement.tolerated_dropouts: 3 of 10; at most 2, since a round"):
+        section.check(10)
