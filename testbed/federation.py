@@ -182,7 +182,7 @@ class Plan:
         return Timing(time_.deadline_s, time_.stage_deadlines, time_.disconnects == "visible", time_.stage_quorums)
 
     def check_sums(self, workload: Workload) -> None:
-        """Raise `ExperimentError` when the weighted sum of a round, with its noise, could exceed the aggregation's ring."""
+        """Raise `ExperimentError` when the weighted sum of a round, and its noise, could exceed the ring."""
         heaviest = int(workload.sample_counts.max(initial=1))
         self.experiment.aggregation.check_weights(self.maximum_participants, heaviest)
         self.experiment.aggregation.check_dimension(self.maximum_participants, workload.dimension)

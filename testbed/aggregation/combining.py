@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,10 @@ class AggregationParameters(BaseModel):
 
     def check_weights(self, participants: int, maximum_weight: int) -> None:
         """Raise `ExperimentError` when so many updates of up to this weight cannot be summed."""
+
+    def planned_for(self, rounds: int, delta: float) -> Self:
+        """The same, with what it leaves to the rest of the experiment filled in."""
+        return self
 
     def check_dimension(self, participants: int, dimension: int) -> None:
         """Raise `ExperimentError` when updates of so many parameters cannot be summed."""

@@ -4,7 +4,7 @@ Updates then become ring elements as `testbed.privacy.encoding` says, on both si
 adds its share of the noise that is planned for so many as take part in the round; who drops out takes its share along.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,10 @@ class NoisyParameters(AggregationParameters):
         if self.noise is not None and self.noise.enforcement is not None and not self.removes_noise:
             raise ValueError("noise.enforcement: only protocol: secagg can take noise away; leave it out")
         return self
+
+    def planned_for(self, rounds: int, delta: float) -> Self:
+        """An epsilon is kept over all rounds, unless the experiment says otherwise."""
+        return self if self.noise is None else self.model_copy(update={"noise": self.noise.planned_for(rounds, delta)})
 
     def check_dimension(self, participants: int, dimension: int) -> None:
         """The sum and its noise must fit the ring, and the shares of noise must be such as can be drawn."""

@@ -29,7 +29,7 @@ class SecAggParameters(NoisyParameters):
         16,
         ge=1,
         le=24,
-        description="Bits per coordinate of an update before summing; with noise, noise.scale says that",
+        description="Bits per coordinate of an update before summing; with noise see noise.scale",
     )
     clip: float = Field(
         1.0,
@@ -113,5 +113,6 @@ class SecAggParameters(NoisyParameters):
             )
 
     def check_weights(self, participants: int, maximum_weight: int) -> None:
-        """The weighted sum must fit the ring."""
-        self.quantisation.check(participants, maximum_weight if self.weights == "samples" else 1)
+        """The weighted sum must fit the ring; whether it does with noise is a question of the dimension."""
+        if self.noise is None:
+            self.quantisation.check(participants, maximum_weight if self.weights == "samples" else 1)

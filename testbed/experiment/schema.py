@@ -235,6 +235,8 @@ class Experiment(_Section):
     def _fits_together(self) -> "Experiment":
         if self.sweep:
             return self  # its points are checked one by one
+        planned = self.aggregation.planned_for(self.rounds, 1 / (10 * self.population))
+        object.__setattr__(self, "aggregation", planned)  # frozen, but not finished yet
         try:
             section = "selection"
             self.selection.check(self.population)

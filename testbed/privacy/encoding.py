@@ -80,10 +80,10 @@ class Encoding:
             rounding: 32 secret bytes, for this update alone.
         """
         fraction = _EXACT_BITS - frexp(self.scale)[1]  # bits behind the point of a step
-        fixed = self._rotated(delta, fraction, rotation).astype(np.int64)
+        fixed = self.rotated(delta, fraction, rotation).astype(np.int64)
         bound = squared_norm_bound(self.scale, self.length, self.bias)
         for attempt in count():
-            steps = _rounded(fixed, fraction, hashlib.sha256(rounding + attempt.to_bytes(4, "big")).digest())
+            steps = rounded(fixed, fraction, hashlib.sha256(rounding + attempt.to_bytes(4, "big")).digest())
             charge("round.element", len(steps))
             if int(steps @ steps) <= bound:
                 break
@@ -92,8 +92,8 @@ class Encoding:
         encoded[-1] = 1
         return encoded
 
-    def _rotated(self, delta: npt.NDArray[np.float32], fraction: int, rotation: bytes) -> Floats:
-        """`(D,)` integers: the rotated update in steps, times 2**fraction."""
+    def rotated(self, delta: npt.NDArray[np.float32], fraction: int, rotation: bytes) -> Floats:
+        """`(D,)` integers: the rotated update `delta` `(d,)` in steps, times 2**fraction."""
         norm = sqrt(float(np.square(delta, dtype=np.float64).sum()))
         factor = self.scale * 2.0**fraction / sqrt(self.length) / max(norm, self.clip)
         vector = np.zeros(self.length)
@@ -130,7 +130,7 @@ class Encoding:
         return ceil(signal + participants + noise).bit_length() + 1
 
 
-def _rounded(fixed: Integers, fraction: int, seed: bytes) -> Integers:
+def rounded(fixed: Integers, fraction: int, seed: bytes) -> Integers:
     """`(D,)` `fixed` without the bits behind the point, up or down at random so that it is right on average."""
     steps = np.empty_like(fixed)
     shift = np.uint64(64 - fraction)

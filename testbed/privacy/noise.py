@@ -72,11 +72,9 @@ class Noise(BaseModel):
     epsilon: float | None = Field(
         None,
         gt=0,
-        description="Instead: the epsilon of a client that is in every round, for which the least noise is found",
+        description="Instead: what the epsilon of a client in every round shall be; the least noise for it is found",
     )
-    delta: float | None = Field(
-        None, gt=0, lt=1, description="At which epsilon is kept; none: that of the privacy ledger"
-    )
+    delta: float | None = Field(None, gt=0, lt=1, description="At which epsilon is kept; none: the ledger's")
     rounds: int | None = Field(None, gt=0, description="Over which epsilon is kept; none: all of the experiment")
     scale: float | None = Field(
         None,

@@ -171,8 +171,11 @@ def test_the_default_scale_makes_rounding_matter_little(dimension, steps):
 @pytest.mark.parametrize(
     ("fields", "line"),
     [
-        ({"noise_multiplier": 1000.0}, r"noise.scale: at 8192 steps .* adds noise of .* steps, more than 65536; lower"),
-        ({"noise_multiplier": 1e-9, "scale": 1.0}, "noise.scale: at 1 steps .* less than .*; raise it"),
+        (
+            {"noise_multiplier": 1000.0},
+            r"noise.scale: at 8192 steps .* adds noise of .* steps, more than 65536, .*; lower",
+        ),
+        ({"noise_multiplier": 1e-9, "scale": 1.0}, "noise.scale: at 1 steps .* less than .*, .*; raise it"),
     ],
 )
 def test_noise_that_cannot_be_drawn_is_refused(fields, line):
