@@ -29,6 +29,7 @@ from testbed.errors import ExperimentError
 from testbed.messages import Vector, decode, encode
 from testbed.parties.summing import float_total, ring_total
 from testbed.privacy.encoding import rounded
+from testbed.privacy.gaussian import with_noise
 from testbed.privacy.noise import Noise
 from testbed.selection.lotto import Lot
 
@@ -121,6 +122,7 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
         "noise.element": (lambda: share.add_to(padded), encoding.length),
         "ring.add.element": (lambda: ring_total(ring), 8 * DIMENSION),
         "float.add.element": (lambda: float_total(floats, [20] * 8), 8 * DIMENSION),
+        "gaussian.element": (lambda: with_noise(delta, 1.0, seed), DIMENSION),
         "message": (lambda: decode(Lot, encode(lot)), 1),
     }
     for operation, (call, units) in work.items():

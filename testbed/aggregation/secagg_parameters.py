@@ -86,6 +86,15 @@ class SecAggParameters(NoisyParameters):
             return threshold
         return self.smallest_sum
 
+    def tolerated(self, participants: int) -> int:
+        """2t - s - 1: with one more, t shares of either kind can be had for one client (CCS 2017, Theorem 6.5)."""
+        return 2 * self.threshold_for(participants) - participants - 1
+
+    def least_noise(self, participants: int) -> float:
+        """That of t survivors, or with whole batches of `smallest_sum`."""
+        fewest = self.threshold_for(participants)
+        return self.noise_in(min(fewest, self.smallest_sum or fewest), participants)
+
     def least_threshold(self, participants: int) -> int:
         """The smallest t allowed: above s/2, and above 2s/3 where nobody signs the survivors."""
         return participants // 2 + 1 if self.consistency == "signed" else 2 * participants // 3 + 1

@@ -122,6 +122,15 @@ class SecAggPlusParameters(SecAggParameters):
         """t of a neighbourhood, for s participants."""
         return self.neighbourhood(participants).threshold
 
+    def tolerated(self, participants: int) -> int:
+        """2t - (k + 1) - 1: even if all of them are among the k + 1 holders of one client's shares."""
+        chosen = self.neighbourhood(participants)
+        return 2 * chosen.threshold - (chosen.neighbours + 1) - 1
+
+    def least_noise(self, participants: int) -> float:
+        """That of those who survive when as many drop out as `dropouts` allows."""
+        return self.noise_in(self.neighbourhood(participants).survivors, participants)
+
     def weakness(self, participants: int) -> str:
         """What given neighbours and threshold fail to achieve, in one line; empty when they meet the requirements."""
         chosen = self.neighbourhood(participants)
