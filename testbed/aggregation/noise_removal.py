@@ -10,13 +10,14 @@ The published protocol lets survivors send their seeds and asks for shares of th
 more stage. Here shares serve for both, as for the self-masks: no stage more, and a wrong share is found and left out.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.combining import AggregationRound, Ids
+from testbed.aggregation.mask_threads import add_in_threads
 from testbed.aggregation.noisy_sums import NoisyClient
 from testbed.aggregation.secagg_messages import Many, ShareOf, Shares, Unmask
 from testbed.aggregation.share_correction import recover
@@ -95,6 +96,7 @@ def remove_noise(
     noise: Noise | None,
     round_: AggregationRound,
     total: npt.NDArray[Any],
+    bits: int,
     t: int,
     survivors: Ids,
     revealed: Mapping[int, Shares],
@@ -104,7 +106,8 @@ def remove_noise(
     Args:
         noise: the experiment's section.
         round_: how many plan to take part; where wrong shares are recorded.
-        total: `(D+1,)` sum of the survivors' updates without masks; may leave the ring, not its lane.
+        total: `(D+1,)` sum of the survivors' updates without masks.
+        bits: of the ring.
         t: the secret-sharing threshold.
         survivors: whose updates are in the sum.
         revealed: the answers to `UnmaskAndRemove`, by client.
@@ -121,6 +124,14 @@ def remove_noise(
     for client, holder in found.wrong:
         detail = f"unmask: wrong share of the noise of client {client}, dealt so by it or changed by client {holder}"
         round_.network.record_event(f"client:{holder}", "misbehaviour", detail)
-    for secret in found.secrets.values():
-        for number, later in enumerate(chain(secret, plan.tolerated - first + 1), first):
-            noise.component(plan, round_.dimension, number, seed_of(later)).add_to(total, -1)
+    excess = [
+        noise.component(plan, round_.dimension, number, seed_of(later))
+        for secret in found.secrets.values()
+        for number, later in enumerate(chain(secret, plan.tolerated - first + 1), first)
+    ]
+
+    def take_away(part: npt.NDArray[Any], shares: Sequence[NoiseShare]) -> None:
+        for share in shares:
+            share.add_to(part, -1)
+
+    add_in_threads(total, excess, take_away, bits, at_least=2)

@@ -97,7 +97,7 @@ class SecAgg(WholeBatches):
         revealed = await self.collect_reveals(round_, t, survivors, excluded)
         total = await masked.total(survivors)
         self.unmask(round_, total, t, adverts, _ids(bundles), survivors, revealed)
-        remove_noise(self.parameters.noise, round_, total, t, survivors, revealed)
+        remove_noise(self.parameters.noise, round_, total, self.parameters.bits, t, survivors, revealed)
         mean, weight = self.parameters.mean(total, len(survivors), round_)
         if self.parameters.weights == "equal" and weight != len(survivors):
             raise RoundAborted("implausible-sum", f"{len(survivors)} equal weights sum to {weight}")

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 from scipy.stats import chi2
 
+from testbed.aggregation.mask_threads import add_in_threads
 from testbed.aggregation.noise_removal import SharesAndNoise, UnmaskAndRemove
 from testbed.aggregation.plain import PlainParameters
 from testbed.aggregation.secagg import SecAgg
@@ -14,11 +15,14 @@ from testbed.aggregation.secagg_client import SecAggClient
 from testbed.aggregation.secagg_messages import CheckSurvivors, ShareKeys, ShareOf, SharesFor
 from testbed.aggregation.secagg_parameters import SecAggParameters
 from testbed.aggregation.secagg_plus import SecAggPlusParameters
+from testbed.cost import metered
 from testbed.crypto.sealing import seal
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.errors import RoundAborted
 from testbed.messages import decode
 from testbed.parties.client import RoleSpec, handles
+from testbed.privacy.noise import NoiseShare
+from testbed.privacy.removable import RemovableNoise
 
 N, D, T = 8, 4000, 3
 MULTIPLIER, SCALE = 1.5, 64.0
@@ -221,6 +225,19 @@ def test_a_wrong_share_is_found_and_left_out(federation: Any) -> None:
     assert all(detail.startswith("unmask: wrong share of the noise of client") for _, detail in found)
 
 
+class AddsNoNoise(SecAggClient):
+    def noise_shares(self, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
+        return []
+
+
+def test_removing_what_was_never_added_hides_nothing_and_costs_accuracy(federation: Any) -> None:
+    """The server takes away components 1 to T of a client that has added none: noise that it knows itself."""
+    small, aggregate = play(federation, 0, "none", roles=[RoleSpec(AddsNoNoise, parameters(), only={3})])
+    plan = RemovableNoise(N, T)
+    expected = (N - 1) / N + sum(plan.part(k) for k in range(1, T + 1))
+    assert BAND[0] * expected <= variance_of(small, aggregate) <= BAND[1] * expected + ROUNDING
+
+
 class SealsMore(SecAggClient):
     """One share more than everybody else deals."""
 
@@ -285,3 +302,22 @@ def test_no_more_are_tolerated_than_leave_a_threshold() -> None:
     section.check(11)
     with pytest.raises(ValueError, match=r"^noise.enforcement.tolerated_dropouts: 3 of 10; at most 2, since a round"):
         section.check(10)
+
+
+def test_threads_charge_what_one_would() -> None:
+    shares = [NoiseShare("skellam", 4.0, bytes([number]) * 32) for number in range(6)]
+
+    def take_away(part: Any, some: Any) -> None:
+        for share in some:
+            share.add_to(part, -1)
+
+    totals, charges = [], []
+    for at_least in (1, 100):
+        total = np.zeros(1000, np.uint32)
+        with metered() as meter:
+            add_in_threads(total, shares, take_away, 20, at_least)
+        totals.append(total)
+        charges.append(meter.counts)
+    assert (totals[0] == totals[1]).all()
+    assert totals[0].max() < 2**20
+    assert charges[0] == charges[1] == {"noise.element": 6 * 999}
