@@ -6,7 +6,8 @@ from typing import Any
 from testbed.aggregation.combining import AggregationParameters, AggregationProtocol
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipation, RandomParticipationParameters
 from testbed.aggregation.plain import Plain, PlainParameters
-from testbed.aggregation.secagg import SecAgg, SecAggParameters
+from testbed.aggregation.secagg import SecAgg
+from testbed.aggregation.secagg_parameters import SecAggParameters
 from testbed.aggregation.secagg_plus import SecAggPlus, SecAggPlusParameters
 from testbed.own_class import own_class
 from testbed.selection.batch_partition import (

@@ -4,7 +4,7 @@ Updates then become ring elements as `testbed.privacy.encoding` says, on both si
 adds its share of the noise that is planned for so many as take part in the round; who drops out takes its share along.
 """
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,13 @@ from testbed.privacy.rotation import rotation_seed
 
 
 class NoisyParameters(AggregationParameters):
-    """What the protocols have that can sum noise along."""
+    """What the protocols have that can sum noise along.
 
+    Attributes:
+        removes_noise: whether `Noise.enforcement` is possible.
+    """
+
+    removes_noise: ClassVar[bool] = False
     bits: int = Field(32, ge=8, le=64, description="Ring width: sums are taken modulo 2**bits")
     noise: Noise | None = Field(
         None,
@@ -33,6 +38,8 @@ class NoisyParameters(AggregationParameters):
     def _noise_goes_with_equal_weights(self) -> "NoisyParameters":
         if self.noise is not None and self.weights != "equal":
             raise ValueError("weights: noise hides updates that all count the same; set weights: equal")
+        if self.noise is not None and self.noise.enforcement is not None and not self.removes_noise:
+            raise ValueError("noise.enforcement: only protocol: secagg can take noise away; leave it out")
         return self
 
     def planned_for(self, rounds: int, delta: float) -> Self:
@@ -46,8 +53,12 @@ class NoisyParameters(AggregationParameters):
 
     def prepare(self, participants: int, dimension: int) -> None:
         """Make the table that a participant's share of the noise is drawn from."""
-        if self.noise is not None:
-            self.noise.share(participants, dimension, bytes(32)).prepare()
+        if self.noise is None:
+            return
+        self.noise.share(participants, dimension, bytes(32)).prepare()
+        if (plan := self.noise.removable(participants)) is not None:
+            for number in range(1, plan.tolerated + 1):
+                self.noise.component(plan, dimension, number, bytes(32)).prepare()
 
     def accountant(self, participants: int, dimension: int) -> Accountant | None:
         """See `AggregationParameters.accountant`."""
@@ -59,6 +70,9 @@ class NoisyParameters(AggregationParameters):
 
     def noise_in(self, survivors: int, participants: int) -> float:
         """The share of the planned variance that is in a sum over so many survivors (`Aggregate.noise`)."""
+        plan = None if self.noise is None else self.noise.removable(participants)
+        if plan is not None:
+            return plan.kept(survivors)
         return 1.0 if self.noise is None else survivors / participants
 
     def noisy_mean(

@@ -13,19 +13,15 @@ Where selection has batches, only whole batches are summed: `testbed.aggregation
 """
 
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
-from math import ceil
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, model_validator
 
 from testbed.aggregation.batch_atomic import NOBODY, WholeBatches
 from testbed.aggregation.combining import Aggregate, AggregationRound, Ids, of_shape
 from testbed.aggregation.mask_threads import add_masks_in_threads
-from testbed.aggregation.noisy_sums import NoisyParameters
-from testbed.aggregation.quantisation import Quantisation
+from testbed.aggregation.noise_removal import UnmaskAndRemove, remove_noise, shares_each
 from testbed.aggregation.secagg_client import MASK_PURPOSE, SecAggClient
 from testbed.aggregation.secagg_messages import (
     KEYS_DOMAIN,
@@ -46,121 +42,19 @@ from testbed.aggregation.secagg_messages import (
     adverts_digest,
     survivors_content,
 )
+from testbed.aggregation.secagg_parameters import SecAggParameters
 from testbed.aggregation.share_correction import recover
-from testbed.batches import Batches
 from testbed.cost import charge
 from testbed.crypto import signatures
 from testbed.crypto.key_agreement import PrivateKey
+from testbed.crypto.sealing import TAG_BYTES
+from testbed.crypto.shamir import SHARE_BYTES
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Message
 from testbed.network import Replies
 from testbed.parties.client import RoleSpec
 
 _PROBE = PrivateKey.from_seed(bytes(32))  # shows which public keys are of small order
-
-
-class SecAggParameters(NoisyParameters):
-    """Sums that hide every single update."""
-
-    protocol: Literal["secagg"] = "secagg"
-    threshold: float | int = Field(
-        0.7,
-        gt=0,
-        allow_inf_nan=False,
-        description="Clients that must remain: a number t, or a fraction of the participants; above half (Lotto: 0.7)",
-    )
-    levels_bits: int = Field(
-        16,
-        ge=1,
-        le=24,
-        description="Bits per coordinate of an update before summing; with noise see noise.scale",
-    )
-    clip: float = Field(
-        1.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="Largest absolute value of a coordinate of an update; with noise, noise.clip limits the L2 norm",
-    )
-    consistency: Literal["signed", "none"] = Field(
-        "signed",
-        description="Do t clients sign the survivors before any client unmasks (signed), or does each believe the list "
-        "that it alone is shown (none; only for servers that follow the protocol, and above two thirds)?",
-    )
-    smallest_sum: int | None = Field(
-        None,
-        ge=2,
-        description="With batches kept whole: fewest clients in a sum; those whose batch is left out then count among "
-        "the t, and a malicious server may have sums over single batches. None: t, of whom all are in the sum",
-    )
-
-    @property
-    def quantisation(self) -> Quantisation:
-        """How updates become ring elements."""
-        return Quantisation(self.clip, self.levels_bits, self.bits)
-
-    @model_validator(mode="after")
-    def _noise_has_a_clip_and_steps_of_its_own(self) -> "SecAggParameters":
-        for key, instead in (("clip", "noise.clip"), ("levels_bits", "noise.scale")):
-            if self.noise is not None and getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(f"{key}: has no effect with noise; leave it out and set {instead}")
-        return self
-
-    def mean(
-        self, total: npt.NDArray[Any], updates: int, round_: AggregationRound
-    ) -> tuple[npt.NDArray[np.float64], int]:
-        """`(d,)` mean of so many updates from their sum without masks, and the sum of their weights.
-
-        Raises `RoundAborted` for what cannot be such a sum.
-        """
-        if self.noise is not None:
-            return self.noisy_mean(total, updates, round_)
-        return self.quantisation.decode(total, updates)
-
-    def threshold_for(self, participants: int) -> int:
-        """t for so many participants; a fraction is rounded up."""
-        if isinstance(self.threshold, int):
-            return self.threshold
-        return ceil(Fraction(str(self.threshold)) * participants)
-
-    def fewest_in_sum(self, threshold: int, batches: Batches | None) -> int:
-        """How many clients a sum has at least: t, unless `smallest_sum` says otherwise where batches are kept whole."""
-        if self.smallest_sum is None or self.kept_whole(batches) is None:
-            return threshold
-        return self.smallest_sum
-
-    def tolerated(self, participants: int) -> int:
-        """2t - s - 1: with one more, t shares of either kind can be had for one client (CCS 2017, Theorem 6.5)."""
-        return 2 * self.threshold_for(participants) - participants - 1
-
-    def least_noise(self, participants: int) -> float:
-        """That of t survivors, or with whole batches of `smallest_sum`."""
-        fewest = self.threshold_for(participants)
-        return self.noise_in(min(fewest, self.smallest_sum or fewest), participants)
-
-    def least_threshold(self, participants: int) -> int:
-        """The smallest t allowed: above s/2, and above 2s/3 where nobody signs the survivors."""
-        return participants // 2 + 1 if self.consistency == "signed" else 2 * participants // 3 + 1
-
-    def check(self, participants: int) -> None:
-        """t must be at least `least_threshold` and at most s."""
-        t, least = self.threshold_for(participants), self.least_threshold(participants)
-        if participants < 2:
-            raise ValueError("protocol: secagg needs at least 2 participants; the sum of one hides nothing")
-        if not least <= t <= participants:
-            above = "0.5" if self.consistency == "signed" else "2/3, which consistency: none needs"
-            raise ValueError(
-                f"threshold: t = {t} of {participants} participants; allowed {least} to {participants}"
-                f" (or a fraction above {above})"
-            )
-        if self.smallest_sum is not None and self.smallest_sum > participants:
-            raise ValueError(
-                f"smallest_sum: {self.smallest_sum} of {participants} participants; at most {participants}"
-            )
-
-    def check_weights(self, participants: int, maximum_weight: int) -> None:
-        """The weighted sum must fit the ring; whether it does with noise is a question of the dimension."""
-        if self.noise is None:
-            self.quantisation.check(participants, maximum_weight if self.weights == "samples" else 1)
 
 
 class SecAgg(WholeBatches):
@@ -203,6 +97,7 @@ class SecAgg(WholeBatches):
         revealed = await self.collect_reveals(round_, t, survivors, excluded)
         total = await masked.total(survivors)
         self.unmask(round_, total, t, adverts, _ids(bundles), survivors, revealed)
+        remove_noise(self.parameters.noise, round_, total, self.parameters.bits, t, survivors, revealed)
         mean, weight = self.parameters.mean(total, len(survivors), round_)
         if self.parameters.weights == "equal" and weight != len(survivors):
             raise RoundAborted("implausible-sum", f"{len(survivors)} equal weights sum to {weight}")
@@ -275,10 +170,11 @@ class SecAgg(WholeBatches):
     def _whole(
         self, replies: Replies, adverts: dict[int, KeyAdvert], round_: AggregationRound
     ) -> dict[int, dict[int, bytes]]:
-        """What those have sealed who leave nobody out."""
+        """What those have sealed who leave nobody out, nor anything."""
         bundles = {}
+        size = shares_each(self.parameters.noise, len(round_.participants)) * SHARE_BYTES + TAG_BYTES
         for client, answer in replies.valid().items():
-            bundle = {row.client: row.sealed for row in answer.shares}
+            bundle = {row.client: row.sealed for row in answer.shares if len(row.sealed) == size}
             if len(bundle) == len(answer.shares) and bundle.keys() == set(self.peers(client, adverts)):
                 bundles[client] = bundle
             else:
@@ -357,7 +253,8 @@ class SecAgg(WholeBatches):
     ) -> dict[int, Shares]:
         """What each client (U5) reveals."""
         rows = [SignatureOf(client, signature) for client, signature in self.counting(signed, excluded).items()]
-        replies = await round_.network.ask(_ids(signed), Unmask(round_.number, rows))
+        kind = Unmask if shares_each(self.parameters.noise, len(round_.participants)) == 2 else UnmaskAndRemove
+        replies = await round_.network.ask(_ids(signed), kind(round_.number, rows))
         return self._at_least(t, replies.valid(), replies, "revealed their shares")
 
     def _at_least(self, t: int, answers: dict[int, Any], replies: Replies, what: str) -> dict[int, Any]:

@@ -10,7 +10,7 @@ from testbed.adversary.section import AdversarySection
 from testbed.aggregation.combining import AggregationParameters
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.aggregation.plain import PlainParameters
-from testbed.aggregation.secagg import SecAggParameters
+from testbed.aggregation.secagg_parameters import SecAggParameters
 from testbed.aggregation.secagg_plus import SecAggPlusParameters
 from testbed.availability import Always, AvailabilitySection
 from testbed.calibration import read_costs

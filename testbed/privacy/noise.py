@@ -4,7 +4,7 @@ The sum of all participants' shares is the noise of the round, distributed as if
 the planned variance over the number of planned participants. Who drops out takes its share along.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 from typing import Any, Literal
@@ -17,6 +17,7 @@ from testbed.privacy.accountant import Accountant
 from testbed.privacy.discrete_gaussian import LEAST_DEVIATION, DiscreteGaussianAccountant
 from testbed.privacy.encoding import CONDITIONAL_BIAS, Encoding
 from testbed.privacy.planning import noise_multiplier_for
+from testbed.privacy.removable import Enforcement, RemovableNoise
 from testbed.privacy.rotation import padded
 from testbed.privacy.sampling import LARGEST_VARIANCE, SMALLEST_VARIANCE, Mechanism, add_noise, table_of
 from testbed.privacy.skellam import SkellamAccountant
@@ -89,6 +90,18 @@ class Noise(BaseModel):
         description="Conditional rounding repeats at most this share of roundings, to keep updates short (the paper's "
         "beta); 0: never",
     )
+    enforcement: Enforcement | None = Field(
+        None,
+        exclude_if=lambda section: section is None,
+        description="Noise beyond the planned one, of which the server takes away what drop-outs leave over (XNoise); "
+        "none: who drops out takes its share of the noise along",
+    )
+
+    @model_validator(mode="after")
+    def _only_noise_that_adds_up_is_removed(self) -> "Noise":
+        if self.enforcement is not None and self.mechanism != "skellam":
+            raise ValueError("enforcement: needs mechanism: skellam, whose parts add up to the planned noise exactly")
+        return self
 
     @model_validator(mode="after")
     def _as_noise_or_as_epsilon(self) -> "Noise":
@@ -133,6 +146,17 @@ class Noise(BaseModel):
         """What one of so many planned participants adds."""
         whole = (self.multiplier(participants, dimension) * self.steps(dimension)) ** 2
         return NoiseShare(self.mechanism, whole / participants, seed)
+
+    def removable(self, participants: int) -> RemovableNoise | None:
+        """How the noise of a sum over so many planned participants is made up; None where all of it stays."""
+        if self.enforcement is None:
+            return None
+        return RemovableNoise(participants, min(self.enforcement.tolerated_dropouts, participants - 1))
+
+    def component(self, plan: RemovableNoise, dimension: int, number: int, seed: bytes) -> NoiseShare:
+        """One of the noise vectors that a participant adds; number 0 is `share`."""
+        share = self.share(plan.participants, dimension, seed)
+        return replace(share, variance=share.variance * plan.participants * plan.part(number))
 
     def check(self, participants: int, dimension: int, bits: int) -> None:
         """Raise `ExperimentError` (one line) where the sum would not fit the ring, or shares are of no use."""
