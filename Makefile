@@ -28,6 +28,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.vrf
 	$(BIN)/python -m benchmarks.secagg
 	$(BIN)/python -m benchmarks.secagg_plus
+	$(BIN)/python -m benchmarks.distributed_noise
 	$(BIN)/python -m benchmarks.round --samples 225
 	$(BIN)/python -m benchmarks.round --samples 20
 	$(BIN)/python -m benchmarks.local_training

@@ -10,6 +10,7 @@ import pandas as pd
 from analysis.losses import counts
 from analysis.measures import by_outcome, mean_interval, participation_matrix, per_round, per_update_interval
 from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy, weak_privacy
+from analysis.privacy.spending import of_honest, why_stopped
 from testbed.experiment.workload import LANGUAGE_DATASETS
 from testbed.records import RunRecords
 
@@ -27,7 +28,8 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     that were away when they were first asked for something in a round, ``late`` the answers after the deadline (see
     `analysis.losses`); ``participants_lost`` the participants whose update is not in the sum, for whatever reason,
     ``refusals`` the refusals on record; ``final_perplexity`` and ``best_perplexity`` are None unless the next word is
-    what is learned; ``training`` is ``real`` or ``simulated``.
+    what is learned; ``training`` is ``real`` or ``simulated``. Of runs with a privacy ledger, ``epsilon_max`` and
+    ``epsilon_median`` are over the honest clients that were charged, ``stopped`` says why the budget ended the run.
 
     Args:
         run: the records; also of a run that is still going on.
@@ -85,6 +87,7 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         **_perplexity(experiment, rounds["loss"].dropna()),
         "training": (experiment.get("workload") or {}).get("training", "real"),
         **_multi_round(run, privacy_time_limit_s),
+        **_spending(run),
         "clock": (run.experiment.get("time") or {}).get("clock", "virtual"),
         "virtual_s": rounds["ended_s"].iloc[-1] if len(rounds) else 0.0,
         "wall_s": run.wall_s,
@@ -123,6 +126,23 @@ def _multi_round(run: RunRecords, time_limit_s: float) -> dict[str, Any]:
         "multi_round_privacy_weak": weak.value if weak else None,
         "multi_round_privacy_weak_certified": weak.certified if weak else None,
         "multi_round_privacy_weak_lower_bound": weak.lower_bound if weak else None,
+    }
+
+
+def _spending(run: RunRecords) -> dict[str, Any]:
+    """What the privacy ledger holds; nothing for runs whose aggregation adds no noise. None: no epsilon is finite."""
+    rows = of_honest(run)
+    if rows.empty:
+        return {}
+    last = rows.groupby("client").last()
+    return {
+        "privacy_delta": rows["delta"].iloc[0],
+        "privacy_clients": len(last),
+        "epsilon_max": last["epsilon"].max(),
+        "epsilon_median": last["epsilon"].median(),
+        "planned_epsilon_max": last["planned_epsilon"].max(),
+        "colluding_epsilon_max": last["colluding_epsilon"].max(),
+        "stopped": why_stopped(run) or None,
     }
 
 

@@ -28,6 +28,9 @@ from testbed.crypto.signatures import SigningKey, verify
 from testbed.errors import ExperimentError
 from testbed.messages import Vector, decode, encode
 from testbed.parties.summing import float_total, ring_total
+from testbed.privacy.encoding import rounded
+from testbed.privacy.gaussian import with_noise
+from testbed.privacy.noise import Noise
 from testbed.selection.lotto import Lot
 
 DIMENSION = 1_018_174  # parameters of the FEMNIST CNN
@@ -91,6 +94,9 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
     delta = np.random.default_rng(0).normal(0, 0.1, DIMENSION).astype(np.float32)
     lanes = np.zeros(DIMENSION, np.uint32)
     quantisation = Quantisation(1.0, 16, 32)
+    noise = Noise(noise_multiplier=1.0)
+    share, encoding = noise.share(PEERS, DIMENSION, seed), noise.encoding(DIMENSION, 32)
+    padded, fixed = np.zeros(encoding.length + 1, np.uint32), np.zeros(encoding.length, np.int64)
     ring, floats = [Vector(lanes, 32)] * 8, [Vector(delta, 0)] * 8
     many = [os.urandom(32) for _ in range(8)]
     lot = Lot(1, seed, bytes(64), bytes(80))
@@ -111,8 +117,12 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
         "shamir.reconstruct.term": (lambda: weights.reconstruct(shares), THRESHOLD),
         "mask.element": (lambda: masks.add_masks(lanes, many, [1] * 8, 32), 8 * DIMENSION),
         "quantise.element": (lambda: quantisation.encode(delta, 20, rounding), DIMENSION),
+        "rotate.element": (lambda: encoding.rotated(delta, 38, seed), encoding.length),
+        "round.element": (lambda: rounded(fixed, 38, seed), encoding.length),
+        "noise.element": (lambda: share.add_to(padded), encoding.length),
         "ring.add.element": (lambda: ring_total(ring), 8 * DIMENSION),
         "float.add.element": (lambda: float_total(floats, [20] * 8), 8 * DIMENSION),
+        "gaussian.element": (lambda: with_noise(delta, 1.0, seed), DIMENSION),
         "message": (lambda: decode(Lot, encode(lot)), 1),
     }
     for operation, (call, units) in work.items():

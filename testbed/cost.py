@@ -36,8 +36,12 @@ REFERENCE_COSTS: Mapping[str, float] = MappingProxyType(
         "shamir.reconstruct.term": 0.25e-6,
         "mask.element": 0.60e-9,
         "quantise.element": 4.1e-9,
+        "rotate.element": 19e-9,
+        "round.element": 4e-9,
+        "noise.element": 11e-9,
         "ring.add.element": 0.28e-9,
         "float.add.element": 1.8e-9,
+        "gaussian.element": 25e-9,
         "train.parameter_example": 0.33e-9,
         "message": 0.4e-6,
     }

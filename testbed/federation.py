@@ -22,15 +22,17 @@ from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import Experiment
 from testbed.experiment.stages import check_schedule, check_stages
 from testbed.links import ClientLinks, client_links
-from testbed.network.bookkeeping import Timing
+from testbed.network.bookkeeping import Event, Timing
 from testbed.network.emulated import EmulatedNetwork
 from testbed.network.hosting import Hosts
 from testbed.network.live import LiveNetwork
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.pki import Directory
+from testbed.privacy.keeping import opened
 from testbed.randomness import Randomness
 from testbed.records import RunDirectory
 from testbed.records.aggregates import RoundAggregate
+from testbed.records.ending import STOPPED
 from testbed.records.log import RunLog
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
 from testbed.records.writing import Checkpoint
@@ -100,6 +102,7 @@ class Plan:
             raise ExperimentError(
                 f"aggregation.{error}; a round of this selection may have {self.maximum_participants} participants"
             ) from None
+        self.minimum_participants: int = getattr(self.selection, "minimum_participants", 2)
         self.seed = seed
         self.experiment_id = hashlib.sha256(b"testbed/experiment/v1" + experiment.name.encode()).digest()[:16]
 
@@ -121,6 +124,7 @@ class Plan:
 
     def environment(self, workload: Workload) -> Environment:
         """What the clients of one host share; the directory comes after registration."""
+        self.experiment.aggregation.prepare(self.maximum_participants, workload.dimension)
         return Environment(
             self.experiment.population,
             self.randomness,
@@ -129,11 +133,16 @@ class Plan:
             workload,
             self.experiment_id,
             getattr(self.selection, "participants_agree", False),
-            getattr(self.selection, "minimum_participants", 2),
+            self.minimum_participants,
             self.maximum_participants,
             self.experiment.rounds,
             getattr(self.selection, "batches", None),
+            getattr(self.selection, "client_rate", None),
         )
+
+    def of_aggregation(self, name: str) -> Any:
+        """What the privacy ledger asks of the aggregation: its parameters' answer, or that of a class of one's own."""
+        return getattr(self.aggregation, name, getattr(self.experiment.aggregation, name))
 
     def links(self) -> ClientLinks:
         """The clients' and the server's links; raises `TraceError` for files that cannot be used."""
@@ -181,9 +190,11 @@ class Plan:
         return Timing(time_.deadline_s, time_.stage_deadlines, time_.disconnects == "visible", time_.stage_quorums)
 
     def check_sums(self, workload: Workload) -> None:
-        """Raise `ExperimentError` when the weighted sum of a round could exceed the aggregation's ring."""
+        """Raise `ExperimentError` when the aggregation cannot sum what these clients learn, or not so many of them."""
+        self.experiment.aggregation.check_workload(workload)
         heaviest = int(workload.sample_counts.max(initial=1))
         self.experiment.aggregation.check_weights(self.maximum_participants, heaviest)
+        self.experiment.aggregation.check_dimension(self.maximum_participants, workload.dimension)
 
 
 class Federation:
@@ -239,13 +250,21 @@ class Federation:
                 f"clients, the experiment {workload.dimension} and {n}; resume with the experiment that began the run"
             )
         self.network.now_s = self.state.now_s
+        self.privacy = opened(plan, workload)
+        if self.privacy is not None and records is not None:
+            self.privacy.replay(records)
         if checkpoint is not None and not self.finished:
             self.network.record_event("coordinator", "resume", f"went on after round {checkpoint.round_number}")
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds have been run."""
-        return self.state.round_number >= self.plan.experiment.rounds
+        """Whether all rounds have been run, or the privacy budget allows no more."""
+        return self.state.round_number >= self.plan.experiment.rounds or bool(self._spent)
+
+    @property
+    def _spent(self) -> str:
+        """Why the privacy budget allows no further round; empty while it does."""
+        return "" if self.privacy is None else self.privacy.spent
 
     def progress(self, stage: str = "", outcome: str = "") -> Progress:
         """Where the run stands now."""
@@ -265,17 +284,21 @@ class Federation:
         started_s = self.network.now_s
         start = SelectionRound(
             number, experiment.population, self.network, before.participations, self.directory,
-            self.plan.randomness, self.plan.experiment_id, memory=recalled(before.memory),
+            self.plan.randomness, self.plan.experiment_id, sample_counts=self.workload.sample_counts,
+            memory=recalled(before.memory),
         )  # fmt: skip
         outcome = await run_round(start, self.network, self.plan.selection, self.plan.aggregation, before.model)
         participations = before.participations.copy()
         participations[outcome.participants] += 1
+        entered = None if self.privacy is None else self.privacy.enter(number, outcome, self.network.exchanges)
         evaluation = self._evaluate(number, outcome.model)
         wall_s = before.wall_s + time.monotonic() - began
         memory = recalled(start.memory)
         self.state = Checkpoint(number, self.network.now_s, outcome.model, participations, wall_s, memory)
         if self.records is not None:
             tables = self._tables(number, started_s, outcome, evaluation)
+            if entered is not None:
+                tables["privacy"] = entered
             self.records.append_round(tables, self.state, self._seen(number, before.model, outcome))
             self._log(tables["rounds"].to_pylist()[0], time.monotonic() - began)
         self.on_progress(self.progress(outcome=outcome.state))
@@ -298,7 +321,7 @@ class Federation:
     def _evaluate(self, number: int, model: npt.NDArray[np.float32]) -> Evaluation | None:
         """Evaluate every k-th round and the last; outside the clock."""
         every = self.plan.experiment.workload.evaluate_every
-        if number % every and number != self.plan.experiment.rounds:
+        if number % every and number != self.plan.experiment.rounds and not self._spent:
             return None
         evaluation = self.workload.evaluate(model)
         if evaluation is not None:
@@ -325,9 +348,12 @@ class Federation:
             "accuracy": None if evaluation is None else float(evaluation.accuracy),
             "loss": None if evaluation is None else float(evaluation.loss),
         }
+        events = network.events
+        if self._spent and number < self.plan.experiment.rounds:
+            events = [*events, Event("after round", "coordinator", STOPPED, self._spent)]
         return {
             "rounds": pa.Table.from_pylist([row], schema=SCHEMAS["rounds"]),
             "exchanges": exchanges_table(number, network.exchanges),
             "participation": participation_table(number, outcome.participants, outcome.survivors, self.plan.dishonest),
-            "events": events_table(number, network.events),
+            "events": events_table(number, events),
         }

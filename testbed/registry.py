@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from testbed.aggregation.combining import AggregationParameters, AggregationProtocol
+from testbed.aggregation.dp_sgd_random_participation import RandomParticipation, RandomParticipationParameters
 from testbed.aggregation.plain import Plain, PlainParameters
-from testbed.aggregation.secagg import SecAgg, SecAggParameters
+from testbed.aggregation.secagg import SecAgg
+from testbed.aggregation.secagg_parameters import SecAggParameters
 from testbed.aggregation.secagg_plus import SecAggPlus, SecAggPlusParameters
 from testbed.own_class import own_class
 from testbed.selection.batch_partition import (
@@ -42,6 +44,7 @@ _AGGREGATION: dict[type[AggregationParameters], Any] = {
     PlainParameters: Plain,
     SecAggParameters: SecAgg,
     SecAggPlusParameters: SecAggPlus,
+    RandomParticipationParameters: RandomParticipation,
 }
 
 

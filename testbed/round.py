@@ -1,6 +1,7 @@
 """One round: selection, model broadcast and local training, aggregation, model update."""
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +10,7 @@ from testbed.aggregation.combining import Aggregate, AggregationProtocol, Aggreg
 from testbed.errors import Refusal, RoundAborted, RoundSkipped
 from testbed.messages import Vector
 from testbed.network.asking import RoundNetwork, no_ids
-from testbed.selection.choosing import SelectionProtocol, SelectionRound
+from testbed.selection.choosing import Selection, SelectionProtocol, SelectionRound
 from testbed.selection.reports import reports_of
 from testbed.training import Train
 
@@ -51,18 +52,18 @@ async def run_round(
     await network.begin_round(start.number)
     try:
         chosen = await selection.select(start)
+        if chosen.available is not None and getattr(aggregation, "asks_everybody", False):
+            chosen = replace(chosen, participants=chosen.available)
         start.candidates, start.participants = chosen.candidates, chosen.participants
-        ready = chosen.participants if chosen.ready is None else chosen.ready
-        trained = await network.ask(ready, Train(start.number, Vector(model, 0)))
-        losses = [answer.loss for answer in trained.valid().values()]
-        outcome.training_loss = float(np.mean(losses)) if losses else None
-        if (learn := getattr(selection, "learn", None)) is not None:
-            learn(start, reports_of(trained, ready))
-        batches = getattr(selection, "batches", None)
-        known = (start.directory, len(model), start.experiment_id, start.randomness, batches)
+        trained = await _train(start, network, selection, aggregation, chosen, outcome)
+        known = (start.directory, len(model), start.experiment_id, start.randomness)
         aggregate = await aggregation.aggregate(
-            AggregationRound(start.number, network, chosen.participants, trained.ids, *known)
-        )
+            AggregationRound(
+                start.number, network, chosen.participants, trained, *known,
+                getattr(selection, "batches", None), getattr(selection, "client_rate", None),
+                _samples_of(start, chosen.available), start.memory,
+            )
+        )  # fmt: skip
         outcome.model = (model + aggregate.mean).astype(np.float32)
         outcome.survivors, outcome.aggregate = aggregate.survivors, aggregate
     except (RoundAborted, Refusal) as end:
@@ -73,3 +74,32 @@ async def run_round(
         network.end_round()
     outcome.candidates, outcome.participants = start.candidates, start.participants
     return outcome
+
+
+async def _train(
+    start: SelectionRound,
+    network: RoundNetwork,
+    selection: SelectionProtocol,
+    aggregation: AggregationProtocol,
+    chosen: Selection,
+    outcome: Outcome,
+) -> Ids:
+    """Model broadcast and local training; who has reported it as done."""
+    ready = chosen.participants if chosen.ready is None else chosen.ready
+    if not len(chosen.participants):
+        if getattr(aggregation, "goes_on_without_participants", False):
+            return ready
+        raise RoundSkipped("nobody-selected", f"none of {chosen.candidates} available clients was drawn")
+    trained = await network.ask(ready, Train(start.number, Vector(outcome.model, 0)))
+    losses = [answer.loss for answer in trained.valid().values() if not math.isnan(answer.loss)]
+    outcome.training_loss = float(np.mean(losses)) if losses else None
+    if (learn := getattr(selection, "learn", None)) is not None:
+        learn(start, reports_of(trained, ready))
+    return trained.ids
+
+
+def _samples_of(start: SelectionRound, available: Ids | None) -> int | None:
+    """Training samples of all available clients."""
+    if available is None or start.sample_counts is None:
+        return None
+    return int(start.sample_counts[available].sum())

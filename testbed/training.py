@@ -1,7 +1,7 @@
 """Model broadcast and local training: the stage between selection and aggregation."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -78,10 +78,38 @@ class Workload(Protocol):
         """Evaluate `model`, (d,) float32, on held-out samples; None: nothing is learned that could be measured."""
 
 
+@runtime_checkable
+class GradientWorkload(Workload, Protocol):
+    """A workload with gradients of single samples, as DP-SGD needs it."""
+
+    def check_gradient_sum(self) -> None:
+        """Raise `ExperimentError` where single samples have no gradients, as with batch normalisation."""
+
+    def gradient_sum(
+        self,
+        client: int,
+        model: npt.NDArray[np.float32],
+        round_number: int,
+        samples: npt.NDArray[np.int64],
+        clip: float | None,
+    ) -> LocalUpdate:
+        """The sum of the gradients of some of the client's samples, each scaled down to norm `clip` if it is longer.
+
+        Args:
+            client, model, round_number: as in `Workload.train`.
+            samples: (k,) int64, positions among the client's samples, k >= 0; the caller has drawn them.
+            clip: C; None: gradients are not clipped.
+
+        Returns:
+            ``delta`` is the sum, no change of the model; ``examples_processed`` is k.
+        """
+
+
 class Trained(Message, frozen=True):
     """Training is done; the update itself waits for the aggregation protocol.
 
-    What it says is the client's word: a server that chooses by it can be lied to.
+    What it says is the client's word: a server that chooses by it can be lied to. A loss that is not a number says
+    nothing.
     """
 
     samples: Count
@@ -122,7 +150,7 @@ class Trainer(Role):
         self._check_round(message.round)
         if message.model.bits or len(message.model) != workload.dimension:
             raise Refusal("train.dimension", f"a model of {len(message.model)}, not {workload.dimension} float32")
-        update = workload.train(self.client.number, message.model.values, message.round)
+        update = self.learn(workload, message)
         charge("train.parameter_example", workload.dimension * update.examples_processed)
         delta = np.asarray(update.delta, np.float32)
         if delta.shape != (workload.dimension,):
@@ -133,7 +161,16 @@ class Trainer(Role):
         self.client.local_update = RoundUpdate(
             delta, samples, loss, update.examples_processed, squared_loss, round=message.round
         )
-        return Trained(samples, loss, None if squared_loss is None else float(squared_loss))
+        return self.told(self.client.local_update)
+
+    def learn(self, workload: Workload, message: Train) -> LocalUpdate:
+        """What this client makes of the model."""
+        return workload.train(self.client.number, message.model.values, message.round)
+
+    def told(self, update: LocalUpdate) -> Trained:
+        """What the server hears of it before it asks for the update."""
+        squared_loss = update.squared_loss
+        return Trained(update.samples, update.loss, None if squared_loss is None else float(squared_loss))
 
     def _check_round(self, number: int) -> None:
         """A round number serves once: keys and masks of a seeded run come from it, and two updates under one mask are

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from testbed.experiment.workload import LANGUAGE_DATASETS, Workload
-from workloads import albert, cifar, digits, mnist, models, synthetic_cifar
+from workloads import albert, cifar, digits, emnist, mnist, models, synthetic_cifar
 from workloads.classification import ImageClassification, LocalLearning, NextWordPrediction
 from workloads.datasets import ClientData
 from workloads.femnist import Femnist
@@ -18,6 +18,7 @@ from workloads.text import ClientText
 _IMAGES: dict[str, Callable[[Workload, int, int], ClientData]] = {
     "digits": digits.load,
     "mnist": mnist.load,
+    "emnist": emnist.load,
     "cifar10": cifar.load10,
     "cifar100": cifar.load100,
     "synthetic-cifar10": synthetic_cifar.load10,
@@ -34,6 +35,7 @@ _TEXTS: dict[str, Callable[[Workload, int, int], ClientText]] = {
 _AUTO_MODEL = {
     "digits": "mlp",
     "mnist": "cnn",
+    "emnist": "emnist-cnn",
     "cifar10": "lenet",
     "cifar100": "vgg11",
     "femnist": "femnist-cnn",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from testbed.experiment.workload import Workload
-from workloads import albert, models
+from workloads import albert, clipped_gradients, models
 from workloads.contract import Evaluation, LocalUpdate
 from workloads.datasets import ClientData
 from workloads.text import ClientText
@@ -79,6 +79,27 @@ class LocalLearning:
         images, labels = self._on_device(self.data.shard(client))
         delta, loss, squared_loss = self._trainer.train(client, images, labels, model, round_number)
         return LocalUpdate(delta, samples, loss, samples * self._section.epochs, squared_loss)
+
+    def check_gradient_sum(self) -> None:
+        """Raise `ExperimentError` for a model whose single samples have no gradients; see `clipped_gradients.check`."""
+        clipped_gradients.check(self._network, self.model_name)
+
+    def gradient_sum(
+        self,
+        client: int,
+        model: NDArray[np.float32],
+        round_number: int,
+        samples: NDArray[np.int64],
+        clip: float | None,
+    ) -> LocalUpdate:
+        """The sum of some samples' clipped gradients at `model`; see `testbed.training.GradientWorkload`."""
+        held = int(self.sample_counts[client])
+        if not len(samples):
+            return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), held, 0.0, 0, 0.0)
+        chosen = torch.from_numpy(samples)
+        images, labels = self._on_device(tuple(part[chosen] for part in self.data.shard(client)))
+        total, loss, squared_loss = self._trainer.gradient_sum(client, images, labels, model, round_number, clip)
+        return LocalUpdate(total, held, loss, len(samples), squared_loss)
 
     def evaluate(self, model: NDArray[np.float32]) -> Evaluation:
         """Mean cross-entropy and accuracy on the held-out samples, which are kept in memory from then on."""

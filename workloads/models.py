@@ -14,6 +14,9 @@
   0.25 and 0.25 in Lotto's code) and on Xavier's gain; Lotto's choices are used here.
 - ``mnist-cnn``: the CNN of McMahan et al. 2017 for MNIST, 1,663,370 parameters: conv 5x5 1->32 (832), pool, conv 5x5
   32->64 (51,264), pool, dense 3136->512 (1,606,144), dense 512->10 (5,130); convolutions keep the size.
+- ``emnist-cnn``: the network of Hasircioglu and Gunduz (arXiv 2205.01556, Figure 8) for EMNIST ByClass, 156,526
+  parameters at 62 classes: conv 8x8 1->16, stride 2, padding 3 (1,040), pool 2x2 by steps of 1, conv 4x4 16->32, stride
+  2 (8,224), pool as before, dense 512->256 (131,328), dense 256->62 (15,934).
 - ``lenet``: LeNet-5 of LeCun et al. 1998 ("Gradient-based learning applied to document recognition") as it is written
   today, with ReLU and maximum pooling: conv 5x5 ->6, pool, conv 5x5 6->16, pool, dense 400->120->84->classes. For
   colour images of 32x32 and ten classes 62,006 parameters (456, 2,416, 48,120, 10,164, 850); for grey ones of 28x28,
@@ -147,6 +150,23 @@ def _mnist_cnn(height: int, width: int, classes: int) -> nn.Sequential:
     )
 
 
+def _emnist_cnn(height: int, width: int, classes: int) -> nn.Sequential:
+    _require("emnist-cnn", (height, width), (28, 28))
+    return nn.Sequential(
+        ChannelsLast(),
+        nn.Conv2d(1, 16, 8, stride=2, padding=3),
+        nn.MaxPool2d(2, stride=1),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(16, 32, 4, stride=2),
+        nn.MaxPool2d(2, stride=1),
+        nn.ReLU(inplace=True),
+        nn.Flatten(),
+        nn.Linear(512, 256),
+        nn.ReLU(inplace=True),
+        nn.Linear(256, classes),
+    )
+
+
 def _grey_lenet(height: int, width: int, classes: int) -> nn.Sequential:
     _require("lenet", (height, width), (28, 28))
     return _lenet(1, 2, classes)
@@ -195,6 +215,7 @@ _GREY: dict[str, _Make] = {
     "cnn": _cnn,
     "femnist-cnn": _femnist_cnn,
     "mnist-cnn": _mnist_cnn,
+    "emnist-cnn": _emnist_cnn,
     "lenet": _grey_lenet,
 }
 _COLOUR: dict[str, _Make] = {"lenet": _colour_lenet, "vgg11": _vgg11, "mobilenet-v2": _mobilenet_v2}
@@ -204,8 +225,8 @@ def make(name: str, height: int, width: int, classes: int, channels: int = 1) ->
     """A model without storage (torch's meta device): its shapes only; `workloads.training` gives it memory.
 
     Args:
-        name: ``logistic``, ``mlp``, ``cnn``, ``femnist-cnn``, ``mnist-cnn`` or ``lenet`` of grey images (N, H, W);
-            ``lenet`` or ``vgg11`` of colour images (N, H, W, 3), ``mobilenet-v2`` of (N, 3, H, W) bytes.
+        name: ``logistic``, ``mlp``, ``cnn``, ``femnist-cnn``, ``mnist-cnn``, ``emnist-cnn`` or ``lenet`` of grey images
+            (N, H, W); ``lenet`` or ``vgg11`` of colour images (N, H, W, 3), ``mobilenet-v2`` of (N, 3, H, W) bytes.
         height, width: of the images, in pixels.
         classes: number of labels.
         channels: of the images, 1 or 3.

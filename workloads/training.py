@@ -21,6 +21,7 @@ from torch.nn.functional import cross_entropy, log_softmax, nll_loss
 
 from testbed.experiment.workload import Workload
 from workloads import optimizers, vector
+from workloads.clipped_gradients import ClippedGradients
 from workloads.contract import Evaluation
 from workloads.models import SeededDropout
 from workloads.randomness import Purpose, stream
@@ -76,6 +77,7 @@ class LocalTrainer:
         self._evaluation_batch = evaluation_batch
         self._dropouts = [module for module in self._network.modules() if isinstance(module, SeededDropout)]
         self._descent = optimizers.made(section, list(self._network.parameters()))
+        self._clipped = ClippedGradients(network, sample_losses)
         self._lock = threading.Lock()
 
     def _load(self, model: NDArray[np.float32]) -> None:
@@ -110,10 +112,7 @@ class LocalTrainer:
             if not self._network.training:  # walking the modules costs as much as a small model's step
                 self._network.train()
             self._descent.begin(section.learning_rate_in(round_number))
-            if self._dropouts:
-                dropout_stream = stream(self._seed, Purpose.DROPOUT, client, round_number)
-                for dropout in self._dropouts:
-                    dropout.random = dropout_stream
+            self._begin_dropout(client, round_number)
             order_stream = stream(self._seed, Purpose.BATCHES, client, round_number)
             total = torch.zeros((), device=self.device)
             losses = torch.empty((section.epochs, len(labels)), device=self.device)
@@ -125,6 +124,36 @@ class LocalTrainer:
             local = self._flat.cpu().numpy()
             delta = np.subtract(local, model)
         return delta, float(total) / (section.epochs * len(labels)), float(losses.double().square().mean())
+
+    def gradient_sum(
+        self,
+        client: int,
+        images: Tensor,
+        labels: Tensor,
+        model: NDArray[np.float32],
+        round_number: int,
+        clip: float | None,
+    ) -> tuple[NDArray[np.float32], float, float]:
+        """The sum of the samples' clipped gradients at `model`; see `workloads.clipped_gradients`.
+
+        The arguments are those of `train`; the samples are those that count, at least one, and `clip` is C.
+
+        Returns:
+            (d,) float32, the sum; the samples' mean loss, and the mean of its square.
+        """
+        with self._lock:
+            self._load(model)
+            self._network.train()
+            self._begin_dropout(client, round_number)
+            total, losses = self._clipped.sum(images, labels, clip)
+        return total.cpu().numpy(), float(losses.mean()), float(losses.double().square().mean())
+
+    def _begin_dropout(self, client: int, round_number: int) -> None:
+        """Masks come from the stream of this client and round."""
+        if self._dropouts:
+            dropout_stream = stream(self._seed, Purpose.DROPOUT, client, round_number)
+            for dropout in self._dropouts:
+                dropout.random = dropout_stream
 
     def _epoch(self, images: Tensor, labels: Tensor, losses: Tensor) -> Tensor:
         """One pass in the given order; returns the sum of the losses without waiting for the device.
@@ -158,6 +187,11 @@ class LocalTrainer:
                 correct += int((logits.argmax(dim=1) == batch_labels).sum())
         count = int((labels != IGNORED).sum())
         return Evaluation(loss=loss_sum / count, accuracy=correct / count, samples=count)
+
+
+def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:
+    """(n,) each sample's cross-entropy, the mean over its positions if it has several."""
+    return -_of_samples(log_softmax(logits, 1), labels)
 
 
 def _of_samples(likelihoods: Tensor, labels: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ client takes part in more than r of the R rounds. Given both, the victim's epsil
 the noise, at what p_k and q_r leave of delta. Every pair (k, r) gives a valid epsilon; the corollaries take the least.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -17,8 +17,9 @@ from typing import Literal
 import numpy as np
 
 from analysis.bounds.lotto import selection_probability, tolerated
-from analysis.bounds.skellam import Divergences, Skellam, epsilon
 from analysis.bounds.tails import survival, survivals, survivals_over_trials
+from testbed.privacy.renyi import Divergences, epsilon
+from testbed.privacy.skellam import Skellam
 
 Variant = Literal["client-centric", "server-centric"]
 
@@ -92,29 +93,52 @@ class PrivacyCost:
 
 
 def cost_with_lotto(training: Training, variant: Variant) -> PrivacyCost:
-    """The least epsilon over all k and r, and which they are (Corollary 2 or 3).
-
-    Pairs are left out only where they cannot win: epsilon grows with k and with r, and falls with delta, so the epsilon
-    at the whole delta bounds that of every larger pair from below.
-    """
-    delta, last = training.delta, training.rounds
+    """The least epsilon over all k and r, and which they are (Corollary 2 or 3)."""
     p = dishonest_majorities(training)
-    if p[-1] >= delta:
+    if p[-1] >= training.delta:
         return PrivacyCost(inf, None, None, reason=_too_many(training, p[-1]))
-    q = lru_cache(maxsize=None)(lambda r: repeated(training, variant, r))
-    first = _first(lambda r: q(r) < delta, last)
+    divergences = lru_cache(maxsize=None)(lambda k: _divergences(training, k))
+    return cheapest(
+        training.delta, p, lambda r: repeated(training, variant, r), training.rounds,
+        lambda k, r, delta: epsilon(divergences(k), r, delta),
+    )  # fmt: skip
+
+
+def cheapest(
+    delta: float,
+    dishonest: Sequence[float],
+    repeated: Callable[[int], float],
+    rounds: int,
+    cost: Callable[[int, int, float], float],
+) -> PrivacyCost:
+    """The least epsilon over all k and r, for any mechanism and any two bounds; inf where none has chances below delta.
+
+    Args:
+        delta: in (0, 1).
+        dishonest: p_k for k = 0, 1, ...: Pr[some round has more than k dishonest participants], at most.
+        repeated: q_r: Pr[the client is in more than r rounds], at most; falls with r, and is 0 at `rounds`.
+        rounds: R.
+        cost: epsilon of a client in r rounds, each with k dishonest participants, at a delta; from (k, r, delta). It
+            grows with k and r, and falls with delta.
+
+    Pairs are left out only where they cannot win: the epsilon at the whole delta bounds that of every larger pair from
+    below.
+    """
+    p, q = dishonest, lru_cache(maxsize=None)(repeated)
+    if not p or p[-1] >= delta:
+        return PrivacyCost(inf, None, None, reason="more dishonest participants than allowed for are too likely")
+    first = _first(lambda r: q(r) < delta, rounds)
     best = PrivacyCost(inf, None, None, reason="without noise nothing is private")
     for k in range(_first(lambda k: p[k] < delta, len(p) - 1), len(p)):
-        divergences = _divergences(training, k)
-        if epsilon(divergences, first, delta) >= best.epsilon:
+        if cost(k, first, delta) >= best.epsilon:
             break
-        for r in range(first, last + 1):
+        for r in range(first, rounds + 1):
             left = delta - p[k] - q(r)
             if left <= 0:
                 continue
-            if epsilon(divergences, r, delta) >= best.epsilon:
+            if cost(k, r, delta) >= best.epsilon:
                 break
-            found = epsilon(divergences, r, left / (1 - p[k] - q(r)))
+            found = cost(k, r, left / (1 - p[k] - q(r)))
             if found < best.epsilon:
                 best = PrivacyCost(found, k, r, p[k], q(r))
     return best
@@ -135,7 +159,7 @@ def cost_without_lotto(training: Training) -> PrivacyCost:
 def dishonest_majorities(training: Training) -> list[float]:
     """p_k for k = 0, 1, ..., min(c, 2t - s - 1): Pr[a round of R has more than k dishonest candidates], at most."""
     last = min(training.dishonest, training.tolerated)
-    return [_some(training.rounds, tail) for tail in survivals(last, training.dishonest, training.p)]
+    return [some(training.rounds, tail) for tail in survivals(last, training.dishonest, training.p)]
 
 
 def repeated(training: Training, variant: Variant, r: int) -> float:
@@ -146,18 +170,28 @@ def repeated(training: Training, variant: Variant, r: int) -> float:
     (R - j + 1)-th round is a candidate in r or more of the j - 1 rounds that follow, over j = r + 1, ..., R.
     """
     if variant == "server-centric":
-        return _some(training.maximum_population, survival(r, training.rounds, training.p))
-    if r >= training.rounds:
+        return repeated_by_any(training.maximum_population, r, training.rounds, training.p)
+    return repeated_by_participants(training.participants, r, training.rounds, training.p)
+
+
+def repeated_by_any(parties: int, r: int, rounds: int, p: Fraction) -> float:
+    """Pr[any of so many parties, known beforehand, is a candidate in more than r rounds]."""
+    return some(parties, survival(r, rounds, p))
+
+
+def repeated_by_participants(participants: int, r: int, rounds: int, p: Fraction) -> float:
+    """phi of Corollary 2: Pr[any client that the server learns of as a participant is one in more than r rounds]."""
+    if r >= rounds:
         return 0.0
     if r == 0:
         return 1.0
-    again = np.array(survivals_over_trials(r - 1, training.rounds - 1, training.p)[r:])
+    again = np.array(survivals_over_trials(r - 1, rounds - 1, p)[r:])
     with np.errstate(divide="ignore"):  # who is a candidate for certain: log1p(-1) is -inf, and q_r is 1
-        return float(-np.expm1(training.participants * np.log1p(-again).sum()))
+        return float(-np.expm1(participants * np.log1p(-again).sum()))
 
 
-def _some(times: int, chance: float) -> float:
-    """1 - (1 - chance)**times, also where that is tiny."""
+def some(times: int, chance: float) -> float:
+    """1 - (1 - chance)**times: Pr[it happens in one of so many independent trials], also where that is tiny."""
     return 1.0 if chance == 1 else -expm1(times * log1p(-chance))
 
 

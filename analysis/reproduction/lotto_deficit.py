@@ -6,9 +6,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy.optimize import brentq
 
-from analysis.bounds.skellam import Skellam
 from analysis.figure_style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.contract import Bench, Claim, Reproduced
+from testbed.privacy.skellam import Skellam
 
 POPULATION, PARTICIPANTS, ROUNDS = 700, 70, 50
 DIMENSION = 2**20  # the FEMNIST CNN of 1,018,174 parameters, padded

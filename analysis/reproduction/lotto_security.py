@@ -16,10 +16,10 @@ from scipy.optimize import brentq
 
 from analysis.bounds.lotto import dishonest_fraction_exceeds, secagg_fails, selection_probability, tolerated
 from analysis.bounds.lotto_dp import Training, cost_with_lotto, cost_without_lotto
-from analysis.bounds.skellam import Skellam
 from analysis.bounds.tails import log10_survival, survival
 from analysis.figure_style import COLUMN_INCHES, house_style, protocol_colours, save
 from analysis.reproduction.contract import Bench, Claim, Reproduced
+from testbed.privacy.skellam import Skellam
 
 DISHONEST, OVER_SELECTION, ROUNDS, DIMENSION = 1000, 1.3, 50, 2**20
 MULTIPLIER = 6.27  # consistent with the paper's 1.8 and 265; the paper states none

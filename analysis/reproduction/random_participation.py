@@ -28,6 +28,7 @@ from analysis.bounds.random_participation import (
 )
 from analysis.figure_style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.random_participation_check_ins import make_fig4
 
 _PAPER = "Hasircioglu and Gunduz, Privacy Amplification via Random Participation, arXiv 2205.01556"
 _EPSILON, _DELTA = 0.015, 1e-6  # of a round, in section 6
@@ -312,6 +313,9 @@ REPRODUCTIONS = (
     ),
     Reproduction(
         "random-participation-fig3", "Random participation: delta against the noise", f"{_PAPER}, Figure 3", make_fig3
+    ),
+    Reproduction(
+        "random-participation-fig4", "Random participation beside random check-ins", f"{_PAPER}, Figure 4", make_fig4
     ),
     Reproduction(
         "random-participation-fig5", "Client sampling against local sampling", f"{_PAPER}, Figure 5", make_fig5

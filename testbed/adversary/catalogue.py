@@ -20,6 +20,7 @@ from testbed.adversary.clients import (
     ClaimCandidacy,
     ClaimFalseNumber,
     InflateUtility,
+    SkipNoise,
     WithholdNumber,
     WrongSignature,
 )
@@ -81,6 +82,7 @@ CLIENTS: tuple[type[ClientMisbehaviour], ...] = (
     ClaimFalseNumber,
     WithholdNumber,
     WrongSignature,
+    SkipNoise,
 )
 OF_PARTY: dict[str, tuple[type[Misbehaviour], ...]] = {"server": SERVER, "clients": CLIENTS}
 

@@ -7,8 +7,10 @@ from pydantic import Field
 
 from testbed.adversary.lotto_rounds import ALL_LISTS, CLIENT_CENTRIC, VERIFIABLE_BATCHES
 from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions
+from testbed.aggregation.noisy_sums import NoisyClient
 from testbed.cost import charge
-from testbed.parties.client import Role, handles
+from testbed.parties.client import Role, RoleSpec, handles
+from testbed.privacy.noise import NoiseShare
 from testbed.selection.lotto import LIST_DOMAIN, ListSignature, LottoClient, ParticipantList, selection_input
 from testbed.selection.lotto_announcing import Announce, Candidacy
 from testbed.selection.lotto_client_centric import ClientCentricClient
@@ -139,3 +141,23 @@ class WrongSignature(ClientMisbehaviour, LottoClient):
         assert self.client.identity is not None
         self.carried_out(WrongSignature, "signed something else than the list")
         return ListSignature(self.client.identity.signing.sign(LIST_DOMAIN, b"another list"))
+
+
+class SkipNoise(ClientMisbehaviour, NoisyClient):
+    """Adds no noise: the sum protects the others less, and nobody can tell by looking at it (Lotto, section 2.3)."""
+
+    name: ClassVar[str] = "skip-noise"
+    applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus", "plain")
+    extends: ClassVar[type[Role]] = NoisyClient
+
+    @classmethod
+    def concerns(cls, spec: RoleSpec) -> bool:
+        """Where participants add noise at all."""
+        return super().concerns(spec) and spec.parameters.noise is not None
+
+    def noise_shares(self, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
+        """None."""
+        if not self.attacks(round_number):
+            return super().noise_shares(participants, dimension, round_number)
+        self.carried_out(SkipNoise, "sent its update without its share of the noise")
+        return []

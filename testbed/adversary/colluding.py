@@ -54,5 +54,5 @@ class SecAggAccomplice(SecAggClient):
         return HandedOver(
             self._mask_secret,
             [ShareOf(peer, shares[:SHARE_BYTES]) for peer, shares in opened],
-            [ShareOf(peer, shares[SHARE_BYTES:]) for peer, shares in opened],
+            [ShareOf(peer, shares[SHARE_BYTES : 2 * SHARE_BYTES]) for peer, shares in opened],
         )

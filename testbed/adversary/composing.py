@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from testbed.adversary.catalogue import kinds_of
+from testbed.adversary.clients import SkipNoise
 from testbed.adversary.misbehaviour import (
     ClientMisbehaviour,
     Conspiracy,
@@ -47,6 +48,12 @@ class Adversary:
         self._conspiracy = Conspiracy(self.dishonest, given, rounds, section.from_round, section.every)
         self._unused = set(self._server)
 
+    @property
+    def skips_noise(self) -> frozenset[int]:
+        """The clients that add no noise in the rounds that are attacked."""
+        kinds = [kind for found in self._clients.values() for kind in found]
+        return self.dishonest if any(issubclass(kind, SkipNoise) for kind in kinds) else frozenset()
+
     def corrupted(self, honest: Any, protocols: Iterable[str]) -> Any:
         """The class of the server that runs instead of `honest`, which has the decisions of `protocols`."""
         wanted, kinds = set(protocols), []
@@ -61,7 +68,7 @@ class Adversary:
         """`specs`, and after them what the dishonest clients do instead; their accomplices' roles are extended too."""
         more = []
         for spec in specs:
-            kinds = [kind for found in self._clients.values() for kind in found if issubclass(spec.role, kind.extends)]
+            kinds = [kind for found in self._clients.values() for kind in found if kind.concerns(spec)]
             if kinds:
                 only = self.dishonest if spec.only is None else spec.only & self.dishonest
                 more.append(RoleSpec(dishonest_role(spec.role, kinds, self._conspiracy), spec.parameters, only))
@@ -73,7 +80,7 @@ class Adversary:
         idle += [
             ("clients", name)
             for name, found in self._clients.items()
-            if not any(issubclass(spec.role, kind.extends) for spec in specs for kind in found)
+            if not any(kind.concerns(spec) for spec in specs for kind in found)
         ]
         for party, name in idle:
             raise ExperimentError(f"adversary.{party}: {name} applies to none of this run's protocols; leave it out")

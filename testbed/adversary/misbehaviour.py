@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from testbed.network import Network
-from testbed.parties.client import Role
+from testbed.parties.client import Role, RoleSpec
 
 if TYPE_CHECKING:
     from testbed.aggregation.combining import Aggregate, AggregationRound
@@ -110,6 +110,11 @@ class ClientMisbehaviour(Misbehaviour, Role):
     """
 
     extends: ClassVar[type[Role]]
+
+    @classmethod
+    def concerns(cls, spec: RoleSpec) -> bool:
+        """Whether there is something to do otherwise for those who play this role."""
+        return issubclass(spec.role, cls.extends)
 
     def attacks(self, round_number: int) -> bool:
         """Whether this round is attacked."""

@@ -65,7 +65,8 @@ class Attempt:
 
     Attributes:
         members: the honest clients whose sum was aimed at; one victim, or more.
-        vector: `(d+1,)` ring elements, the sum of their quantised updates; None: not reconstructed.
+        vector: `(d+1,)` ring elements, the sum of their quantised updates (with their shares of noise, where they add
+            some); None: not reconstructed.
         detail: one line that says so.
     """
 
@@ -223,7 +224,7 @@ class Contradicting(ServerMisbehaviour, SecAgg):
                     raise RoundAborted("wrong-shares", f"the shares of client {client} give another key than its own")
             vector = await self._masked.total(ids(sorted(members)))
             self._remove_masks(vector, members, peers, pairs, seeds)
-            _, weight = self.parameters.quantisation.decode(vector, len(members))
+            _, weight = self.parameters.mean(vector, len(members), self._round)
             if len(members) == 1 and np.any(vector[:-1] % weight):
                 raise RoundAborted("implausible-update", "its levels are no multiples of its weight")
         except RoundAborted as failed:

@@ -30,8 +30,9 @@ class ShrinkTheSum(Contradicting):
             if self.attempt is None or self.attempt.vector is None:
                 raise
             members = sorted(self.attempt.members)
-            mean, weight = self.parameters.quantisation.decode(self.attempt.vector, len(members))
-            return Aggregate(mean, weight, self._survivors[[client in members for client in self._survivors.tolist()]])
+            mean, weight = self.parameters.mean(self.attempt.vector, len(members), round_)
+            survivors = self._survivors[[client in members for client in self._survivors.tolist()]]
+            return Aggregate(mean, weight, survivors, self.parameters.noise_in(len(members), len(round_.participants)))
 
     def stories(self, t: int) -> list[Story]:
         """For each client its own survivors."""

@@ -45,7 +45,7 @@ from testbed.network import Replies
 from testbed.network.asking import no_ids
 
 if TYPE_CHECKING:
-    from testbed.aggregation.secagg import SecAggParameters
+    from testbed.aggregation.secagg_parameters import SecAggParameters
 
 NOBODY = no_ids()
 

@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
 from testbed.privacy.accountant import Accountant
 from testbed.randomness import Randomness
+from testbed.training import Workload
 
 Ids = npt.NDArray[np.int64]
 
@@ -46,9 +47,36 @@ class AggregationParameters(BaseModel):
     def check_weights(self, participants: int, maximum_weight: int) -> None:
         """Raise `ExperimentError` when so many updates of up to this weight cannot be summed."""
 
+    def check_experiment(self, selection: Any, workload: Any) -> None:
+        """Raise `ValueError` (as `check`) when the experiment's selection or workload section does not fit."""
+
+    def check_workload(self, workload: Workload) -> None:
+        """Raise `ExperimentError` when the workload lacks what this aggregation asks of it."""
+
+    def planned_for(self, rounds: int, delta: float) -> Self:
+        """The same, with what it leaves to the rest of the experiment filled in."""
+        return self
+
+    def check_dimension(self, participants: int, dimension: int) -> None:
+        """Raise `ExperimentError` when updates of so many parameters cannot be summed."""
+
+    def prepare(self, participants: int, dimension: int) -> None:
+        """Make what clients need once in a process, before anybody's work is measured."""
+
     def accountant(self, participants: int, dimension: int) -> Accountant | None:
         """What taking part costs in privacy, for so many planned participants and parameters; None: no noise."""
         return None
+
+    shares_noise: ClassVar[bool] = True
+    """Whether the noise of `accountant` is a sum of the participants' shares; elsewhere it hangs on nobody's share."""
+
+    def tolerated(self, participants: int) -> int:
+        """How many dishonest participants a malicious server may have and still see sums alone; -1: it sees updates."""
+        return -1
+
+    def least_noise(self, participants: int) -> float:
+        """The share of the planned noise that a sum has at least, of so many participants who share it."""
+        return 1 / participants
 
 
 @dataclass
@@ -66,6 +94,9 @@ class AggregationRound:
             client that signs wrongly makes the others end the round.
         randomness: for the server's own coins; None: an honest server needs none.
         batches: groups of clients whose updates may only be summed together; None: anybody's may.
+        client_rate: probability with which each available client was drawn, independently; None: not so drawn.
+        available_samples: training samples of all clients that were available, by what they announced; None: unknown.
+        memory: arrays by name that are kept from round to round, as in `SelectionRound.memory` and in the same place.
     """
 
     number: int
@@ -77,6 +108,9 @@ class AggregationRound:
     experiment_id: bytes | None = None
     randomness: Randomness | None = None
     batches: Batches | None = None
+    client_rate: float | None = None
+    available_samples: int | None = None
+    memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -116,6 +150,9 @@ class AggregationProtocol(Protocol):
         stages: its stages, in order.
         needs_registration: whether clients must be registered with the PKI.
         roles: the client side.
+
+    Two more are optional: `asks_everybody` (bool: every available client gets the model and is a participant, whomever
+    selection has drawn) and `goes_on_without_participants` (bool: a round in which nobody was drawn is not skipped).
     """
 
     stages: ClassVar[tuple[str, ...]]

@@ -6,15 +6,16 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from testbed.aggregation.combining import Aggregate, AggregationParameters, AggregationRound, of_shape
-from testbed.errors import RoundAborted, RunError
+from testbed.aggregation.combining import Aggregate, AggregationRound, Ids, of_shape
+from testbed.aggregation.noisy_sums import NoisyClient, NoisyParameters
+from testbed.errors import Refusal, RoundAborted, RunError
 from testbed.messages import Count, Message, RoundNumber, Vector
-from testbed.parties.client import Role, RoleSpec, handles
+from testbed.parties.client import RoleSpec, handles
 from testbed.training import trained_update
 
 
-class PlainParameters(AggregationParameters):
-    """The server sees every update."""
+class PlainParameters(NoisyParameters):
+    """The server sees every update, with its share of noise where participants add some."""
 
     protocol: Literal["plain"] = "plain"
 
@@ -35,7 +36,23 @@ class SendUpdate(Message, frozen=True):
     round: RoundNumber
 
 
-class PlainClient(Role):
+class NoisyUpdate(Message, frozen=True):
+    """A client's update as ring elements, with its share of the noise."""
+
+    elements: Vector
+
+
+class SendNoisyUpdate(Message, frozen=True):
+    """Send what you have learned, and add your share of the noise of so many participants."""
+
+    stage: ClassVar[str] = "plain/update"
+    Answer: ClassVar[type[Message] | None] = NoisyUpdate
+
+    round: RoundNumber
+    participants: Count
+
+
+class PlainClient(NoisyClient):
     """Client side."""
 
     parameters: PlainParameters
@@ -43,9 +60,22 @@ class PlainClient(Role):
     @handles(SendUpdate)
     def on_send_update(self, message: SendUpdate) -> Update:
         """Hand the update over."""
+        if self.parameters.noise is not None:
+            raise Refusal("plain.without-noise", "asked for the update without the noise of this experiment")
         update = trained_update(self, message.round)
         weight = update.samples if self.parameters.weights == "samples" else 1
         return Update(weight, Vector(np.asarray(update.delta, np.float32), 0))
+
+    @handles(SendNoisyUpdate)
+    def on_send_noisy_update(self, message: SendNoisyUpdate) -> NoisyUpdate:
+        """Hand it over with noise, where the experiment says so."""
+        update, most = trained_update(self, message.round), self.environment.maximum_participants
+        if self.parameters.noise is None:
+            raise Refusal("plain.no-noise", "nobody adds noise in this experiment")
+        if not 1 <= message.participants <= most:
+            raise Refusal("plain.too-many-participants", f"{message.participants} announced, never more than {most}")
+        elements = self.noisy(np.asarray(update.delta, np.float32), message.participants, message.round)
+        return NoisyUpdate(Vector(elements, self.parameters.bits))
 
 
 class Plain:
@@ -68,19 +98,37 @@ class Plain:
         So are those of batches that are not whole (``batches: whole``): the server has seen them, but its sums are
         those of a `secagg` with which it is compared.
         """
+        if self.parameters.noise is not None:
+            return await self._with_noise(round_)
         replies = await round_.network.ask(round_.trained, SendUpdate(round_.number))
         updates = {client: answer for client, answer in replies.valid().items() if answer.weight > 0}
-        survivors = of_shape({client: answer.delta for client, answer in updates.items()}, 0, round_.dimension)
-        if not len(survivors):
-            raise RoundAborted("no-updates", "no participant's update arrived")
-        batches = self.parameters.kept_whole(round_.batches)
-        if batches is not None:
-            survivors = batches.members(batches.whole(survivors))
-            if not len(survivors):
-                raise RoundAborted("no-whole-batch", "every batch has lost a member")
+        arrived = of_shape({client: answer.delta for client, answer in updates.items()}, 0, round_.dimension)
+        survivors = self._survivors(arrived, round_)
         shares = np.array([updates[client].weight for client in survivors.tolist()], np.int64)
         try:
             total = await replies.total(survivors, shares)
         except RunError:
             raise RoundAborted("update-too-large", "an update is not finite or too large to sum") from None
         return Aggregate(total / shares.sum(), float(shares.sum()), survivors)
+
+    async def _with_noise(self, round_: AggregationRound) -> Aggregate:
+        parameters, participants = self.parameters, len(round_.participants)
+        replies = await round_.network.ask(round_.trained, SendNoisyUpdate(round_.number, participants))
+        updates = {client: answer.elements for client, answer in replies.valid().items()}
+        length = None if round_.dimension is None else parameters.elements(round_.dimension)
+        survivors = self._survivors(of_shape(updates, parameters.bits, length), round_)
+        total = await replies.total(survivors)
+        mean, weight = parameters.noisy_mean(total, len(survivors), round_)
+        return Aggregate(mean, weight, survivors, parameters.noise_in(len(survivors), participants))
+
+    def _survivors(self, arrived: Ids, round_: AggregationRound) -> Ids:
+        """Whose updates are summed, of those that arrived; raises `RoundAborted` for nobody's."""
+        if not len(arrived):
+            raise RoundAborted("no-updates", "no participant's update arrived")
+        batches = self.parameters.kept_whole(round_.batches)
+        if batches is None:
+            return arrived
+        survivors = batches.members(batches.whole(arrived))
+        if not len(survivors):
+            raise RoundAborted("no-whole-batch", "every batch has lost a member")
+        return survivors

@@ -13,18 +13,15 @@ Where selection has batches, only whole batches are summed: `testbed.aggregation
 """
 
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
-from math import ceil
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
 from testbed.aggregation.batch_atomic import NOBODY, WholeBatches
-from testbed.aggregation.combining import Aggregate, AggregationParameters, AggregationRound, Ids, of_shape
+from testbed.aggregation.combining import Aggregate, AggregationRound, Ids, of_shape
 from testbed.aggregation.mask_threads import add_masks_in_threads
-from testbed.aggregation.quantisation import Quantisation
+from testbed.aggregation.noise_removal import UnmaskAndRemove, remove_noise, shares_each
 from testbed.aggregation.secagg_client import MASK_PURPOSE, SecAggClient
 from testbed.aggregation.secagg_messages import (
     KEYS_DOMAIN,
@@ -45,90 +42,19 @@ from testbed.aggregation.secagg_messages import (
     adverts_digest,
     survivors_content,
 )
+from testbed.aggregation.secagg_parameters import SecAggParameters
 from testbed.aggregation.share_correction import recover
-from testbed.batches import Batches
 from testbed.cost import charge
 from testbed.crypto import signatures
 from testbed.crypto.key_agreement import PrivateKey
+from testbed.crypto.sealing import TAG_BYTES
+from testbed.crypto.shamir import SHARE_BYTES
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Message
 from testbed.network import Replies
 from testbed.parties.client import RoleSpec
 
 _PROBE = PrivateKey.from_seed(bytes(32))  # shows which public keys are of small order
-
-
-class SecAggParameters(AggregationParameters):
-    """Sums that hide every single update."""
-
-    protocol: Literal["secagg"] = "secagg"
-    threshold: float | int = Field(
-        0.7,
-        gt=0,
-        allow_inf_nan=False,
-        description="Clients that must remain: a number t, or a fraction of the participants; above half (Lotto: 0.7)",
-    )
-    bits: int = Field(32, ge=8, le=64, description="Ring width: sums are taken modulo 2**bits")
-    levels_bits: int = Field(16, ge=1, le=24, description="Bits per coordinate of an update before summing")
-    clip: float = Field(
-        1.0, gt=0, allow_inf_nan=False, description="Largest absolute value of a coordinate of an update"
-    )
-    consistency: Literal["signed", "none"] = Field(
-        "signed",
-        description="Do t clients sign the survivors before any client unmasks (signed), or does each believe the list "
-        "that it alone is shown (none; only for servers that follow the protocol, and above two thirds)?",
-    )
-    smallest_sum: int | None = Field(
-        None,
-        ge=2,
-        description="With batches kept whole: fewest clients in a sum; those whose batch is left out then count among "
-        "the t, and a malicious server may have sums over single batches. None: t, of whom all are in the sum",
-    )
-
-    @property
-    def quantisation(self) -> Quantisation:
-        """How updates become ring elements."""
-        return Quantisation(self.clip, self.levels_bits, self.bits)
-
-    def threshold_for(self, participants: int) -> int:
-        """t for so many participants; a fraction is rounded up."""
-        if isinstance(self.threshold, int):
-            return self.threshold
-        return ceil(Fraction(str(self.threshold)) * participants)
-
-    def fewest_in_sum(self, threshold: int, batches: Batches | None) -> int:
-        """How many clients a sum has at least: t, unless `smallest_sum` says otherwise where batches are kept whole."""
-        if self.smallest_sum is None or self.kept_whole(batches) is None:
-            return threshold
-        return self.smallest_sum
-
-    def least_threshold(self, participants: int) -> int:
-        """The smallest t allowed: above s/2, and above 2s/3 where nobody signs the survivors."""
-        return participants // 2 + 1 if self.consistency == "signed" else 2 * participants // 3 + 1
-
-    def check(self, participants: int) -> None:
-        """t must be at least `least_threshold` and at most s."""
-        t, least = self.threshold_for(participants), self.least_threshold(participants)
-        if participants < 2:
-            raise ValueError("protocol: secagg needs at least 2 participants; the sum of one hides nothing")
-        if not least <= t <= participants:
-            above = "0.5" if self.consistency == "signed" else "2/3, which consistency: none needs"
-            raise ValueError(
-                f"threshold: t = {t} of {participants} participants; allowed {least} to {participants}"
-                f" (or a fraction above {above})"
-            )
-        if self.smallest_sum is not None and self.batches == "ignored":
-            raise ValueError(
-                "smallest_sum: says something of batches that are kept whole; leave it out with batches: ignored"
-            )
-        if self.smallest_sum is not None and self.smallest_sum > participants:
-            raise ValueError(
-                f"smallest_sum: {self.smallest_sum} of {participants} participants; at most {participants}"
-            )
-
-    def check_weights(self, participants: int, maximum_weight: int) -> None:
-        """The weighted sum must fit the ring."""
-        self.quantisation.check(participants, maximum_weight if self.weights == "samples" else 1)
 
 
 class SecAgg(WholeBatches):
@@ -171,10 +97,11 @@ class SecAgg(WholeBatches):
         revealed = await self.collect_reveals(round_, t, survivors, excluded)
         total = await masked.total(survivors)
         self.unmask(round_, total, t, adverts, _ids(bundles), survivors, revealed)
-        mean, weight = self.parameters.quantisation.decode(total, len(survivors))
+        remove_noise(self.parameters.noise, round_, total, self.parameters.bits, t, survivors, revealed)
+        mean, weight = self.parameters.mean(total, len(survivors), round_)
         if self.parameters.weights == "equal" and weight != len(survivors):
             raise RoundAborted("implausible-sum", f"{len(survivors)} equal weights sum to {weight}")
-        return Aggregate(mean, weight, survivors)
+        return Aggregate(mean, weight, survivors, self.parameters.noise_in(len(survivors), len(round_.participants)))
 
     def threshold(self, round_: AggregationRound) -> int:
         """t of this round; raises `RoundAborted` where clients would refuse it anyway."""
@@ -243,10 +170,11 @@ class SecAgg(WholeBatches):
     def _whole(
         self, replies: Replies, adverts: dict[int, KeyAdvert], round_: AggregationRound
     ) -> dict[int, dict[int, bytes]]:
-        """What those have sealed who leave nobody out."""
+        """What those have sealed who leave nobody out, nor anything."""
         bundles = {}
+        size = shares_each(self.parameters.noise, len(round_.participants)) * SHARE_BYTES + TAG_BYTES
         for client, answer in replies.valid().items():
-            bundle = {row.client: row.sealed for row in answer.shares}
+            bundle = {row.client: row.sealed for row in answer.shares if len(row.sealed) == size}
             if len(bundle) == len(answer.shares) and bundle.keys() == set(self.peers(client, adverts)):
                 bundles[client] = bundle
             else:
@@ -268,7 +196,7 @@ class SecAgg(WholeBatches):
         standing_by = set(self.standing_by(round_, _ids(bundles)).tolist())
         answers = replies.valid()
         inputs = {client: answer.input for client, answer in answers.items() if client not in standing_by}
-        length = None if round_.dimension is None else round_.dimension + 1  # the weight is summed too
+        length = None if round_.dimension is None else self.parameters.elements(round_.dimension)
         survivors = of_shape(inputs, self.parameters.bits, length)
         for client in np.setdiff1d(_ids(inputs), survivors).tolist():
             round_.network.record_event(f"client:{client}", "misbehaviour", f"masked input: {inputs[client]}")
@@ -325,7 +253,8 @@ class SecAgg(WholeBatches):
     ) -> dict[int, Shares]:
         """What each client (U5) reveals."""
         rows = [SignatureOf(client, signature) for client, signature in self.counting(signed, excluded).items()]
-        replies = await round_.network.ask(_ids(signed), Unmask(round_.number, rows))
+        kind = Unmask if shares_each(self.parameters.noise, len(round_.participants)) == 2 else UnmaskAndRemove
+        replies = await round_.network.ask(_ids(signed), kind(round_.number, rows))
         return self._at_least(t, replies.valid(), replies, "revealed their shares")
 
     def _at_least(self, t: int, answers: dict[int, Any], replies: Replies, what: str) -> dict[int, Any]:

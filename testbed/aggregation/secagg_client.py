@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.batch_atomic import check_whole, mates
+from testbed.aggregation.noise_removal import RemovingClient, SharesAndNoise, UnmaskAndRemove
 from testbed.aggregation.secagg_messages import (
     KEYS_DOMAIN,
     SURVIVORS_DOMAIN,
@@ -45,17 +46,17 @@ from testbed.crypto.masks import add_masks, lane_dtype
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.errors import Refusal
 from testbed.messages import Vector, signed_content
-from testbed.parties.client import Client, Role, handles
+from testbed.parties.client import Client, handles
 from testbed.training import trained_update
 
 if TYPE_CHECKING:
-    from testbed.aggregation.secagg import SecAggParameters
+    from testbed.aggregation.secagg_parameters import SecAggParameters
 
 SEALING_PURPOSE = b"testbed/secagg/sealing/v1"
 MASK_PURPOSE = b"testbed/secagg/mask/v1"
 
 
-class SecAggClient(Role):
+class SecAggClient(RemovingClient):
     """One participant of one round; the methods follow the protocol's stages."""
 
     parameters: "SecAggParameters"
@@ -155,19 +156,22 @@ class SecAggClient(Role):
 
     def _share(self, holders: list[int]) -> list[SharesFor]:
         points, t = [point_of(holder) for holder in holders], self._threshold
-        of_key = shamir.share(self._mask_secret, t, points, self._secret("polynomial of the mask key"))
-        of_seed = shamir.share(self._self_mask, t, points, self._secret("polynomial of the self-mask seed"))
-        charge("shamir.share.term", 2 * t * len(points))
+        secrets = {"the mask key": self._mask_secret, "the self-mask seed": self._self_mask}
+        secrets |= {
+            f"the noise {n}": part for n, part in enumerate(self.noise_chain(self._participants, self._round), 1)
+        }
+        shares = [shamir.share(it, t, points, self._secret(f"polynomial of {name}")) for name, it in secrets.items()]
+        charge("shamir.share.term", len(secrets) * t * len(points))
         self._sealing_keys: dict[int, bytes] = {}
         sealed = []
-        for holder, key_share, seed_share in zip(holders, of_key, of_seed, strict=True):
+        for holder, dealt in zip(holders, map(b"".join, zip(*shares, strict=True)), strict=True):
             if holder == self.client.number:
-                self._own_shares = key_share + seed_share
+                self._own_shares = dealt
                 continue
             key = self._sealing.agree(self._adverts[holder].sealing_key, SEALING_PURPOSE)
             self._sealing_keys[holder] = key
             nonce, associated = self._envelope(self.client.number, holder)
-            sealed.append(SharesFor(holder, sealing.seal(key, nonce, key_share + seed_share, associated)))
+            sealed.append(SharesFor(holder, sealing.seal(key, nonce, dealt, associated)))
         charge("x25519.agree", len(sealed))
         charge("aead.seal", len(sealed))
         return sealed
@@ -244,17 +248,27 @@ class SecAggClient(Role):
         return not mates(self._batches, self.client.number) <= self._received.keys()
 
     def _masked(self, peers: list[int]) -> npt.NDArray[Any]:
-        """`(d+1,)` the quantised update under a mask for each peer and one of its own."""
-        update, number = trained_update(self, self._round), self.client.number
-        weight = update.samples if self.parameters.weights == "samples" else 1
-        rounding = self.environment.randomness.generator(number, self._round, "stochastic rounding")
-        masked = self.parameters.quantisation.encode(update.delta, weight, rounding)
+        """`(d+1,)` the update as ring elements under a mask for each peer and one of its own; `(D+1,)` with noise."""
+        masked, number = self._encoded(), self.client.number
         seeds = [self._mask.agree(self._adverts[peer].mask_key, MASK_PURPOSE) for peer in peers]
         signs = [1 if peer > number else -1 for peer in peers]
         add_masks(masked, [*seeds, self._self_mask], [*signs, 1], self.parameters.bits)
         charge("x25519.agree", len(seeds))
         charge("mask.element", len(masked) * (len(seeds) + 1))
         return masked
+
+    def _encoded(self) -> npt.NDArray[Any]:
+        """The update as ring elements, with this client's noise where participants add some."""
+        update, number = trained_update(self, self._round), self.client.number
+        if self.parameters.noise is not None:
+            return self.noisy(update.delta, self._planned_participants(), self._round)
+        weight = update.samples if self.parameters.weights == "samples" else 1
+        rounding = self.environment.randomness.generator(number, self._round, "stochastic rounding")
+        return self.parameters.quantisation.encode(update.delta, weight, rounding)
+
+    def _planned_participants(self) -> int:
+        """How many share the noise."""
+        return self._participants
 
     # -- consistency check ----------------------------------------------------------------------------------------
 
@@ -291,7 +305,17 @@ class SecAggClient(Role):
         """Reveal one share for each peer: of its mask key if it dropped out, of its self-mask seed if it survived."""
         with self._step(4, message.round):
             self._check_signatures({row.client: row.signature for row in message.signatures}, len(message.signatures))
-            return self._shares()
+            return self._shares(self._open_shares())
+
+    @handles(UnmaskAndRemove)
+    def on_unmask_and_remove(self, message: UnmaskAndRemove) -> SharesAndNoise:
+        """Reveal the same, and one share of the noise of each survivor that is more than the drop-outs call for."""
+        with self._step(4, message.round):
+            self._check_signatures({row.client: row.signature for row in message.signatures}, len(message.signatures))
+            opened = self._open_shares()
+            shares = self._shares(opened)
+            noise = self.noise_to_reveal(self._participants, self._survivors, opened)
+            return SharesAndNoise(shares.mask_keys, shares.self_masks, noise)
 
     @handles(UnmaskSurvivors)
     def on_unmask_survivors(self, message: UnmaskSurvivors) -> Shares:
@@ -301,16 +325,16 @@ class SecAggClient(Role):
                 raise Refusal("secagg.unsigned-survivors", "nobody has signed the survivors")
             self._survivors = self._believable(message.survivors)
             check_whole(self._batches, message.survivors)
-            return self._shares()
+            return self._shares(self._open_shares())
 
-    def _shares(self) -> Shares:
+    def _shares(self, opened: dict[int, bytes]) -> Shares:
         mask_keys, self_masks = [], []
-        for peer, opened in self._open_shares().items():
+        for peer, shares in opened.items():
             if peer in self._survivors:
                 if self._masks_with_me(peer):
-                    self_masks.append(ShareOf(peer, opened[SHARE_BYTES:]))
+                    self_masks.append(ShareOf(peer, shares[SHARE_BYTES : 2 * SHARE_BYTES]))
             else:
-                mask_keys.append(ShareOf(peer, opened[:SHARE_BYTES]))
+                mask_keys.append(ShareOf(peer, shares[:SHARE_BYTES]))
         return Shares(mask_keys, self_masks)
 
     def _masks_with_me(self, peer: int) -> bool:
@@ -338,7 +362,7 @@ class SecAggClient(Role):
         return {*self._received, self.client.number}
 
     def _open_shares(self) -> dict[int, bytes]:
-        """Both shares of every peer that has shared, by peer.
+        """All shares of every peer that has shared, by peer.
 
         Shares that do not open are left out, where the paper ends the client's part: this reveals less than shares
         that open would, and no single peer can end everybody's round with a bad ciphertext.
@@ -351,6 +375,9 @@ class SecAggClient(Role):
         return dict(sorted(opened.items()))
 
     def _open(self, peer: int) -> bytes:
-        """Both shares of a peer; raises `OpeningFailed`."""
+        """All shares of a peer; raises `OpeningFailed`, also for more or fewer than everybody deals."""
         nonce, associated = self._envelope(peer, self.client.number)
-        return sealing.open_sealed(self._sealing_keys[peer], nonce, self._received[peer], associated)
+        opened = sealing.open_sealed(self._sealing_keys[peer], nonce, self._received[peer], associated)
+        if len(opened) != len(self._own_shares):
+            raise OpeningFailed(f"{len(opened)} bytes of shares, not {len(self._own_shares)}")
+        return opened

@@ -6,7 +6,10 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
+from testbed.crypto.sealing import TAG_BYTES
+from testbed.crypto.shamir import SHARE_BYTES
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, Vector, signed_content
+from testbed.privacy.removable import MOST_TOLERATED
 
 KEYS_DOMAIN = b"testbed/secagg/advertised-keys/v1"
 SURVIVORS_DOMAIN = b"testbed/secagg/survivors/v2"
@@ -14,7 +17,11 @@ _ADVERTS_DOMAIN = b"testbed/secagg/adverts/v1"
 MAXIMUM_PARTICIPANTS = 100_000
 
 Many = msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)
-SealedShares = Annotated[bytes, msgspec.Meta(min_length=82, max_length=82)]  # two shares of 33 bytes, tag of 16
+SealedShares = Annotated[
+    bytes,
+    msgspec.Meta(min_length=2 * SHARE_BYTES + TAG_BYTES, max_length=(2 + MOST_TOLERATED) * SHARE_BYTES + TAG_BYTES),
+]
+"""A share of 33 bytes of each secret, tag of 16: of two secrets, and one for each removable component of the noise."""
 Share33 = Annotated[bytes, msgspec.Meta(min_length=33, max_length=33)]
 
 

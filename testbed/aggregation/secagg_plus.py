@@ -31,7 +31,7 @@ their batch, and that of another a list without. Only `secagg` is batch-atomic a
 This is not the paper's own malicious variant, in which clients choose neighbours and acknowledge inclusion one by one.
 """
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -48,8 +48,9 @@ from testbed.aggregation.neighbourhood_bound import (
     with_neighbours,
 )
 from testbed.aggregation.neighbourhood_graph import NeighbourGraph, list_digest
-from testbed.aggregation.secagg import SecAgg, SecAggParameters
+from testbed.aggregation.secagg import SecAgg
 from testbed.aggregation.secagg_messages import AdvertOf, KeyAdvert, ShareOf, Shares, SignatureOf
+from testbed.aggregation.secagg_parameters import SecAggParameters
 from testbed.aggregation.secagg_plus_client import SecAggPlusClient
 from testbed.aggregation.secagg_plus_messages import (
     AnnounceGraph,
@@ -72,6 +73,7 @@ from testbed.parties.client import RoleSpec
 class SecAggPlusParameters(SecAggParameters):
     """Sums that hide every single update, with work that hardly grows with the number of participants."""
 
+    removes_noise: ClassVar[bool] = False  # secrets are shared within neighbourhoods, which see few of the drop-outs
     protocol: Literal["secagg-plus"] = "secagg-plus"  # type: ignore[assignment]  # another alternative, same fields
     threshold: int | None = Field(  # type: ignore[assignment]  # of a neighbourhood, and not a fraction
         None, gt=1, description="Holders that must remain, of k + 1 (t); none: the smallest that is safe"
@@ -127,6 +129,15 @@ class SecAggPlusParameters(SecAggParameters):
     def threshold_for(self, participants: int) -> int:
         """t of a neighbourhood, for s participants."""
         return self.neighbourhood(participants).threshold
+
+    def tolerated(self, participants: int) -> int:
+        """2t - (k + 1) - 1: even if all of them are among the k + 1 holders of one client's shares."""
+        chosen = self.neighbourhood(participants)
+        return 2 * chosen.threshold - (chosen.neighbours + 1) - 1
+
+    def least_noise(self, participants: int) -> float:
+        """That of those who survive when as many drop out as `dropouts` allows."""
+        return self.noise_in(self.neighbourhood(participants).survivors, participants)
 
     def weakness(self, participants: int) -> str:
         """What given neighbours and threshold fail to achieve, in one line; empty when they meet the requirements."""

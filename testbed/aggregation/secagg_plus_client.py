@@ -130,6 +130,10 @@ class SecAggPlusClient(SecAggClient):
     def _check_mates(self) -> None:
         """Not here, for the same reason."""
 
+    def _planned_participants(self) -> int:
+        """All of the round: the sum is over more than the neighbourhood."""
+        return len(self._listed)
+
     def _word(self, sender: int, receiver: int) -> tuple[bytes, bytes]:
         """Nonce and associated data of `MaskedWith`: other ones than those of the shares, under the same key."""
         return b"\x01" + sender.to_bytes(11, "big"), signed_content("masked with", self._round, sender, receiver)

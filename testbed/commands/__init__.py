@@ -24,6 +24,7 @@ from testbed.commands.cluster import cluster
 from testbed.commands.invocation import Invocation, examples, report
 from testbed.commands.jobs import jobs
 from testbed.commands.metrics import METRICS_EPILOG, metrics
+from testbed.commands.privacy import BOUND_PRIVACY_EPILOG, PRIVACY_EPILOG, bound_privacy, privacy
 from testbed.commands.reading import SCHEMA_EPILOG, VALIDATE_EPILOG, schema, validate
 from testbed.commands.reproduce import REPRODUCE_EPILOG, reproduce
 from testbed.commands.results import COMPARE_EPILOG, DROPOUTS_EPILOG, PLOT_EPILOG, compare, dropouts, plot
@@ -60,6 +61,7 @@ app.command(epilog=COMPARE_EPILOG)(compare)
 app.command(epilog=PLOT_EPILOG)(plot)
 app.command(epilog=DROPOUTS_EPILOG)(dropouts)
 app.command(epilog=METRICS_EPILOG)(metrics)
+app.command(epilog=PRIVACY_EPILOG)(privacy)
 app.command(epilog=REPRODUCE_EPILOG)(reproduce)
 attack.command(epilog=RECONSTRUCT_EPILOG)(reconstruct)
 attack.command(epilog=INVERT_EPILOG)(invert)
@@ -71,6 +73,7 @@ app.command(epilog=CALIBRATE_EPILOG)(calibrate)
 app.add_typer(cluster)
 bound.command("random-participation", epilog=BOUND_RANDOM_PARTICIPATION_EPILOG)(bound_random_participation)
 bound.command("verifiable-batch-partition", epilog=VERIFIABLE_EPILOG)(bound_verifiable)
+bound.command("privacy", epilog=BOUND_PRIVACY_EPILOG)(bound_privacy)
 bound.command("batch-partition", epilog=BATCH_PARTITION_EPILOG)(bound_batch_partition)
 app.add_typer(bound)
 app.add_typer(plan)

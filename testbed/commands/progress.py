@@ -160,6 +160,13 @@ def display(console: Console, quiet: bool) -> Display:
     return Bars(console) if console.is_terminal and not console.is_dumb_terminal else Lines(console)
 
 
+def finished_before(run: PlannedRun) -> str:
+    """That there is nothing to do for a run, in one line."""
+    if not run.stopped:
+        return "finished before"
+    return f"stopped before, after round {run.rounds_done} of {run.point.experiment.rounds}: {run.stopped}"
+
+
 def summarised(summary: Mapping[str, Any]) -> str:
     """A run's end in one line."""
     counts = [f"{summary[f'rounds_{outcome}']} {outcome}" for outcome in OUTCOMES if summary[f"rounds_{outcome}"]]
@@ -170,6 +177,8 @@ def summarised(summary: Mapping[str, Any]) -> str:
         parts.append(f"perplexity {summary['final_perplexity']:.1f}")
     if summary["training"] == "simulated":
         parts.append("simulated training")
+    if summary.get("stopped"):
+        parts.append(f"stopped: {summary['stopped']}")
     return ", ".join([*parts, f"took {duration(summary['wall_s'])}"])
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.commands.durations import clock_time, duration
-from testbed.commands.progress import COLOURS, OUTCOMES, Display, Watched, shortened, summarised
+from testbed.commands.progress import COLOURS, OUTCOMES, Display, Watched, finished_before, shortened, summarised
 from testbed.running import PlannedRun
 
 _ALL = "all points"
@@ -47,7 +47,7 @@ class Bars(Display):
         super().planned(runs)
         for run in runs:
             if run.complete:
-                self._above(run, "finished before", "dim")
+                self._above(run, finished_before(run), "dim")
 
     def doing(self, what: str, run: PlannedRun | None = None) -> None:
         """See `Observer`."""
@@ -55,14 +55,18 @@ class Bars(Display):
         if run is None:
             self._what = what
 
+    def warned(self, run: PlannedRun, line: str) -> None:
+        """See `Observer`."""
+        self._above(run, f"warning: {line}", "yellow", "!")
+
     def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
         """See `Observer`."""
         super().ended(run, summary)
         failed = summary["rounds_skipped"] + summary["rounds_aborted"]
         self._above(run, summarised(summary), "yellow" if failed else "green")
 
-    def _above(self, run: PlannedRun, text: str, style: str) -> None:
-        mark = "·" if style == "dim" else "✓"
+    def _above(self, run: PlannedRun, text: str, style: str, mark: str = "") -> None:
+        mark = mark or ("·" if style == "dim" else "✓")
         self.console.print(Text.assemble((f"{mark} {shortened(run.label):{self._width}}", style), "  ", text))
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from testbed.commands.durations import duration
-from testbed.commands.progress import Display, Watched, summarised
+from testbed.commands.progress import Display, Watched, finished_before, summarised
 from testbed.federation import Progress as Standing
 from testbed.running import PlannedRun
 
@@ -17,7 +17,7 @@ class Lines(Display):
         super().planned(runs)
         for run in runs:
             if run.complete:
-                self._line(run, "finished before")
+                self._line(run, finished_before(run))
 
     def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
         """See `Observer`."""
@@ -33,6 +33,10 @@ class Lines(Display):
             f"round {progress.round_number}/{progress.rounds} {progress.outcome}, "
             f"{watched.clock} time {duration(progress.now_s)}{accuracy}",
         )
+
+    def warned(self, run: PlannedRun, line: str) -> None:
+        """See `Observer`."""
+        self._line(run, f"warning: {line}")
 
     def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
         """See `Observer`."""

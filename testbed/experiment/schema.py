@@ -8,8 +8,9 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonS
 
 from testbed.adversary.section import AdversarySection
 from testbed.aggregation.combining import AggregationParameters
+from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.aggregation.plain import PlainParameters
-from testbed.aggregation.secagg import SecAggParameters
+from testbed.aggregation.secagg_parameters import SecAggParameters
 from testbed.aggregation.secagg_plus import SecAggPlusParameters
 from testbed.availability import Always, AvailabilitySection
 from testbed.calibration import read_costs
@@ -20,6 +21,7 @@ from testbed.experiment.recording import RecordsSection
 from testbed.experiment.workload import Workload
 from testbed.links import Links
 from testbed.own_class import OWN, OWN_CLASS, alternative_by
+from testbed.privacy.section import PrivacySection
 from testbed.selection.batch_partition import BatchPartitionParameters, PartitionParameters
 from testbed.selection.choosing import SelectionParameters
 from testbed.selection.lotto_client_centric import ClientCentricParameters
@@ -63,6 +65,7 @@ AggregationSection = Annotated[
     Annotated[PlainParameters, Tag("plain")]
     | Annotated[SecAggParameters, Tag("secagg")]
     | Annotated[SecAggPlusParameters, Tag("secagg-plus")]
+    | Annotated[RandomParticipationParameters, Tag("dp-sgd-random-participation")]
     | Annotated[OwnAggregation, Tag(OWN)],
     Discriminator(alternative_by("protocol", "secagg")),
 ]
@@ -216,6 +219,11 @@ class Experiment(_Section):
         exclude_if=lambda section: section is None,
         description="Dishonest clients, and what they and a malicious server do; none: everybody is honest",
     )
+    privacy: PrivacySection | None = Field(
+        None,
+        exclude_if=lambda section: section is None,
+        description="How the privacy ledger accounts, and a budget; none: the defaults, where noise is added at all",
+    )
     time: Time = Field(default_factory=Time, description="The clock")
     cluster: Cluster = Field(default_factory=Cluster, description="Where it runs")
     output: Output = Field(default_factory=Output, description="Where records go")
@@ -235,11 +243,15 @@ class Experiment(_Section):
     def _fits_together(self) -> "Experiment":
         if self.sweep:
             return self  # its points are checked one by one
+        ledger = self.privacy or PrivacySection()
+        planned = self.aggregation.planned_for(self.rounds, ledger.delta_for(self.population))
+        object.__setattr__(self, "aggregation", planned)  # frozen, but not finished yet
         try:
             section = "selection"
             self.selection.check(self.population)
             section = "aggregation"
             self.aggregation.check(self.selection.participants)
+            self.aggregation.check_experiment(self.selection, self.workload)
             section = "availability"
             self.availability.check(self.population)
             section = "adversary"

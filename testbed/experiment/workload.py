@@ -77,14 +77,15 @@ class Workload(BaseModel):
     dataset: str = Field(
         default="digits",
         examples=list(BUILT_IN_DATASETS),
-        description="digits (the real UCI digits, 8x8, carried by scikit-learn); from files in path: mnist, cifar10, "
-        "cifar100, femnist, openimage, reddit; generated with the shapes of these: synthetic-cifar10, "
+        description="digits (the real UCI digits, 8x8, carried by scikit-learn); from files in path: mnist, emnist, "
+        "cifar10, cifar100, femnist, openimage, reddit; generated with the shapes of these: synthetic-cifar10, "
         "synthetic-cifar100, synthetic-femnist, synthetic-openimage, synthetic-reddit; or package.module:ClassName for "
         "a class of your own (see workloads/contract.py).",
     )
     path: Path | None = Field(
         default=None,
-        description="mnist: the folder with the idx files, plain or .gz, or torchvision's root (MNIST/raw); cifar10, "
+        description="mnist: the folder with the idx files, plain or .gz, or torchvision's root (MNIST/raw); emnist: "
+        "the same with the emnist-byclass files (EMNIST/raw, or gzip); cifar10, "
         "cifar100: the folder with the binary or the python version, a folder that holds such a folder or its .tar.gz, "
         "or the .tar.gz; femnist: LEAF's folder (train/ and test/, or one folder of json files) or that of "
         "fed_emnist_train.h5 and fed_emnist_test.h5; openimage: FedScale's folder; reddit: train/ and test/ with "
@@ -93,16 +94,18 @@ class Workload(BaseModel):
     model: str = Field(
         default="auto",
         min_length=1,
-        description="auto (digits: mlp, mnist: cnn, cifar10: lenet, cifar100: vgg11, femnist: femnist-cnn, openimage: "
-        "mobilenet-v2, reddit: albert), logistic, mlp, cnn (small), femnist-cnn (1,018,174 parameters at 62 classes, "
-        "the FEMNIST model of the Lotto paper; 28x28 images only), mnist-cnn (McMahan et al. 2017; 1,663,370 "
-        "parameters at ten classes; 28x28), lenet (62,006 at ten classes in colour; 32x32 in colour or 28x28 in grey), "
+        description="auto (digits: mlp, mnist: cnn, emnist: emnist-cnn, cifar10: lenet, cifar100: vgg11, femnist: "
+        "femnist-cnn, openimage: mobilenet-v2, reddit: albert), logistic, mlp, cnn (small), femnist-cnn (1,018,174 "
+        "parameters at 62 classes, the FEMNIST model of the Lotto paper; 28x28 images only), mnist-cnn (McMahan et al. "
+        "2017; 1,663,370 parameters at ten classes; 28x28), emnist-cnn (Hasircioglu and Gunduz 2022; 156,526 at 62 "
+        "classes; 28x28), lenet (62,006 at ten classes in colour; 32x32 in colour or 28x28 in grey), "
         "vgg11 (9,271,780 at 100 classes; 32x32 in colour), mobilenet-v2 (width 0.25; a vector of 1,009,736 at 596 "
         "classes), albert (base configuration, causal; a vector of 15,091,680), or albert-small (the same, small).",
     )
     partition: Partition = Field(
         default=Partition(),
-        description="How the data are spread over the clients; digits, mnist and CIFAR only: the others have owners.",
+        description="How the data are spread over the clients; digits, mnist, emnist and CIFAR only: the others "
+        "have owners.",
     )
     samples_per_client: int | None = Field(
         default=None,

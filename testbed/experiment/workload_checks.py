@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from testbed.experiment.workload import Workload
 
-GREY_MODELS = ("logistic", "mlp", "cnn", "femnist-cnn", "mnist-cnn", "lenet")
+GREY_MODELS = ("logistic", "mlp", "cnn", "femnist-cnn", "mnist-cnn", "emnist-cnn", "lenet")
 CIFAR_MODELS = ("lenet", "vgg11")
 LANGUAGE_MODELS = ("albert", "albert-small")
 
 MODELS_OF = {
     "digits": ("logistic", "mlp", "cnn"),
     "mnist": GREY_MODELS,
+    "emnist": GREY_MODELS,
     "cifar10": CIFAR_MODELS,
     "cifar100": CIFAR_MODELS,
     "synthetic-cifar10": CIFAR_MODELS,
@@ -27,6 +28,7 @@ MODELS_OF = {
 
 FILES_OF = {
     "mnist": "the folder with the idx files",
+    "emnist": "the folder with the emnist-byclass idx files",
     "cifar10": "the folder with data_batch_1.bin to data_batch_5.bin and test_batch.bin",
     "cifar100": "the folder with train.bin and test.bin",
     "femnist": "the folder with LEAF's json files or TensorFlow Federated's fed_emnist_train.h5",
@@ -35,7 +37,7 @@ FILES_OF = {
 }
 """The data sets that are read from ``path``, and what it must be."""
 
-_OF_PARTITIONED = ("digits", "mnist", "cifar10", "cifar100", "synthetic-cifar10", "synthetic-cifar100")
+_OF_PARTITIONED = ("digits", "mnist", "emnist", "cifar10", "cifar100", "synthetic-cifar10", "synthetic-cifar100")
 _OF_COLOUR = ("openimage", "synthetic-openimage")
 _OF_TEXT = ("reddit", "synthetic-reddit")
 

@@ -38,6 +38,7 @@ class Environment:
         minimum_participants: with fewer, an honest server would have skipped the round: clients refuse to sum.
         maximum_participants: nor does an honest server ever have more.
         batches: groups of clients whose updates may only be summed together, where selection works with such.
+        client_rate: probability with which each available client takes part in a round, where that is independent.
     """
 
     population: int
@@ -51,6 +52,7 @@ class Environment:
     maximum_participants: int = 2**40
     rounds: int = 2**40
     batches: Batches | None = None
+    client_rate: float | None = None
 
     def look_up(self, clients: Iterable[int]) -> Directory:
         """Query the PKI for the keys of `clients`; the asking client pays for the bytes."""

@@ -34,6 +34,7 @@ from testbed.records.pushing import (
     Stamp,
     round_of,
     stamp_of,
+    tables_in,
 )
 from testbed.records.store import Store, Stored, each
 from testbed.records.writing import merged_up_to
@@ -236,7 +237,7 @@ class _Both:
         if memory.same is None:
             return
         if (self.path / "parts").exists():
-            if not parts_there and set(TABLES) <= set(files):
+            if not parts_there and set(tables_in([*files, *self.mirror.parts()])) <= set(files):
                 self._pull_merged(files, memory.same)
                 shutil.rmtree(self.path / "parts", ignore_errors=True)
         elif push and (parts_there or SUMMARY not in files):
@@ -256,7 +257,7 @@ class _Both:
         covered = self._pull_merged(files, there)
         kept = _round(memory.same)
         wanted = {name for name in files if covered < (round_of(name) or 0) <= there.round_number}
-        if len(wanted) < len(TABLES) * (there.round_number - covered):
+        if len(wanted) < len(tables_in(wanted)) * (there.round_number - covered):
             raise _Moved  # finished meanwhile: the parts went into the tables
         each(self._copy, [name for name in wanted if (round_of(name) or 0) > kept or not self._has(name, files[name])])
         seen_there = {name for name in files if 0 < (round_of_aggregate(name) or 0) <= there.round_number}
@@ -277,7 +278,7 @@ class _Both:
         if LOG in files and not ((log := self.path / LOG).is_file() and log.stat().st_size >= files[LOG].size):
             names.append(LOG)
         each(self._copy, names)
-        merged = [merged_up_to(self.path / name) if name in files else 0 for name in TABLES]
+        merged = [merged_up_to(self.path / name) if name in files else 0 for name in tables_in(files)]
         if max(merged) > there.round_number:
             raise _Moved
         return min(merged)

@@ -25,7 +25,7 @@ from testbed.errors import RunError
 from testbed.records.aggregates import names_in, round_of_aggregate
 from testbed.records.log import FILE as LOG
 from testbed.records.store import Store, Stored, each
-from testbed.records.tables import SCHEMAS
+from testbed.records.tables import OF_SOME_RUNS, SCHEMAS
 
 MARK = ".mirror"  # in the directory of a run or sweep: where it is mirrored
 EXPERIMENT, CHECKPOINT, SUMMARY = "experiment.yaml", "checkpoint.npz", "summary.json"
@@ -76,6 +76,12 @@ def round_of(name: str) -> int | None:
     """The round of a part by its name in the run directory; None when it is no part."""
     found = _PART.fullmatch(name)
     return int(found[1]) if found else None
+
+
+def tables_in(files: Iterable[str]) -> list[str]:
+    """The merged tables that a run has, or will have, of which these are the files, by their names in its directory."""
+    there = {name.rpartition("/")[2] for name in files}
+    return [name for name in TABLES if name in there or name.removesuffix(".parquet") not in OF_SOME_RUNS]
 
 
 class Mirror:

@@ -1,6 +1,6 @@
 """What is recorded: the tables of a run and their columns. Times are virtual seconds since the run began."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,23 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("detail", pa.string()),
         ]
     ),
+    # One row per client and round that its data were in, of runs whose aggregation adds noise.
+    "privacy": pa.schema(
+        [
+            ("round", pa.int32()),
+            ("client", pa.int64()),
+            ("epsilon", pa.float64()),  # so far, with the noise that participants have really added
+            ("planned_epsilon", pa.float64()),  # so far, had every round had all of the planned noise
+            ("colluding_epsilon", pa.float64()),  # so far, against a malicious server with the dishonest participants
+            ("delta", pa.float64()),  # of all three
+            ("noise", pa.float64()),  # share of the planned variance if all survivors add theirs; null: not in the sum
+            ("honest_noise", pa.float64()),  # share that was really added
+            ("colluding_noise", pa.float64()),  # share that the server and its accomplices cannot subtract
+        ]
+    ),
 }
+OF_SOME_RUNS = frozenset({"privacy"})
+"""Tables that only some runs have; elsewhere there is no file, and they are empty."""
 
 
 def _words(codes: Any, words: tuple[str, ...]) -> pa.DictionaryArray:
@@ -123,6 +139,17 @@ def participation_table(
         ],
         schema=SCHEMAS["participation"],
     )
+
+
+def privacy_table(round_number: int, columns: Mapping[str, Any]) -> pa.Table:
+    """The `privacy` rows of one round: its columns but for the round, `(k,)` each; a missing number is NaN."""
+    schema = SCHEMAS["privacy"]
+    count = len(columns["client"])
+    arrays = [
+        np.full(count, round_number, np.int32) if name == "round" else pa.array(columns[name], from_pandas=True)
+        for name in schema.names
+    ]
+    return pa.table(arrays, schema=schema)
 
 
 def with_later_columns(table: pa.Table) -> pa.Table:

@@ -36,7 +36,7 @@ from testbed.records import aggregates
 from testbed.records.locking import LOCK, WRITER
 from testbed.records.pushing import CHECKPOINT, EXPERIMENT, MARK, SUMMARY, Mirror
 from testbed.records.streaming import damaged, joined, write_merged
-from testbed.records.tables import SCHEMAS, with_later_columns
+from testbed.records.tables import OF_SOME_RUNS, SCHEMAS, with_later_columns
 
 
 class _Dumper(yaml.SafeDumper):
@@ -181,6 +181,8 @@ class RunDirectory:
             self._mirror.push_rounds()
         metadata = {MERGED_UP_TO: str(checkpoint.round_number).encode()}
         for name in SCHEMAS:
+            if not is_kept(self.path, name, checkpoint):
+                continue
             parts = recorded_files(self.path, name, checkpoint)
             with _replacing(self.path / f"{name}.parquet") as file:
                 write_merged(file, parts, name, metadata)
@@ -212,8 +214,17 @@ def is_empty(path: Path) -> bool:
     return path.is_dir() and {entry.name for entry in path.iterdir()} <= leftovers
 
 
+def is_kept(path: Path, name: str, checkpoint: Checkpoint | None) -> bool:
+    """Whether a run has a table at all (`OF_SOME_RUNS`): its last round, or what is merged, has a file for it."""
+    last = checkpoint.round_number if checkpoint is not None else 0
+    file = f"{name}.parquet"  # parts first: they go only once the merged table is there
+    return name not in OF_SOME_RUNS or (part_of(path, last) / file).is_file() or (path / file).is_file()
+
+
 def recorded_files(path: Path, name: str, checkpoint: Checkpoint | None) -> list[Path]:
     """The files that hold a table's rows, in the order of the rounds; raises `RunError` for a damaged merged one."""
+    if not is_kept(path, name, checkpoint):
+        return []
     merged = path / f"{name}.parquet"
     last = checkpoint.round_number if checkpoint is not None else 0
     covered = merged_up_to(merged) if merged.is_file() else 0
@@ -226,6 +237,8 @@ def read_table(path: Path, name: str, checkpoint: Checkpoint | None) -> pa.Table
 
     Raises `RunError` when a file is damaged, or a finished round is in neither.
     """
+    if not is_kept(path, name, checkpoint):
+        return SCHEMAS[name].empty_table()
     last = checkpoint.round_number if checkpoint is not None else 0
     merged = path / f"{name}.parquet"
     while True:

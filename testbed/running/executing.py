@@ -13,6 +13,7 @@ from testbed.experiment.loading import load, set_key, validated
 from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import points
 from testbed.federation import Plan
+from testbed.privacy.keeping import warnings as privacy_warnings
 from testbed.records import RunRecords, find_runs
 from testbed.records.mirroring import fetched, staged
 from testbed.running.lanes import drive
@@ -100,7 +101,7 @@ def run_all(
         unfinished = [run for run in runs if not run.rounds_finished]
         if unfinished:
             watching.doing("checking")
-            _check(unfinished, where)
+            _check(unfinished, where, watching)
         _run(runs, watching)
     return [run.path for run in runs]
 
@@ -127,7 +128,7 @@ def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
             run.end()
 
 
-def _check(runs: Sequence[PlannedRun], where: str) -> None:
+def _check(runs: Sequence[PlannedRun], where: str, observer: Observer) -> None:
     """Raise, before anything runs, what only the data and the protocols' own classes can tell."""
     import workloads
 
@@ -144,6 +145,8 @@ def _check(runs: Sequence[PlannedRun], where: str) -> None:
                 built = (key, workloads.build(*key))
             plan.check_sums(built[1])
             plan.read_files(built[1])
+            for line in privacy_warnings(plan, built[1]):
+                observer.warned(run, line)
         except (ExperimentError, TraceError) as error:
             place = f"{where}: sweep point {run.point.label}" if run.point.label else where
             raise ExperimentError("\n".join(f"{place}: {line}" for line in str(error).splitlines())) from error

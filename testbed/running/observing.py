@@ -21,6 +21,9 @@ class Observer:
     def doing(self, what: str, run: PlannedRun | None = None) -> None:
         """Something begins that may take seconds, e.g. "summarising"; `run` is None for what concerns all of them."""
 
+    def warned(self, run: PlannedRun, line: str) -> None:
+        """Something about a run is not as it should be, and it will run all the same; before it starts or goes on."""
+
     def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
         """A run starts or goes on; `outcomes` are those of its recorded rounds."""
 
@@ -51,6 +54,11 @@ class Serialised(Observer):
         """See `Observer`."""
         with self._turn:
             self._observer.doing(what, run)
+
+    def warned(self, run: PlannedRun, line: str) -> None:
+        """See `Observer`."""
+        with self._turn:
+            self._observer.warned(run, line)
 
     def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
         """See `Observer`."""

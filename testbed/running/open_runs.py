@@ -67,7 +67,8 @@ class OpenRun:
             self.end(error)
             name_point(error, self.run)
             raise
-        self._end("run-ended", rounds=self.run.point.experiment.rounds, wall_s=summary["wall_s"])
+        ended_early = {"reason": summary["stopped"]} if summary.get("stopped") else {}
+        self._end("run-ended", rounds=self.run.point.experiment.rounds, wall_s=summary["wall_s"], **ended_early)
         return summary
 
     def end(self, error: BaseException | None = None, *, stopped: bool = False) -> None:

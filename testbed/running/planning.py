@@ -13,6 +13,7 @@ from testbed.experiment.loading import read_yaml, validated
 from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import Point
 from testbed.records import RunDirectory
+from testbed.records.ending import stopped
 from testbed.records.writing import is_empty
 from testbed.running.inputs import check_unchanged
 
@@ -31,6 +32,7 @@ class PlannedRun:
         exists: whether a run is there, to go on with.
         rounds_done: rounds recorded there.
         complete: all rounds are run, merged and summarised: nothing is left to do.
+        stopped: why it ended before its last round and may not go on, in one line; empty otherwise.
     """
 
     point: Point
@@ -39,6 +41,7 @@ class PlannedRun:
     exists: bool = False
     rounds_done: int = 0
     complete: bool = False
+    stopped: str = ""
 
     @property
     def label(self) -> str:
@@ -47,8 +50,8 @@ class PlannedRun:
 
     @property
     def rounds_finished(self) -> bool:
-        """Whether all its rounds are recorded."""
-        return self.rounds_done >= self.point.experiment.rounds
+        """Whether all its rounds are recorded, or it may have no more."""
+        return self.rounds_done >= self.point.experiment.rounds or bool(self.stopped)
 
 
 def default_directory(experiment: Experiment) -> str | Path:
@@ -113,7 +116,8 @@ def _existing(point: Point, path: Path) -> PlannedRun:
     checkpoint = RunDirectory.reopen(path).checkpoint()
     done = 0 if checkpoint is None else checkpoint.round_number
     merged = not (path / "parts").exists() and (path / "summary.json").is_file()
-    return PlannedRun(point, path, seed, True, done, done >= stored.rounds and merged)
+    why = stopped(path, done) if done < stored.rounds else ""
+    return PlannedRun(point, path, seed, True, done, (done >= stored.rounds or bool(why)) and merged, why)
 
 
 def differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -61,7 +61,7 @@ class PointLane(ABC):
             self._prepare(run)  # first: without a cluster there is no run, and no directory
             opened = self._open_run(run)
             self._observer.started(run, opened.outcomes)
-            if len(opened.outcomes) < run.point.experiment.rounds:
+            if len(opened.outcomes) < run.point.experiment.rounds and not run.stopped:
                 self._observer.doing("preparing the clients", run)
                 self._run_rounds(run, opened.records, lambda progress: self._observer.progressed(run, progress))
             else:  # stopped between its last round and its summary

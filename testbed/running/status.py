@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from testbed.errors import RunError, reason
+from testbed.records.ending import stopped
 from testbed.records.locking import LOCK, WRITER, is_held
 from testbed.records.log import RunLog
 from testbed.records.pushing import MARK
@@ -57,6 +58,7 @@ class RunStatus:
         host_restarts, coordinator_restarts: how often one died and was replaced.
         poisoned: clients that killed their hosts and were left out.
         refusals: on record.
+        stopped: why it ended before its last round and may not go on; empty otherwise.
         seen_s: seconds since the last sign of life (log or checkpoint), or None.
         events: the last entries of its log but for rounds, and the last round.
     """
@@ -84,6 +86,7 @@ class RunStatus:
     coordinator_restarts: int
     poisoned: Sequence[int]
     refusals: int
+    stopped: str
     seen_s: float | None
     events: Sequence[Mapping[str, Any]]
 
@@ -147,7 +150,12 @@ def _status(path: Path) -> RunStatus:
     restarts = Counter(str(event["party"]).partition(":")[0] for event in events if event["kind"] == "restart")
     logged = Counter(str(entry["event"]) for entry in log)
     measured = [row for row in rounds if row.get("accuracy") is not None]
-    complete = done >= experiment["rounds"] and not (path / "parts").exists() and (path / "summary.json").is_file()
+    why = stopped(path, done) if done < experiment["rounds"] else ""
+    complete = (
+        (done >= experiment["rounds"] or why != "")
+        and not (path / "parts").exists()
+        and (path / "summary.json").is_file()
+    )
     ending: dict[str, Any] = next((entry for entry in reversed(log) if str(entry["event"]).startswith("run-")), {})
     ended = ending.get("event") in ENDS
     told = [entry for entry in log if entry["event"] != "round-ended" or entry is log[-1]]
@@ -176,6 +184,7 @@ def _status(path: Path) -> RunStatus:
         coordinator_restarts=max(restarts["coordinator"], logged["coordinator-restarted"]),
         poisoned=sorted({int(e["party"].removeprefix("client:")) for e in events if e["kind"] == "poisoned"}),
         refusals=sum(event["kind"] == "refusal" for event in events),
+        stopped=why,
         seen_s=_seen_s(path, log),
         events=told[-_LAST_EVENTS:],
     )

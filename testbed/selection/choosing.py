@@ -48,6 +48,7 @@ class SelectionRound:
         candidates: how many stand for selection; a protocol sets it as soon as it knows, so that the record of a
             round that is skipped or aborted has it too.
         participants: whom the protocol has chosen, set before it tells them, for the same reason.
+        sample_counts: `(n,)` int64 training samples of each client, as it announced them; None: unknown.
         memory: arrays by name that the protocol keeps from round to round, of numbers or booleans. They are in the
             run's checkpoint; what a protocol keeps elsewhere is lost when a run is resumed.
     """
@@ -61,6 +62,7 @@ class SelectionRound:
     experiment_id: bytes
     candidates: int = 0
     participants: Ids = field(default_factory=no_ids)
+    sample_counts: npt.NDArray[np.int64] | None = None
     memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     def coin(self, purpose: str) -> np.random.Generator:
@@ -90,11 +92,13 @@ class Selection:
         participants: sorted client numbers.
         candidates: how many stood for selection (Lotto: |C|; else those available).
         ready: those among the participants that are there when selection ends, and are asked to train; None: all.
+        available: those that were there when selection began; None: the protocol does not know.
     """
 
     participants: Ids
     candidates: int
     ready: Ids | None = None
+    available: Ids | None = None
 
 
 class SelectionProtocol(Protocol):
@@ -105,9 +109,10 @@ class SelectionProtocol(Protocol):
         needs_registration: whether clients must be registered with the PKI.
         roles: the client side.
 
-    Five more are optional: `participants_agree` (bool: clients verify the list, and aggregation must insist on it),
+    Six more are optional: `participants_agree` (bool: clients verify the list, and aggregation must insist on it),
     `batches` (`Batches`: clients whose updates may only be summed together),
     `maximum_participants` (int: when a round may have more than ``parameters.participants``),
+    `client_rate` (float: the probability with which it draws each available client, independently),
     `minimum_participants` (int: an honest server never has fewer, so clients refuse to be summed with fewer) and
     ``learn(round_, reports)``, called after local training with that round and its `TrainingReports`: what it puts
     into `SelectionRound.memory` is there in later rounds.

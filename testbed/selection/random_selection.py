@@ -40,15 +40,27 @@ class WeightedRandomParameters(SelectionParameters):
 
 
 class BernoulliParameters(SelectionParameters):
-    """Each available client independently, with probability K / (N (1 - p))."""
+    """Each available client independently, with probability K / (N (1 - p)), or with one that is given."""
 
     protocol: Literal["bernoulli"] = "bernoulli"
+    client_rate: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="The probability itself, instead of participants and assumed_unavailable (p of DP-SGD with random "
+        "participation)",
+    )
     assumed_unavailable: float = Field(
         0.0, ge=0, lt=1, description="The server's estimate of the mean probability p of being away"
     )
 
     def check(self, population: int) -> None:
-        """The probability must not exceed 1."""
+        """The probability must be given once, and not exceed 1."""
+        if self.client_rate is not None:
+            for key in ("participants", "assumed_unavailable"):
+                if getattr(self, key) != type(self).model_fields[key].default:
+                    raise ValueError(f"client_rate: says it all beside {key}; leave out one of the two")
+            return
         super().check(population)
         reachable = population * (1 - self.assumed_unavailable)
         if self.participants > reachable:
@@ -90,7 +102,7 @@ class _AmongThePresent(ServersChoice):
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
         present = await check_in(round_)
-        return Selection(np.sort(self.choose(present, round_)), len(present))
+        return Selection(np.sort(self.choose(present, round_)), len(present), available=present)
 
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
         """The participants among those present."""
@@ -178,10 +190,13 @@ class BernoulliSelection(_AmongThePresent):
         """Everybody may be drawn."""
         return self.population
 
+    @property
+    def client_rate(self) -> float:
+        """The probability with which each available client is drawn."""
+        if self.parameters.client_rate is not None:
+            return self.parameters.client_rate
+        return self.parameters.participants / (self.population * (1 - self.parameters.assumed_unavailable))
+
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
-        """Every available client on its own; the round is skipped when nobody is chosen."""
-        reachable = self.population * (1 - self.parameters.assumed_unavailable)
-        drawn = round_.coin("participants").random(len(present)) < self.parameters.participants / reachable
-        if not drawn.any():
-            raise RoundSkipped("nobody-selected", f"none of {len(present)} available clients was drawn")
-        return present[drawn]
+        """Every available client on its own; it may be that nobody is."""
+        return present[round_.coin("participants").random(len(present)) < self.client_rate]

@@ -11,6 +11,7 @@ import yaml
 from pydantic import Tag
 
 import workloads
+from testbed.errors import ExperimentError
 from testbed.experiment import load, schema
 from testbed.experiment.loading import validated
 from testbed.experiment.sweep import points
@@ -78,3 +79,19 @@ def test_the_multi_round_example_learns_from_shared_and_private_samples() -> Non
     assert [outcome.state for outcome in outcomes] == ["completed"] * 3
     for outcome in outcomes:  # three whole batches of four
         assert len(outcome.participants) == 12
+
+
+def test_the_example_with_noise_learns_in_the_smallest_ring() -> None:
+    path = EXAMPLES / "distributed-noise.yaml"
+    experiment = load(path, ["rounds=8"])
+    workload = workloads.build(experiment.workload, 100, 1)
+    federation = federation_in_process(Plan(experiment, 0), workload, None)
+    outcomes = [asyncio.run(federation.run_next_round()) for _ in range(8)]
+    assert [outcome.state for outcome in outcomes] == ["completed"] * 8
+    for outcome in outcomes:
+        assert outcome.aggregate is not None
+        assert outcome.aggregate.noise == len(outcome.survivors) / 20
+    assert federation.accuracy is not None
+    assert federation.accuracy > 0.6
+    with pytest.raises(ExperimentError, match=r"need 13 bits, the ring has 12; set aggregation\.bits to 13"):
+        Plan(load(path, ["aggregation.bits=12"]), 0).check_sums(workload)

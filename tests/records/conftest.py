@@ -24,7 +24,14 @@ from testbed.in_process import federation_in_process
 from testbed.network.bookkeeping import ANSWERED, DROPPED, Event, Exchanges
 from testbed.records import RunDirectory, RunRecords, store
 from testbed.records.store import Store
-from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
+from testbed.records.tables import (
+    OF_SOME_RUNS,
+    SCHEMAS,
+    events_table,
+    exchanges_table,
+    participation_table,
+    privacy_table,
+)
 from testbed.records.writing import Checkpoint
 
 
@@ -48,7 +55,14 @@ def tables_of(number: int) -> dict[str, pa.Table]:
         "exchanges": exchanges_table(number, [stage]),
         "participation": participation_table(number, clients[: 0 if skipped else 2], clients[:1]),
         "events": events_table(number, events),
+        "privacy": privacy_table(number, charged(clients[: 0 if skipped else 1])),
     }
+
+
+def charged(clients: np.ndarray) -> dict[str, np.ndarray]:
+    """Columns of the privacy ledger."""
+    numbers = dict.fromkeys(SCHEMAS["privacy"].names[2:], np.full(len(clients), 0.5))
+    return numbers | {"client": clients, "noise": np.full(len(clients), np.nan)}
 
 
 def checkpoint_of(number: int) -> Checkpoint:
@@ -218,7 +232,8 @@ def undisturbed(tmp_path: Path, no_waiting: None) -> dict[str, Any]:
 @pytest.fixture
 def finished_names() -> set[str]:
     """The files of a finished run; not the log, which is for people."""
-    return {"experiment.yaml", "checkpoint.npz", "summary.json", *(f"{name}.parquet" for name in SCHEMAS)}
+    tables = {f"{name}.parquet" for name in SCHEMAS.keys() - OF_SOME_RUNS}
+    return {"experiment.yaml", "checkpoint.npz", "summary.json", *tables}
 
 
 @pytest.fixture

@@ -76,9 +76,6 @@ def test_a_round_without_enough_clients_is_skipped() -> None:
         with pytest.raises(RoundSkipped) as skipped:
             protocol.choose(np.arange(3), Coins([0] * 10))
         assert skipped.value.reason == "too-few-available"
-    with pytest.raises(RoundSkipped) as skipped:
-        BernoulliSelection(BernoulliParameters(participants=1), 10).choose(np.empty(0, np.int64), Coins([0] * 10))
-    assert skipped.value.reason == "nobody-selected"
 
 
 def test_bernoulli_cannot_expect_more_than_are_there() -> None:

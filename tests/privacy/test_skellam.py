@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 from scipy.stats import skellam
 
-from analysis.bounds.skellam import ORDERS, Skellam, amplified, epsilon
+from testbed.privacy.accountant import Accountant
+from testbed.privacy.renyi import ORDERS, amplified, epsilon
+from testbed.privacy.skellam import Skellam, SkellamAccountant
 
 
 def divergence(order: int, shift: int, variance: float) -> float:
@@ -116,3 +118,15 @@ def test_mistakes(call: object, message: str) -> None:
     assert callable(call)
     with pytest.raises(ValueError, match=f"^{message}"):
         call()
+
+
+def test_accountant_adds_up_rounds_with_unlike_noise() -> None:
+    accountant: Accountant = SkellamAccountant(2.0, 64, 1000.0, 0.5, 10)
+    mechanism = Skellam(2.0, 64, 1000.0, 0.5)
+    assert accountant.epsilon({1.0: 4}, 1e-5) == mechanism.epsilon(4, 1e-5)
+    together = 3 * mechanism.divergences() + mechanism.divergences(0.5)
+    assert accountant.epsilon({1.0: 3, 0.5: 1, 0.1: 0}, 1e-5) == pytest.approx(epsilon(together, 1, 1e-5))
+    assert accountant.epsilon({}, 1e-5) == 0.0
+    assert accountant.epsilon({1.0: 3, 0.0: 1}, 1e-5) == inf
+    with pytest.raises(ValueError, match=r"^noise_multiplier: 0; must be"):
+        SkellamAccountant(0, 64, 1000.0, 0.5, 10)

@@ -1,0 +1,257 @@
+"""What selection guarantees for the privacy of a planned training, as epsilon: not what the experiment hopes for.
+
+Distributed noise protects a client as well as the rounds it is in are few, and the others in them honest. How many and
+how honest is decided by selection. Against a server that follows the protocol, chance decides. A malicious one decides
+itself, as far as clients do not check: under random selection it takes the victim in every round, with all its
+accomplices. Lotto leaves that to chance again (`analysis.bounds.lotto_dp`).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, inf
+from typing import Any, Literal
+
+import numpy as np
+
+from analysis.bounds.lotto import selection_probability
+from analysis.bounds.lotto_dp import PrivacyCost, cheapest, repeated_by_any, repeated_by_participants, some
+from analysis.bounds.tails import survival, survivals
+from analysis.bounds.verifiable_batch_partition import Setting
+from analysis.bounds.verifiable_batch_partition import bound as batches_exceed
+from testbed.batches import Batches
+from testbed.federation import Plan
+from testbed.privacy.accountant import Accountant
+from testbed.privacy.subsampled_gaussian import SubsampledGaussianAccountant
+
+Server = Literal["honest but curious", "malicious"]
+COULD_BE = 10**9  # n_max of Corollary 3: clients that there could be at all
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """One epsilon that holds for every honest client.
+
+    Attributes:
+        server: whom it holds against; a malicious server has the dishonest clients as accomplices.
+        cost: at all the noise of the honest participants; with k and r.
+        fewest: the same when only as few participants survive as a sum must have: by bad luck, or because a malicious
+            server claims that the others have dropped out.
+        because: how often a client may take part, and with whom, in one line.
+    """
+
+    server: Server
+    cost: PrivacyCost
+    fewest: PrivacyCost
+    because: str
+
+
+@dataclass(frozen=True)
+class _Training:
+    """What the guarantees are computed from."""
+
+    plan: Plan
+    accountant: Accountant
+    delta: float
+    least_noise: float
+
+    @property
+    def population(self) -> int:
+        return self.plan.experiment.population
+
+    @property
+    def participants(self) -> int:
+        return self.plan.experiment.selection.participants
+
+    @property
+    def rounds(self) -> int:
+        return self.plan.experiment.rounds
+
+    @property
+    def dishonest(self) -> int:
+        return len(self.plan.dishonest)
+
+    @property
+    def tolerated(self) -> int:
+        found: int = self.plan.of_aggregation("tolerated")(self.participants)
+        return found
+
+    def guarantee(
+        self, server: Server, because: str, dishonest: Sequence[float], repeated: Callable[[int], float]
+    ) -> Guarantee:
+        """With the chances p_k and q_r of `cheapest`."""
+        costs = [
+            cheapest(self.delta, dishonest, repeated, self.rounds, self._cost(left)) for left in (1.0, self.least_noise)
+        ]
+        return Guarantee(server, costs[0], costs[1], because)
+
+    def fixed(self, server: Server, because: str, k: int, r: int) -> Guarantee:
+        """With certainly no more than k dishonest participants, and r rounds."""
+        return self.guarantee(server, because, [1.0] * k + [0.0], lambda rounds: float(rounds < r))
+
+    def chances(self, up_to: Callable[[int], list[float]]) -> list[float]:
+        """p_k for k = 0, 1, ...: of those that aggregation tolerates from `up_to`, and 0 for any more.
+
+        Of more than it tolerates there may be any number: the victim's input is seen by itself then, with the noise of
+        one. Lotto's corollaries stop before, and have no epsilon where p_k stays above delta.
+        """
+        last = min(self.dishonest, self.tolerated)
+        return [*(up_to(last) if last >= 0 else []), *([0.0] if self.dishonest > last else [])] or [0.0]
+
+    def _cost(self, survivors: float) -> Callable[[int, int, float], float]:
+        """Epsilon of (k, r, delta) when this share of the planned noise is in the sum, with the dishonest one's."""
+
+        def cost(k: int, r: int, delta: float) -> float:
+            if r == 0:
+                return 0.0
+            return self.accountant.epsilon({self._noise(k, survivors): r}, delta)
+
+        return cost
+
+    def _noise(self, k: int, survivors: float) -> float:
+        if not self.plan.of_aggregation("shares_noise"):
+            return 1.0
+        s = self.participants
+        return 1 / s if k > self.tolerated else max(0.0, survivors - k / s)
+
+
+def guarantees(plan: Plan, accountant: Accountant, delta: float, least_noise: float) -> list[Guarantee]:
+    """What an experiment's selection guarantees: against a server that follows the protocol, and a malicious one.
+
+    Args:
+        plan: of the experiment; its dishonest clients are the malicious server's.
+        accountant: of its aggregation.
+        delta: in (0, 1).
+        least_noise: see `testbed.privacy.keeping.least_noise`.
+    """
+    training = _Training(plan, accountant, delta, least_noise)
+    if isinstance(accountant, SubsampledGaussianAccountant):
+        return _of_dp_sgd(training, accountant)
+    return [_honest(training), _malicious(training)]
+
+
+def _honest(training: _Training) -> Guarantee:
+    """A server that selects as it should. Whether the victim is among the participants is up to chance."""
+    chance, exactly, because = _participation(training)
+    if exactly is not None:
+        return training.fixed("honest but curious", because, 0, exactly)
+    return training.guarantee(
+        "honest but curious", because, [0.0], lambda r: survival(r, training.rounds, Fraction(chance))
+    )
+
+
+def _participation(training: _Training) -> tuple[Fraction, int | None, str]:
+    """A client's chance to take part in a round, independently; or in how many rounds at most; and why."""
+    selection, n, s, rounds = training.plan.selection, training.population, training.participants, training.rounds
+    parameters: Any = training.plan.experiment.selection
+    always = training.plan.experiment.availability.model == "always"
+    protocol = parameters.protocol
+    if protocol == "bernoulli":
+        rate = float(getattr(selection, "client_rate", s / n))
+        return Fraction(rate), None, f"each client by a coin of its own, probability {rate:.4g}"
+    if protocol.startswith("lotto-") or protocol == "verifiable-batch-partition":
+        if always and getattr(parameters, "refine", None) is None:
+            return Fraction(s, n), None, f"{s} of {n} by chance, all of them there"
+        p = _selection_probability(training)
+        return p, None, f"a candidate with probability {float(p):.4g}, whoever is there"
+    if (not always and protocol != "random") or protocol == "oort" or ":" in protocol:
+        return Fraction(1), rounds, "the others may be away, or less useful: in every round"
+    if protocol == "random" and getattr(parameters, "recorded", None) is None:
+        if not always:
+            return Fraction(1), rounds, "the others may be away: in every round"
+        return Fraction(s, n), None, f"{s} of {n} by chance, all of them there"
+    if protocol in ("weighted-random", "partition") and n % s == 0:
+        most = ceil(rounds * s / n)
+        return Fraction(1), most, f"those with the fewest rounds go first, all of them there: {most} of {rounds} rounds"
+    if protocol == "batch-partition" and parameters.mode == "uniform":
+        wanted, batches = s // parameters.privacy, len(selection.batches)  # type: ignore[attr-defined]
+        return Fraction(wanted, batches), None, f"{wanted} of {batches} batches by chance, all of them there"
+    return Fraction(1), rounds, "nothing is known of how chances hang together: in every round"
+
+
+def _malicious(training: _Training) -> Guarantee:
+    """A server that does what clients do not notice, with the dishonest clients of the experiment."""
+    parameters: Any = training.plan.experiment.selection
+    s, rounds, c = training.participants, training.rounds, training.dishonest
+    protocol = parameters.protocol
+    if protocol.startswith("lotto-"):
+        p = _selection_probability(training)
+        dishonest = training.chances(lambda last: [some(rounds, tail) for tail in survivals(last, c, p)])
+        if protocol == "lotto-server-centric":
+            most = max(COULD_BE, training.population)
+            return training.guarantee(
+                "malicious", f"Corollary 3 of Lotto, a candidate with probability at most {float(p):.4g}", dishonest,
+                lambda r: repeated_by_any(most, r, rounds, p),
+            )  # fmt: skip
+        return training.guarantee(
+            "malicious", f"Corollary 2 of Lotto, a candidate with probability at most {float(p):.4g}", dishonest,
+            lambda r: repeated_by_participants(s, r, rounds, p),
+        )  # fmt: skip
+    if protocol == "verifiable-batch-partition":
+        return _malicious_with_verified_batches(training, parameters)
+    batches: Batches | None = getattr(training.plan.selection, "batches", None)
+    if batches is not None and training.plan.experiment.aggregation.kept_whole(batches) is not None:
+        k, honest = worst_coalition(batches, training.plan.dishonest, s)
+        because = (
+            f"the server takes the victim's batch in every round; in the sum it has {honest} honest clients or more"
+        )
+        return training.fixed("malicious", because, k, rounds)
+    k = min(c, s - 1)
+    return training.fixed("malicious", f"the server takes the victim and {k} accomplices in every round", k, rounds)
+
+
+def _malicious_with_verified_batches(training: _Training, parameters: Any) -> Guarantee:
+    setting = Setting(
+        training.population, training.participants, parameters.privacy, parameters.factor, training.dishonest,
+        parameters.min_population,
+    )  # fmt: skip
+    dishonest = training.chances(
+        lambda last: [some(training.rounds, batches_exceed(setting, k)[0]) for k in range(last + 1)]
+    )
+    because = (
+        f"a batch is a candidate with probability at most {float(setting.p):.4g}, wherever the dishonest clients are"
+    )
+    return training.guarantee(
+        "malicious", because, dishonest,
+        lambda r: repeated_by_any(setting.batches, r, training.rounds, setting.p),
+    )  # fmt: skip
+
+
+def _selection_probability(training: _Training) -> Fraction:
+    parameters: Any = training.plan.experiment.selection
+    least = parameters.min_population or parameters.smallest_population(training.population)
+    bits = 256 if parameters.protocol == "lotto-server-centric" else 512
+    return selection_probability(training.participants, parameters.factor, least, bits)
+
+
+def worst_coalition(batches: Batches, dishonest: frozenset[int], participants: int) -> tuple[int, int]:
+    """The most dishonest participants beside an honest client in a round of whole batches; the fewest honest ones.
+
+    The victim's batch is the one with the most dishonest members that has an honest one; the others are those with the
+    most dishonest members.
+    """
+    bad = (
+        np.bincount(batches.of[sorted(dishonest)], minlength=len(batches)) if dishonest else np.zeros(len(batches), int)
+    )
+    others = max(1, participants // int(batches.sizes.min())) - 1
+    order = np.argsort(-bad, kind="stable")
+    victims = np.flatnonzero(bad < batches.sizes)
+    if not len(victims):
+        return 0, 0
+    worst = victims[np.argmax(bad[victims])]
+    chosen = np.append(order[order != worst][:others], worst)
+    k = int(bad[chosen].sum())
+    return k, int(batches.sizes[chosen].sum()) - k
+
+
+def _of_dp_sgd(training: _Training, accountant: SubsampledGaussianAccountant) -> list[Guarantee]:
+    """Noise that is nobody's share: accomplices do not matter, and who is there neither, as coins are independent."""
+    rate = float(getattr(training.plan.selection, "client_rate", 1.0))
+    before = SubsampledGaussianAccountant(accountant.noise_multiplier, accountant.sample_rate, rate)
+    found = PrivacyCost(before.epsilon({1.0: training.rounds}, training.delta), None, training.rounds)
+    because = f"weak client sampling: a client takes part with probability {rate:.4g}, by a coin of its own"
+    honest = Guarantee("honest but curious", found, found, because)
+    if training.plan.experiment.aggregation.server == "untrusted":  # type: ignore[union-attr]
+        return [honest, Guarantee("malicious", found, found, f"{because}, and adds noise of its own")]
+    nothing = PrivacyCost(inf, None, None, reason="the server is trusted with the sums before it adds noise")
+    return [honest, Guarantee("malicious", nothing, nothing, nothing.reason)]

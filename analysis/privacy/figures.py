@@ -1,0 +1,51 @@
+"""Epsilon over the rounds, planned against achieved."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from analysis.figure_style import COLUMN_INCHES, house_style, save
+from analysis.privacy.spending import Spending
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_KINDS = {
+    "planned_epsilon": ("planned", ":"),
+    "epsilon": ("achieved", "-"),
+    "colluding_epsilon": ("against the server and its accomplices", "--"),
+}
+
+
+def draw(runs: Sequence[Spending], out: Path, name: str = "privacy") -> list[Path]:
+    """The largest epsilon of a client after each round; a colour for each run, budgets as grey lines.
+
+    Epsilons that are infinite, or the same as the one achieved throughout, are not drawn.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    with house_style():
+        figure = Figure(figsize=(COLUMN_INCHES, 2.5), layout="constrained")
+        axes = figure.add_subplot()
+        shown = set()
+        for place, run in enumerate(runs):
+            colour = _COLOURS[place % len(_COLOURS)]
+            rounds, achieved = run.by_round["round"], run.by_round["epsilon_max"]
+            axes.plot([], [], color=colour, label=run.label)
+            for kind, (_, line) in _KINDS.items():
+                values = run.by_round[f"{kind}_max"].to_numpy(np.float64)
+                if np.isfinite(values).all() and (kind == "epsilon" or not np.array_equal(values, achieved)):
+                    axes.plot(rounds, values, line, color=colour, drawstyle="steps-post")
+                    shown.add(kind)
+        for budget in sorted({run.budget for run in runs if run.budget is not None}):
+            axes.axhline(budget, color="#888888", linewidth=0.7)
+            axes.annotate("budget", (0, budget), xytext=(2, 2), textcoords="offset points", color="#666666")
+        for kind, (said, line) in _KINDS.items():
+            if kind in shown:
+                axes.plot([], [], line, color="#444444", label=said)
+        axes.set_xlabel("Round")
+        axes.set_ylabel(r"Largest $\epsilon$ of a client")
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        axes.grid()
+        figure.legend(loc="outside lower center", ncols=2)
+        return save(figure, out / name)

@@ -1,0 +1,127 @@
+"""What an experiment's selection guarantees, as rows: for a file that was never run, and for a run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from analysis.bounds.informed_privacy import Guarantee, guarantees
+from testbed.errors import ExperimentError
+from testbed.experiment.schema import Experiment
+from testbed.federation import Plan
+from testbed.privacy.accountant import Accountant
+from testbed.privacy.keeping import accountant_of, least_noise, records_of
+from testbed.privacy.section import PrivacySection
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What is known before the first round.
+
+    Attributes:
+        label: the experiment's.
+        plan: its parts.
+        accountant: of its mechanism.
+        delta: of all epsilons.
+        least_noise: share of the planned noise that a sum has at least.
+        guarantees: of its selection.
+    """
+
+    label: str
+    plan: Plan
+    accountant: Accountant
+    delta: float
+    least_noise: float
+    guarantees: list[Guarantee]
+
+    def facts(self) -> dict[str, Any]:
+        """Keys and values of the first lines."""
+        experiment = self.plan.experiment
+        return {
+            "mechanism": self.accountant.mechanism,
+            "unit": self.accountant.unit,
+            "delta": self.delta,
+            "selection": experiment.selection.protocol,
+            "aggregation": experiment.aggregation.protocol,
+            "planned_rounds": experiment.rounds,
+            "dishonest": len(self.plan.dishonest),
+            "least_noise": self.least_noise,
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each guarantee; epsilon is None where nothing is guaranteed."""
+        return [
+            {
+                "server": one.server,
+                "epsilon": _finite(one.cost.epsilon),
+                "epsilon_fewest": _finite(one.fewest.epsilon),
+                "rounds": one.cost.rounds,
+                "dishonest": one.cost.dishonest,
+                "because": one.because,
+            }
+            for one in self.guarantees
+        ]
+
+
+def planned(
+    experiment: Experiment, label: str, seed: int, dimension: int | None = None, delta: float | None = None
+) -> Planned:
+    """What the experiment's selection guarantees.
+
+    Args:
+        experiment: one point.
+        label: says which.
+        seed: stands in for the experiment's seed when it has none.
+        dimension: of its model; None: build the workload to know.
+        delta: at which it was run; None: the experiment's.
+
+    Raises:
+        ExperimentError: its aggregation adds no noise, or it cannot be run as written.
+    """
+    plan, workload = Plan(experiment, seed), None
+    if dimension is None or delta is None:
+        import workloads
+
+        workload = workloads.build(experiment.workload, experiment.population, plan.seed)
+        dimension = workload.dimension
+    accountant = accountant_of(plan, dimension)
+    if accountant is None:
+        raise ExperimentError(
+            f"{label}: aggregation {experiment.aggregation.protocol} adds no noise in this experiment, so that nothing "
+            "is guaranteed; see docs/privacy-ledger.md"
+        )
+    if delta is None:
+        assert workload is not None
+        section = experiment.privacy or PrivacySection()
+        delta = section.delta_for(records_of(accountant.unit, plan, workload))
+    least = least_noise(plan)
+    return Planned(label, plan, accountant, delta, least, guarantees(plan, accountant, delta, least))
+
+
+def lines(rows: Sequence[dict[str, Any]]) -> str:
+    """The guarantees of selection as text."""
+    heads = ("Guaranteed by selection, against a server that is", "epsilon", "fewest survive", "r", "k", "because")
+    cells = [heads, *[_cells(row) for row in rows]]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
+    return "".join(
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n"
+        for row in cells
+    )
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        row["server"], number(row["epsilon"]), number(row["epsilon_fewest"]), number(row["rounds"], "–"),
+        number(row["dishonest"], "–"), row["because"],
+    )  # fmt: skip
+
+
+def number(value: float | None, none: str = "none") -> str:
+    """Four digits; no epsilon is "none"."""
+    if value is None or not isfinite(value):
+        return none
+    return f"{value}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def _finite(epsilon: float) -> float | None:
+    return epsilon if isfinite(epsilon) else None

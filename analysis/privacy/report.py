@@ -1,0 +1,120 @@
+"""What runs have spent as text, tables and JSON."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from analysis.privacy.planned import Planned, lines, number, planned
+from analysis.privacy.spending import EPSILONS, Spending
+from testbed.errors import ExperimentError
+from testbed.experiment.loading import validated
+from testbed.records import RunRecords
+
+_SAID = {
+    "epsilon": "achieved",
+    "planned_epsilon": "planned",
+    "colluding_epsilon": "with accomplices",
+}
+_QUANTILES = {"least": 0.0, "p10": 0.1, "median": 0.5, "p90": 0.9, "largest": 1.0}
+_HEADERS = (
+    "Run",
+    "Mechanism",
+    "Unit",
+    "delta",
+    "Rounds",
+    "Clients",
+    "Planned",
+    "Achieved",
+    "With accomplices",
+    "Budget",
+)
+
+
+def of_run(run: RunRecords, spent: Spending) -> Planned:
+    """What the run's selection guarantees; raises `ExperimentError` where its own classes are not at hand."""
+    experiment = validated(run.experiment, str(run.path / "experiment.yaml"))
+    seed = (run.experiment.get("provenance") or {}).get("simulation_seed")
+    assert run.model is not None
+    try:
+        return planned(experiment, run.label, seed or 0, len(run.model), spent.delta)
+    except ExperimentError as error:
+        raise ExperimentError(f"{run.path}: {error}") from None
+
+
+def render(runs: Sequence[tuple[Spending, Planned]], format: str, every: int | None) -> str:
+    """What runs have spent, in one of the formats text, markdown and json; json holds every `every`-th round."""
+    if format == "json":
+        return json.dumps([_json(spent, plan, every or 1) for spent, plan in runs], indent=1, allow_nan=False) + "\n"
+    if format == "markdown":
+        cells = [_HEADERS, tuple(["---"] * len(_HEADERS)), *[_row(spent, plan) for spent, plan in runs]]
+        return "".join(f"| {' | '.join(row)} |\n" for row in cells)
+    return "\n".join(_text(spent, plan, every) for spent, plan in runs)
+
+
+def quantiles(spent: Spending, kind: str) -> dict[str, float]:
+    """The distribution of an epsilon over the clients that were charged."""
+    values = spent.clients[kind].to_numpy(np.float64)
+    return {said: float(np.quantile(values, at, method="inverted_cdf")) for said, at in _QUANTILES.items()}
+
+
+def _row(spent: Spending, plan: Planned) -> tuple[str, ...]:
+    largest = [
+        number(quantiles(spent, kind)["largest"]) for kind in ("planned_epsilon", "epsilon", "colluding_epsilon")
+    ]
+    return (
+        spent.label, plan.accountant.mechanism, plan.accountant.unit, f"{spent.delta:.3g}", str(spent.rounds),
+        str(len(spent.clients)), *largest, number(spent.budget, "–"),
+    )  # fmt: skip
+
+
+def _text(spent: Spending, plan: Planned, every: int | None) -> str:
+    accountant, population = plan.accountant, plan.plan.experiment.population
+    text = (
+        f"{spent.label}: {accountant.mechanism}, protects a {accountant.unit}, delta {spent.delta:.3g}\n"
+        f"  {spent.rounds} of {plan.plan.experiment.rounds} rounds, {len(spent.clients)} of {population} clients "
+        "charged\n"
+    )
+    if spent.budget is not None:
+        text += f"  budget {spent.budget:g}{': ' + spent.stopped if spent.stopped else ', not spent'}\n"
+    heads = ["epsilon so far", *_QUANTILES]
+    cells = [heads]
+    cells += [[_SAID[kind], *map(number, quantiles(spent, kind).values())] for kind in EPSILONS]
+    text += "\n" + _table(cells)
+    if every is not None:
+        frame = spent.by_round
+        last = len(frame)
+        kept = frame[[(place % every == 0) or place == last for place in range(1, last + 1)]]
+        cells = [["round", "charged", *[_SAID[kind] for kind in EPSILONS]]]
+        cells += [
+            [str(row["round"]), str(row["charged"]), *[number(row[f"{kind}_max"]) for kind in EPSILONS]]
+            for row in kept.to_dict("records")
+        ]
+        text += "\n  The largest of a client, by round\n" + _table(cells)
+    return text + "\n" + lines(plan.rows())
+
+
+def _table(cells: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    return "".join(
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n"
+        for row in cells
+    )
+
+
+def _json(spent: Spending, plan: Planned, every: int) -> dict[str, Any]:
+    frame = spent.by_round
+    kept = frame[[(place % every == 0) or place == len(frame) for place in range(1, len(frame) + 1)]]
+    rows = [{key: _plain(value) for key, value in row.items()} for row in kept.to_dict("records")]
+    spread = {f"{kind}_{said}": _plain(value) for kind in EPSILONS for said, value in quantiles(spent, kind).items()}
+    return {
+        "run": spent.label, **plan.facts(), "budget": spent.budget, "stopped": spent.stopped or None,
+        "rounds": spent.rounds, "population": plan.plan.experiment.population, "clients": len(spent.clients),
+        **spread, "guarantees": plan.rows(), "by_round": rows,
+    }  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """Infinity is None: JSON has none."""
+    return value if not isinstance(value, float) or np.isfinite(value) else None

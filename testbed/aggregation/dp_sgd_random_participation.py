@@ -1,0 +1,259 @@
+"""DP-SGD with random participation: Hasircioglu and Gunduz, Privacy Amplification via Random Participation in Federated
+Learning, arXiv 2205.01556, Algorithm 1; and section 5.5 for a server that is not trusted.
+
+In a round every available client takes part with probability p (selection `bernoulli`), and uses each of its samples
+with probability q. It sends the sum of their gradients, each clipped to norm C. The server adds noise N(0, sigma^2 I),
+scales by 1 / (p q D), with D the samples of all available clients (the paper's N_t d, which are equally large), and
+steps against the gradient. A round that nobody takes part in is one like any other: its noise moves the model.
+
+Where the server is not trusted, each client adds such noise of its own; and lest the server learn who takes part, every
+available client gets the model and answers: those that do not take part send noise alone.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from testbed.aggregation.combining import Aggregate, AggregationParameters, AggregationRound, of_shape
+from testbed.cost import charge
+from testbed.errors import ExperimentError, Refusal, RoundAborted, RoundSkipped, RunError
+from testbed.messages import Message, RoundNumber, Vector
+from testbed.parties.client import Client, Role, RoleSpec, handles
+from testbed.privacy.gaussian import coins, with_noise
+from testbed.privacy.subsampled_gaussian import SubsampledGaussianAccountant
+from testbed.training import GradientWorkload, LocalUpdate, Train, Trained, Trainer, Workload, trained_update
+
+_NAME = "dp-sgd-random-participation"
+_VELOCITY = "dp_sgd_velocity"
+_UNREAD = (
+    "epochs",
+    "batch_size",
+    "optimizer",
+    "learning_rate",
+    "momentum",
+    "weight_decay",
+    "learning_rate_decay",
+    "learning_rate_decay_every",
+    "learning_rate_milestones",
+)
+
+
+class RandomParticipationParameters(AggregationParameters):
+    """Clients send sums of clipped gradients, and noise hides each sample (``sigma: 0``: nothing is hidden)."""
+
+    protocol: Literal["dp-sgd-random-participation"] = "dp-sgd-random-participation"
+    sample_rate: float = Field(
+        gt=0, le=1, allow_inf_nan=False, description="Probability with which a participant uses each sample (q)"
+    )
+    clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["none"] = Field(
+        1.0,
+        description="Largest L2 norm of a sample's gradient; longer ones are scaled down to it (C). none: as they are, "
+        "with sigma: 0 only",
+    )
+    sigma: float = Field(
+        ge=0,
+        allow_inf_nan=False,
+        description="Standard deviation of the noise in each element, in units of the gradient (not of the clip). 0: "
+        "no noise and no privacy, the baseline that the others are compared with",
+    )
+    server: Literal["trusted", "untrusted"] = Field(
+        "trusted",
+        description="trusted: participants alone answer, and the server adds the noise; untrusted: every available "
+        "client answers, each with noise of its own",
+    )
+    learning_rate: float = Field(0.05, gt=0, le=1000, allow_inf_nan=False, description="The server's step (eta)")
+    momentum: float = Field(0.0, ge=0, lt=1, description="Of the server's steps, kept from round to round")
+
+    shares_noise: ClassVar[bool] = False  # the server, or every client by itself, adds all that hides a sample
+
+    @property
+    def largest_norm(self) -> float | None:
+        """C; None: gradients are not clipped."""
+        return None if self.clip == "none" else self.clip
+
+    def check(self, participants: int) -> None:
+        """Noise needs a clip, and must be visible on the grid that sums are made on."""
+        if self.sigma and self.clip == "none":
+            raise ValueError("clip: none goes with sigma: 0 alone: noise hides no gradient that may be of any length")
+        if 0 < self.sigma < _LEAST_SIGMA:
+            raise ValueError(f"sigma: {self.sigma:g}; must be at least {_LEAST_SIGMA:g}, or 0 for no privacy at all")
+        if self.weights != "samples":
+            raise ValueError(f"weights: {self.weights}; in {_NAME} every sample counts the same, leave it out")
+
+    def least_noise(self, participants: int) -> float:
+        """All of it, whoever drops out."""
+        return 1.0
+
+    def check_experiment(self, selection: Any, workload: Any) -> None:
+        """Clients are drawn independently, and what is said about local training would go unread."""
+        if selection.protocol != "bernoulli":
+            raise ValueError(
+                f"protocol: {_NAME} needs clients that are drawn independently; set selection.protocol to bernoulli, "
+                f"with client_rate (now {selection.protocol})"
+            )
+        if not workload.is_built_in:
+            return
+        if workload.training != "real":
+            raise ValueError(f"protocol: {_NAME} needs gradients; set workload.training to real")
+        for key in _UNREAD:
+            if getattr(workload, key) != type(workload).model_fields[key].default:
+                instead = f"; set aggregation.{key}" if key in ("learning_rate", "momentum") else ""
+                raise ValueError(f"protocol: {_NAME} does not read workload.{key}, as the server steps{instead}")
+
+    def check_workload(self, workload: Workload) -> None:
+        """Raise `ExperimentError` for a workload that has no gradients of single samples."""
+        if not isinstance(workload, GradientWorkload):
+            raise ExperimentError(
+                f"workload.dataset: this workload has no gradient_sum, which {_NAME} asks for; see GradientWorkload "
+                "in testbed/training.py"
+            )
+        workload.check_gradient_sum()
+
+    def accountant(self, participants: int, dimension: int, client_rate: float = 1.0) -> SubsampledGaussianAccountant:
+        """What a client's rounds cost.
+
+        With a trusted server they are those that it took part in. With another one they are all in which it answered,
+        of which the server does not know in which it took part; then give the client rate, without which each counts
+        as if it had.
+        """
+        rate = client_rate if self.server == "untrusted" else 1.0
+        noise_multiplier = self.sigma / self.clip if self.clip != "none" else 0.0
+        return SubsampledGaussianAccountant(noise_multiplier, self.sample_rate, rate)
+
+
+_LEAST_SIGMA = 2.0**-16
+
+
+class Gradient(Message, frozen=True):
+    """Sum of a client's clipped gradients, float32; to a server that is not trusted with noise."""
+
+    gradient: Vector
+
+
+class SendGradient(Message, frozen=True):
+    """Send what you have summed."""
+
+    stage: ClassVar[str] = "dp-sgd/gradient"
+    Answer: ClassVar[type[Message] | None] = Gradient
+
+    round: RoundNumber
+
+
+class GradientTrainer(Trainer):
+    """Client side of the broadcast: instead of local training, gradients at the model that was given."""
+
+    parameters: RandomParticipationParameters
+
+    def learn(self, workload: Workload, message: Train) -> LocalUpdate:
+        """The sum over the samples that its coins choose; zero where it decides not to take part."""
+        client = self.client.number
+        held = int(workload.sample_counts[client])
+        if not self._takes_part(message.round):
+            return LocalUpdate(np.zeros(workload.dimension, np.float32), held, 0.0, 0)
+        samples = np.flatnonzero(coins(self._secret(message.round, "samples"), held, self.parameters.sample_rate))
+        assert isinstance(workload, GradientWorkload)  # checked before the run
+        return workload.gradient_sum(client, message.model.values, message.round, samples, self.parameters.largest_norm)
+
+    def told(self, update: LocalUpdate) -> Trained:
+        """Nothing: losses, and how many samples were used, would be released without noise."""
+        return Trained(update.samples, float("nan"))
+
+    def _takes_part(self, round_number: int) -> bool:
+        """Whom a trusted server asks has been drawn; any other server asks everybody, and is not told."""
+        if self.parameters.server == "trusted":
+            return True
+        rate = self.environment.client_rate
+        if rate is None:
+            raise Refusal("dp-sgd.no-client-rate", "this run's selection draws no client independently")
+        return bool(coins(self._secret(round_number, "participation"), 1, rate)[0])
+
+    def _secret(self, round_number: int, purpose: str) -> bytes:
+        return _secret(self.client, round_number, purpose)
+
+
+class GradientSender(Role):
+    """Client side of the aggregation."""
+
+    parameters: RandomParticipationParameters
+
+    def __init__(self, client: Client, parameters: Any) -> None:
+        super().__init__(client, parameters)
+        self._sent = False
+
+    @handles(SendGradient)
+    def on_send_gradient(self, message: SendGradient) -> Gradient:
+        """Hand the sum over, once: of one sum with noise drawn twice, the noise could be averaged away."""
+        total = trained_update(self, message.round).delta
+        if self._sent:
+            raise Refusal("dp-sgd.already-sent", f"the gradient of round {message.round} was sent before")
+        self._sent = True
+        if self.parameters.server == "untrusted" and self.parameters.sigma:
+            charge("gaussian.element", len(total))
+            seed = _secret(self.client, message.round, "noise")
+            total = with_noise(total, self.parameters.sigma, seed).astype(np.float32)
+        return Gradient(Vector(total, 0))
+
+
+class RandomParticipation:
+    """Server side.
+
+    Attributes:
+        asks_everybody: every available client gets the model and answers.
+        goes_on_without_participants: a round that nobody takes part in is completed, not skipped.
+    """
+
+    stages: ClassVar[tuple[str, ...]] = ("dp-sgd/gradient",)
+    needs_registration: ClassVar[bool] = False
+    goes_on_without_participants: ClassVar[bool] = True
+
+    def __init__(self, parameters: RandomParticipationParameters) -> None:
+        self.parameters = parameters
+
+    @property
+    def asks_everybody(self) -> bool:
+        """See the class."""
+        return self.parameters.server == "untrusted"
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """See `AggregationProtocol.roles`; the first is played instead of `Trainer`."""
+        return [RoleSpec(GradientTrainer, self.parameters), RoleSpec(GradientSender, self.parameters)]
+
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
+        """See `AggregationProtocol.aggregate`; the mean is the server's step, the weight the expected batch size."""
+        available, rate = round_.available_samples, round_.client_rate
+        if round_.dimension is None or available is None or rate is None or round_.randomness is None:
+            raise RoundAborted("nothing-known", "the model's size, who is available, or the client rate is not known")
+        if not available:
+            raise RoundSkipped("nobody-available", "no available client has samples")
+        total, survivors = await self._total(round_, round_.dimension)
+        if self.parameters.server == "trusted" and self.parameters.sigma:
+            charge("gaussian.element", len(total))
+            seed = round_.randomness.secret("server", round_.number, f"{_NAME}/noise")
+            total = with_noise(total, self.parameters.sigma, seed)
+        batch = rate * self.parameters.sample_rate * available
+        velocity = total / batch
+        if self.parameters.momentum:
+            velocity += self.parameters.momentum * round_.memory.get(_VELOCITY, np.zeros_like(total))
+            round_.memory[_VELOCITY] = velocity
+        return Aggregate(-self.parameters.learning_rate * velocity, batch, survivors)
+
+    async def _total(self, round_: AggregationRound, dimension: int) -> tuple[Any, Any]:
+        """`(d,)` float64 sum of the gradients that arrived, and whose they are; others' shapes are left out."""
+        if not len(round_.trained):
+            return np.zeros(dimension), round_.trained
+        replies = await round_.network.ask(round_.trained, SendGradient(round_.number))
+        gradients = {client: answer.gradient for client, answer in replies.valid().items()}
+        survivors = of_shape(gradients, 0, dimension)
+        if not len(survivors):
+            return np.zeros(dimension), survivors
+        try:
+            return await replies.total(survivors, np.ones(len(survivors), np.int64)), survivors
+        except RunError:
+            raise RoundAborted("gradient-too-large", "a gradient is not finite or too large to sum") from None
+
+
+def _secret(client: Client, round_number: int, purpose: str) -> bytes:
+    """32 secret bytes of this client for one purpose in a round."""
+    return client.environment.randomness.secret(client.number, round_number, f"{_NAME}/{purpose}")

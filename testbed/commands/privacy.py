@@ -1,0 +1,90 @@
+"""``testbed privacy``: what taking part has cost the clients of runs, and what their selection guarantees.
+
+``testbed bound privacy`` says the latter of an experiment that was never run.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from testbed.commands.invocation import Debug, Overrides, examples, messages
+from testbed.commands.results import Directories, runs_in
+
+PRIVACY_EPILOG = examples(
+    "testbed privacy runs/privacy-budget",
+    "testbed privacy runs/privacy-budget --every 10",
+    "testbed privacy runs/privacy-budget --format json > privacy.json",
+    "testbed privacy runs/plain runs/lotto --figures figures",
+    then="Planned: had every round had all of its noise. Achieved: with the noise that was really added. With "
+    "accomplices: less the noise that dishonest participants know; for all but the last, whoever sees the sums.",
+)
+BOUND_PRIVACY_EPILOG = examples(
+    "testbed bound privacy examples/privacy-budget.yaml",
+    "testbed bound privacy examples/privacy-budget.yaml --set selection.protocol=lotto-client-centric",
+    then="Fewest survive: the sum has only as many participants as it must, and their noise. k: dishonest participants "
+    "of a round, r: rounds of one client, that epsilon allows for; more of either are in delta.",
+)
+
+
+def privacy(
+    directories: Directories,
+    format: Annotated[
+        Literal["text", "markdown", "json"], typer.Option(help="json holds every round, and all of the rest.")
+    ] = "text",
+    every: Annotated[
+        int | None,
+        typer.Option(metavar="K", min=1, help="Also every K-th round and the last (json: all).", show_default=False),
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Also draw planned and achieved epsilon over the rounds, as PNG and PDF.",
+            show_default=False,
+        ),
+    ] = None,
+    debug: Debug = False,
+) -> None:  # fmt: skip
+    """Print what the clients of runs have spent, planned and achieved, and what their selection guarantees."""
+    runs = runs_in(directories)
+    from analysis.privacy import report
+    from analysis.privacy.spending import spending
+
+    spent = [spending(run) for run in runs]
+    typer.echo(report.render([(one, report.of_run(one.run, one)) for one in spent], format, every), nl=False)
+    if figures is not None:
+        from analysis.privacy.figures import draw
+
+        messages().print(f"written: {', '.join(map(str, draw(spent, figures)))}", markup=False)
+
+
+def bound_privacy(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An experiment file.", show_default=False)],
+    overrides: Overrides = None,
+    format: Annotated[
+        Literal["text", "json"], typer.Option(help="json is a list with an object for each point of the sweep.")
+    ] = "text",
+    debug: Debug = False,
+) -> None:
+    """What the selection of an experiment guarantees for its clients' privacy, over all of its planned rounds."""
+    from analysis.privacy.planned import lines, planned
+    from testbed.experiment import load
+    from testbed.experiment.sweep import points
+
+    found = []
+    for point in points(load(file, overrides or []), str(file)):
+        label = f"{file}: sweep point {point.label}" if point.label else str(file)
+        found.append(planned(point.experiment, label, 0))
+    if format == "json":
+        rows = [{"experiment": one.label, **one.facts(), "guarantees": one.rows()} for one in found]
+        typer.echo(json.dumps(rows, indent=1, allow_nan=False))
+        return
+    typer.echo("\n".join(f"{one.label}\n{_facts(one.facts())}{lines(one.rows())}" for one in found), nl=False)
+
+
+def _facts(facts: dict[str, object]) -> str:
+    return (
+        f"  {facts['mechanism']}, protects a {facts['unit']}, delta {facts['delta']:.3g}; {facts['selection']} under "
+        f"{facts['aggregation']}, {facts['planned_rounds']} rounds, {facts['dishonest']} dishonest clients\n\n"
+    )

@@ -1,0 +1,69 @@
+"""Whose data a round has shown, and what hid them there: the entries of the privacy ledger.
+
+A completed round charges its survivors. Who is no survivor is in no sum: of a masked input that came too late, or was
+left out with a batch, nobody but its own client knows the self-mask, and clients do not reveal both of its masks.
+
+A round that ended early charges all participants as soon as anybody was asked in its last stage, where clients reveal
+what unmasks the sum: what the server then had, it alone knows, and a malicious one may only claim that the round
+failed. It is charged with the least noise that a sum can have. Before that stage nothing can be unmasked: no charge.
+
+Too many accomplices break secure aggregation: then they and the server see each participant's input by itself, with no
+more noise than its own, whether it survived or not.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.privacy.ledger import Shares
+from testbed.round import Outcome
+
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Charging:
+    """How rounds are charged.
+
+    Attributes:
+        least_noise: see `Ledger`.
+        dishonest: the clients that work for the server.
+        tolerated: of so many participants, how many may be dishonest before somebody's input is seen by itself.
+        shares_noise: the noise is a sum of the participants' shares; else nobody can leave out, or subtract, a part.
+    """
+
+    least_noise: float
+    dishonest: Collection[int]
+    tolerated: Callable[[int], int]
+    shares_noise: bool = True
+
+    def of_round(self, outcome: Outcome, last_stage_reached: bool, skipping: bool) -> dict[Shares, Ids]:
+        """What the ledger charges whom.
+
+        Args:
+            outcome: how the round went.
+            last_stage_reached: whether a client was asked anything in the last stage of the aggregation.
+            skipping: whether the dishonest participants added no noise in this round.
+        """
+        if outcome.aggregate is None and not last_stage_reached:
+            return {}
+        participants = outcome.participants
+        if outcome.aggregate is None:
+            noise, in_sum = self.least_noise, participants
+            adding = max(1, round(noise * len(participants)))  # as few as there may have been
+        else:
+            noise, in_sum = min(1.0, outcome.aggregate.noise), outcome.survivors
+            adding = len(in_sum)
+        if not self.shares_noise:
+            return {Shares(noise, noise, noise): in_sum}
+        among, accomplices = (int(np.isin(some, list(self.dishonest)).sum()) for some in (participants, in_sum))
+        honest = noise * max(0, adding - accomplices) / adding
+        alone = among > self.tolerated(len(participants))
+        colluding = min(honest, 1 / len(participants)) if alone else honest
+        charges = {Shares(noise, honest if skipping else noise, colluding): in_sum}
+        lost = np.setdiff1d(participants, in_sum)
+        if alone and len(lost):
+            charges[Shares(None, None, colluding)] = lost
+        return charges

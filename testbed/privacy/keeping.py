@@ -1,0 +1,140 @@
+"""The privacy ledger of a run: opened for an experiment, entered after every round, rebuilt from the records."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from testbed.errors import ExperimentError
+from testbed.network.bookkeeping import Exchanges
+from testbed.privacy.accountant import Accountant
+from testbed.privacy.charging import Charging
+from testbed.privacy.ledger import Ledger, Shares
+from testbed.privacy.section import PrivacySection, Unit
+from testbed.records import RunDirectory
+from testbed.records.streaming import stretches
+from testbed.records.tables import privacy_table
+from testbed.records.writing import recorded_files
+from testbed.round import Outcome
+from testbed.training import Workload
+
+if TYPE_CHECKING:
+    from testbed.federation import Plan
+
+
+class PrivacyBooks:
+    """Keeps the ledger of one run. `opened` makes it.
+
+    Args:
+        ledger: of the clients.
+        charging: what a round costs whom.
+        plan: of the run.
+    """
+
+    def __init__(self, ledger: Ledger, charging: Charging, plan: "Plan") -> None:
+        self.ledger = ledger
+        self._charging = charging
+        self._adversary = plan.experiment.adversary
+        self._skipped = plan.adversary is not None and bool(plan.adversary.skips_noise)
+        self._last_stage = plan.aggregation.stages[-1]
+
+    @property
+    def spent(self) -> str:
+        """Why no further round may begin (`Ledger.spent`); empty while one may."""
+        return self.ledger.spent
+
+    def enter(self, round_number: int, outcome: Outcome, exchanges: list[Exchanges]) -> pa.Table:
+        """Enter a round; returns its `privacy` rows.
+
+        Args:
+            round_number: the round.
+            outcome: how it went.
+            exchanges: its stages.
+        """
+        reached = any(stage.stage == self._last_stage and len(stage.clients) for stage in exchanges)
+        skipping = self._skipped and self._adversary is not None and self._adversary.attacks(round_number)
+        charges = self._charging.of_round(outcome, reached, skipping)
+        return privacy_table(round_number, self.ledger.charge(charges))
+
+    def replay(self, records: RunDirectory) -> None:
+        """Enter the rounds that are on record, when a run is gone on with."""
+        self.ledger.replay(_rounds(records))
+
+
+def opened(plan: "Plan", workload: Workload) -> PrivacyBooks | None:
+    """The books of a run that has no round yet; None where the aggregation adds no noise.
+
+    Raises:
+        ExperimentError: there is a budget and no noise, or not even one round can be sure to stay within it.
+    """
+    section = plan.experiment.privacy or PrivacySection()
+    accountant = accountant_of(plan, workload.dimension)
+    if accountant is None:
+        if section.budget is not None:
+            raise ExperimentError(
+                f"privacy.budget: {section.budget:g}, but aggregation {plan.experiment.aggregation.protocol} adds no "
+                "noise here, so that any round exceeds it; give it noise, or leave out the budget"
+            )
+        return None
+    records = records_of(accountant.unit, plan, workload)
+    least = least_noise(plan)
+    ledger = Ledger(accountant, plan.experiment.population, section.delta_for(records), section.budget, least)
+    if ledger.spent:
+        raise ExperimentError(
+            f"privacy.budget: {section.budget:g} is less than one round may cost, epsilon {ledger.after_next:.4g} at "
+            f"delta {ledger.delta:.3g} with {100 * least:.3g}% of the planned noise, the least that a sum can have; "
+            "allow more, or add more noise"
+        )
+    shared: bool = plan.of_aggregation("shares_noise")
+    charging = Charging(least, plan.dishonest, plan.of_aggregation("tolerated"), shared)
+    return PrivacyBooks(ledger, charging, plan)
+
+
+def accountant_of(plan: "Plan", dimension: int) -> Accountant | None:
+    """What the aggregation of a run says of its noise; None where it adds none."""
+    given: list[Any] = [plan.experiment.selection.participants, dimension]
+    if getattr(plan.aggregation, "asks_everybody", False):  # lest anybody learn who takes part: what counts is the rate
+        given.append(getattr(plan.selection, "client_rate", 1.0))
+    found: Accountant | None = plan.of_aggregation("accountant")(*given)
+    return found
+
+
+def least_noise(plan: "Plan") -> float:
+    """The share of the planned noise that a sum has at least, however many participants drop out."""
+    of_so_many, found = plan.of_aggregation("least_noise"), []
+    for participants in {plan.minimum_participants, plan.maximum_participants}:
+        try:
+            found.append(float(of_so_many(participants)))
+        except ValueError:  # there is no sum of so many
+            continue
+    return min(1.0, *found) if found else 1.0
+
+
+def records_of(unit: Unit, plan: "Plan", workload: Workload) -> int:
+    """How many records there are that one of is protected."""
+    return plan.experiment.population if unit == "client" else int(workload.sample_counts.sum())
+
+
+def warnings(plan: "Plan", workload: Workload) -> list[str]:
+    """What is wrong with the `privacy` section, though the run can go on, a line each; raises as `opened` does."""
+    section = plan.experiment.privacy
+    if section is None or opened(plan, workload) is None:
+        adds_none = "privacy: this aggregation adds no noise, so there is nothing to account; the section has no effect"
+        return [] if section is None else [adds_none]
+    accountant = accountant_of(plan, workload.dimension)
+    assert accountant is not None
+    line = section.warning(accountant.unit, records_of(accountant.unit, plan, workload))
+    return [line] if line else []
+
+
+def _rounds(records: RunDirectory) -> Iterator[dict[str, Any]]:
+    """The recorded `privacy` rows, a round at a time."""
+    columns = ["round", "client", *Shares._fields]
+    files = recorded_files(records.path, "privacy", records.checkpoint())
+    for stretch in stretches(files, "privacy", columns):
+        rounds = stretch["round"].to_numpy()
+        _, begins = np.unique(rounds, return_index=True)
+        for begin, end in zip(begins, [*begins[1:], len(rounds)], strict=True):
+            rows = stretch.slice(begin, end - begin)
+            yield {name: rows[name].to_numpy() for name in ("client", *Shares._fields)}

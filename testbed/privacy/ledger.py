@@ -1,0 +1,171 @@
+"""The privacy ledger: what taking part has cost each client so far, by the rounds that its data were in.
+
+A client's epsilon hangs on nothing but how many rounds had which noise. So the ledger keeps a history for each client,
+as a number of four bytes, and one list of the histories that occur: most clients share theirs with many others.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.privacy.accountant import Accountant
+
+Ids = npt.NDArray[np.int64]
+Columns = dict[str, npt.NDArray[Any]]
+
+
+class Shares(NamedTuple):
+    """What hides a client's data in one round: shares of the planned noise variance, in [0, 1].
+
+    Attributes:
+        noise: in the sum if all survivors have added theirs, which is what the coordinator can know; None: the client's
+            data are in no sum, and only `colluding` counts.
+        honest_noise: what was really added; None as before.
+        colluding_noise: what a malicious server and its accomplices cannot subtract.
+    """
+
+    noise: float | None
+    honest_noise: float | None
+    colluding_noise: float
+
+
+History = tuple[tuple[Shares, int], ...]
+"""How many rounds had which shares, in a fixed order: the same rounds in another order are the same history."""
+
+
+class Ledger:
+    """What each client has spent.
+
+    Args:
+        accountant: of the mechanism.
+        population: number of clients n.
+        delta: at which epsilon is accounted.
+        budget: the epsilon that no client may exceed; None: any.
+        least_noise: share of the planned noise that a round has at least, whoever drops out.
+
+    Attributes:
+        after_next: the epsilon that some client may have after one more round (where there is a budget).
+    """
+
+    def __init__(
+        self,
+        accountant: Accountant,
+        population: int,
+        delta: float,
+        budget: float | None = None,
+        least_noise: float = 1.0,
+    ) -> None:
+        self.accountant = accountant
+        self.delta = delta
+        self.budget = budget
+        self.least_noise = least_noise
+        self._history = np.zeros(population, np.int32)  # the place of each client's in `_histories`
+        self._histories: list[History] = [()]
+        self._places: dict[History, int] = {(): 0}
+        self._epsilon = lru_cache(maxsize=1 << 16)(lambda rounds: accountant.epsilon(dict(rounds), delta))
+        self._costs = lru_cache(maxsize=1 << 16)(self._costs_of)
+        self.after_next = self._after_another_round(())
+        self._spent_most: tuple[int, float] | None = None  # the client that another round costs most, what it has spent
+
+    def charge(self, charges: Mapping[Shares, Ids]) -> Columns:
+        """Enter a round; returns the columns of its `privacy` rows but for the round, sorted by client.
+
+        Args:
+            charges: whose data were in the round, and what hides them; no client twice.
+        """
+        shares = np.repeat(np.arange(len(charges)), [len(clients) for clients in charges.values()])
+        clients = np.concatenate([np.zeros(0, np.int64), *charges.values()])
+        for one, those in charges.items():
+            self._enter(one, those)
+        order = np.argsort(clients)
+        clients, hidden = clients[order], np.array(list(charges), np.float64).reshape(-1, 3)[shares[order]]
+        places, which = np.unique(self._history[clients], return_inverse=True)
+        costs = np.array([self._costs(place) for place in places.tolist()], np.float64).reshape(-1, 3)[which]
+        names = ("epsilon", "planned_epsilon", "colluding_epsilon")
+        return (
+            {"client": clients, "delta": np.full(len(clients), self.delta)}
+            | dict(zip(names, costs.T, strict=True))
+            | dict(zip(Shares._fields, hidden.T, strict=True))
+        )
+
+    def replay(self, rounds: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
+        """Enter rounds that were recorded: the columns of their `privacy` rows, a round at a time and in order."""
+        for columns in rounds:
+            hidden = np.stack([np.asarray(columns[name], np.float64) for name in Shares._fields], axis=1)
+            kinds, which = np.unique(hidden, axis=0, return_inverse=True)
+            for place, (noise, honest, colluding) in enumerate(kinds.tolist()):
+                in_sum = noise == noise  # what is missing was recorded as null and reads as NaN
+                shares = Shares(noise if in_sum else None, honest if in_sum else None, colluding)
+                self._enter(shares, np.asarray(columns["client"], np.int64)[which.reshape(-1) == place])
+
+    def of(self, client: int) -> tuple[float, float, float]:
+        """A client's epsilon so far: achieved, planned, and against the server with its accomplices."""
+        return self._costs(int(self._history[client]))
+
+    @property
+    def spent(self) -> str:
+        """Why no further round may begin, in one line; empty while one may.
+
+        Whom a round will take, and who will drop out of it, is known only when it is too late: so what counts is the
+        client that one more round would cost most, in a round with no more noise than a round is sure to have.
+        """
+        if self.budget is None or self.after_next <= self.budget:
+            return ""
+        next_, of = f"another round may take it to {self.after_next:.4g}", f"of {self.budget:g} (delta {self.delta:g})"
+        if self._spent_most is None:
+            return f"privacy budget: a first round may cost epsilon {self.after_next:.4g} {of}"
+        client, spent = self._spent_most
+        return f"privacy budget: client {client} has spent epsilon {spent:.4g} {of}, {next_}"
+
+    def _enter(self, shares: Shares, clients: Ids) -> None:
+        before, which = np.unique(self._history[clients], return_inverse=True)
+        after = np.array([self._place(_with(self._histories[place], shares)) for place in before.tolist()], np.int32)
+        self._history[clients] = after[which]
+        if self.budget is None:
+            return
+        for number, place in enumerate(
+            after.tolist()
+        ):  # more rounds never cost less: the largest so far is that of all
+            known = _of_view(self._histories[place], 0)
+            if (cost := self._after_another_round(known)) > self.after_next or self._spent_most is None:
+                self.after_next = max(cost, self.after_next)
+                self._spent_most = int(clients[which == number].min()), self._epsilon(known)
+
+    def _place(self, history: History) -> int:
+        if history not in self._places:
+            self._places[history] = len(self._histories)
+            self._histories.append(history)
+        return self._places[history]
+
+    def _after_another_round(self, rounds: tuple[tuple[float, int], ...]) -> float:
+        counts = Counter(dict(rounds))
+        counts[self.least_noise] += 1
+        return self._epsilon(tuple(sorted(counts.items())))
+
+    def _costs_of(self, place: int) -> tuple[float, float, float]:
+        history = self._histories[place]
+        planned = sum(count for shares, count in history if shares.noise is not None)
+        return (
+            self._epsilon(_of_view(history, 1)),
+            self._epsilon(((1.0, planned),) if planned else ()),
+            self._epsilon(_of_view(history, 2)),
+        )
+
+
+def _with(history: History, shares: Shares) -> History:
+    counts = Counter(dict(history))
+    counts[shares] += 1
+    return tuple(sorted(counts.items(), key=lambda item: tuple(-1.0 if share is None else share for share in item[0])))
+
+
+def _of_view(history: History, view: int) -> tuple[tuple[float, int], ...]:
+    """How many rounds had which share of the noise in the eyes of one of the three, by share."""
+    counts: Counter[float] = Counter()
+    for shares, count in history:
+        if (share := shares[view]) is not None:
+            counts[share] += count
+    return tuple(sorted(counts.items()))

@@ -1,0 +1,56 @@
+"""What the mechanisms have in common whose updates are clipped, scaled to integer steps and rounded at random."""
+
+from dataclasses import dataclass
+from math import exp, log, sqrt
+
+# What a mechanism may be made of: within it the variance and its square are normal doubles, whatever share is left.
+_RANGES = {"noise_multiplier": (1e-9, 1e9), "dimension": (1, 10**12), "scale": (1e-9, 1e18)}
+
+
+@dataclass(frozen=True)
+class RoundedMechanism:
+    """Integer noise on integer vectors, for updates of one clipping norm, whatever that is.
+
+    Neighbours differ in one client, whose update is there or is 0.
+
+    Attributes:
+        noise_multiplier: standard deviation of the noise in the sum when everybody adds theirs, over the clipping norm;
+            from 1e-9 to 1e9.
+        dimension: d, the coordinates of an update, padded to a power of two for the rotation; from 1 to 1e12.
+        scale: the clipping norm in integer steps, from 1e-9 to 1e18. Coarser steps (fewer bits) cost privacy: rounding
+            makes updates longer, and integer noise of small variance is further from Gaussian.
+        bias: the papers' beta, how much conditional rounding may favour short vectors; 0 rounds unconditionally.
+    """
+
+    noise_multiplier: float
+    dimension: int
+    scale: float = 2.0**15
+    bias: float = exp(-0.5)
+
+    def __post_init__(self) -> None:
+        for name, (least, most) in _RANGES.items():
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise ValueError(f"{name}: {value}; must be a number from {least:g} to {most:g}")
+        if not 0 <= self.bias < 1:
+            raise ValueError(f"bias: {self.bias}; must be at least 0 and below 1")
+
+    @property
+    def sensitivities(self) -> tuple[float, float]:
+        """How long a rounded update can be, in steps: its L1 norm and its L2 norm.
+
+        Kairouz, Liu, Steinke 2021, arXiv 2102.06387, Theorem 1. Integer vectors have an L1 norm of at most their
+        squared L2 norm.
+        """
+        root = sqrt(self.dimension)
+        l2 = self.scale + root
+        if self.bias > 0:
+            slack = sqrt(2 * log(1 / self.bias)) * (self.scale + root / 2)
+            l2 = min(l2, sqrt(self.scale**2 + self.dimension / 4 + slack))
+        return l2 * min(root, l2), l2
+
+    def variance(self, share: float) -> float:
+        """Of the noise in a coordinate of the sum, in squared steps, when this share of what was planned is there."""
+        if not 0 <= share <= 1:
+            raise ValueError(f"share: {share}; must be from 0 to 1")
+        return share * (self.noise_multiplier * self.scale) ** 2

@@ -1,0 +1,44 @@
+"""The experiment's `privacy:` section: at which delta the ledger accounts, and what may be spent."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Unit = Literal["client", "sample"]
+
+
+class PrivacySection(BaseModel):
+    """How the privacy ledger accounts; it is kept wherever an aggregation adds noise, also without this section."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    delta: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="The delta at which epsilon is accounted; below 1/records. None: a tenth of 1/records, where the "
+        "records are the clients or their samples, whichever the mechanism protects",
+    )
+    budget: float | None = Field(
+        None,
+        gt=0,
+        description="The epsilon that no client may exceed: the run ends before a round that could take any client "
+        "beyond it. None: no end",
+    )
+
+    def delta_for(self, records: int) -> float:
+        """The delta, given how many records there are that one of is protected."""
+        return 1 / (10 * records) if self.delta is None else self.delta
+
+    def warning(self, unit: Unit, records: int) -> str:
+        """What is wrong with the delta, in one line; empty when nothing is.
+
+        A mechanism that publishes one record in whole, at random, is (0, 1/records) private (Dwork, Roth 2014, section
+        2.3): such a delta promises nothing to anybody.
+        """
+        if self.delta is None or self.delta < 1 / records:
+            return ""
+        return (
+            f"privacy.delta: {self.delta:g} is not below 1/{records}, one over the number of {unit}s: a mechanism that "
+            f"publishes one {unit}'s data would be as private; take at most {1 / (10 * records):.3g}"
+        )

@@ -1,0 +1,71 @@
+"""What rounds of DP-SGD cost in privacy: the Poisson-subsampled Gaussian mechanism, composed.
+
+Privacy-loss distributions (Koskela, Jalko and Honkela 2020, arXiv 1906.03049), by dp_accounting, which rounds losses
+up: what comes out is an upper bound. Neighbours differ in one sample more or less at one client.
+
+Of the rounds in which a client takes part, each is the subsampled mechanism of its sample rate q (OLS of Hasircioglu
+and Gunduz, arXiv 2205.01556, Theorem 5.1): who takes part does not depend on the data. Before it is known who will, a
+round is that with the client rate p and nothing otherwise, also for observers who see which (WCS, Theorem 5.2).
+Theorem 4.1, which promises more, is no guarantee: see docs/random-participation.md.
+"""
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+INTERVAL = 1e-4
+"""Between the losses of a distribution, per round."""
+
+
+class SubsampledGaussianAccountant:
+    """An `Accountant` of `dp-sgd-random-participation`.
+
+    Args:
+        noise_multiplier: standard deviation of a round's noise over the clip, sigma / C; 0: no noise.
+        sample_rate: q, with which a participant uses each of its samples.
+        client_rate: p, with which a client takes part in one of the rounds that are counted; 1.0: they are those in
+            which it did.
+    """
+
+    unit: ClassVar[Literal["client", "sample"]] = "sample"
+    mechanism: ClassVar[str] = "dp-sgd-random-participation"
+
+    def __init__(self, noise_multiplier: float, sample_rate: float, client_rate: float = 1.0) -> None:
+        self.noise_multiplier = noise_multiplier
+        self.sample_rate = sample_rate
+        self.client_rate = client_rate
+
+    def epsilon(self, rounds: Mapping[float, int], delta: float) -> float:
+        """See `Accountant.epsilon`. With a client rate below 1 `rounds` counts all, whether it took part or not."""
+        counted = tuple(
+            (self.noise_multiplier * math.sqrt(share), count) for share, count in sorted(rounds.items()) if count
+        )
+        return _epsilon(counted, self.sample_rate, self.client_rate, delta)
+
+
+@lru_cache(maxsize=4096)
+def _epsilon(counted: tuple[tuple[float, int], ...], sample_rate: float, client_rate: float, delta: float) -> float:
+    """Epsilon of so many rounds at each noise multiplier; kept, as many clients have been in as many rounds."""
+    if not counted:
+        return 0.0
+    if any(noise <= 0 for noise, _ in counted):
+        return math.inf
+    composed: PrivacyLossDistribution | None = None
+    for noise, count in counted:
+        several = _round(noise, sample_rate, client_rate).self_compose(count)
+        composed = several if composed is None else composed.compose(several)
+    assert composed is not None
+    return float(composed.get_epsilon_for_delta(delta))
+
+
+@lru_cache(maxsize=64)
+def _round(noise: float, sample_rate: float, client_rate: float) -> "PrivacyLossDistribution":
+    """The loss of one round."""
+    from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism, identity  # takes 1.5 s
+
+    local = from_gaussian_mechanism(noise, sampling_prob=sample_rate, value_discretization_interval=INTERVAL)
+    return local if client_rate == 1 else local.compute_mixture(identity(INTERVAL), client_rate)

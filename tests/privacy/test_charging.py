@@ -1,0 +1,99 @@
+"""Whose data a round has shown, by how it ended and who was dishonest."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.aggregation.combining import Aggregate
+from testbed.aggregation.plain import PlainParameters
+from testbed.aggregation.secagg import SecAggParameters
+from testbed.aggregation.secagg_plus import SecAggPlusParameters
+from testbed.privacy.charging import Charging
+from testbed.privacy.ledger import Shares
+from testbed.round import Outcome
+
+TEN = np.arange(10, 20)
+NOISY: Any = {"weights": "equal", "noise": {"noise_multiplier": 1.0}}
+SECAGG = SecAggParameters(threshold=7, **NOISY)  # tolerates 2 * 7 - 10 - 1 = 3 of 10
+
+
+def charging(dishonest: Any = (), **more: Any) -> Charging:
+    return Charging(0.7, frozenset(dishonest), **({"tolerated": SECAGG.tolerated} | more))
+
+
+def ended(survivors: Any, noise: float | None) -> Outcome:
+    found = np.asarray(survivors, np.int64)
+    aggregate = None if noise is None else Aggregate(np.zeros(3), 1.0, found, noise)
+    state = "aborted" if noise is None else "completed"
+    return Outcome(np.zeros(3, np.float32), state, participants=TEN, survivors=found, aggregate=aggregate)
+
+
+def listed(charges: dict[Shares, Any]) -> dict[Shares, list[int]]:
+    return {shares: clients.tolist() for shares, clients in charges.items()}
+
+
+def test_a_completed_round_charges_its_survivors() -> None:
+    charges = charging().of_round(ended(TEN[:8], 0.8), True, False)
+    assert listed(charges) == {Shares(0.8, 0.8, 0.8): TEN[:8].tolist()}
+
+
+def test_more_noise_than_planned_is_not_counted() -> None:
+    assert list(charging().of_round(ended(TEN, 1.2), True, False)) == [Shares(1.0, 1.0, 1.0)]
+
+
+def test_who_skips_noise_is_missing_and_who_colludes_knows_its_own() -> None:
+    two = charging(dishonest=[11, 12, 99])
+    assert list(two.of_round(ended(TEN[:8], 0.8), True, True)) == [Shares(0.8, 0.8 * 6 / 8, 0.8 * 6 / 8)]
+    assert list(two.of_round(ended(TEN[:8], 0.8), True, False)) == [Shares(0.8, 0.8, 0.8 * 6 / 8)]
+    gone = charging(dishonest=[18, 19])  # did not survive: the noise of the others is whole
+    assert list(gone.of_round(ended(TEN[:8], 0.8), True, True)) == [Shares(0.8, 0.8, 0.8)]
+
+
+def test_too_many_accomplices_see_everybody_by_itself_survivor_or_not() -> None:
+    four = charging(dishonest=[10, 11, 12, 13])
+    charges = four.of_round(ended(TEN[:8], 0.8), True, False)
+    assert listed(charges) == {
+        Shares(0.8, 0.8, 0.1): TEN[:8].tolist(),
+        Shares(None, None, 0.1): TEN[8:].tolist(),
+    }
+    three = charging(dishonest=[10, 11, 12])
+    assert list(three.of_round(ended(TEN[:8], 0.8), True, False)) == [Shares(0.8, 0.8, 0.8 * 5 / 8)]
+
+
+def test_a_round_that_ended_before_anything_could_be_unmasked_charges_nobody() -> None:
+    assert charging(dishonest=TEN).of_round(ended([], None), False, True) == {}
+
+
+def test_a_round_that_ended_while_it_was_unmasked_charges_all_with_the_least_noise() -> None:
+    charges = charging().of_round(ended([], None), True, False)
+    assert listed(charges) == {Shares(0.7, 0.7, 0.7): TEN.tolist()}
+    with_two = charging(dishonest=[10, 11]).of_round(ended([], None), True, False)
+    assert list(with_two) == [Shares(0.7, 0.7, 0.7 * 5 / 7)]
+
+
+def test_noise_that_is_nobodys_share_is_always_whole() -> None:
+    alone = charging(dishonest=TEN[:9], shares_noise=False)
+    assert list(alone.of_round(ended(TEN[:8], 1.0), True, True)) == [Shares(1.0, 1.0, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "participants", "tolerated", "least"),
+    [
+        (PlainParameters(), 10, -1, 0.1),
+        (SECAGG, 10, 3, 0.7),
+        (SecAggParameters(threshold=0.7, **NOISY), 10, 3, 0.7),
+        (SecAggParameters(threshold=6, smallest_sum=4, **NOISY), 10, 1, 0.4),
+    ],
+)
+def test_what_aggregations_withstand(parameters: Any, participants: int, tolerated: int, least: float) -> None:
+    assert parameters.tolerated(participants) == tolerated
+    assert parameters.least_noise(participants) == least
+
+
+def test_secagg_plus_withstands_what_a_neighbourhood_does() -> None:
+    parameters = SecAggPlusParameters(dropouts=0.2, **NOISY)
+    chosen = parameters.neighbourhood(200)
+    assert parameters.tolerated(200) == 2 * chosen.threshold - chosen.neighbours - 2
+    assert parameters.tolerated(200) >= 0
+    assert parameters.least_noise(200) == chosen.survivors / 200 == 0.8

@@ -1,0 +1,55 @@
+"""What rounds of DP-SGD cost, against the analytic bounds of one round and their composition."""
+
+import math
+
+import pytest
+
+from analysis.bounds.random_participation import (
+    Participation,
+    epsilon_of,
+    only_local_sampling,
+    orthogonal_pair,
+    weak_client_sampling,
+)
+from analysis.bounds.random_participation_composed import only_local_sampling as composed_ols
+from analysis.bounds.random_participation_composed import weak_client_sampling as composed_wcs
+from testbed.privacy.subsampled_gaussian import SubsampledGaussianAccountant
+
+WHO = Participation(30, 0.01, 0.1, clip=0.5)
+SIGMA = 0.6
+DELTA = 1e-6
+
+
+@pytest.mark.parametrize("rounds", [1, 12, 200])
+def test_rounds_taken_part_in_cost_what_only_local_sampling_costs(rounds: int) -> None:
+    found = SubsampledGaussianAccountant(SIGMA / WHO.clip, WHO.sample_rate).epsilon({1.0: rounds}, DELTA)
+    assert found == pytest.approx(composed_ols(WHO, SIGMA).self_compose(rounds).get_epsilon_for_delta(DELTA), rel=1e-9)
+
+
+@pytest.mark.parametrize("rounds", [1, 200])
+def test_rounds_answered_unseen_cost_what_weak_client_sampling_costs(rounds: int) -> None:
+    accountant = SubsampledGaussianAccountant(SIGMA / WHO.clip, WHO.sample_rate, WHO.client_rate)
+    found = accountant.epsilon({1.0: rounds}, DELTA)
+    assert found == pytest.approx(composed_wcs(WHO, SIGMA).self_compose(rounds).get_epsilon_for_delta(DELTA), rel=1e-9)
+
+
+def test_one_round_is_the_analytic_value_rounded_up() -> None:
+    for rate, delta in ((1.0, only_local_sampling), (WHO.client_rate, weak_client_sampling)):
+        exact = epsilon_of(lambda epsilon, delta=delta: delta(WHO, SIGMA, epsilon), DELTA)
+        found = SubsampledGaussianAccountant(SIGMA / WHO.clip, WHO.sample_rate, rate).epsilon({1.0: 1}, DELTA)
+        assert exact <= found <= exact * 1.01 + 1e-3
+    lost = epsilon_of(lambda epsilon: orthogonal_pair(WHO, SIGMA, epsilon), DELTA)
+    assert lost <= found  # what two data sets really lose is below the guarantee
+
+
+def test_less_noise_costs_more_and_none_everything() -> None:
+    accountant = SubsampledGaussianAccountant(1.2, 0.1)
+    whole, half = accountant.epsilon({1.0: 10}, DELTA), accountant.epsilon({0.5: 10}, DELTA)
+    mixed = accountant.epsilon({1.0: 5, 0.5: 5}, DELTA)
+    assert whole < mixed < half
+    assert half == pytest.approx(
+        SubsampledGaussianAccountant(1.2 * math.sqrt(0.5), 0.1).epsilon({1.0: 10}, DELTA), rel=1e-9
+    )
+    assert accountant.epsilon({1.0: 10, 0.0: 1}, DELTA) == math.inf
+    assert SubsampledGaussianAccountant(0.0, 0.1).epsilon({1.0: 1}, DELTA) == math.inf
+    assert accountant.epsilon({}, DELTA) == accountant.epsilon({1.0: 0}, DELTA) == 0.0

@@ -1,0 +1,166 @@
+"""Sums of clipped gradients, against gradients that torch makes one sample at a time."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from testbed.errors import ExperimentError
+from testbed.experiment.workload import Workload
+from workloads import build, models, vector
+from workloads.clipped_gradients import ClippedGradients, check
+from workloads.training import sample_losses
+
+
+def one_by_one(network: nn.Module, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
+    """The oracle: (d,) sum of clipped gradients, and their (n,) norms before clipping."""
+    total, norms = torch.zeros(vector.dimension(network), dtype=inputs.dtype), []
+    for sample, label in zip(inputs, labels, strict=True):
+        network.zero_grad()
+        sample_losses(network(sample[None]), label[None])[0].backward()
+        gradient = torch.cat([parameter.grad.flatten() for parameter in network.parameters()])
+        norms.append(gradient.norm())
+        total += gradient / (1.0 if clip is None else max(1.0, float(gradient.norm()) / clip))
+    return total, torch.stack(norms)
+
+
+def model(name: str, side: int, colours: int = 1) -> nn.Module:
+    network = models.make(name, side, side, 62, colours)
+    vector.attach(network, torch.from_numpy(models.initial_vector(network, 1)))
+    return network
+
+
+def own(*layers: nn.Module) -> nn.Module:
+    network = nn.Sequential(*layers)
+    torch.nn.utils.vector_to_parameters(
+        torch.from_numpy(np.random.default_rng(2).normal(0, 0.3, vector.dimension(network)).astype(np.float32)),
+        network.parameters(),
+    )
+    return network
+
+
+class Twice(nn.Module):
+    """One layer used twice: its gradient is the sum of both uses'."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.head = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.layer(torch.tanh(self.layer(inputs)))))
+
+
+class Positions(nn.Module):
+    """A layer over several positions of a sample; logits are (n, classes, positions)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.head = nn.Linear(6, 5), nn.Linear(5, 3, bias=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.head(torch.relu(self.hidden(inputs))).transpose(1, 2)
+
+
+NETWORKS = {
+    **{name: (lambda name=name: model(name, 28), (28, 28), 62) for name in ("mlp", "cnn", "emnist-cnn", "mnist-cnn")},
+    "lenet": (lambda: model("lenet", 32, 3), (32, 32, 3), 62),
+    "strides": (
+        lambda: own(nn.Conv2d(2, 3, (3, 2), (2, 1), (1, 2), (1, 2), bias=False), nn.Flatten(), nn.Linear(150, 4)),
+        (2, 9, 8),
+        4,
+    ),
+    "groups": (lambda: own(nn.Conv2d(4, 6, 3, groups=2), nn.Flatten(), nn.Linear(6 * 9, 4)), (4, 5, 5), 4),
+    "normalised": (lambda: own(nn.Linear(6, 8), nn.LayerNorm(8), nn.ReLU(inplace=True), nn.Linear(8, 3)), (6,), 3),
+    "twice": (lambda: own(Twice()), (6,), 3),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("clipped", [True, False])
+@pytest.mark.parametrize("direct", [True, False])
+def test_the_sum_is_that_of_single_gradients(name: str, clipped: bool, direct: bool) -> None:
+    make, shape, classes = NETWORKS[name]
+    network = make().double()  # so that rounding hides no mistake
+    random = torch.Generator().manual_seed(3)
+    inputs, labels = torch.randn(7, *shape, generator=random).double(), torch.arange(7) % classes
+    _, norms = one_by_one(network, inputs, labels, None)
+    clip = float(norms.median()) if clipped else None  # some are longer, some are not
+    expected, _ = one_by_one(network, inputs, labels, clip)
+    found, losses = ClippedGradients(network, sample_losses, direct=direct).sum(inputs, labels, clip)
+    assert torch.allclose(found, expected, rtol=1e-9, atol=1e-11)
+    assert torch.allclose(losses, sample_losses(network(inputs), labels), rtol=1e-9)
+    if clip is not None:
+        for position in range(7):
+            alone, _ = ClippedGradients(network, sample_losses).sum(inputs[position : position + 1], labels[:1], clip)
+            assert float(alone.norm()) <= clip * (1 + 1e-9)
+
+
+def test_labels_of_several_positions() -> None:
+    network = own(Positions())
+    inputs = torch.randn(5, 4, 6, generator=torch.Generator().manual_seed(1))
+    labels = torch.arange(20).view(5, 4) % 3
+    expected, _ = one_by_one(network, inputs, labels, 0.2)
+    assert torch.allclose(ClippedGradients(network, sample_losses).sum(inputs, labels, 0.2)[0], expected, atol=1e-6)
+
+
+def test_chunks_change_nothing_but_the_order_of_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = model("emnist-cnn", 28)
+    inputs, labels = torch.randn(9, 28, 28, generator=torch.Generator().manual_seed(1)), torch.arange(9)
+    whole, losses = ClippedGradients(network, sample_losses).sum(inputs, labels, 0.5)
+    monkeypatch.setattr("workloads.clipped_gradients._LARGEST_CHUNK", 4)
+    parts, part_losses = ClippedGradients(network, sample_losses).sum(inputs, labels, 0.5)
+    assert torch.allclose(whole, parts, atol=1e-6)
+    assert torch.allclose(losses, part_losses)
+
+
+@pytest.mark.parametrize(
+    ("network", "says"),
+    [
+        (nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)), "BatchNorm2d, which mixes the samples"),
+        (nn.Sequential(nn.BatchNorm1d(3, track_running_stats=False)), "BatchNorm1d"),
+        (models.make("mobilenet-v2", 64, 64, 10, 3), "BatchNorm2d"),
+    ],
+)
+def test_networks_that_mix_samples_are_refused(network: nn.Module, says: str) -> None:
+    with pytest.raises(ExperimentError, match=says) as refused:
+        check(network, "mine")
+    assert str(refused.value).startswith("workload.model: mine has ")
+    assert "\n" not in str(refused.value)
+
+
+def test_parameters_that_are_sent_twice_are_refused() -> None:
+    network = nn.Linear(2, 2)
+    network.sent_twice = ("weight",)  # type: ignore[assignment]
+    with pytest.raises(ExperimentError, match="sends some parameters twice"):
+        check(network, "mine")
+
+
+def test_a_workload_sums_the_samples_that_it_is_told_to() -> None:
+    workload = build(Workload(dataset="digits", model="mlp"), population=20, seed=1)
+    workload.check_gradient_sum()
+    model = workload.initial_model()
+    images, labels = workload.data.shard(3)
+    network = models.make("mlp", 8, 8, 10)
+    vector.attach(network, torch.from_numpy(model.copy()))
+    chosen = np.array([1, 4, 5])
+    update = workload.gradient_sum(3, model, 1, chosen, 0.7)
+    expected, _ = one_by_one(network, images[chosen], labels[chosen], 0.7)
+    assert np.allclose(update.delta, expected.numpy(), atol=1e-6)
+    assert (update.samples, update.examples_processed) == (len(labels), 3)
+    assert update.loss == pytest.approx(
+        float(sample_losses(network(images[chosen]), labels[chosen]).detach().mean()), rel=1e-5
+    )
+    again = workload.gradient_sum(3, model, 2, chosen, 0.7)
+    assert again.delta.tobytes() == update.delta.tobytes()
+    nothing = workload.gradient_sum(3, model, 1, chosen[:0], 0.7)
+    assert not nothing.delta.any()
+    assert nothing.examples_processed == 0
+
+
+def test_dropout_is_drawn_from_the_stream_of_client_and_round() -> None:
+    section = Workload(dataset="synthetic-femnist", model="femnist-cnn", samples_per_client=4, test_samples=10)
+    workload = build(section, population=2, seed=1)
+    model, chosen = workload.initial_model(), np.arange(4)
+    first, other, again = (workload.gradient_sum(0, model, number, chosen, 1.0).delta for number in (1, 2, 1))
+    assert first.tobytes() == again.tobytes()
+    assert first.tobytes() != other.tobytes()

@@ -1,0 +1,216 @@
+"""Sums of clipped gradients: what DP-SGD makes of some samples (Abadi et al. 2016, arXiv 1607.00133, Algorithm 1).
+
+Every sample's gradient, over all parameters together, is scaled down to norm C if it is longer; then they are summed.
+Both ways to do it are exact. Of networks made of linear layers and convolutions, one backward pass gives the gradients
+of the layers' outputs; a linear layer's gradient is their product with its input, whose norm is the product of the two
+norms (Goodfellow 2015, arXiv 1510.01799), and the weighted sum of such products is one product of matrices. Only the
+small gradients of convolutions are made sample by sample. All other networks go through torch.func.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.func import functional_call, grad, vmap
+from torch.linalg import vector_norm
+from torch.nn.functional import pad
+
+from testbed.errors import ExperimentError
+
+Losses = Callable[[Tensor, Tensor], Tensor]
+"""From logits and labels of (n, ...) samples to their (n,) losses."""
+
+_Gradient = tuple[Tensor, Callable[[Tensor], Tensor]]
+"""(n,) squared norms of a layer's gradients, and their sum with (n,) weights: the layer's weights, then its biases."""
+
+_CHUNK_BYTES = 1 << 28  # of the gradients that are made sample by sample, at a time
+_LARGEST_CHUNK = 256  # samples
+
+
+def check(network: nn.Module, name: str) -> None:
+    """Raise `ExperimentError` for a network of which a single sample has no gradient of its own that could be clipped.
+
+    Args:
+        network: any; it may be on the meta device.
+        name: what the experiment calls it.
+    """
+    for module in network.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) or next(module.buffers(recurse=False), None) is not None:
+            raise ExperimentError(
+                f"workload.model: {name} has {type(module).__name__}, which mixes the samples of a batch, so that none "
+                "has a gradient of its own to clip; take a model without it"
+            )
+    if getattr(network, "sent_twice", ()):
+        raise ExperimentError(
+            f"workload.model: {name} sends some parameters twice, so that a clipped gradient would be longer than the "
+            "clip; take another model"
+        )
+
+
+class ClippedGradients:
+    """Clipped gradients of one network.
+
+    Args:
+        network: with memory, and accepted by `check`; its parameters are not changed.
+        losses: of single samples.
+        direct: whether to take the faster way where the network allows it.
+    """
+
+    def __init__(self, network: nn.Module, losses: Losses, *, direct: bool = True) -> None:
+        self._network = network
+        self._losses = losses
+        self._layers = [module for module in network.modules() if any(True for _ in module.parameters(recurse=False))]
+        self._direct = direct and all(_is_simple(layer) for layer in self._layers)
+
+    def sum(self, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
+        """The sum over some samples.
+
+        Args:
+            inputs: (n, ...) that the network takes, n >= 1.
+            labels: (n,) or (n, positions) int64.
+            clip: C, the largest norm that a sample's gradient may have; None: gradients are summed as they are.
+
+        Returns:
+            (d,) float32, the sum in the order of ``network.parameters()``; and the (n,) losses.
+        """
+        total: Tensor | None = None
+        losses = []
+        for chunk, chunk_labels in zip(*(part.split(self._chunk) for part in (inputs, labels)), strict=True):
+            added, chunk_losses = self._of_chunk(chunk, chunk_labels, clip)
+            total = added if total is None else total.add_(added)
+            losses.append(chunk_losses)
+        assert total is not None
+        return total, torch.cat(losses)
+
+    @property
+    def _chunk(self) -> int:
+        """Samples at a time."""
+        made = [layer for layer in self._layers if not (self._direct and isinstance(layer, nn.Linear))]
+        each = 4 * sum(parameter.numel() for layer in made for parameter in layer.parameters(recurse=False))
+        return max(1, min(_LARGEST_CHUNK, _CHUNK_BYTES // max(1, each)))
+
+    def _of_chunk(self, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
+        if self._direct:
+            captured, losses = self._outputs_gradients(inputs, labels)
+            if captured is not None:
+                return _weighted([_gradient(*one) for one in captured], clip), losses
+            self._direct = False
+        return self._by_torch_func(inputs, labels, clip)
+
+    def _outputs_gradients(
+        self, inputs: Tensor, labels: Tensor
+    ) -> tuple[list[tuple[nn.Module, Tensor, Tensor]] | None, Tensor]:
+        """Every layer with its input and the gradient of its output, in the order of the parameters.
+
+        None where a layer is not used exactly once, or for something else than one row for each sample: then a
+        gradient has more terms than these.
+        """
+        seen: dict[nn.Module, list[tuple[Tensor, GradientEdge]]] = {layer: [] for layer in self._layers}
+
+        def remember(layer: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
+            # The edge, not the output: an activation may write into that.
+            seen[layer].append((given[0].detach(), get_gradient_edge(output)))
+
+        hooks = [layer.register_forward_hook(remember) for layer in self._layers]
+        try:
+            losses = self._losses(self._network(inputs), labels)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        if any(len(uses) != 1 or len(uses[0][0]) != len(labels) for uses in seen.values()):
+            return None, losses.detach()
+        once = [uses[0] for uses in seen.values()]
+        gradients = torch.autograd.grad(losses.sum(), [edge for _, edge in once])
+        found = [(layer, given, of) for layer, (given, _), of in zip(seen, once, gradients, strict=True)]
+        return found, losses.detach()
+
+    def _by_torch_func(self, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
+        """Every sample's gradient, one beside the other: any network, more memory and several times the work."""
+        parameters = {name: parameter.detach() for name, parameter in self._network.named_parameters()}
+
+        def loss_of(parameters: dict[str, Tensor], sample: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+            loss = self._losses(functional_call(self._network, parameters, (sample[None],)), label[None])[0]
+            return loss, loss.detach()
+
+        every, losses = vmap(grad(loss_of, has_aux=True), in_dims=(None, 0, 0))(parameters, inputs, labels)
+        return _weighted([_rows(gradient.flatten(1)) for gradient in every.values()], clip), losses
+
+
+def _weighted(gradients: list[_Gradient], clip: float | None) -> Tensor:
+    """(d,) the sum of all layers' gradients, each sample's scaled to norm `clip` if it is longer."""
+    squared = torch.stack([norms for norms, _ in gradients]).sum(dim=0)
+    weights = torch.ones_like(squared) if clip is None else 1.0 / torch.clamp(squared.sqrt() / clip, min=1.0)
+    return torch.cat([weighted(weights) for _, weighted in gradients])
+
+
+def _is_simple(layer: nn.Module) -> bool:
+    """Whether `_gradient` knows the layer."""
+    if isinstance(layer, nn.Linear):
+        return True
+    return (
+        type(layer) is nn.Conv2d
+        and layer.groups == 1
+        and layer.padding_mode == "zeros"
+        and not isinstance(layer.padding, str)
+    )
+
+
+def _gradient(layer: nn.Module, given: Tensor, of_output: Tensor) -> _Gradient:
+    """A layer's gradients, from its input and the gradient of its output."""
+    if isinstance(layer, nn.Conv2d):
+        return _of_convolution(layer, given, of_output)
+    assert isinstance(layer, nn.Linear)
+    has_bias = layer.bias is not None
+    if given.dim() > 2:  # several positions, which share the weights: a sum of products is no product
+        of_output, given = of_output.flatten(1, -2), given.flatten(1, -2)
+        return _rows(_with_bias(torch.bmm(of_output.mT, given), of_output.sum(dim=1), has_bias))
+
+    def weighted(weights: Tensor) -> Tensor:
+        scaled = of_output * weights[:, None]
+        return _with_bias((scaled.mT @ given)[None], scaled.sum(dim=0)[None], has_bias)[0]
+
+    return _squares(of_output) * (_squares(given) + has_bias), weighted
+
+
+def _of_convolution(layer: nn.Conv2d, given: Tensor, of_output: Tensor) -> _Gradient:
+    """Each sample's gradient is a product of matrices: the output's gradient with the patches that it saw.
+
+    Patches are views of the padded image with the channels last, copied once; torch's unfold takes three times as long.
+    """
+    (down, right), (kernel_h, kernel_w) = layer.padding, layer.kernel_size  # type: ignore[misc]
+    (step_h, step_w), (apart_h, apart_w) = layer.stride, layer.dilation
+    image = given.permute(0, 2, 3, 1)
+    image = pad(image, (0, 0, right, right, down, down)) if down or right else image.contiguous()
+    of_output = of_output.permute(0, 2, 3, 1)
+    samples, height, width, channels = of_output.shape
+    each, row, column, one = image.stride()
+    patches = image.as_strided(
+        (samples, height, width, kernel_h, kernel_w, image.shape[3]),
+        (each, row * step_h, column * step_w, row * apart_h, column * apart_w, one),
+    ).reshape(samples, height * width, -1)
+    outputs = of_output.reshape(samples, height * width, channels)
+    kernels = torch.bmm(outputs.mT, patches)
+    biases = outputs.sum(dim=1)
+    squared = _squares(kernels.flatten(1)) + (_squares(biases) if layer.bias is not None else 0.0)
+
+    def weighted(weights: Tensor) -> Tensor:
+        kernel = (weights @ kernels.flatten(1)).view(channels, kernel_h, kernel_w, -1).permute(0, 3, 1, 2)
+        return torch.cat([kernel.flatten(), weights @ biases]) if layer.bias is not None else kernel.flatten()
+
+    return squared, weighted
+
+
+def _with_bias(weights: Tensor, biases: Tensor, has_bias: bool) -> Tensor:
+    """(n, all) a layer's gradients, flat: (n, out, in) of the weights and (n, out) of the biases, if it has any."""
+    return torch.cat([weights.flatten(1), biases], dim=1) if has_bias else weights.flatten(1)
+
+
+def _rows(gradients: Tensor) -> _Gradient:
+    """(n, all) gradients that are there one by one."""
+    return _squares(gradients), lambda weights: weights @ gradients
+
+
+def _squares(rows: Tensor) -> Tensor:
+    """(n,) squared norms of (n, all)."""
+    return vector_norm(rows, dim=1).square()
