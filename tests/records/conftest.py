@@ -107,6 +107,13 @@ EXPERIMENT = {
 }  # fmt: skip
 
 
+@pytest.fixture
+def with_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs keep a privacy ledger, too."""
+    noise = {"protocol": "plain", "weights": "equal", "noise": {"noise_multiplier": 2.0}}
+    monkeypatch.setitem(EXPERIMENT, "aggregation", noise)
+
+
 class Killed(BaseException):
     """The process is gone."""
 

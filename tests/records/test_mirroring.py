@@ -38,6 +38,30 @@ def test_machines_take_turns(
     assert json.loads((path / "summary.json").read_text()) == {"rounds": ROUNDS}
 
 
+def test_the_table_that_only_some_runs_have_comes_along(
+    with_noise: None,
+    uri: str,
+    machine: Callable[[str], None],
+    undisturbed: dict[str, Any],
+    live: Callable,
+    contents: Callable,
+    remote_names: Callable,
+    finished_names: set[str],
+) -> None:
+    live(staged(uri), 1, finish=False)
+    machine("b")
+    live(staged(uri), 2, finish=False)
+    machine("a")
+    live(staged(uri))
+    machine("b")
+    path = staged(uri)
+    assert contents(path) == undisturbed
+    assert len(RunRecords(path).frame("privacy")) > 3
+    assert remote_names(uri) == finished_names | {"privacy.parquet"}
+    machine("c")
+    assert contents(fetched(uri)) == undisturbed
+
+
 def test_a_copy_that_is_ahead_is_pushed(
     uri: str,
     machine: Callable[[str], None],
