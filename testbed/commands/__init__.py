@@ -2,8 +2,8 @@
 
 Commands: `run`, `tune`, `status`, `validate`, `schema`, `compare`, `plot`, `dropouts`, `reproduce`, `attack`, `trace`,
 `submit`, `jobs`, `calibrate`, `cluster`, `bound`, `plan`.
-Commands: `run`, `status`, `validate`, `schema`, `compare`, `plot`, `dropouts`, `metrics`, `reproduce`, `attack`,
-`trace`, `submit`, `jobs`, `calibrate`, `cluster`, `bound`, `plan`.
+Commands: `run`, `status`, `validate`, `schema`, `compare`, `plot`, `dropouts`, `metrics`, `privacy`, `reproduce`,
+`attack`, `trace`, `submit`, `jobs`, `calibrate`, `cluster`, `bound`, `plan`.
 """
 
 import sys
