@@ -30,6 +30,7 @@ from analysis.drawing import (
 from analysis.figure_style import COLUMN_INCHES, house_style, protocol_colours, save, stage_colours
 from analysis.losses import somebody_was_lost
 from analysis.measures import by_stage, per_round, stage_order
+from analysis.noise_figures import accuracy_by_noise, accuracy_of_noise, says_something
 from analysis.rows import Row, rows_of
 from analysis.units import bytes_unit, seconds_unit
 from testbed.records import RunRecords
@@ -40,7 +41,8 @@ _log = logging.getLogger(__name__)
 def plot(runs: Sequence[RunRecords], out: Path, note: Callable[[str], None] = _log.warning) -> list[Path]:
     """Draw the figures, each as .png and .pdf; return the files.
 
-    They are ``round-time-by-stage``, ``accuracy``, ``traffic-by-stage``, ``availability`` and ``dropouts-by-stage``.
+    They are ``round-time-by-stage``, ``accuracy``, ``traffic-by-stage``, ``availability`` and ``dropouts-by-stage``,
+    and where noise was added, more or less of it or in several rings, ``accuracy-of-noise``.
     Repetitions with other seeds are averaged (see `analysis.rows`). Bars show the mean completed round; what skipped
     and aborted rounds have cost, per completed round, is hatched at their end. A figure for which nothing was
     recorded is left out, and `note` is told so.
@@ -67,6 +69,9 @@ def plot(runs: Sequence[RunRecords], out: Path, note: Callable[[str], None] = _l
             paths += save(_traffic(rows, stages), out / "traffic-by-stage")
         else:
             note("no traffic-by-stage figure: no round was completed")
+        noise = accuracy_by_noise(runs)
+        if says_something(noise):
+            paths += save(accuracy_of_noise(noise), out / "accuracy-of-noise")
         if any(map(somebody_was_lost, runs)):
             paths += save(availability(rows), out / "availability")
             paths += save(dropouts_by_stage(rows), out / "dropouts-by-stage")

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from testbed.adversary.lotto_rounds import ALL_LISTS, CLIENT_CENTRIC, VERIFIABLE_BATCHES
 from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions
-from testbed.aggregation.noisy_sums import NoisyClient
+from testbed.aggregation.noisy_sums import NoisyClient, noise_of
 from testbed.cost import charge
 from testbed.parties.client import Role, RoleSpec, handles
 from testbed.privacy.noise import NoiseShare
@@ -153,7 +153,7 @@ class SkipNoise(ClientMisbehaviour, NoisyClient):
     @classmethod
     def concerns(cls, spec: RoleSpec) -> bool:
         """Where participants add noise at all."""
-        return super().concerns(spec) and spec.parameters.noise is not None
+        return super().concerns(spec) and noise_of(spec.parameters) is not None
 
     def noise_shares(self, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
         """None."""

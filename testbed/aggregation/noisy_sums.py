@@ -89,6 +89,12 @@ class NoisyParameters(AggregationParameters):
         return encoding.decode(total, updates, rotation_seed(round_.experiment_id, round_.number))
 
 
+def noise_of(parameters: AggregationParameters) -> Noise | None:
+    """The section, where the parameters have one: a protocol of one's own that derives from a built-in one may not."""
+    noise = getattr(parameters, "noise", None)
+    return noise if isinstance(noise, Noise) else None
+
+
 class NoisyClient(Role):
     """Client side of what sums noise along."""
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from testbed.aggregation.combining import Aggregate, AggregationRound, Ids, of_shape
-from testbed.aggregation.noisy_sums import NoisyClient, NoisyParameters
+from testbed.aggregation.noisy_sums import NoisyClient, NoisyParameters, noise_of
 from testbed.errors import Refusal, RoundAborted, RunError
 from testbed.messages import Count, Message, RoundNumber, Vector
 from testbed.parties.client import RoleSpec, handles
@@ -60,7 +60,7 @@ class PlainClient(NoisyClient):
     @handles(SendUpdate)
     def on_send_update(self, message: SendUpdate) -> Update:
         """Hand the update over."""
-        if self.parameters.noise is not None:
+        if noise_of(self.parameters) is not None:
             raise Refusal("plain.without-noise", "asked for the update without the noise of this experiment")
         update = trained_update(self, message.round)
         weight = update.samples if self.parameters.weights == "samples" else 1
@@ -70,7 +70,7 @@ class PlainClient(NoisyClient):
     def on_send_noisy_update(self, message: SendNoisyUpdate) -> NoisyUpdate:
         """Hand it over with noise, where the experiment says so."""
         update, most = trained_update(self, message.round), self.environment.maximum_participants
-        if self.parameters.noise is None:
+        if noise_of(self.parameters) is None:
             raise Refusal("plain.no-noise", "nobody adds noise in this experiment")
         if not 1 <= message.participants <= most:
             raise Refusal("plain.too-many-participants", f"{message.participants} announced, never more than {most}")
@@ -98,7 +98,7 @@ class Plain:
         So are those of batches that are not whole (``batches: whole``): the server has seen them, but its sums are
         those of a `secagg` with which it is compared.
         """
-        if self.parameters.noise is not None:
+        if noise_of(self.parameters) is not None:
             return await self._with_noise(round_)
         replies = await round_.network.ask(round_.trained, SendUpdate(round_.number))
         updates = {client: answer for client, answer in replies.valid().items() if answer.weight > 0}
