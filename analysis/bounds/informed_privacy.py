@@ -76,12 +76,18 @@ class _Training:
         found: int = self.plan.of_aggregation("tolerated")(self.participants)
         return found
 
+    @property
+    def fewest(self) -> int:
+        found: int = self.plan.of_aggregation("fewest_summed")(self.participants)
+        return found
+
     def guarantee(
         self, server: Server, because: str, dishonest: Sequence[float], repeated: Callable[[int], float]
     ) -> Guarantee:
         """With the chances p_k and q_r of `cheapest`."""
         costs = [
-            cheapest(self.delta, dishonest, repeated, self.rounds, self._cost(left)) for left in (1.0, self.least_noise)
+            cheapest(self.delta, dishonest, repeated, self.rounds, self._cost(left, few))
+            for left, few in ((1.0, False), (self.least_noise, True))
         ]
         return Guarantee(server, costs[0], costs[1], because)
 
@@ -98,21 +104,24 @@ class _Training:
         last = min(self.dishonest, self.tolerated)
         return [*(up_to(last) if last >= 0 else []), *([0.0] if self.dishonest > last else [])] or [0.0]
 
-    def _cost(self, survivors: float) -> Callable[[int, int, float], float]:
-        """Epsilon of (k, r, delta) when this share of the planned noise is in the sum, with the dishonest one's."""
+    def _cost(self, survivors: float, few: bool) -> Callable[[int, int, float], float]:
+        """Epsilon of (k, r, delta) with this share of the planned noise in a sum of all, or of as few as can be."""
 
         def cost(k: int, r: int, delta: float) -> float:
             if r == 0:
                 return 0.0
-            return self.accountant.epsilon({self._noise(k, survivors): r}, delta)
+            return self.accountant.epsilon({self._noise(k, survivors, few): r}, delta)
 
         return cost
 
-    def _noise(self, k: int, survivors: float) -> float:
+    def _noise(self, k: int, survivors: float, few: bool) -> float:
         if not self.plan.of_aggregation("shares_noise"):
             return 1.0
         s = self.participants
-        return 1 / s if k > self.tolerated else max(0.0, survivors - k / s)
+        if k > self.tolerated:
+            return 1 / s
+        left = self.fewest if few else s
+        return max(0.0, survivors * (1 - k / left))
 
 
 def guarantees(plan: Plan, accountant: Accountant, delta: float, least_noise: float) -> list[Guarantee]:

@@ -74,6 +74,10 @@ class AggregationParameters(BaseModel):
         """How many dishonest participants a malicious server may have and still see sums alone; -1: it sees updates."""
         return -1
 
+    def fewest_summed(self, participants: int) -> int:
+        """How many of so many participants a sum has at least."""
+        return 1
+
     def least_noise(self, participants: int) -> float:
         """The share of the planned noise that a sum has at least, of so many participants who share it."""
         return 1 / participants

@@ -90,10 +90,14 @@ class SecAggParameters(NoisyParameters):
         """2t - s - 1: with one more, t shares of either kind can be had for one client (CCS 2017, Theorem 6.5)."""
         return 2 * self.threshold_for(participants) - participants - 1
 
-    def least_noise(self, participants: int) -> float:
-        """That of t survivors, or with whole batches of `smallest_sum`."""
+    def fewest_summed(self, participants: int) -> int:
+        """t, or with whole batches `smallest_sum`."""
         fewest = self.threshold_for(participants)
-        return self.noise_in(min(fewest, self.smallest_sum or fewest), participants)
+        return min(fewest, self.smallest_sum or fewest)
+
+    def least_noise(self, participants: int) -> float:
+        """That of as few as a sum can have."""
+        return self.noise_in(self.fewest_summed(participants), participants)
 
     def least_threshold(self, participants: int) -> int:
         """The smallest t allowed: above s/2, and above 2s/3 where nobody signs the survivors."""

@@ -135,9 +135,9 @@ class SecAggPlusParameters(SecAggParameters):
         chosen = self.neighbourhood(participants)
         return 2 * chosen.threshold - (chosen.neighbours + 1) - 1
 
-    def least_noise(self, participants: int) -> float:
-        """That of those who survive when as many drop out as `dropouts` allows."""
-        return self.noise_in(self.neighbourhood(participants).survivors, participants)
+    def fewest_summed(self, participants: int) -> int:
+        """Those who survive when as many drop out as `dropouts` allows."""
+        return self.neighbourhood(participants).survivors
 
     def weakness(self, participants: int) -> str:
         """What given neighbours and threshold fail to achieve, in one line; empty when they meet the requirements."""

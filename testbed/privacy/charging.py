@@ -31,12 +31,14 @@ class Charging:
         least_noise: see `Ledger`.
         dishonest: the clients that work for the server.
         tolerated: of so many participants, how many may be dishonest before somebody's input is seen by itself.
+        fewest: of so many participants, how many a sum has at least.
         shares_noise: the noise is a sum of the participants' shares; else nobody can leave out, or subtract, a part.
     """
 
     least_noise: float
     dishonest: Collection[int]
     tolerated: Callable[[int], int]
+    fewest: Callable[[int], int]
     shares_noise: bool = True
 
     def of_round(self, outcome: Outcome, last_stage_reached: bool, skipping: bool) -> dict[Shares, Ids]:
@@ -52,7 +54,7 @@ class Charging:
         participants = outcome.participants
         if outcome.aggregate is None:
             noise, in_sum = self.least_noise, participants
-            adding = max(1, round(noise * len(participants)))  # as few as there may have been
+            adding = max(1, self.fewest(len(participants)))
         else:
             noise, in_sum = min(1.0, outcome.aggregate.noise), outcome.survivors
             adding = len(in_sum)

@@ -87,7 +87,8 @@ def opened(plan: "Plan", workload: Workload) -> PrivacyBooks | None:
             "allow more, or add more noise"
         )
     shared: bool = plan.of_aggregation("shares_noise")
-    charging = Charging(least, plan.dishonest, plan.of_aggregation("tolerated"), shared)
+    withstood, fewest = (plan.of_aggregation(name) for name in ("tolerated", "fewest_summed"))
+    charging = Charging(least, plan.dishonest, withstood, fewest, shared)
     return PrivacyBooks(ledger, charging, plan)
 
 

@@ -19,7 +19,9 @@ SECAGG = SecAggParameters(threshold=7, **NOISY)  # tolerates 2 * 7 - 10 - 1 = 3 
 
 
 def charging(dishonest: Any = (), **more: Any) -> Charging:
-    return Charging(0.7, frozenset(dishonest), **({"tolerated": SECAGG.tolerated} | more))
+    return Charging(
+        0.7, frozenset(dishonest), **({"tolerated": SECAGG.tolerated, "fewest": SECAGG.fewest_summed} | more)
+    )
 
 
 def ended(survivors: Any, noise: float | None) -> Outcome:
