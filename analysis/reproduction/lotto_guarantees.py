@@ -35,6 +35,7 @@ REPRODUCTIONS: tuple[Reproduction, ...] = (
         "Lotto's bounds: dishonest participants, SecAgg, distributed DP",
         f"{_PAPER}, Figure 6",
         lotto_security.make_fig6,
+        also=("lotto-fig6a", "lotto-fig6b", "lotto-fig6c"),
     ),
     Reproduction(
         "lotto-fig10",
