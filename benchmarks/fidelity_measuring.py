@@ -22,6 +22,7 @@ from testbed.links import BYTES_PER_MBIT
 from testbed.links.building import ClientLinks
 from testbed.links.rates import BandwidthTraces, Rates
 from testbed.links.transport import TCP, Transport
+from testbed.messages import question_name
 from testbed.network.bookkeeping import Exchanges, Timing
 from testbed.network.emulated import EmulatedNetwork
 from testbed.network.live.framing import ANSWER_OVERHEAD, question_overhead
@@ -31,7 +32,7 @@ from testbed.parties.local_hosts import LocalHosts
 Floats = npt.NDArray[np.float64]
 
 TIMING = Timing(600.0, disconnects_visible=True)
-FRAME_BYTES = (question_overhead(Load.stage) + ANSWER_OVERHEAD) // 2
+FRAME_BYTES = (question_overhead(question_name(Load)) + ANSWER_OVERHEAD) // 2
 """What the live network puts before a message; the model's transport has a number for that."""
 
 _QUIET_S = 0.06  # longer than TCP delays an acknowledgement

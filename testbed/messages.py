@@ -176,6 +176,11 @@ class RefusalNotice(Message, frozen=True):
 MessageType = TypeVar("MessageType", bound=Message)
 
 
+def question_name(kind: type[Message]) -> str:
+    """What tells a question from all others of a run: several protocols' may belong to one stage."""
+    return f"{kind.stage} {kind.__name__}"
+
+
 def _vector_header(vector: Vector) -> bytes:
     return vector.bits.to_bytes(1, "big") + len(vector).to_bytes(4, "big")
 

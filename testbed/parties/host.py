@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from testbed.cost import metered, thread_cpu_s
 from testbed.errors import ProtocolError, Refusal, RoundAborted
-from testbed.messages import Message, RefusalNotice, Vector, attach, decode, detach
+from testbed.messages import Message, RefusalNotice, Vector, attach, decode, detach, question_name
 from testbed.network.hosting import Delivery, HostAnswers, Ids, RefusedBy
 from testbed.parties.client import Client, Environment, RoleSpec
 from testbed.parties.pki import SECRETS_BYTES, Identity
@@ -58,8 +58,8 @@ class Host:
 
     @property
     def questions(self) -> dict[str, type[Message]]:
-        """What its clients answer: the type of question of each stage."""
-        return {kind.stage: kind for spec in self._roles for kind in spec.role._handlers}
+        """What its clients answer: the types of questions, by name (`question_name`)."""
+        return {question_name(kind): kind for spec in self._roles for kind in spec.role._handlers}
 
     # -- registration ----------------------------------------------------------------------------------------
 

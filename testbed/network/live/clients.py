@@ -45,13 +45,13 @@ class Question:
 
     Attributes:
         header: what preceded it.
-        stage: its stage's name.
+        name: see `question_name`.
         common, private: the encoded parts; private is None where there is none.
         received_s: when it counts as received, on this process's monotonic clock.
     """
 
     header: QuestionHeader
-    stage: str
+    name: str
     common: bytes
     private: bytes | None
     received_s: float
@@ -218,9 +218,9 @@ class LiveClients:
             self._round = round_number
         elif round_number < self._round:
             raise ProtocolError(f"round {round_number} is over")
-        kind = self._kinds.get(question.stage)
+        kind = self._kinds.get(question.name)
         if kind is None:
-            raise ProtocolError(f"no role of this run answers {question.stage!r}")
+            raise ProtocolError(f"no role of this run answers {question.name!r}")
         try:
             detached = detach(decode(kind, question.common))
             header, vectors = detached.header, detached.vectors
@@ -251,11 +251,11 @@ async def _next_header(stream: socket.socket) -> QuestionHeader:
 async def _next_question(stream: socket.socket) -> Question:
     """The next thing that the server says, read completely; raises `FramingError`, `ConnectionError`."""
     header = await _next_header(stream)
-    stage = await sockets.receive_exactly(stream, header.stage_bytes)
+    name = await sockets.receive_exactly(stream, header.name_bytes)
     common = await sockets.receive_exactly(stream, header.common_bytes)
     private = await sockets.receive_exactly(stream, header.private_bytes or 0)
     return Question(
-        header, stage.decode(errors="replace"), bytes(common),
+        header, name.decode(errors="replace"), bytes(common),
         None if header.private_bytes is None else bytes(private), time.monotonic() + header.latency_s,
     )  # fmt: skip
 

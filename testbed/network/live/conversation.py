@@ -21,12 +21,12 @@ class Asked:
 
     Attributes:
         key: (round, number of the stage within it).
-        stage: its name.
+        name: of the question (`question_name`).
         common: the encoded common part.
     """
 
     key: tuple[int, int]
-    stage: str
+    name: str
     common: bytes
 
 
@@ -87,7 +87,7 @@ class Conversation:
     ) -> int:
         """Question and answer; returns the outcome once the answer has been received (or never will be)."""
         client, links = exchange.client, self._links
-        name = asked.stage.encode()
+        name = asked.name.encode()
         header = QuestionHeader(
             framing.LOSING if exchange.losing else framing.QUESTION, *asked.key, links.latency_s(client), speed_factor,
             len(name), len(asked.common), None if private is None else len(private),

@@ -3,11 +3,11 @@
 A connection begins with a challenge from the server and the client's answer to it (its number, and an HMAC over both
 under the run's token, which itself never travels). From then on the server sends questions and the client answers.
 
-    question:  kind, round, stage number, latency, speed factor, lengths | stage name | common part | private part
+    question:  kind, round, stage number, latency, speed factor, lengths | its name | common part | private part
     answer:    status, round, stage number, client, compute seconds, seconds behind, PKI bytes, length | answer
 
 *Bytes on the wire* are those of the common part, the private part and the answer: exactly what `testbed.messages`
-encodes. The headers belong to the testbed (`question_overhead`, `ANSWER_OVERHEAD`: about 70 and 61 bytes) and are not
+encodes. The headers belong to the testbed (`question_overhead`, `ANSWER_OVERHEAD`: about 80 and 61 bytes) and are not
 counted. Nothing is unpickled; every length is checked against a limit before a byte of it is read.
 """
 
@@ -71,7 +71,7 @@ class QuestionHeader:
         round_number, number: which round, and which stage within it.
         latency_s: seconds that the client waits before the question counts as received.
         speed_factor: what the client's compute seconds are multiplied with.
-        stage_bytes, common_bytes: lengths of what follows; private_bytes: None where there is no private part.
+        name_bytes, common_bytes: lengths of what follows; private_bytes: None where there is no private part.
     """
 
     kind: int
@@ -79,7 +79,7 @@ class QuestionHeader:
     number: int = 0
     latency_s: float = 0.0
     speed_factor: float = 1.0
-    stage_bytes: int = 0
+    name_bytes: int = 0
     common_bytes: int = 0
     private_bytes: int | None = None
 
@@ -87,19 +87,19 @@ class QuestionHeader:
         """The header's bytes."""
         private = _NO_PRIVATE if self.private_bytes is None else self.private_bytes
         return _QUESTION.pack(
-            self.kind, self.round_number, self.number, self.stage_bytes, self.latency_s, self.speed_factor,
+            self.kind, self.round_number, self.number, self.name_bytes, self.latency_s, self.speed_factor,
             self.common_bytes, private,
         )  # fmt: skip
 
     @classmethod
     def unpack(cls, data: bytes | bytearray) -> "QuestionHeader":
         """The header that `data` holds; raises `FramingError`."""
-        kind, round_number, number, stage, latency_s, factor, common, private = _unpacked(_QUESTION, data)
+        kind, round_number, number, name, latency_s, factor, common, private = _unpacked(_QUESTION, data)
         absent = private == _NO_PRIVATE
         if kind > GOODBYE or max(common, 0 if absent else private) > LARGEST_PART:
             raise FramingError(f"a question of kind {kind} with {common} and {private} bytes")
         _check_seconds(latency_s, factor)
-        return cls(kind, round_number, number, latency_s, factor, stage, common, None if absent else private)
+        return cls(kind, round_number, number, latency_s, factor, name, common, None if absent else private)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +147,9 @@ class AnswerHeader:
         return header
 
 
-def question_overhead(stage: str) -> int:
+def question_overhead(name: str) -> int:
     """Bytes of a question's frame that are the testbed's own."""
-    return QUESTION_HEADER + len(stage.encode())
+    return QUESTION_HEADER + len(name.encode())
 
 
 def challenge(nonce: bytes) -> bytes:

@@ -32,7 +32,7 @@ import numpy.typing as npt
 from testbed.availability import Availability, Presence
 from testbed.cost import ComputeModel
 from testbed.links import ClientLinks
-from testbed.messages import Message, Vector, encode
+from testbed.messages import Message, Vector, encode, question_name
 from testbed.network.asking import Replies
 from testbed.network.bookkeeping import DROPPED, OFFLINE, RoundBooks, Timing
 from testbed.network.hosting import HostAnswers, Ids
@@ -197,7 +197,7 @@ class LiveNetwork(RoundBooks):
             stage, presence, self.timing.quorum(kind.stage, quorum, len(recipients)),
             self.timing.disconnects_visible, self._clock,
         )  # fmt: skip
-        asked = Asked((self.round_number, stage.number), kind.stage, common)
+        asked = Asked((self.round_number, stage.number), question_name(kind), common)
         await self._run(waiting, presence, asked, sealed, sent_s + self.timing.limit_s(kind.stage, deadline_s))
         end_s = self._clock()
         self._start_server_work()

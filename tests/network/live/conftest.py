@@ -116,7 +116,7 @@ class Impostor:
     async def question(self) -> framing.QuestionHeader:
         """Wait for a question and read it."""
         header = framing.QuestionHeader.unpack(await sockets.receive_exactly(self.stream, framing.QUESTION_HEADER))
-        size = header.stage_bytes + header.common_bytes + (header.private_bytes or 0)
+        size = header.name_bytes + header.common_bytes + (header.private_bytes or 0)
         await sockets.receive_exactly(self.stream, size)
         return header
 
