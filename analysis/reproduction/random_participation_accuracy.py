@@ -186,7 +186,10 @@ def draw(
             axes.plot(of_scheme.rounds, mean, color=colour, linestyle=line, label=label)
             axes.fill_between(of_scheme.rounds, mean - half, mean + half, color=colour, alpha=0.13, linewidth=0)
         axes.set(xlabel="iteration", ylabel="accuracy [%]", ylim=(0, 100))
-        axes.set_title(f"{setting.title} (p = {setting.who.client_rate:g})")
+        who = setting.who
+        axes.set_title(
+            f"{setting.title}: noise for p = {who.client_rate:g}, q = {who.sample_rate:g}, d = {who.local_samples}"
+        )
         axes.grid()
         figure.legend(loc="outside lower center", ncols=1)
         out.mkdir(parents=True, exist_ok=True)

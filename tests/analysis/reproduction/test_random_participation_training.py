@@ -73,8 +73,11 @@ def test_a_tiny_figure_through_real_runs(bench: Bench, monkeypatch: pytest.Monke
     written = {path: path.stat().st_mtime_ns for path in (bench.out / "runs").rglob("rounds.parquet")}
     assert len(written) == 2 * 4 + 2 * 4
 
-    again = accuracy.make(FIG6, bench)
-    assert again.table.equals(made.table)
+    noise = training.sigmas(FIG6)
+    tried = training.tried_rates(bench, FIG6.title, TINY, noise)
+    again = training.train(bench, FIG6.title, TINY, noise, {scheme: grid.best for scheme, grid in tried.items()})
+    assert [grid.best for grid in tried.values()] == made.table["learning rate"].tolist()
+    assert [one.late.mean() for one in again.values()] == pytest.approx(made.table["accuracy [%]"].tolist())
     assert {path: path.stat().st_mtime_ns for path in (bench.out / "runs").rglob("rounds.parquet")} == written
 
 
