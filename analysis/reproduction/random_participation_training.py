@@ -111,7 +111,7 @@ DIGITS = Size(
     24, Participation(59, 0.5, 0.1), rounds=150, rates=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3), seeds=4, evaluations=30,
     notes=(
         "Instead of EMNIST, the 8x8 digits: 24 clients with 59 samples, p = 0.5 and q = 0.1. That is the paper's "
-        "batch of about 70, which the noise is divided by. sigma and what it costs are for the paper's N, p, q and d.",
+        "batch of about 70, which the noise is divided by. sigma and what it costs are for the paper's p, q and d.",
         "Instead of the paper's network (156,526 parameters), two hidden layers of 64 units (8,970). Noise is added to "
         "every parameter, so a larger model needs more iterations to be learned under it; here there are 150.",
     ),
