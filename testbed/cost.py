@@ -41,7 +41,7 @@ REFERENCE_COSTS: Mapping[str, float] = MappingProxyType(
         "noise.element": 11e-9,
         "ring.add.element": 0.28e-9,
         "float.add.element": 1.8e-9,
-        "gaussian.element": 25e-9,
+        "gaussian.element": 29e-9,
         "train.parameter_example": 0.33e-9,
         "message": 0.4e-6,
     }

@@ -22,7 +22,7 @@ MODULES = (
     "multiround_fig11",
     "multiround_accuracy",
     "random_participation",
-    "random_participation_training",
+    "random_participation_accuracy",
 )
 """Modules of this package, in the order in which their reproductions are listed."""
 

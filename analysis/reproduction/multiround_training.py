@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 import workloads
 from analysis.reproduction.contract import Bench
+from analysis.reproduction.late_accuracy import best_of, late_accuracy
 from analysis.reproduction.multiround_published import (
     PARTICIPANTS,
     POPULATION,
@@ -32,9 +33,6 @@ from testbed.records import RunRecords
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-
-_LATE = 0.1
-"""Share of the rounds, the last ones, over whose evaluations an accuracy is the mean."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,7 @@ class Trained:
     @property
     def late(self) -> Floats:
         """`(seeds,)` accuracy in percent: the mean over the evaluations of the last tenth of the rounds."""
-        return self.accuracy[:, self.rounds > (1 - _LATE) * self.total].mean(axis=1)
+        return late_accuracy(self.rounds, self.accuracy, self.total)
 
 
 Results = Mapping[Setting, Mapping[str, Trained]]
@@ -209,7 +207,7 @@ def best_rate(bench: Bench, task: Task, setting: Setting, folder: str) -> float:
     swept = experiment(task, setting, 0, [SCHEMES[RANDOM]], task.rates)
     runs = bench.run(swept, bench.out / folder / f"{setting}-rates".lower())
     reached = [float(trained([run]).late[0]) for run in runs]
-    return max(zip(reached, task.rates, strict=True))[1]
+    return best_of(task.rates, reached)
 
 
 def trained(runs: Sequence[RunRecords]) -> Trained:

@@ -1,36 +1,30 @@
-"""Accuracies of Hasircioglu and Gunduz, Privacy Amplification via Random Participation (arXiv 2205.01556), section 6.
+"""The training of Hasircioglu and Gunduz, Privacy Amplification via Random Participation (arXiv 2205.01556), section 6.
 
-DP-SGD with random participation at the noise that each analysis asks for, which is the same algorithm four times. What
-the noise of the proposed analysis really guarantees stands beside its curve: see docs/random-participation.md.
+DP-SGD with random participation at the noise that each analysis asks for: the same algorithm four times. Noise wants
+smaller steps, so each scheme gets the learning rate that is best for it, of a grid that is the same for all and on a
+seed that is not compared. For each further seed there is one sweep over the schemes. Its points have data, first model,
+participants and samples in common, so that schemes are compared seed by seed.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-from matplotlib.figure import Figure
 
 import workloads
-from analysis.bounds import random_participation_composed as composed
 from analysis.bounds.random_participation import (
     Delta,
     Participation,
-    as_printed,
-    epsilon_of,
     only_local_sampling,
-    orthogonal_pair,
     recentred,
     sigma_of,
     weak_client_sampling,
 )
-from analysis.figure_style import COLUMN_INCHES, house_style, save
-from analysis.measures import mean_interval
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import Bench, Scale
+from analysis.reproduction.late_accuracy import best_of, late_accuracy
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.experiment.workload import Workload
@@ -45,33 +39,33 @@ NONE, PROPOSED, WCS, OLS = "no privacy", "proposed (Theorem 4.1)", "WCS (Theorem
 ANALYSES: Mapping[str, Delta] = {PROPOSED: recentred, WCS: weak_client_sampling, OLS: only_local_sampling}
 """How each scheme's sigma is found; the paper evaluates Theorem 4.1 centred on x'."""
 
-_LOOKS = {NONE: ("#7F7F7F", ":"), PROPOSED: ("#0072B2", "--"), WCS: ("#000000", "-"), OLS: ("#56B4E9", "-")}
-_LATE = 0.1  # of the rounds, the last ones, over whose evaluations an accuracy is the mean
+_TRIED_ON = 0
+"""The seed on which learning rates are tried; those that are compared count from 1."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """How a figure is made at one scale.
+    """What is learned, by whom, and for how long.
 
     Attributes:
-        local_samples: d of the runs.
-        sample_rate: q of the runs.
+        workload: keys of the experiment's workload.
+        population: N of the runs.
+        who: p, q and d of the runs.
         rounds: iterations.
-        rate: factor of the paper's learning rates.
+        rates: the learning rates that every scheme is tried with.
         seeds: repetitions.
         evaluations: of the model, evenly over the rounds.
-        notes: what differs from the paper.
-        test_samples: held-out images; None: all there are.
+        notes: what differs from the paper, for people.
     """
 
-    local_samples: int
-    sample_rate: float
+    workload: Mapping[str, Any]
+    population: int
+    who: Participation
     rounds: int
-    rate: float
+    rates: tuple[float, ...]
     seeds: int
     evaluations: int
     notes: tuple[str, ...] = ()
-    test_samples: int | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +79,6 @@ class Setting:
         who: the paper's p, q and d, for which sigma is found.
         published: the paper's sigma by scheme.
         rates: the paper's learning rates by scheme (Appendix B.2).
-        sizes: by scale.
     """
 
     name: str
@@ -94,13 +87,8 @@ class Setting:
     who: Participation
     published: Mapping[str, float]
     rates: Mapping[str, float]
-    sizes: Mapping[str, Size]
 
 
-_FEWER = (
-    "{rounds} iterations at {rate:g} times the paper's learning rates, instead of the paper's (it says no number of "
-    "them in its text)."
-)
 FIG6 = Setting(
     "random-participation-fig6",
     "many clients, small data sets",
@@ -108,7 +96,6 @@ FIG6 = Setting(
     Participation(30, 0.001, 0.1),
     {PROPOSED: 1.065, WCS: 7.65, OLS: 22.4},
     {NONE: 0.002, PROPOSED: 0.002, WCS: 0.0001, OLS: 0.0001},
-    {"small": Size(30, 0.1, 100, 10.0, 3, 20, (_FEWER,), 600), "paper": Size(30, 0.1, 10_000, 1.0, 5, 100)},
 )
 FIG7 = Setting(
     "random-participation-fig7",
@@ -117,19 +104,42 @@ FIG7 = Setting(
     Participation(1000, 0.1, 0.001),
     {PROPOSED: 0.646, WCS: 0.873, OLS: 1.103},
     {NONE: 0.002, PROPOSED: 0.002, WCS: 0.002, OLS: 0.002},
-    {
-        "small": Size(
-            100, 0.01, 100, 10.0, 3, 20,
-            (
-                _FEWER,
-                "Clients have 100 samples, each used with q = 0.01, instead of 1,000 with q = 0.001: the same batch of "
-                "about 70, which is what the noise is divided by. sigma and epsilon are those of the paper's d and q.",
-            ),
-            600,
-        ),
-        "paper": Size(1000, 0.001, 10_000, 1.0, 5, 100),
-    },
+)
+
+DIGITS = Size(
+    {"dataset": "digits", "model": "mlp"},
+    24, Participation(59, 0.5, 0.1), rounds=150, rates=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3), seeds=4, evaluations=30,
+    notes=(
+        "Instead of EMNIST, the 8x8 digits: 24 clients with 59 samples, p = 0.5 and q = 0.1. That is the paper's "
+        "batch of about 70, which the noise is divided by. sigma and what it costs are for the paper's p, q and d.",
+        "Instead of the paper's network (156,526 parameters), two hidden layers of 64 units (8,970). Noise is added to "
+        "every parameter, so a larger model needs more iterations to be learned under it; here there are 150.",
+    ),
 )  # fmt: skip
+"""What stands in for both figures' federations on one core: their figures differ in the noise alone."""
+
+
+def size_of(setting: Setting, scale: Scale, data: Path | None) -> Size:
+    """What a figure runs; raises `ExperimentError` where the paper's scale lacks the paper's data."""
+    if data is None:
+        if scale == "small":
+            return DIGITS
+        raise ExperimentError(
+            f"{setting.name}: --scale paper learns EMNIST itself; give the folder of its ByClass files with --data DIR"
+        )
+    paper = Size(
+        {"dataset": "emnist", "path": str(data), "model": "emnist-cnn"},
+        setting.population, setting.who, rounds=10_000, rates=(0.0001, 0.0005, 0.002, 0.01), seeds=5, evaluations=100,
+        notes=("10,000 iterations: the paper's text does not say how many.",),
+    )  # fmt: skip
+    if scale == "paper":
+        return paper
+    few = (
+        "100 iterations at ten times the learning rates of the paper's scale: too few for the schemes with much noise.",
+    )
+    return replace(
+        paper, rounds=100, rates=tuple(10 * rate for rate in paper.rates), seeds=3, evaluations=20, notes=few
+    )
 
 
 @dataclass(frozen=True)
@@ -149,7 +159,33 @@ class Learned:
     @property
     def late(self) -> Floats:
         """`(seeds,)` accuracy in percent: the mean over the evaluations of the last tenth of the rounds."""
-        return self.accuracy[:, self.rounds > (1 - _LATE) * self.total].mean(axis=1)
+        return late_accuracy(self.rounds, self.accuracy, self.total)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What a scheme reached at each learning rate of the grid.
+
+    Attributes:
+        rates: of the grid.
+        reached: accuracy in percent at each, as `Learned.late`.
+    """
+
+    rates: tuple[float, ...]
+    reached: tuple[float, ...]
+
+    @property
+    def best(self) -> float:
+        """The rate that the scheme is compared at."""
+        return best_of(self.rates, self.reached)
+
+    def __str__(self) -> str:
+        """For people, in a line."""
+        reached = ", ".join(
+            f"{rate:g}: {accuracy:.0f}%" for rate, accuracy in zip(self.rates, self.reached, strict=True)
+        )
+        at_end = self.best in (min(self.rates), max(self.rates)) and len(self.rates) > 1
+        return f"{self.best:g} ({reached}{'; at the end of the grid, so there may be a better one' if at_end else ''})"
 
 
 def sigmas(setting: Setting) -> dict[str, float]:
@@ -161,77 +197,63 @@ def sigmas(setting: Setting) -> dict[str, float]:
     return {NONE: 0.0, **found}
 
 
-def experiment(setting: Setting, size: Size, noise: Mapping[str, float], seed: int, data: Path | None) -> Experiment:
-    """One seed's sweep over the schemes, which have data, first model, participants and samples in common."""
-    private = {"clip": 1.0}
-    schemes = [
-        {
-            **({"clip": "none"} if scheme == NONE else private),
-            "sigma": sigma,
-            "learning_rate": size.rate * setting.rates[scheme],
-        }
-        for scheme, sigma in noise.items()
+def experiment(title: str, size: Size, schemes: Sequence[tuple[float, float]], seed: int) -> Experiment:
+    """One seed's sweep.
+
+    Args:
+        title: of the scenario.
+        size: what is learned.
+        schemes: sigma and learning rate of each point; without noise gradients are not clipped.
+        seed: of data, first model, participants, samples and noise.
+    """
+    points = [
+        {"clip": 1.0 if sigma else "none", "sigma": sigma, "learning_rate": learning_rate}
+        for sigma, learning_rate in schemes
     ]
-    files = {"dataset": "synthetic-femnist"} if data is None else {"dataset": "emnist", "path": str(data)}
     return Experiment.model_validate(
         {
-            "name": f"{setting.title}, seed {seed}",
+            "name": f"{title}, seed {seed}",
             "seed": seed,
             "rounds": size.rounds,
-            "population": setting.population,
+            "population": size.population,
             "workload": {
-                **files, "model": "emnist-cnn", "samples_per_client": size.local_samples,
-                "test_samples": size.test_samples,
+                **size.workload,
+                "samples_per_client": size.who.local_samples,
                 "evaluate_every": max(1, size.rounds // size.evaluations),
             },
-            "selection": {"protocol": "bernoulli", "client_rate": setting.who.client_rate},
+            "selection": {"protocol": "bernoulli", "client_rate": size.who.client_rate},
             "aggregation": {
-                "protocol": "dp-sgd-random-participation", "sample_rate": size.sample_rate, "momentum": 0.9,
+                "protocol": "dp-sgd-random-participation", "sample_rate": size.who.sample_rate, "momentum": 0.9,
                 "sigma": 0.0,
             },
             "time": {"compute": "modelled", "deadline_s": 86_400.0},
-            "sweep": {"aggregation": schemes},
+            "sweep": {"aggregation": points},
         }
     )  # fmt: skip
 
 
-def make(setting: Setting, bench: Bench) -> Reproduced:
-    """Train at every scheme's noise, and judge both the accuracies and what the noise is said to guarantee."""
-    if bench.scale == "paper" and bench.data is None:
-        raise ExperimentError(
-            f"{setting.name}: --scale paper learns EMNIST itself; give the folder of its ByClass files with --data DIR"
-        )
-    size, noise = setting.sizes[bench.scale], sigmas(setting)
+def tried_rates(bench: Bench, title: str, size: Size, noise: Mapping[str, float]) -> dict[str, Tried]:
+    """Every scheme at every learning rate of the grid, on a seed that is not compared."""
+    bench.note(f"learning rates: {len(noise)} schemes at {len(size.rates)} each, {size.rounds} rounds each")
+    grid = [(sigma, rate) for sigma in noise.values() for rate in size.rates]
+    runs = iter(bench.run(experiment(title, size, grid, _TRIED_ON), bench.out / "runs" / "rates"))
+    return {
+        scheme: Tried(size.rates, tuple(float(learned([next(runs)]).late[0]) for _ in size.rates)) for scheme in noise
+    }
+
+
+def train(
+    bench: Bench, title: str, size: Size, noise: Mapping[str, float], rates: Mapping[str, float]
+) -> dict[str, Learned]:
+    """Every scheme at its noise and its learning rate, on every seed."""
     runs: dict[str, list[RunRecords]] = {scheme: [] for scheme in noise}
+    compared = [(sigma, rates[scheme]) for scheme, sigma in noise.items()]
     for seed in range(1, size.seeds + 1):
         bench.note(f"seed {seed} of {size.seeds}: {len(noise)} schemes, {size.rounds} rounds each")
-        swept = experiment(setting, size, noise, seed, bench.data)
-        points = bench.run(swept, bench.out / "runs" / f"seed-{seed}")
+        points = bench.run(experiment(title, size, compared, seed), bench.out / "runs" / f"seed-{seed}")
         for scheme, run in zip(noise, points, strict=True):
             runs[scheme].append(run)
-    results = {scheme: learned(of_scheme) for scheme, of_scheme in runs.items()}
-    bench.note("what the noise guarantees, and what two data sets lose")
-    frame = table(setting, size, noise, results)
-    data = workloads.build(
-        Workload.model_validate(swept.model_dump(mode="json")["workload"]), setting.population, 1
-    ).description
-    rates = ", ".join(f"{scheme} {size.rate * rate:g}" for scheme, rate in setting.rates.items())
-    return Reproduced(
-        frame,
-        figures=draw(setting, noise, results, frame, bench.out),
-        claims=[*accuracy_claims(setting, results), privacy_claim(setting, size, frame)],
-        remarks=[
-            f"Data: {data}." + ("" if bench.data else " They stand in for EMNIST, which --data DIR reads."),
-            *(note.format(rounds=size.rounds, rate=size.rate) for note in size.notes),
-            f"{size.seeds} seeds; momentum 0.9 at the server; learning rates: {rates}. An accuracy is the mean over "
-            "the evaluations of a run's last tenth; ± and bands: 95% intervals over the seeds. The schemes of a seed "
-            "have everything in common but noise and rate.",
-            f"All four are the same algorithm. What differs is the sigma that an analysis asks for, so that a round be "
-            f"({EPSILON}, {DELTA:g})-DP. That of Theorem 4.1 (as the paper evaluates it) is no such guarantee: what a "
-            "round loses lies between the worse of two pairs of data sets that can occur (the client's other gradients "
-            "orthogonal to that of the sample, or parallel) and WCS.",
-        ],
-    )  # fmt: skip
+    return {scheme: learned(of_scheme) for scheme, of_scheme in runs.items()}
 
 
 def learned(runs: Sequence[RunRecords]) -> Learned:
@@ -244,118 +266,7 @@ def learned(runs: Sequence[RunRecords]) -> Learned:
     )
 
 
-def table(setting: Setting, size: Size, noise: Mapping[str, float], results: Mapping[str, Learned]) -> pd.DataFrame:
-    """Each scheme's noise, what it costs in privacy in a round and in all of them, and its accuracy."""
-    rows = []
-    for scheme, sigma in noise.items():
-        row: dict[str, Any] = {
-            "scheme": scheme, "sigma": sigma, "sigma (paper)": setting.published.get(scheme, 0.0),
-        }  # fmt: skip
-        for bound, (one_round, many_rounds) in _BOUNDS.items():
-            row[f"epsilon of a round, {bound}"] = max(_in_round(delta, setting.who, sigma) for delta in one_round)
-            row[f"of {size.rounds}, {bound}"] = max(
-                _in_all(loss, setting.who, sigma, size.rounds) for loss in many_rounds
-            )
-        interval = mean_interval(results[scheme].late)
-        row["accuracy [%]"], row["±"] = interval.mean, interval.half_width
-        rows.append(row)
-    return pd.DataFrame.from_records(rows)
-
-
-_BOUNDS: Mapping[str, tuple[tuple[Delta, ...], tuple[composed.Composed, ...]]] = {
-    "at least": ((orthogonal_pair, as_printed), (composed.orthogonal_pair, composed.as_printed)),
-    "guaranteed": ((weak_client_sampling,), (composed.weak_client_sampling,)),
-}
-"""The worse of two pairs of data sets that can occur, and what holds for all."""
-
-
-def _in_round(delta: Delta, who: Participation, sigma: float) -> float:
-    return epsilon_of(lambda epsilon: delta(who, sigma, epsilon), DELTA) if sigma else float("inf")
-
-
-def _in_all(loss: composed.Composed, who: Participation, sigma: float, rounds: int) -> float:
-    if not sigma:
-        return float("inf")
-    return float(loss(who, sigma).self_compose(rounds).get_epsilon_for_delta(DELTA))
-
-
-def accuracy_claims(setting: Setting, results: Mapping[str, Learned]) -> list[Claim]:
-    """The order of the curves, seed by seed."""
-    first = (
-        ("the proposed scheme's noise gives much higher accuracy than WCS's", PROPOSED, WCS)
-        if setting is FIG6
-        else ("the proposed scheme has the best accuracy of the private ones", PROPOSED, WCS)
-    )
-    claims = [
-        first,
-        ("WCS improves on OLS", WCS, OLS),
-        ("without privacy the accuracy is the highest", NONE, PROPOSED),
-    ]
-    found = []
-    for says, better, worse in claims:
-        difference = mean_interval(results[better].late - results[worse].late)
-        mean, half = difference.mean, difference.half_width
-        assert mean is not None
-        shown = f"{better} {mean:+.1f}{'' if half is None else f' ± {half:.1f}'} points above {worse}"
-        found.append(Claim(says, shown, _sign(mean, half)))
-    return found
-
-
-def _sign(mean: float, half: float | None) -> Literal["yes", "no"] | None:
-    if half is None or abs(mean) <= half:
-        return None
-    return "yes" if mean > 0 else "no"
-
-
-def privacy_claim(setting: Setting, size: Size, frame: pd.DataFrame) -> Claim:
-    """What the proposed scheme's noise is said to guarantee."""
-    row = frame[frame["scheme"] == PROPOSED].iloc[0]
-    least, most = (float(row[f"epsilon of a round, {bound}"]) for bound in ("at least", "guaranteed"))
-    all_least, all_most = (float(row[f"of {size.rounds}, {bound}"]) for bound in ("at least", "guaranteed"))
-    return Claim(
-        f"the proposed scheme's sigma = {setting.published[PROPOSED]} makes every round ({EPSILON}, {DELTA:g})-DP",
-        f"at sigma = {row['sigma']:.4g} a round loses epsilon {least:.3g} at least, and {most:.3g} at most (WCS); "
-        f"{size.rounds} rounds {all_least:.3g} to {all_most:.3g}",
-        "no" if least > EPSILON else ("yes" if most <= EPSILON else None),
-    )
-
-
-def draw(
-    setting: Setting, noise: Mapping[str, float], results: Mapping[str, Learned], frame: pd.DataFrame, out: Path
-) -> list[Path]:
-    """Accuracy over the iterations; the legend says what a round loses, which for the proposed scheme is no 0.015."""
-    rows = frame.set_index("scheme")
-    with house_style():
-        figure = Figure(figsize=(1.5 * COLUMN_INCHES, 3.2), layout="constrained")
-        axes = figure.subplots()
-        for scheme, of_scheme in results.items():
-            colour, line = _LOOKS[scheme]
-            intervals = [mean_interval(values) for values in of_scheme.accuracy.T]
-            mean = np.array([interval.mean for interval in intervals], np.float64)
-            half = np.array([interval.half_width or 0.0 for interval in intervals])
-            label = scheme
-            if noise[scheme]:
-                least, most = (rows.loc[scheme, f"epsilon of a round, {bound}"] for bound in ("at least", "guaranteed"))
-                label += f", sigma {noise[scheme]:.3g}: a round loses epsilon {least:.2g} to {most:.2g}"
-                label += f" (said: {EPSILON})" if least > EPSILON else ""
-            axes.plot(of_scheme.rounds, mean, color=colour, linestyle=line, label=label)
-            axes.fill_between(of_scheme.rounds, mean - half, mean + half, color=colour, alpha=0.13, linewidth=0)
-        axes.set(xlabel="iteration", ylabel="accuracy [%]", ylim=(0, 100))
-        axes.set_title(f"{setting.title} (p = {setting.who.client_rate:g})")
-        axes.grid()
-        figure.legend(loc="outside lower center", ncols=1)
-        out.mkdir(parents=True, exist_ok=True)
-        return save(figure, out / setting.name)
-
-
-def _reproduction(setting: Setting, figure: str) -> Reproduction:
-    return Reproduction(
-        setting.name,
-        f"Random participation: accuracy at the noise of four analyses, {setting.title}",
-        f"Hasircioglu and Gunduz, Privacy Amplification via Random Participation, arXiv 2205.01556, {figure}",
-        partial(make, setting),
-        reads="EMNIST ByClass, idx files",
-    )
-
-
-REPRODUCTIONS = (_reproduction(FIG6, "Figure 6"), _reproduction(FIG7, "Figure 7"))
+def description(size: Size) -> str:
+    """The data, in a line."""
+    section = Workload.model_validate({**size.workload, "samples_per_client": size.who.local_samples})
+    return workloads.build(section, size.population, 1).description

@@ -7,10 +7,22 @@ import numpy as np
 import pytest
 
 from analysis.bounds.random_participation import Participation
+from analysis.reproduction import random_participation_accuracy as accuracy
 from analysis.reproduction import random_participation_training as training
 from analysis.reproduction.catalogue import named
-from analysis.reproduction.contract import Bench
-from analysis.reproduction.random_participation_training import FIG6, FIG7, NONE, OLS, PROPOSED, WCS, Learned, Size
+from analysis.reproduction.contract import Bench, Scale
+from analysis.reproduction.random_participation_training import (
+    DIGITS,
+    FIG6,
+    FIG7,
+    NONE,
+    OLS,
+    PROPOSED,
+    WCS,
+    Learned,
+    Size,
+    Tried,
+)
 from testbed.errors import ExperimentError
 from testbed.experiment.loading import apply_override, validated
 from testbed.experiment.schema import Experiment
@@ -39,12 +51,15 @@ def test_the_noise_is_the_papers(setting: training.Setting) -> None:
         assert noise[scheme] == pytest.approx(published, rel=0.005)
 
 
-def test_a_tiny_figure_through_real_runs(bench: Bench) -> None:
-    tiny = replace(
-        FIG6, population=60, who=Participation(8, 0.2, 0.5),
-        sizes={"small": Size(8, 0.5, 4, 50.0, 2, 2, ("{rounds} rounds",), 40)},
-    )  # fmt: skip
-    made = training.make(tiny, bench)
+TINY = Size(
+    {"dataset": "digits", "model": "logistic"},
+    20, Participation(8, 0.2, 0.5), rounds=4, rates=(0.01, 1.0), seeds=2, evaluations=2, notes=("Tiny.",),
+)  # fmt: skip
+
+
+def test_a_tiny_figure_through_real_runs(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "DIGITS", TINY)
+    made = accuracy.make(FIG6, bench)
     assert made.table["scheme"].tolist() == [NONE, PROPOSED, WCS, OLS]
     assert made.table["accuracy [%]"].between(0, 100).all()
     least, most = (made.table[f"epsilon of a round, {bound}"] for bound in ("at least", "guaranteed"))
@@ -54,9 +69,47 @@ def test_a_tiny_figure_through_real_runs(bench: Bench) -> None:
     assert made.table["of 4, guaranteed"][wcs].item() > training.EPSILON
     assert all(path.stat().st_size > 5000 for path in made.figures)
     assert len(made.claims) == 4
-    assert any("4 rounds" in remark for remark in made.remarks)
-    runs = sorted((bench.out / "runs").rglob("rounds.parquet"))
-    assert len(runs) == 2 * 4
+    assert any("Tiny." in remark for remark in made.remarks)
+    written = {path: path.stat().st_mtime_ns for path in (bench.out / "runs").rglob("rounds.parquet")}
+    assert len(written) == 2 * 4 + 2 * 4
+
+    noise = training.sigmas(FIG6)
+    tried = training.tried_rates(bench, FIG6.title, TINY, noise)
+    again = training.train(bench, FIG6.title, TINY, noise, {scheme: grid.best for scheme, grid in tried.items()})
+    assert [grid.best for grid in tried.values()] == made.table["learning rate"].tolist()
+    assert [one.late.mean() for one in again.values()] == pytest.approx(made.table["accuracy [%]"].tolist())
+    assert {path: path.stat().st_mtime_ns for path in (bench.out / "runs").rglob("rounds.parquet")} == written
+
+
+def test_every_scheme_is_compared_at_the_best_of_its_rates_on_another_seed(bench: Bench) -> None:
+    swept: list[Experiment] = []
+
+    def run(experiment: Experiment, directory: Path) -> list[RunRecords]:
+        swept.append(experiment)
+        return bench.run(experiment, directory)
+
+    watched = replace(bench, run=run)
+    noise = {NONE: 0.0, WCS: 7.665}
+    tried = training.tried_rates(watched, "tiny", TINY, noise)
+    rates = {scheme: grid.best for scheme, grid in tried.items()}
+    training.train(watched, "tiny", TINY, noise, rates)
+    assert [one.seed for one in swept] == [0, 1, 2]
+    points = [[(one["sigma"], one["learning_rate"]) for one in given.sweep["aggregation"]] for given in swept]
+    assert points[0] == [(sigma, rate) for sigma in noise.values() for rate in TINY.rates]
+    assert points[1] == points[2] == [(sigma, rates[scheme]) for scheme, sigma in noise.items()]
+    for scheme, grid in tried.items():
+        assert grid.reached[TINY.rates.index(rates[scheme])] == max(grid.reached)
+
+
+def test_the_best_rate_is_said_with_those_that_were_tried() -> None:
+    inner = Tried((0.01, 0.03, 0.1), (20.0, 60.0, 30.0))
+    assert inner.best == 0.03
+    assert str(inner) == "0.03 (0.01: 20%, 0.03: 60%, 0.1: 30%)"
+    lost = Tried((0.01, 0.03, 0.1), (20.0, 60.0, float("nan")))
+    assert lost.best == 0.03
+    equal = Tried((0.01, 0.03, 0.1), (20.0, 60.0, 60.0))
+    assert equal.best == 0.1
+    assert "there may be a better one" in str(equal)
 
 
 def learned(late: float) -> Learned:
@@ -65,27 +118,43 @@ def learned(late: float) -> Learned:
 
 def test_claims_follow_the_accuracies_seed_by_seed() -> None:
     results = {NONE: learned(80), PROPOSED: learned(70), WCS: learned(40), OLS: learned(10)}
-    assert [claim.agrees for claim in training.accuracy_claims(FIG6, results)] == ["yes"] * 3
+    assert [claim.agrees for claim in accuracy.accuracy_claims(FIG6, results)] == ["yes"] * 3
     results[OLS] = learned(60)
-    assert [claim.agrees for claim in training.accuracy_claims(FIG6, results)] == ["yes", "no", "yes"]
+    assert [claim.agrees for claim in accuracy.accuracy_claims(FIG6, results)] == ["yes", "no", "yes"]
     noisy = Learned(np.array([10]), np.array([[60.0], [10.0], [50.0]]), 10)
-    assert training.accuracy_claims(FIG6, results | {OLS: noisy})[1].agrees is None
+    assert accuracy.accuracy_claims(FIG6, results | {OLS: noisy})[1].agrees is None
 
 
 def test_the_proposed_noise_is_found_to_be_no_guarantee() -> None:
     for setting in (FIG6, FIG7):
-        size = replace(setting.sizes["small"], rounds=2)
+        size = replace(TINY, rounds=2)
         noise = {PROPOSED: training.sigmas(setting)[PROPOSED]}
-        frame = training.table(setting, size, noise, {PROPOSED: learned(70)})
-        claim = training.privacy_claim(setting, size, frame)
+        frame = accuracy.table(setting, size, noise, {PROPOSED: 0.03}, {PROPOSED: learned(70)})
+        claim = accuracy.privacy_claim(setting, size, frame)
         assert claim.agrees == "no"
         assert frame["epsilon of a round, at least"].item() > training.EPSILON
+        assert frame[["learning rate", "learning rate (paper)"]].iloc[0].tolist() == [0.03, 0.002]
 
 
 def test_the_papers_scale_needs_the_papers_data(bench: Bench) -> None:
     (one,) = named(["random-participation-fig7"])
     with pytest.raises(ExperimentError, match="--data DIR"):
         one.make(replace(bench, scale="paper"))
-    assert "emnist" in training.experiment(
-        FIG7, FIG7.sizes["paper"], training.sigmas(FIG7), 1, Path("/data")
-    ).workload.dataset  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", [FIG6, FIG7])
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_with_the_papers_data_the_federation_is_the_papers(setting: training.Setting, scale: Scale) -> None:
+    size = training.size_of(setting, scale, Path("/data"))
+    swept = training.experiment(setting.title, size, [(0.0, 0.1), (1.0, 0.1)], 1)
+    assert (swept.workload.dataset, swept.workload.samples_per_client) == ("emnist", setting.who.local_samples)
+    assert (swept.population, swept.selection.client_rate) == (setting.population, setting.who.client_rate)
+    assert [one["clip"] for one in swept.sweep["aggregation"]] == ["none", 1.0]
+    if scale == "paper":
+        assert set(setting.rates.values()) <= set(size.rates)
+
+
+@pytest.mark.parametrize("size", [DIGITS, training.size_of(FIG6, "paper", Path("/data"))])
+def test_a_batch_has_about_seventy_samples(size: Size) -> None:
+    who = size.who
+    assert size.population * who.local_samples * who.client_rate * who.sample_rate == pytest.approx(70, rel=0.02)
