@@ -18,6 +18,8 @@ from testbed.records import RunRecords
 # What does not change what a run measures.
 _ASIDE = ("seed", "provenance", "output", "sweep", "cluster")
 
+_NAMES = ("protocol", "model", "name", "kind")  # what names an alternative of a section
+
 
 @dataclass(frozen=True)
 class Row:
@@ -65,7 +67,8 @@ def rows_of(runs: Sequence[RunRecords]) -> list[Row]:
     keys = [key for key in dict.fromkeys(["population", *swept]) if not _of_selection(key)]
     keys = [key for key in keys if len({_canonical(_value(run, key)) for run in runs}) > 1]
     values = [tuple(_value(group[0], key) for key in keys) for group in repetitions]
-    settings = [",".join(f"{key}={_named(value)}" for key, value in zip(keys, at, strict=True)) for at in values]
+    columns = list(zip(*values, strict=True))
+    settings = [",".join(map(_told, _short(keys), at, columns)) for at in values]
     variants = [_variant(group[0], [key for key in swept if _of_selection(key)]) for group in repetitions]
     labels = _labels(repetitions, variants, settings)
     if max(Counter(settings).values()) == 1 and len(settings) > 1:
@@ -164,6 +167,13 @@ def _labels(repetitions: list[list[RunRecords]], variants: list[dict[str, Any]],
     return labels
 
 
+def _short(keys: Sequence[str]) -> list[str]:
+    """The last part of each dotted key, or the whole of those that would be alike, or that several sections have."""
+    last = [key.rpartition(".")[2] for key in keys]
+    telling = [last.count(short) == 1 and short not in _NAMES for short in last]
+    return [short if tells else key for key, short, tells in zip(keys, last, telling, strict=True)]
+
+
 def _told(key: str, value: Any, others: Sequence[Any]) -> str:
     """key=value; of a mapping only those of its keys that differ among `others`."""
     if isinstance(value, Mapping):
@@ -216,7 +226,7 @@ def _variant(run: RunRecords, swept: Sequence[str]) -> dict[str, Any]:
 def _named(value: Any) -> str:
     """A swept value in a label."""
     if isinstance(value, Mapping):
-        name = next((value[key] for key in ("protocol", "model", "name", "kind") if key in value), None)
+        name = next((value[key] for key in _NAMES if key in value), None)
         return str(name) if name is not None else _canonical(value)
     return value if isinstance(value, str) else _canonical(value)
 

@@ -25,6 +25,7 @@ class Planned:
         delta: of all epsilons.
         least_noise: share of the planned noise that a sum has at least.
         guarantees: of its selection.
+        warning: what is wrong with its `privacy` section; empty where nothing is.
     """
 
     label: str
@@ -33,6 +34,7 @@ class Planned:
     delta: float
     least_noise: float
     guarantees: list[Guarantee]
+    warning: str = ""
 
     def facts(self) -> dict[str, Any]:
         """Keys and values of the first lines."""
@@ -90,12 +92,14 @@ def planned(
             f"{label}: aggregation {experiment.aggregation.protocol} adds no noise in this experiment, so that nothing "
             "is guaranteed; see docs/privacy-ledger.md"
         )
+    warning = ""
     if delta is None:
         assert workload is not None
         section = experiment.privacy or PrivacySection()
-        delta = section.delta_for(records_of(accountant.unit, plan, workload))
+        records = records_of(accountant.unit, plan, workload)
+        delta, warning = section.delta_for(records), section.warning(accountant.unit, records)
     least = least_noise(plan)
-    return Planned(label, plan, accountant, delta, least, guarantees(plan, accountant, delta, least))
+    return Planned(label, plan, accountant, delta, least, guarantees(plan, accountant, delta, least), warning)
 
 
 def lines(rows: Sequence[dict[str, Any]]) -> str:

@@ -10,6 +10,9 @@ from analysis.privacy.planned import Planned, lines, number, planned
 from analysis.privacy.spending import EPSILONS, Spending
 from testbed.errors import ExperimentError
 from testbed.experiment.loading import validated
+from testbed.experiment.schema import Experiment
+from testbed.federation import Plan
+from testbed.privacy.keeping import accountant_of
 from testbed.records import RunRecords
 
 _SAID = {
@@ -32,25 +35,55 @@ _HEADERS = (
 )
 
 
-def of_run(run: RunRecords, spent: Spending) -> Planned:
-    """What the run's selection guarantees; raises `ExperimentError` where its own classes are not at hand."""
-    experiment = validated(run.experiment, str(run.path / "experiment.yaml"))
-    seed = (run.experiment.get("provenance") or {}).get("simulation_seed")
-    assert run.model is not None
+def adds_noise(run: RunRecords) -> bool:
+    """Whether a run keeps a ledger; raises `ExperimentError` where its own classes are not at hand."""
+    if run.model is None:
+        return True
     try:
-        return planned(experiment, run.label, seed or 0, len(run.model), spent.delta)
+        return accountant_of(Plan(_experiment(run), _seed(run)), len(run.model)) is not None
     except ExperimentError as error:
         raise ExperimentError(f"{run.path}: {error}") from None
 
 
-def render(runs: Sequence[tuple[Spending, Planned]], format: str, every: int | None) -> str:
-    """What runs have spent, in one of the formats text, markdown and json; json holds every `every`-th round."""
+def _experiment(run: RunRecords) -> Experiment:
+    return validated(run.experiment, str(run.path / "experiment.yaml"))
+
+
+def _seed(run: RunRecords) -> int:
+    return int((run.experiment.get("provenance") or {}).get("simulation_seed") or 0)
+
+
+def of_run(run: RunRecords, spent: Spending) -> Planned:
+    """What the run's selection guarantees; raises `ExperimentError` where its own classes are not at hand."""
+    experiment, seed = _experiment(run), _seed(run)
+    assert run.model is not None
+    try:
+        return planned(experiment, run.label, seed, len(run.model), spent.delta)
+    except ExperimentError as error:
+        raise ExperimentError(f"{run.path}: {error}") from None
+
+
+def render(
+    runs: Sequence[tuple[Spending, Planned]], format: str, every: int | None, without_noise: Sequence[str] = ()
+) -> str:
+    """What runs have spent, in one of the formats text, markdown and json; json holds every `every`-th round.
+
+    Args:
+        runs: those that keep a ledger.
+        format: one of the three.
+        every: see above; None: the last, json all.
+        without_noise: labels of the runs that add none.
+    """
     if format == "json":
-        return json.dumps([_json(spent, plan, every or 1) for spent, plan in runs], indent=1, allow_nan=False) + "\n"
+        rows = [_json(spent, plan, every or 1) for spent, plan in runs]
+        rows += [{"run": label, "mechanism": None} for label in without_noise]
+        return json.dumps(rows, indent=1, allow_nan=False) + "\n"
     if format == "markdown":
         cells = [_HEADERS, tuple(["---"] * len(_HEADERS)), *[_row(spent, plan) for spent, plan in runs]]
+        cells += [(label, "no noise", *["–"] * (len(_HEADERS) - 2)) for label in without_noise]
         return "".join(f"| {' | '.join(row)} |\n" for row in cells)
-    return "\n".join(_text(spent, plan, every) for spent, plan in runs)
+    texts = [_text(spent, plan, every) for spent, plan in runs]
+    return "\n".join(texts + [f"{label}: adds no noise, so nothing is private\n" for label in without_noise])
 
 
 def quantiles(spent: Spending, kind: str) -> dict[str, float]:
@@ -61,7 +94,7 @@ def quantiles(spent: Spending, kind: str) -> dict[str, float]:
 
 def _row(spent: Spending, plan: Planned) -> tuple[str, ...]:
     largest = [
-        number(quantiles(spent, kind)["largest"]) for kind in ("planned_epsilon", "epsilon", "colluding_epsilon")
+        number(quantiles(spent, kind)["largest"], "inf") for kind in ("planned_epsilon", "epsilon", "colluding_epsilon")
     ]
     return (
         spent.label, plan.accountant.mechanism, plan.accountant.unit, f"{spent.delta:.3g}", str(spent.rounds),
@@ -80,7 +113,7 @@ def _text(spent: Spending, plan: Planned, every: int | None) -> str:
         text += f"  budget {spent.budget:g}{': ' + spent.stopped if spent.stopped else ', not spent'}\n"
     heads = ["epsilon so far", *_QUANTILES]
     cells = [heads]
-    cells += [[_SAID[kind], *map(number, quantiles(spent, kind).values())] for kind in EPSILONS]
+    cells += [[_SAID[kind], *[number(value, "inf") for value in quantiles(spent, kind).values()]] for kind in EPSILONS]
     text += "\n" + _table(cells)
     if every is not None:
         frame = spent.by_round
@@ -88,7 +121,7 @@ def _text(spent: Spending, plan: Planned, every: int | None) -> str:
         kept = frame[[(place % every == 0) or place == last for place in range(1, last + 1)]]
         cells = [["round", "charged", *[_SAID[kind] for kind in EPSILONS]]]
         cells += [
-            [str(row["round"]), str(row["charged"]), *[number(row[f"{kind}_max"]) for kind in EPSILONS]]
+            [str(row["round"]), str(row["charged"]), *[number(row[f"{kind}_max"], "inf") for kind in EPSILONS]]
             for row in kept.to_dict("records")
         ]
         text += "\n  The largest of a client, by round\n" + _table(cells)

@@ -47,13 +47,14 @@ def spending(run: RunRecords) -> Spending:
     """What a run has spent, also of one that goes on.
 
     Raises:
-        ExperimentError: the run keeps no privacy ledger, or has charged nobody yet.
+        ExperimentError: nobody has been charged yet, or rows of the ledger are missing.
     """
+    check_complete(run)
     rows = of_honest(run)
     if rows.empty:
         raise ExperimentError(
-            f"{run.path}: nobody is charged in this run's privacy ledger: its aggregation adds no noise, or no round "
-            "has given a sum; see docs/privacy-ledger.md"
+            f"{run.path}: nobody is charged in this run's privacy ledger: no round has given a sum; `testbed bound "
+            "privacy` says what its experiment guarantees"
         )
     last = rows.groupby("client").agg(rounds=("noise", "count"), **{name: (name, "last") for name in EPSILONS})
     section = run.experiment.get("privacy") or {}
@@ -62,6 +63,19 @@ def spending(run: RunRecords) -> Spending:
         run, float(rows["delta"].iloc[0]), None if budget is None else float(budget), why_stopped(run),
         len(run.rounds), last, _by_round(rows, run.rounds["round"].tolist()),
     )  # fmt: skip
+
+
+def check_complete(run: RunRecords) -> None:
+    """Raise `ExperimentError` where somebody whose update is in a sum has no row in the ledger of that round."""
+    took_part = run.participation
+    in_sums = took_part.loc[took_part["survived"], ["round", "client"]]
+    charged = run.frame("privacy")[["round", "client"]].drop_duplicates()
+    found = in_sums.merge(charged, on=["round", "client"], how="left", indicator="charged")
+    if missing := int((found["charged"] == "left_only").sum()):
+        raise ExperimentError(
+            f"{run.path}: the privacy ledger (privacy.parquet) lacks {missing} of the {len(in_sums)} rows that this "
+            "run's participation calls for: the file was lost or cut; restore it, what was spent is not known without"
+        )
 
 
 def of_honest(run: RunRecords) -> pd.DataFrame:

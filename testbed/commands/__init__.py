@@ -1,9 +1,7 @@
 """The `testbed` command, a thin layer over the library.
 
-Commands: `run`, `tune`, `status`, `validate`, `schema`, `compare`, `plot`, `dropouts`, `reproduce`, `attack`, `trace`,
-`submit`, `jobs`, `calibrate`, `cluster`, `bound`, `plan`.
-Commands: `run`, `status`, `validate`, `schema`, `compare`, `plot`, `dropouts`, `metrics`, `privacy`, `reproduce`,
-`attack`, `trace`, `submit`, `jobs`, `calibrate`, `cluster`, `bound`, `plan`.
+Commands: `run`, `tune`, `status`, `validate`, `schema`, `compare`, `plot`, `dropouts`, `metrics`, `privacy`,
+`reproduce`, `attack`, `trace`, `submit`, `jobs`, `calibrate`, `cluster`, `bound`, `plan`.
 """
 
 import sys

@@ -77,6 +77,6 @@ def _text(row: Mapping[str, Any]) -> str:
     width = max(len(one.name) for one in ANALYSES)
     for one in ANALYSES:
         value = row[f"{one.name}_{wanted}"]
-        number = "none" if value is None else f"{value:.5g}"
+        number = ("none" if wanted == "sigma" else "inf") if value is None else f"{value:.5g}"
         lines.append(f"{one.name:{width}}  {wanted} {number:>8}  {_STANDING[one.standing]} ({one.source})")
     return "\n".join(lines)

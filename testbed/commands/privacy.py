@@ -11,6 +11,8 @@ import typer
 
 from testbed.commands.invocation import Debug, Overrides, examples, messages
 from testbed.commands.results import Directories, runs_in
+from testbed.commands.writable import check_folder
+from testbed.errors import ExperimentError
 
 PRIVACY_EPILOG = examples(
     "testbed privacy runs/privacy-budget",
@@ -48,11 +50,19 @@ def privacy(
 ) -> None:  # fmt: skip
     """Print what the clients of runs have spent, planned and achieved, and what their selection guarantees."""
     runs = runs_in(directories)
+    if figures is not None:
+        check_folder("--figures", figures)
     from analysis.privacy import report
     from analysis.privacy.spending import spending
 
-    spent = [spending(run) for run in runs]
-    typer.echo(report.render([(one, report.of_run(one.run, one)) for one in spent], format, every), nl=False)
+    noisy = [run for run in runs if report.adds_noise(run)]
+    if not noisy:
+        raise ExperimentError(
+            f"{directories[0]}: no run here adds noise, so there is no privacy ledger; see aggregation.noise"
+        )
+    spent = [spending(run) for run in noisy]
+    others = [run.label for run in runs if run not in noisy]
+    typer.echo(report.render([(one, report.of_run(one.run, one)) for one in spent], format, every, others), nl=False)
     if figures is not None:
         from analysis.privacy.figures import draw
 
@@ -76,6 +86,8 @@ def bound_privacy(
     for point in points(load(file, overrides or []), str(file)):
         label = f"{file}: sweep point {point.label}" if point.label else str(file)
         found.append(planned(point.experiment, label, 0))
+        if found[-1].warning:
+            typer.echo(f"warning: {label}: {found[-1].warning}", err=True)
     if format == "json":
         rows = [{"experiment": one.label, **one.facts(), "guarantees": one.rows()} for one in found]
         typer.echo(json.dumps(rows, indent=1, allow_nan=False))

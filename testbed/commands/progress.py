@@ -74,7 +74,7 @@ class Watched:
 
 
 class Display(Observer):
-    """Shows nothing (``--quiet``), but knows how all runs stand: the start of the other displays.
+    """Shows no progress (``--quiet``; warnings all the same), but knows how all runs stand: the start of the others.
 
     Args:
         console: where to show it.
@@ -108,6 +108,10 @@ class Display(Observer):
         """See `Observer`."""
         if run is not None and run.path in self.watched:
             self.watched[run.path].doing = what
+
+    def warned(self, run: PlannedRun, line: str) -> None:
+        """See `Observer`."""
+        self.console.print(f"{run.label}: warning: {line}", markup=False)
 
     def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
         """See `Observer`."""

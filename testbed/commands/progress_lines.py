@@ -34,10 +34,6 @@ class Lines(Display):
             f"{watched.clock} time {duration(progress.now_s)}{accuracy}",
         )
 
-    def warned(self, run: PlannedRun, line: str) -> None:
-        """See `Observer`."""
-        self._line(run, f"warning: {line}")
-
     def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
         """See `Observer`."""
         super().ended(run, summary)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 INTERVAL = 1e-4
-"""Between the losses of a distribution, per round."""
+"""Between the losses of a distribution, per round; wider where little noise makes losses large (`interval_for`)."""
+_MOST_LOSSES = 200_000
 
 
 class SubsampledGaussianAccountant:
@@ -55,17 +56,26 @@ def _epsilon(counted: tuple[tuple[float, int], ...], sample_rate: float, client_
     if any(noise <= 0 for noise, _ in counted):
         return math.inf
     composed: PrivacyLossDistribution | None = None
+    interval = interval_for(min(noise for noise, _ in counted))
     for noise, count in counted:
-        several = _round(noise, sample_rate, client_rate).self_compose(count)
+        several = _round(noise, sample_rate, client_rate, interval).self_compose(count)
         composed = several if composed is None else composed.compose(several)
     assert composed is not None
     return float(composed.get_epsilon_for_delta(delta))
 
 
+def interval_for(noise: float) -> float:
+    """The distance of losses that keeps a round's at two hundred thousand: they reach to some (1/2z + 12)/z.
+
+    Losses are rounded up, so a wide one gives a larger epsilon, and never one that is too small.
+    """
+    return max(INTERVAL, (0.5 / noise + 12) / noise / _MOST_LOSSES)
+
+
 @lru_cache(maxsize=64)
-def _round(noise: float, sample_rate: float, client_rate: float) -> "PrivacyLossDistribution":
+def _round(noise: float, sample_rate: float, client_rate: float, interval: float) -> "PrivacyLossDistribution":
     """The loss of one round."""
     from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism, identity  # takes 1.5 s
 
-    local = from_gaussian_mechanism(noise, sampling_prob=sample_rate, value_discretization_interval=INTERVAL)
-    return local if client_rate == 1 else local.compute_mixture(identity(INTERVAL), client_rate)
+    local = from_gaussian_mechanism(noise, sampling_prob=sample_rate, value_discretization_interval=interval)
+    return local if client_rate == 1 else local.compute_mixture(identity(interval), client_rate)

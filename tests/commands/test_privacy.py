@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -97,8 +98,7 @@ def test_a_run_without_noise_is_told_so(call: Call, ran: Callable[..., Path]) ->
     ended = call("privacy", path)
     assert ended.code == 2
     assert ended.errors == [
-        f"error: {path}: nobody is charged in this run's privacy ledger: its aggregation adds no noise, or no round "
-        "has given a sum; see docs/privacy-ledger.md"
+        f"error: {path}: no run here adds noise, so there is no privacy ledger; see aggregation.noise"
     ]
     assert "epsilon_max" not in json.loads((path / "summary.json").read_text())
 
@@ -190,3 +190,42 @@ def test_guarantees_of_an_experiment_that_was_never_run(call: Call, written: Wri
     refused = call("bound", "privacy", written())
     assert refused.code == 2
     assert "aggregation plain adds no noise" in refused.err
+
+
+def test_points_without_noise_are_named_beside_the_others(call: Call, written: Written, tmp_path: Path) -> None:
+    noise = {"mechanism": "skellam", "noise_multiplier": 1.0}
+    sweep = {"aggregation": [{"protocol": "plain"}, {"protocol": "plain", "weights": "equal", "noise": noise}]}
+    assert call("run", written(sweep=sweep), "--out", tmp_path / "runs", "--quiet").code == 0
+    ended = call("privacy", tmp_path / "runs")
+    assert (ended.code, ended.err) == (0, "")
+    assert "skellam, protects a client" in ended.out
+    assert ended.out.endswith(": adds no noise, so nothing is private\n")
+    rows = json.loads(call("privacy", tmp_path / "runs", "--format", "json").out)
+    assert [row["mechanism"] for row in rows] == ["skellam", None]
+    plain = next(path for path in (tmp_path / "runs").iterdir() if not (path / "privacy.parquet").exists())
+    alone = call("privacy", plain)
+    assert (alone.code, alone.errors) == (
+        2, [f"error: {plain}: no run here adds noise, so there is no privacy ledger; see aggregation.noise"],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", [0, 5])
+def test_a_ledger_that_lacks_rows_is_no_ledger(call: Call, ran: Callable[..., Path], rows: int) -> None:
+    file = ran() / "privacy.parquet"
+    table = pq.read_table(file)
+    file.unlink()
+    if rows:
+        pq.write_table(table.slice(0, rows), file)
+    ended = call("privacy", file.parent)
+    assert (ended.code, ended.out, len(ended.errors)) == (2, "", 1)
+    assert "the privacy ledger (privacy.parquet) lacks " in ended.errors[0]
+
+
+def test_a_delta_that_promises_nothing_is_said_also_when_quiet_and_beforehand(
+    call: Call, written: Written, tmp_path: Path
+) -> None:
+    file = written(**NOISE, privacy={"delta": 0.5})
+    quiet = call("run", file, "--out", tmp_path / "run", "--quiet")
+    assert quiet.code == 0
+    assert quiet.err.count("warning: privacy.delta: 0.5 is not below 1/8") == 1
+    assert "warning: " in call("bound", "privacy", file).err

@@ -7,6 +7,7 @@ import pytest
 from analysis.bounds.random_participation import (
     Participation,
     epsilon_of,
+    gaussian_delta,
     only_local_sampling,
     orthogonal_pair,
     weak_client_sampling,
@@ -53,3 +54,10 @@ def test_less_noise_costs_more_and_none_everything() -> None:
     assert accountant.epsilon({1.0: 10, 0.0: 1}, DELTA) == math.inf
     assert SubsampledGaussianAccountant(0.0, 0.1).epsilon({1.0: 1}, DELTA) == math.inf
     assert accountant.epsilon({}, DELTA) == accountant.epsilon({1.0: 0}, DELTA) == 0.0
+
+
+def test_hardly_any_noise_is_accounted_in_bounded_memory_and_never_too_low() -> None:
+    exact = epsilon_of(lambda epsilon: float(gaussian_delta(epsilon, 1 / 0.05)), DELTA)
+    assert exact <= SubsampledGaussianAccountant(0.05, 1.0).epsilon({1.0: 1}, DELTA) <= 1.001 * exact
+    half = 0.5e6  # of noise 1/1000 the loss is normal around 0.5e6, with a deviation of 1000
+    assert half + 4.7e3 <= SubsampledGaussianAccountant(1e-3, 1.0).epsilon({1.0: 1}, DELTA) <= half + 4.8e3
