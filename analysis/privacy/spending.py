@@ -23,7 +23,7 @@ class Spending:
         budget: the experiment's, or None.
         stopped: why the run ended before its last round; empty otherwise.
         rounds: how many are recorded.
-        clients: a row for each honest client that was charged, by client: rounds (those whose sums it is in), the three
+        clients: a row for each honest client that was charged, by client: rounds (those whose sums it is in, attempts included), the three
             epsilons. Dishonest ones are charged, too, but nobody protects them from themselves.
         by_round: a row per recorded round: charged (honest clients), and of each epsilon so far the largest
             (``..._max``) and the median over the honest clients that were ever charged (``..._median``).
@@ -87,7 +87,7 @@ def _by_round(rows: pd.DataFrame, rounds: list[int]) -> pd.DataFrame:
         begin, end = np.searchsorted(numbers, (number, number + 1))
         spent[:, place[begin:end]] = values[:, begin:end]
         charged[place[begin:end]] = True
-        row: dict[str, Any] = {"round": number, "charged": int(end - begin)}
+        row: dict[str, Any] = {"round": number, "charged": len(np.unique(place[begin:end]))}
         for name, each in zip(EPSILONS, spent[:, charged], strict=True):
             row |= {f"{name}_max": each.max(initial=0.0), f"{name}_median": np.median(each) if len(each) else 0.0}
         found.append(row)
