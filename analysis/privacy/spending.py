@@ -23,8 +23,8 @@ class Spending:
         budget: the experiment's, or None.
         stopped: why the run ended before its last round; empty otherwise.
         rounds: how many are recorded.
-        clients: a row for each honest client that was charged, by client: rounds (those whose sums it is in, attempts included), the three
-            epsilons. Dishonest ones are charged, too, but nobody protects them from themselves.
+        clients: a row for each honest client that was charged, by client: rounds (those whose sums it is in, with
+            attempts), the three epsilons. Dishonest ones are charged, too, but nobody protects them from themselves.
         by_round: a row per recorded round: charged (honest clients), and of each epsilon so far the largest
             (``..._max``) and the median over the honest clients that were ever charged (``..._median``).
     """

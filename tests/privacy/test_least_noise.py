@@ -65,4 +65,4 @@ def test_among_very_large_sums_it_is_bounded_closely(threshold: float) -> None:
     parameters = SecAggParameters(threshold=threshold, **NOISY)
     exact = of_each(parameters, 20_001, 30_000)
     assert 0.997 * exact <= least(parameters, 20_001, 30_000) <= exact
-    assert least(PlainParameters(), 2, 10**6) == 1e-6
+    assert 0.997e-6 <= least(PlainParameters(), 2, 10**6) <= 1e-6
