@@ -124,13 +124,15 @@ def round_counts(frame: pd.DataFrame) -> list[str]:
     """Rounds completed, skipped and aborted, e.g. ``"9/0/1"``, or ``"4/0/1 of 10"`` when not all have been run."""
     counts = [frame[name] for name in _ROUNDS]
     cells = ["/".join(map(str, row)) for row in zip(*counts, strict=True)]
-    planned = zip(cells, _unfinished(frame), frame["rounds_planned"], strict=True)
-    return [f"{cell} of {rounds}" if unfinished else cell for cell, unfinished, rounds in planned]
+    few = (frame[list(_ROUNDS)].sum(axis=1) < frame["rounds_planned"]).tolist()
+    planned = zip(cells, few, frame["rounds_planned"], strict=True)
+    return [f"{cell} of {rounds}" if not_all else cell for cell, not_all, rounds in planned]
 
 
 def _unfinished(frame: pd.DataFrame) -> list[bool]:
-    """Which rows have runs whose rounds are not all run yet."""
-    return (frame[list(_ROUNDS)].sum(axis=1) < frame["rounds_planned"]).tolist()
+    """Which rows have runs whose rounds are not all run yet, and may be."""
+    few = frame[list(_ROUNDS)].sum(axis=1) < frame["rounds_planned"]
+    return (few & (frame["stopped"] < frame["seeds"])).tolist()
 
 
 def settings(frame: pd.DataFrame) -> list[tuple[str, int, int]]:
@@ -156,6 +158,9 @@ def notes(frame: pd.DataFrame) -> list[str]:
         lines[0] = f"{lines[0][:-1]}; × is the ratio to {' / '.join(baselines(frame))}."
     if any(_unfinished(frame)):
         lines.append("Unfinished, of so many rounds planned: the numbers of such a row are those of its rounds so far.")
+    if (frame["stopped"] > 0).any():
+        who = ", ".join(dict.fromkeys(frame.loc[frame["stopped"] > 0, "label"]))
+        lines.append(f"Stopped at the privacy budget, after so many of the rounds planned: {who}.")
     if has_failures(frame):
         lines.append("Per update: what all rounds took, skipped and aborted ones included, per completed round.")
     if "transport_bytes" in result_costs(frame):

@@ -27,7 +27,7 @@ COSTS = {
 TRANSPORT = {"transport_bytes": "transport_bytes_per_round"}
 _MEASURED = COSTS | TRANSPORT
 _OUTCOMES = ("rounds_completed", "rounds_skipped", "rounds_aborted")
-_COUNTS = (*_OUTCOMES, "rounds_planned")
+_COUNTS = (*_OUTCOMES, "rounds_planned", "stopped")
 _MEANS = ("participants_mean", "final_accuracy", "final_perplexity", "fairness_gap", "aggregation_cardinality")
 _PRIVACY = "multi_round_privacy_weak"
 
@@ -42,7 +42,8 @@ def compare(
     round_s_per_update, server_bytes_per_update (failed rounds included) and transport_bytes (headers and
     acknowledgements on top of server_bytes, mean over completed rounds; 0 where the experiment models none): itself,
     ``_half_width`` of its 95% interval, ``_ratio`` to the baseline; then the rounds by outcome,
-    rounds_planned (of which an unfinished run has not had all), participants_mean,
+    rounds_planned (of which an unfinished run has not had all), stopped (how many of the runs have ended before their
+    last round, at their privacy budget), participants_mean,
     final_accuracy, final_perplexity (of language models), fairness_gap, aggregation_cardinality and
     multi_round_privacy_weak with ``_certified`` and ``_lower_bound``. Unknown values are missing.
 
@@ -106,6 +107,7 @@ def _measured(row: Row, privacy_time_limit_s: float) -> dict[str, Any]:
             record[cost], record[f"{cost}_half_width"] = interval.mean, interval.half_width
     record.update({key: sum(summary[key] for summary in summaries) for key in _OUTCOMES})
     record["rounds_planned"] = sum(int(run.experiment.get("rounds", len(run.rounds))) for run in row.runs)
+    record["stopped"] = sum(bool(summary.get("stopped")) for summary in summaries)
     record.update({key: mean_interval(_values(summaries, key)).mean for key in _MEANS})
     record.update(_privacy(summaries))
     return record

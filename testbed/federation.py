@@ -37,7 +37,7 @@ from testbed.records.log import RunLog
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
 from testbed.records.writing import Checkpoint
 from testbed.registry import aggregation_protocol, selection_protocol
-from testbed.round import Outcome, run_round
+from testbed.round import Outcome, run_round, skipped_round
 from testbed.selection.choosing import SelectionRound, recalled
 from testbed.traces.schedule import Schedule
 from testbed.training import Evaluation, Trainer, Workload
@@ -241,6 +241,7 @@ class Federation:
             self._on_stage,
         )
         self.accuracy: float | None = None
+        self._selection: SelectionRound | None = None  # of the round that is running
         checkpoint = records.checkpoint() if records is not None else None
         self.state = checkpoint or Checkpoint(0, 0.0, workload.initial_model(), np.zeros(n, np.int64), 0.0)
         if self.state.model.shape != (workload.dimension,) or self.state.participations.shape != (n,):
@@ -252,7 +253,7 @@ class Federation:
         self.network.now_s = self.state.now_s
         self.privacy = opened(plan, workload)
         if self.privacy is not None and records is not None:
-            self.privacy.replay(records)
+            self.privacy.keep_in(records)
         if checkpoint is not None and not self.finished:
             self.network.record_event("coordinator", "resume", f"went on after round {checkpoint.round_number}")
 
@@ -272,6 +273,8 @@ class Federation:
         return Progress(running, self.plan.experiment.rounds, stage, self.network.now_s, self.accuracy, outcome)
 
     def _on_stage(self, stage: str, now_s: float) -> None:
+        if self.privacy is not None and self._selection is not None:
+            self.privacy.asking(stage, self._selection.number, self._selection.participants)
         self.on_progress(self.progress(stage))
 
     async def run_next_round(self) -> Outcome:
@@ -287,18 +290,26 @@ class Federation:
             self.plan.randomness, self.plan.experiment_id, sample_counts=self.workload.sample_counts,
             memory=recalled(before.memory),
         )  # fmt: skip
-        outcome = await run_round(start, self.network, self.plan.selection, self.plan.aggregation, before.model)
+        entered = [] if self.privacy is None else self.privacy.enter_attempts(number)
+        if entered:
+            self.network.record_event("coordinator", "attempt", _charged_again(entered))
+        self._selection = start
+        if self._spent:  # by attempts
+            outcome = await skipped_round(start, self.network, before.model, f"budget-spent: {self._spent}")
+        else:
+            outcome = await run_round(start, self.network, self.plan.selection, self.plan.aggregation, before.model)
         participations = before.participations.copy()
         participations[outcome.participants] += 1
-        entered = None if self.privacy is None else self.privacy.enter(number, outcome, self.network.exchanges)
+        if self.privacy is not None:
+            entered.append(self.privacy.enter(number, outcome, self.network.exchanges))
         evaluation = self._evaluate(number, outcome.model)
         wall_s = before.wall_s + time.monotonic() - began
         memory = recalled(start.memory)
         self.state = Checkpoint(number, self.network.now_s, outcome.model, participations, wall_s, memory)
         if self.records is not None:
             tables = self._tables(number, started_s, outcome, evaluation)
-            if entered is not None:
-                tables["privacy"] = entered
+            if entered:
+                tables["privacy"] = pa.concat_tables(entered)
             self.records.append_round(tables, self.state, self._seen(number, before.model, outcome))
             self._log(tables["rounds"].to_pylist()[0], time.monotonic() - began)
         self.on_progress(self.progress(outcome=outcome.state))
@@ -357,3 +368,13 @@ class Federation:
             "participation": participation_table(number, outcome.participants, outcome.survivors, self.plan.dishonest),
             "events": events_table(number, events),
         }
+
+
+def _charged_again(attempts: list[pa.Table]) -> str:
+    """What the event says of attempts that are charged, given their `privacy` rows."""
+    clients = len(np.unique(np.concatenate([table["client"].to_numpy() for table in attempts])))
+    times = "once" if len(attempts) == 1 else f"{len(attempts)} times"
+    return (
+        f"this round's last stage had begun {times} before, with other noise, and was not recorded: {clients} clients "
+        "are charged for it"
+    )

@@ -76,6 +76,15 @@ async def run_round(
     return outcome
 
 
+async def skipped_round(
+    start: SelectionRound, network: RoundNetwork, model: npt.NDArray[np.float32], reason: str
+) -> Outcome:
+    """A round in which nobody is asked anything, on record all the same; `reason` says why."""
+    await network.begin_round(start.number)
+    network.end_round()
+    return Outcome(model, "skipped", reason)
+
+
 async def _train(
     start: SelectionRound,
     network: RoundNetwork,

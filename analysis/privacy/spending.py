@@ -23,8 +23,8 @@ class Spending:
         budget: the experiment's, or None.
         stopped: why the run ended before its last round; empty otherwise.
         rounds: how many are recorded.
-        clients: a row for each honest client that was charged, by client: rounds (those whose sums it is in), the three
-            epsilons. Dishonest ones are charged, too, but nobody protects them from themselves.
+        clients: a row for each honest client that was charged, by client: rounds (those whose sums it is in, with
+            attempts), the three epsilons. Dishonest ones are charged, too, but nobody protects them from themselves.
         by_round: a row per recorded round: charged (honest clients), and of each epsilon so far the largest
             (``..._max``) and the median over the honest clients that were ever charged (``..._median``).
     """
@@ -101,7 +101,7 @@ def _by_round(rows: pd.DataFrame, rounds: list[int]) -> pd.DataFrame:
         begin, end = np.searchsorted(numbers, (number, number + 1))
         spent[:, place[begin:end]] = values[:, begin:end]
         charged[place[begin:end]] = True
-        row: dict[str, Any] = {"round": number, "charged": int(end - begin)}
+        row: dict[str, Any] = {"round": number, "charged": len(np.unique(place[begin:end]))}
         for name, each in zip(EPSILONS, spent[:, charged], strict=True):
             row |= {f"{name}_max": each.max(initial=0.0), f"{name}_median": np.median(each) if len(each) else 0.0}
         found.append(row)

@@ -1,12 +1,15 @@
 """The privacy ledger of a run: opened for an experiment, entered after every round, rebuilt from the records."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from testbed.errors import ExperimentError
+from testbed.network.asking import no_ids
 from testbed.network.bookkeeping import Exchanges
 from testbed.privacy.accountant import Accountant
 from testbed.privacy.charging import Charging
@@ -38,6 +41,9 @@ class PrivacyBooks:
         self._adversary = plan.experiment.adversary
         self._skipped = plan.adversary is not None and bool(plan.adversary.skips_noise)
         self._last_stage = plan.aggregation.stages[-1]
+        self._noise_repeats = not plan.randomness.secrets_from_system
+        self._records: RunDirectory | None = None
+        self._begun = 0  # the last round whose last stage has begun
 
     @property
     def spent(self) -> str:
@@ -52,14 +58,41 @@ class PrivacyBooks:
             outcome: how it went.
             exchanges: its stages.
         """
-        reached = any(stage.stage == self._last_stage and len(stage.clients) for stage in exchanges)
-        skipping = self._skipped and self._adversary is not None and self._adversary.attacks(round_number)
-        charges = self._charging.of_round(outcome, reached, skipping)
+        asked = np.unique(np.concatenate([no_ids(), *(s.clients for s in exchanges if s.stage == self._last_stage)]))
+        charges = self._charging.of_round(outcome, asked, self._skipping(round_number))
         return privacy_table(round_number, self.ledger.charge(charges))
 
-    def replay(self, records: RunDirectory) -> None:
-        """Enter the rounds that are on record, when a run is gone on with."""
+    def enter_attempts(self, round_number: int) -> list[pa.Table]:
+        """Enter the attempts at a round that ended with their process, before it is run again; their `privacy` rows.
+
+        None where the noise is derived from a seed: then the round will release what it has released already.
+        """
+        self._begun = 0
+        if self._records is None or self._noise_repeats:
+            return []
+        skipping = self._skipping(round_number)
+        return [
+            privacy_table(round_number, self.ledger.charge(self._charging.of_attempt(participants, skipping)))
+            for participants in self._records.attempts_at(round_number)
+        ]
+
+    def asking(self, stage: str, round_number: int, participants: npt.NDArray[np.int64]) -> None:
+        """A stage is about to begin: before the last one it is put on disk who takes part, as `enter_attempts` reads.
+
+        Raises `RunError` when it cannot be; then nobody may be asked.
+        """
+        if self._records is None or self._noise_repeats or stage != self._last_stage or self._begun == round_number:
+            return
+        self._records.begin_last_stage(round_number, participants)
+        self._begun = round_number
+
+    def keep_in(self, records: RunDirectory) -> None:
+        """Enter the rounds that are on record, when a run is gone on with; attempts at others are kept there."""
+        self._records = records
         self.ledger.replay(_rounds(records))
+
+    def _skipping(self, round_number: int) -> bool:
+        return self._skipped and self._adversary is not None and self._adversary.attacks(round_number)
 
 
 def opened(plan: "Plan", workload: Workload) -> PrivacyBooks | None:
@@ -88,28 +121,52 @@ def opened(plan: "Plan", workload: Workload) -> PrivacyBooks | None:
         )
     shared: bool = plan.of_aggregation("shares_noise")
     withstood, fewest = (plan.of_aggregation(name) for name in ("tolerated", "fewest_summed"))
-    charging = Charging(least, plan.dishonest, withstood, fewest, shared)
+    own_noise = not shared and bool(getattr(plan.aggregation, "asks_everybody", False))
+    charging = Charging(least, plan.dishonest, withstood, fewest, shared, own_noise)
     return PrivacyBooks(ledger, charging, plan)
 
 
 def accountant_of(plan: "Plan", dimension: int) -> Accountant | None:
     """What the aggregation of a run says of its noise; None where it adds none."""
-    given: list[Any] = [plan.experiment.selection.participants, dimension]
+    given: list[Any] = [plan.maximum_participants, dimension]  # with more, the discrete Gaussian adds up less well
     if getattr(plan.aggregation, "asks_everybody", False):  # lest anybody learn who takes part: what counts is the rate
         given.append(getattr(plan.selection, "client_rate", 1.0))
     found: Accountant | None = plan.of_aggregation("accountant")(*given)
     return found
 
 
+_ONE_BY_ONE = 10_000
+_STEP = 1.001
+
+
 def least_noise(plan: "Plan") -> float:
-    """The share of the planned noise that a sum has at least, however many participants drop out."""
-    of_so_many, found = plan.of_aggregation("least_noise"), []
-    for participants in {plan.minimum_participants, plan.maximum_participants}:
+    """The share of the planned noise that a sum has at least, however many participants drop out.
+
+    The least over all sizes that a round may have: as thresholds are rounded up, neither end of the range need have it.
+    No larger round sums fewer, and noise that is kept when participants drop out changes so little with their number s
+    that s^2 times the share does not fall either. So the share at one size bounds those at the next ones, and only
+    sizes that may have less than was found are looked at; above 10,000 not each of them, but what lies between two that
+    are is bounded from below, which costs at most two parts in a thousand.
+    """
+    of_so_many: Callable[[int], float] = plan.of_aggregation("least_noise")
+    least, size = 1.0, plan.minimum_participants
+    while size <= plan.maximum_participants:
         try:
-            found.append(float(of_so_many(participants)))
+            share = float(of_so_many(size))
         except ValueError:  # there is no sum of so many
+            size += 1
             continue
-    return min(1.0, *found) if found else 1.0
+        least = min(least, share)
+        following = size + 1
+        if least > 0:
+            following = max(following, int(size * sqrt(share / least)))  # up to there no share is below `least`
+        if size > _ONE_BY_ONE and (further := int(size * _STEP)) > following:
+            following = min(further, plan.maximum_participants + 1)
+            least = min(least, share * (size / (following - 1)) ** 2)
+        if size < plan.maximum_participants < following:
+            following = plan.maximum_participants  # whose share is exact
+        size = following
+    return least
 
 
 def records_of(unit: Unit, plan: "Plan", workload: Workload) -> int:

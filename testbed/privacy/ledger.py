@@ -5,7 +5,7 @@ as a number of four bytes, and one list of the histories that occur: most client
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -93,14 +93,18 @@ class Ledger:
         )
 
     def replay(self, rounds: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
-        """Enter rounds that were recorded: the columns of their `privacy` rows, a round at a time and in order."""
+        """Enter rounds that were recorded: the columns of their `privacy` rows, a round at a time and in order.
+
+        A client may have several rows in a round, alike or not: each was charged.
+        """
         for columns in rounds:
             hidden = np.stack([np.asarray(columns[name], np.float64) for name in Shares._fields], axis=1)
             kinds, which = np.unique(hidden, axis=0, return_inverse=True)
             for place, (noise, honest, colluding) in enumerate(kinds.tolist()):
                 in_sum = noise == noise  # what is missing was recorded as null and reads as NaN
                 shares = Shares(noise if in_sum else None, honest if in_sum else None, colluding)
-                self._enter(shares, np.asarray(columns["client"], np.int64)[which.reshape(-1) == place])
+                for clients in _each_once(np.asarray(columns["client"], np.int64)[which.reshape(-1) == place]):
+                    self._enter(shares, clients)
 
     def of(self, client: int) -> tuple[float, float, float]:
         """A client's epsilon so far: achieved, planned, and against the server with its accomplices."""
@@ -122,6 +126,7 @@ class Ledger:
         return f"privacy budget: client {client} has spent epsilon {spent:.4g} {of}, {next_}"
 
     def _enter(self, shares: Shares, clients: Ids) -> None:
+        """Charge these clients, none of them twice."""
         before, which = np.unique(self._history[clients], return_inverse=True)
         after = np.array([self._place(_with(self._histories[place], shares)) for place in before.tolist()], np.int32)
         self._history[clients] = after[which]
@@ -154,6 +159,14 @@ class Ledger:
             self._epsilon(((1.0, planned),) if planned else ()),
             self._epsilon(_of_view(history, 2)),
         )
+
+
+def _each_once(clients: Ids) -> Iterator[Ids]:
+    """`clients` in as many parts as the most frequent of them occurs, none of them twice in a part."""
+    while len(clients):
+        _, first = np.unique(clients, return_index=True)
+        yield clients[first]
+        clients = np.delete(clients, first)
 
 
 def _with(history: History, shares: Shares) -> History:

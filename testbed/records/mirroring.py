@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 
 from testbed.atomic_file import replacing
 from testbed.errors import ExperimentError, RunError
+from testbed.records import attempts
 from testbed.records.aggregates import names_in, round_of_aggregate
 from testbed.records.locking import LOCK, WRITER, held
 from testbed.records.log import FILE as LOG
@@ -179,8 +180,12 @@ class _Both:
                     raise
                 return
             for attempt in range(_ATTEMPTS):
+                listed = files if attempt == 0 else self.store.files()
                 try:
-                    self._together(files if attempt == 0 else self.store.files(), push=push)
+                    self._together(listed, push=push)
+                    if attempts.FILE in listed:  # what either has tried was tried, whichever checkpoint is the later
+                        where = f"{self.store.shown}/{attempts.FILE}"
+                        attempts.unite(self.path, attempts.decoded(self.store.read(attempts.FILE), where))
                     return
                 except (_Moved, FileNotFoundError):
                     continue

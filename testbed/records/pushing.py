@@ -23,6 +23,7 @@ import numpy as np
 from testbed.atomic_file import replacing
 from testbed.errors import RunError
 from testbed.records.aggregates import names_in, round_of_aggregate
+from testbed.records.attempts import FILE as ATTEMPTS
 from testbed.records.log import FILE as LOG
 from testbed.records.store import Store, Stored, each
 from testbed.records.tables import OF_SOME_RUNS, SCHEMAS
@@ -186,6 +187,10 @@ class Mirror:
         self._put(name for name in (SUMMARY, LOG) if (self.path / name).is_file())
         if not (self.path / "parts").exists() and (self.path / SUMMARY).is_file():
             self.store.delete_below("parts")
+
+    def push_attempts(self) -> None:
+        """Bring the attempts at rounds to the URI; they are there when this returns."""
+        self._put([ATTEMPTS])
 
     def push_log(self) -> None:
         """Bring the log to the URI as it is now."""

@@ -68,7 +68,8 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("detail", pa.string()),
         ]
     ),
-    # One row per client and round that its data were in, of runs whose aggregation adds noise.
+    # One row per client and round that its data were in, of runs whose aggregation adds noise; and before it one for
+    # each attempt at the round that was not recorded and may have released them, too.
     "privacy": pa.schema(
         [
             ("round", pa.int32()),

@@ -32,7 +32,7 @@ import yaml
 
 from testbed.atomic_file import replacing
 from testbed.errors import RunError
-from testbed.records import aggregates
+from testbed.records import aggregates, attempts
 from testbed.records.locking import LOCK, WRITER
 from testbed.records.pushing import CHECKPOINT, EXPERIMENT, MARK, SUMMARY, Mirror
 from testbed.records.streaming import damaged, joined, write_merged
@@ -170,6 +170,20 @@ class RunDirectory:
             raise failure
         if self._mirror is not None:
             self._mirror.begin_push()
+
+    def begin_last_stage(self, round_number: int, participants: npt.NDArray[np.int64]) -> None:
+        """Make sure that this attempt at a round is known of, whatever happens to the run from now on.
+
+        With a mirror it is known there, too: another machine may be the one that goes on.
+        """
+        attempts.add(self.path, attempts.Attempt(round_number, participants.tolist()))
+        if self._mirror is not None:
+            self._mirror.push_attempts()
+
+    def attempts_at(self, round_number: int) -> list[npt.NDArray[np.int64]]:
+        """The participants of each attempt at a round that `begin_last_stage` was told of."""
+        known = attempts.read(self.path).values()
+        return [np.array(one.participants, np.int64) for one in known if one.round_number == round_number]
 
     def finish(self) -> None:
         """Merge the rounds' parts into one file per table; the parts go away once the tables are on disk."""

@@ -231,3 +231,12 @@ def test_dp_sgd_charges_whoever_takes_part(run: Callable[..., Any]) -> None:
     assert {row["epsilon"] for row in rows if row["round"] == 5} == {
         SubsampledGaussianAccountant(2.0, 0.5, 0.3).epsilon({1.0: 5}, 1 / 1200)
     }
+    leaving = keys | {"availability": {"dropout": {"rate": 0.5, "stage": "dp-sgd/gradient"}}}
+    left = run(
+        leaving | {"aggregation": aggregation | {"server": "untrusted"}}, "left", workload=WithGradients
+    ).rounds()
+    assert {row["survived"] for row in left.rows("participation")} == {True, False}
+    assert len(left.rows("privacy")) == 5 * 30  # each was asked, and what it sent may have been seen
+    left = run(leaving, "left, trusted", workload=WithGradients).rounds()
+    took_part = [(row["round"], row["client"]) for row in left.rows("participation") if row["survived"]]
+    assert [(row["round"], row["client"]) for row in left.rows("privacy")] == took_part

@@ -36,47 +36,63 @@ def listed(charges: dict[Shares, Any]) -> dict[Shares, list[int]]:
 
 
 def test_a_completed_round_charges_its_survivors() -> None:
-    charges = charging().of_round(ended(TEN[:8], 0.8), True, False)
+    charges = charging().of_round(ended(TEN[:8], 0.8), TEN, False)
     assert listed(charges) == {Shares(0.8, 0.8, 0.8): TEN[:8].tolist()}
 
 
 def test_more_noise_than_planned_is_not_counted() -> None:
-    assert list(charging().of_round(ended(TEN, 1.2), True, False)) == [Shares(1.0, 1.0, 1.0)]
+    assert list(charging().of_round(ended(TEN, 1.2), TEN, False)) == [Shares(1.0, 1.0, 1.0)]
 
 
 def test_who_skips_noise_is_missing_and_who_colludes_knows_its_own() -> None:
     two = charging(dishonest=[11, 12, 99])
-    assert list(two.of_round(ended(TEN[:8], 0.8), True, True)) == [Shares(0.8, 0.8 * 6 / 8, 0.8 * 6 / 8)]
-    assert list(two.of_round(ended(TEN[:8], 0.8), True, False)) == [Shares(0.8, 0.8, 0.8 * 6 / 8)]
+    assert list(two.of_round(ended(TEN[:8], 0.8), TEN, True)) == [Shares(0.8, 0.8 * 6 / 8, 0.8 * 6 / 8)]
+    assert list(two.of_round(ended(TEN[:8], 0.8), TEN, False)) == [Shares(0.8, 0.8, 0.8 * 6 / 8)]
     gone = charging(dishonest=[18, 19])  # did not survive: the noise of the others is whole
-    assert list(gone.of_round(ended(TEN[:8], 0.8), True, True)) == [Shares(0.8, 0.8, 0.8)]
+    assert list(gone.of_round(ended(TEN[:8], 0.8), TEN, True)) == [Shares(0.8, 0.8, 0.8)]
 
 
 def test_too_many_accomplices_see_everybody_by_itself_survivor_or_not() -> None:
     four = charging(dishonest=[10, 11, 12, 13])
-    charges = four.of_round(ended(TEN[:8], 0.8), True, False)
+    charges = four.of_round(ended(TEN[:8], 0.8), TEN, False)
     assert listed(charges) == {
         Shares(0.8, 0.8, 0.1): TEN[:8].tolist(),
         Shares(None, None, 0.1): TEN[8:].tolist(),
     }
     three = charging(dishonest=[10, 11, 12])
-    assert list(three.of_round(ended(TEN[:8], 0.8), True, False)) == [Shares(0.8, 0.8, 0.8 * 5 / 8)]
+    assert list(three.of_round(ended(TEN[:8], 0.8), TEN, False)) == [Shares(0.8, 0.8, 0.8 * 5 / 8)]
 
 
 def test_a_round_that_ended_before_anything_could_be_unmasked_charges_nobody() -> None:
-    assert charging(dishonest=TEN).of_round(ended([], None), False, True) == {}
+    assert charging(dishonest=TEN).of_round(ended([], None), TEN[:0], True) == {}
 
 
 def test_a_round_that_ended_while_it_was_unmasked_charges_all_with_the_least_noise() -> None:
-    charges = charging().of_round(ended([], None), True, False)
+    charges = charging().of_round(ended([], None), TEN, False)
     assert listed(charges) == {Shares(0.7, 0.7, 0.7): TEN.tolist()}
-    with_two = charging(dishonest=[10, 11]).of_round(ended([], None), True, False)
+    with_two = charging(dishonest=[10, 11]).of_round(ended([], None), TEN, False)
     assert list(with_two) == [Shares(0.7, 0.7, 0.7 * 5 / 7)]
 
 
 def test_noise_that_is_nobodys_share_is_always_whole() -> None:
     alone = charging(dishonest=TEN[:9], shares_noise=False)
-    assert list(alone.of_round(ended(TEN[:8], 1.0), True, True)) == [Shares(1.0, 1.0, 1.0)]
+    assert list(alone.of_round(ended(TEN[:8], 1.0), TEN, True)) == [Shares(1.0, 1.0, 1.0)]
+
+
+def test_own_noise_is_sent_by_all_that_were_asked() -> None:
+    """Whether the answer came in time, and whether the round completed, is the server's concern alone."""
+    untrusted = charging(shares_noise=False, own_noise=True)
+    for outcome in (ended(TEN[:3], 1.0), ended([], None)):
+        charges = untrusted.of_round(outcome, TEN[:8], False)
+        assert [clients.tolist() for clients in charges.values()] == [TEN[:8].tolist()]
+    assert untrusted.of_round(ended([], None), TEN[:0], False) == {}
+
+
+def test_an_attempt_costs_what_a_round_does_that_ended_in_its_last_stage() -> None:
+    for one in (charging(dishonest=[10, 11]), charging(dishonest=TEN[:5]), charging(shares_noise=False)):
+        for skipping in (True, False):
+            expected = listed(one.of_round(ended([], None), TEN, skipping))
+            assert listed(one.of_attempt(TEN, skipping)) == expected
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,19 @@ def test_a_ledger_rebuilt_from_its_rows_is_the_same(rounds: list[dict[int, Share
     assert all(np.array_equal(first[name], second[name], equal_nan=True) for name in first)
 
 
+@given(st.lists(st.lists(st.dictionaries(st.integers(0, POPULATION - 1), shares), max_size=4), max_size=4))
+def test_rounds_that_charged_a_client_several_times_are_rebuilt_too(rounds: list[list[dict[int, Shares]]]) -> None:
+    ledger, again = (Ledger(Counting(), POPULATION, 0.01, 30.0, 0.25) for _ in range(2))
+    recorded = []
+    for attempts in rounds:
+        rows = [ledger.charge(charges_of(who)) for who in attempts]
+        if rows:
+            recorded.append({name: np.concatenate([each[name] for each in rows]) for name in rows[0]})
+    again.replay(iter(recorded))
+    assert [again.of(client) for client in range(POPULATION)] == [ledger.of(client) for client in range(POPULATION)]
+    assert again.after_next == ledger.after_next
+
+
 @given(rounds_of_charges, st.integers(1, 30), st.sampled_from([0.25, 0.5, 1.0]))
 def test_the_budget_is_spent_when_a_round_with_the_least_noise_could_exceed_it(
     rounds: list[dict[int, Shares]], budget: int, least: float

@@ -38,6 +38,45 @@ def test_machines_take_turns(
     assert json.loads((path / "summary.json").read_text()) == {"rounds": ROUNDS}
 
 
+def test_what_one_machine_tried_is_charged_on_another(
+    with_noise: None,
+    uri: str,
+    machine: Callable[[str], None],
+    live: Callable,
+    killed: type[BaseException],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a seed: one attempt that died before it was recorded, one whose record never reached the URI."""
+    monkeypatch.setitem(live.__globals__["EXPERIMENT"], "seed", None)  # type: ignore[attr-defined]
+    live(staged(uri), 1, finish=False)
+
+    def dies(*arguments: Any) -> None:
+        raise killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunDirectory, "append_round", dies)
+        with pytest.raises(killed):
+            live(staged(uri), 2)
+
+    def fails(mirror: Mirror) -> None:
+        raise RunError("no space there")
+
+    machine("b")
+    with monkeypatch.context() as patched:
+        patched.setattr(Mirror, "push_rounds", fails)
+        with pytest.raises(RunError, match="no space there"):
+            live(staged(uri), 2, finish=False)
+    machine("c")
+    live(staged(uri))
+    machine("a")
+    rows = RunRecords(staged(uri)).frame("privacy")
+    took_part = RunRecords(staged(uri)).participation.groupby("round").size()
+    assert rows.groupby("round").size()[2] == 3 * took_part[2]
+    assert rows.groupby("round").size()[3] == took_part[3]
+    (event,) = [row for row in RunRecords(staged(uri)).events.to_dict("records") if row["kind"] == "attempt"]
+    assert "2 times before" in event["detail"]
+
+
 def test_the_table_that_only_some_runs_have_comes_along(
     with_noise: None,
     uri: str,
