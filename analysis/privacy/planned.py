@@ -95,7 +95,7 @@ def planned(
         section = experiment.privacy or PrivacySection()
         delta = section.delta_for(records_of(accountant.unit, plan, workload))
     least = least_noise(plan)
-    return Planned(label, plan, accountant, delta, least, guarantees(plan, accountant, delta, least))
+    return Planned(label, plan, accountant, delta, least, guarantees(plan, accountant, delta))
 
 
 def lines(rows: Sequence[dict[str, Any]]) -> str:
