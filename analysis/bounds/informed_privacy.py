@@ -9,6 +9,7 @@ accomplices. Lotto leaves that to chance again (`analysis.bounds.lotto_dp`).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property, lru_cache
 from math import ceil, inf
 from typing import Any, Literal
 
@@ -16,7 +17,8 @@ import numpy as np
 
 from analysis.bounds.lotto import selection_probability
 from analysis.bounds.lotto_dp import PrivacyCost, cheapest, repeated_by_any, repeated_by_participants, some
-from analysis.bounds.tails import survival, survivals
+from analysis.bounds.noise_left import NoiseLeft
+from analysis.bounds.tails import hypergeometric_survival, survival, survivals
 from analysis.bounds.verifiable_batch_partition import Setting
 from analysis.bounds.verifiable_batch_partition import bound as batches_exceed
 from testbed.batches import Batches
@@ -53,7 +55,11 @@ class _Training:
     plan: Plan
     accountant: Accountant
     delta: float
-    least_noise: float
+
+    @cached_property
+    def left(self) -> NoiseLeft:
+        """How much noise hides a client, at least."""
+        return NoiseLeft.of(self.plan)
 
     @property
     def population(self) -> int:
@@ -71,25 +77,16 @@ class _Training:
     def dishonest(self) -> int:
         return len(self.plan.dishonest)
 
-    @property
-    def tolerated(self) -> int:
-        found: int = self.plan.of_aggregation("tolerated")(self.participants)
-        return found
-
-    @property
-    def fewest(self) -> int:
-        found: int = self.plan.of_aggregation("fewest_summed")(self.participants)
-        return found
-
     def guarantee(
         self, server: Server, because: str, dishonest: Sequence[float], repeated: Callable[[int], float]
     ) -> Guarantee:
         """With the chances p_k and q_r of `cheapest`."""
         costs = [
-            cheapest(self.delta, dishonest, repeated, self.rounds, self._cost(left, few))
-            for left, few in ((1.0, False), (self.least_noise, True))
+            cheapest(self.delta, dishonest, repeated, self.rounds, self._cost(server == "malicious", few))
+            for few in (False, True)
         ]
-        return Guarantee(server, costs[0], costs[1], because)
+        shared = self.plan.of_aggregation("shares_noise")
+        return Guarantee(server, *costs, because + (self.left.described(server == "malicious") if shared else ""))
 
     def fixed(self, server: Server, because: str, k: int, r: int) -> Guarantee:
         """With certainly no more than k dishonest participants, and r rounds."""
@@ -101,39 +98,29 @@ class _Training:
         Of more than it tolerates there may be any number: the victim's input is seen by itself then, with the noise of
         one. Lotto's corollaries stop before, and have no epsilon where p_k stays above delta.
         """
-        last = min(self.dishonest, self.tolerated)
+        last = min(self.dishonest, self.left.withstood)
         return [*(up_to(last) if last >= 0 else []), *([0.0] if self.dishonest > last else [])] or [0.0]
 
-    def _cost(self, survivors: float, few: bool) -> Callable[[int, int, float], float]:
-        """Epsilon of (k, r, delta) with this share of the planned noise in a sum of all, or of as few as can be."""
+    def _cost(self, malicious: bool, few: bool) -> Callable[[int, int, float], float]:
+        """Epsilon of (k, r, delta) with the noise that is left in a sum of all, or of as few as can be."""
+        of = self.left.from_malicious if malicious else self.left.from_curious
+        noise = lru_cache(maxsize=None)(lambda k: of(k, few) if self.plan.of_aggregation("shares_noise") else 1.0)
 
         def cost(k: int, r: int, delta: float) -> float:
-            if r == 0:
-                return 0.0
-            return self.accountant.epsilon({self._noise(k, survivors, few): r}, delta)
+            return self.accountant.epsilon({noise(k): r}, delta) if r else 0.0
 
         return cost
 
-    def _noise(self, k: int, survivors: float, few: bool) -> float:
-        if not self.plan.of_aggregation("shares_noise"):
-            return 1.0
-        s = self.participants
-        if k > self.tolerated:
-            return 1 / s
-        left = self.fewest if few else s
-        return max(0.0, survivors * (1 - k / left))
 
-
-def guarantees(plan: Plan, accountant: Accountant, delta: float, least_noise: float) -> list[Guarantee]:
+def guarantees(plan: Plan, accountant: Accountant, delta: float) -> list[Guarantee]:
     """What an experiment's selection guarantees: against a server that follows the protocol, and a malicious one.
 
     Args:
         plan: of the experiment; its dishonest clients are the malicious server's.
         accountant: of its aggregation.
         delta: in (0, 1).
-        least_noise: see `testbed.privacy.keeping.least_noise`.
     """
-    training = _Training(plan, accountant, delta, least_noise)
+    training = _Training(plan, accountant, delta)
     if isinstance(accountant, SubsampledGaussianAccountant):
         return _of_dp_sgd(training, accountant)
     return [_honest(training), _malicious(training)]
@@ -142,11 +129,41 @@ def guarantees(plan: Plan, accountant: Accountant, delta: float, least_noise: fl
 def _honest(training: _Training) -> Guarantee:
     """A server that selects as it should. Whether the victim is among the participants is up to chance."""
     chance, exactly, because = _participation(training)
+    skipping, how_many = _skipping(training)
     if exactly is not None:
-        return training.fixed("honest but curious", because, 0, exactly)
+        return training.guarantee(
+            "honest but curious", because + how_many, skipping, lambda rounds: float(rounds < exactly)
+        )
     return training.guarantee(
-        "honest but curious", because, [0.0], lambda r: survival(r, training.rounds, Fraction(chance))
+        "honest but curious", because + how_many, skipping, lambda r: survival(r, training.rounds, Fraction(chance))
     )
+
+
+def _skipping(training: _Training) -> tuple[list[float], str]:
+    """p_k of the participants beside the victim that add no noise, and how many they are.
+
+    Where participants are drawn uniformly, the others are s - 1 of n - 1, and their k in one round hypergeometric.
+    Elsewhere all that skip their noise count as there in every round of the victim.
+    """
+    adversary = training.plan.adversary
+    skipping = frozenset() if adversary is None else adversary.skips_noise
+    if not skipping or not training.plan.of_aggregation("shares_noise"):
+        return [0.0], ""
+    others = training.plan.maximum_participants - 1
+    most = min(len(skipping), others)
+    if not _uniform(training):
+        return [1.0] * most + [0.0], f"; up to {most} beside it skip their noise in every round"
+    tails = (hypergeometric_survival(k, training.population - 1, len(skipping), others) for k in range(most))
+    return [*(some(training.rounds, tail) for tail in tails), 0.0], "; up to k by chance skip their noise"
+
+
+def _uniform(training: _Training) -> bool:
+    """Whether the participants of a round are s of all clients, each set as likely as any other."""
+    parameters: Any = training.plan.experiment.selection
+    drawn = (parameters.protocol == "random" and parameters.recorded is None) or (
+        parameters.protocol.startswith("lotto-") and parameters.refine is None
+    )
+    return drawn and training.plan.experiment.availability.model == "always"
 
 
 def _participation(training: _Training) -> tuple[Fraction, int | None, str]:
@@ -158,23 +175,22 @@ def _participation(training: _Training) -> tuple[Fraction, int | None, str]:
     if protocol == "bernoulli":
         rate = float(getattr(selection, "client_rate", s / n))
         return Fraction(rate), None, f"each client by a coin of its own, probability {rate:.4g}"
+    if _uniform(training):
+        return Fraction(s, n), None, f"{s} of {n} by chance, all of them there"
+    whole = protocol == "verifiable-batch-partition" or (protocol == "batch-partition" and parameters.mode == "uniform")
+    if whole and always and getattr(parameters, "refine", None) is None:
+        wanted, batches = s // parameters.privacy, len(selection.batches)  # type: ignore[attr-defined]
+        return Fraction(wanted, batches), None, f"{wanted} of {batches} batches by chance, all of them there"
     if protocol.startswith("lotto-") or protocol == "verifiable-batch-partition":
-        if always and getattr(parameters, "refine", None) is None:
-            return Fraction(s, n), None, f"{s} of {n} by chance, all of them there"
         p = _selection_probability(training)
         return p, None, f"a candidate with probability {float(p):.4g}, whoever is there"
     if (not always and protocol != "random") or protocol == "oort" or ":" in protocol:
         return Fraction(1), rounds, "the others may be away, or less useful: in every round"
-    if protocol == "random" and getattr(parameters, "recorded", None) is None:
-        if not always:
-            return Fraction(1), rounds, "the others may be away: in every round"
-        return Fraction(s, n), None, f"{s} of {n} by chance, all of them there"
+    if protocol == "random" and parameters.recorded is None:
+        return Fraction(1), rounds, "the others may be away: in every round"
     if protocol in ("weighted-random", "partition") and n % s == 0:
         most = ceil(rounds * s / n)
         return Fraction(1), most, f"those with the fewest rounds go first, all of them there: {most} of {rounds} rounds"
-    if protocol == "batch-partition" and parameters.mode == "uniform":
-        wanted, batches = s // parameters.privacy, len(selection.batches)  # type: ignore[attr-defined]
-        return Fraction(wanted, batches), None, f"{wanted} of {batches} batches by chance, all of them there"
     return Fraction(1), rounds, "nothing is known of how chances hang together: in every round"
 
 
@@ -200,12 +216,12 @@ def _malicious(training: _Training) -> Guarantee:
         return _malicious_with_verified_batches(training, parameters)
     batches: Batches | None = getattr(training.plan.selection, "batches", None)
     if batches is not None and training.plan.experiment.aggregation.kept_whole(batches) is not None:
-        k, honest = worst_coalition(batches, training.plan.dishonest, s)
+        k, honest = worst_coalition(batches, training.plan.dishonest, training.plan.maximum_participants)
         because = (
             f"the server takes the victim's batch in every round; in the sum it has {honest} honest clients or more"
         )
         return training.fixed("malicious", because, k, rounds)
-    k = min(c, s - 1)
+    k = min(c, training.plan.maximum_participants - 1)
     return training.fixed("malicious", f"the server takes the victim and {k} accomplices in every round", k, rounds)
 
 

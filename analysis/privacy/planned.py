@@ -99,7 +99,7 @@ def planned(
         records = records_of(accountant.unit, plan, workload)
         delta, warning = section.delta_for(records), section.warning(accountant.unit, records)
     least = least_noise(plan)
-    return Planned(label, plan, accountant, delta, least, guarantees(plan, accountant, delta, least), warning)
+    return Planned(label, plan, accountant, delta, least, guarantees(plan, accountant, delta), warning)
 
 
 def lines(rows: Sequence[dict[str, Any]]) -> str:

@@ -75,8 +75,15 @@ class AggregationParameters(BaseModel):
         return -1
 
     def fewest_summed(self, participants: int) -> int:
-        """How many of so many participants a sum has at least."""
+        """How many of so many participants a sum has at least, while the server follows the protocol."""
         return 1
+
+    def smallest_part(self, participants: int) -> int:
+        """How many, dishonest ones too, are in each sum that a malicious server may split them into, at least.
+
+        It counts where no more than `tolerated` are dishonest, and where it is less than `fewest_summed`.
+        """
+        return participants
 
     def least_noise(self, participants: int) -> float:
         """The share of the planned noise that a sum has at least, of so many participants who share it."""

@@ -119,9 +119,9 @@ class NoisyClient(Role):
 
     def noise_shares(self, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
         """What this client adds to its update."""
-        noise = self.parameters.noise
+        noise, most = self.parameters.noise, self.environment.maximum_participants
         assert noise is not None
-        share = noise.share(participants, dimension, self._noise_secret(round_number, "share"))
+        share = noise.share(participants, dimension, self._noise_secret(round_number, "share"), most)
         if not share.can_be_drawn:
             raise Refusal("aggregation.noise-out-of-range", f"a share of variance {share.variance:g} cannot be drawn")
         return [share]

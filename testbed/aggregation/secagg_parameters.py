@@ -87,16 +87,22 @@ class SecAggParameters(NoisyParameters):
         return self.smallest_sum
 
     def tolerated(self, participants: int) -> int:
-        """2t - s - 1: with one more, t shares of either kind can be had for one client (CCS 2017, Theorem 6.5)."""
+        """2t - s - 1: with one more, t shares of either kind can be had for one client (CCS 2017, Theorem 6.5).
+
+        None at all, not even 0, where nobody signs the survivors, or `smallest_sum` lets a malicious server sum single
+        batches: then it has sums over few clients without any accomplice, and each counts as seen by itself.
+        """
+        if self.consistency == "none" or self.smallest_sum is not None:
+            return -1
         return 2 * self.threshold_for(participants) - participants - 1
 
     def fewest_summed(self, participants: int) -> int:
-        """t, or with whole batches `smallest_sum`."""
+        """t, or with whole batches `smallest_sum`; against a malicious server only with signed survivors."""
         fewest = self.threshold_for(participants)
         return min(fewest, self.smallest_sum or fewest)
 
     def least_noise(self, participants: int) -> float:
-        """That of as few as a sum can have."""
+        """That of as few as a sum can have; with ``consistency: none``, of a server that follows the protocol."""
         return self.noise_in(self.fewest_summed(participants), participants)
 
     def least_threshold(self, participants: int) -> int:

@@ -139,6 +139,10 @@ class SecAggPlusParameters(SecAggParameters):
         """Those who survive when as many drop out as `dropouts` allows."""
         return self.neighbourhood(participants).survivors
 
+    def smallest_part(self, participants: int) -> int:
+        """t of a neighbourhood: the honest among them, t - x or more, share masks that stay (see above)."""
+        return self.neighbourhood(participants).threshold
+
     def weakness(self, participants: int) -> str:
         """What given neighbours and threshold fail to achieve, in one line; empty when they meet the requirements."""
         chosen = self.neighbourhood(participants)

@@ -142,9 +142,18 @@ class Noise(BaseModel):
         kind = SkellamAccountant if self.mechanism == "skellam" else DiscreteGaussianAccountant
         return kind(multiplier, padded(dimension), self.steps(dimension), self.bias, participants)
 
-    def share(self, participants: int, dimension: int, seed: bytes) -> NoiseShare:
-        """What one of so many planned participants adds."""
-        whole = (self.multiplier(participants, dimension) * self.steps(dimension)) ** 2
+    def share(self, participants: int, dimension: int, seed: bytes, most: int | None = None) -> NoiseShare:
+        """What one of so many planned participants adds.
+
+        Args:
+            participants: of this round, who share the noise.
+            dimension: number of model parameters d.
+            seed: of this vector.
+            most: participants that any round may have; none: as many as this one. For an epsilon the multiplier is
+                that of the largest round: one for all rounds, and more than enough for smaller ones, in which fewer
+                discrete Gaussians, each of a larger variance, are nearer to one.
+        """
+        whole = (self.multiplier(most or participants, dimension) * self.steps(dimension)) ** 2
         return NoiseShare(self.mechanism, whole / participants, seed)
 
     def removable(self, participants: int) -> RemovableNoise | None:

@@ -95,6 +95,25 @@ def test_the_least_noise_for_an_epsilon(mechanism: str, run: Callable[..., Any])
     assert same.federation.state.model.tobytes() == done.federation.state.model.tobytes()
 
 
+@pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_epsilon_takes_one_multiplier_in_rounds_of_any_size(
+    mechanism: str, protocol: str, run: Callable[..., Any]
+) -> None:
+    """That of the largest round, which is the one that is accounted: sums of fewer discrete Gaussians cost less."""
+    keys = noisy(protocol, {"mechanism": mechanism, "epsilon": 60.0, "scale": 4.0})
+    keys["selection"] = {"protocol": "bernoulli", "client_rate": 0.3}
+    done = run(keys, "coins").rounds(2)
+    plan, noise = done.plan, done.experiment.aggregation.noise
+    most = noise.multiplier(plan.maximum_participants, 23)
+    same = noisy(protocol, {"mechanism": mechanism, "noise_multiplier": most, "scale": 4.0})
+    assert len({len(outcome.participants) for outcome in done.outcomes} | {plan.maximum_participants}) > 1
+    given = run(same | {"selection": keys["selection"]}, "given").rounds(2)
+    assert given.federation.state.model.tobytes() == done.federation.state.model.tobytes()
+    if mechanism == "discrete-gaussian":
+        assert most > noise.multiplier(len(done.outcomes[0].participants), 23)
+
+
 def test_an_epsilon_over_fewer_rounds_or_at_another_delta() -> None:
     noise = {"mechanism": "skellam", "epsilon": 6.0, "rounds": 2, "delta": 1e-6}
     planned = validated(noisy(noise=noise), "here").aggregation.noise  # type: ignore[union-attr]

@@ -101,7 +101,8 @@ def test_an_attempt_costs_what_a_round_does_that_ended_in_its_last_stage() -> No
         (PlainParameters(), 10, -1, 0.1),
         (SECAGG, 10, 3, 0.7),
         (SecAggParameters(threshold=0.7, **NOISY), 10, 3, 0.7),
-        (SecAggParameters(threshold=6, smallest_sum=4, **NOISY), 10, 1, 0.4),
+        (SecAggParameters(threshold=6, smallest_sum=4, **NOISY), 10, -1, 0.4),
+        (SecAggParameters(threshold=7, consistency="none", **NOISY), 10, -1, 0.7),
     ],
 )
 def test_what_aggregations_withstand(parameters: Any, participants: int, tolerated: int, least: float) -> None:
@@ -115,3 +116,15 @@ def test_secagg_plus_withstands_what_a_neighbourhood_does() -> None:
     assert parameters.tolerated(200) == 2 * chosen.threshold - chosen.neighbours - 2
     assert parameters.tolerated(200) >= 0
     assert parameters.least_noise(200) == chosen.survivors / 200 == 0.8
+    assert parameters.smallest_part(200) == chosen.threshold < chosen.survivors
+
+
+@pytest.mark.parametrize("without", [{"consistency": "none"}, {"smallest_sum": 2}])
+def test_where_a_malicious_server_chooses_the_sums_everybody_is_seen_with_its_own_noise(without: Any) -> None:
+    """Split-the-sharing and shrink-the-sum need few accomplices or none: the colluding column counts on neither."""
+    parameters = SecAggParameters(threshold=7, **NOISY, **without)
+    free = charging(tolerated=parameters.tolerated, fewest=parameters.fewest_summed)
+    assert listed(free.of_round(ended(TEN[:8], 0.8), True, False)) == {
+        Shares(0.8, 0.8, 0.1): TEN[:8].tolist(),
+        Shares(None, None, 0.1): TEN[8:].tolist(),
+    }

@@ -1,5 +1,6 @@
 """What selection guarantees for privacy, against the formulas it stands for and against simulated selections."""
 
+from fractions import Fraction
 from math import inf
 from typing import Any
 
@@ -8,11 +9,16 @@ import pytest
 
 from analysis.bounds.informed_privacy import guarantees, worst_coalition
 from analysis.bounds.lotto_dp import Training, cost_with_lotto, cost_without_lotto
+from analysis.bounds.noise_left import LOOKED_AT, NoiseLeft
+from analysis.bounds.tails import survival
+from testbed.aggregation.combining import Aggregate
 from testbed.batches import Batches
 from testbed.experiment.schema import Experiment
 from testbed.federation import Plan
-from testbed.privacy.keeping import accountant_of, least_noise
+from testbed.privacy.charging import Charging
+from testbed.privacy.keeping import accountant_of
 from testbed.privacy.skellam import Skellam
+from testbed.round import Outcome
 
 N, S, R, DELTA, DIMENSION = 200, 20, 30, 1e-3, 64
 SECAGG: dict[str, Any] = {"protocol": "secagg", "weights": "equal", "noise": {"noise_multiplier": 8.0, "scale": 64}}
@@ -26,7 +32,7 @@ def plan_of(selection: dict[str, Any], dishonest: Any = 10, **more: Any) -> Plan
 def found(selection: dict[str, Any], dishonest: Any = 10, **more: Any) -> tuple[Any, Any]:
     plan = plan_of(selection, dishonest, **more)
     accountant = accountant_of(plan, DIMENSION)
-    curious, malicious = guarantees(plan, accountant, DELTA, least_noise(plan))
+    curious, malicious = guarantees(plan, accountant, DELTA)
     assert (curious.server, malicious.server) == ("honest but curious", "malicious")
     return curious, malicious
 
@@ -42,13 +48,99 @@ def training(dishonest: int, **more: Any) -> Training:
     return Training(dishonest, S, rounds=R, delta=DELTA, mechanism=skellam(), **given)
 
 
-@pytest.mark.parametrize("protocol", ["random", "weighted-random", "bernoulli", "oort"])
+@pytest.mark.parametrize("protocol", ["random", "weighted-random", "oort"])
 @pytest.mark.parametrize("dishonest", [0, 5, 10, 40])
 def test_where_the_server_chooses_it_chooses_the_victim_every_time(protocol: str, dishonest: int) -> None:
     _, malicious = found({"protocol": protocol}, dishonest)
     insecure = cost_without_lotto(training(dishonest))
     assert malicious.cost.epsilon == pytest.approx(insecure.epsilon, rel=1e-9)
     assert (malicious.cost.rounds, malicious.cost.dishonest) == (R, min(dishonest, S - 1))
+
+
+@pytest.mark.parametrize("dishonest", [0, 5, 100])
+def test_where_the_server_chooses_the_size_of_a_round_it_chooses_the_worst(dishonest: int) -> None:
+    """Rounds of 2 to 200: the noise is that of the size that is worst; `participants` is only what is expected."""
+    curious, malicious = found({"protocol": "bernoulli"}, dishonest)
+    shares = []
+    for s in range(2, N + 1):
+        k, t = min(dishonest, s - 1), -(-7 * s // 10)
+        shares.append(1 / s if k >= 2 * t - s else (s - k) / s)
+    assert malicious.cost.epsilon == pytest.approx(skellam().epsilon(R, DELTA, min(shares)), rel=1e-9)
+    assert malicious.because.endswith("; in rounds of 2 to 200")
+    assert malicious.fewest.epsilon >= malicious.cost.epsilon
+    assert curious.fewest.epsilon == pytest.approx(skellam().epsilon(curious.fewest.rounds, DELTA, 0.7), rel=0.1)
+
+
+def test_half_of_sixty_that_come_by_a_coin_of_their_own() -> None:
+    """The ledger's colluding column charges one s-th of the noise in rounds of about 54, and that is guaranteed."""
+    selection = {"protocol": "bernoulli", "client_rate": 0.9, "participants": 10}
+    _, malicious = found(selection, 30, population=60)
+    assert malicious.cost.epsilon >= skellam().epsilon(R, DELTA, 1 / 54)
+    assert malicious.cost.epsilon == pytest.approx(skellam().epsilon(R, DELTA, 1 / 60), rel=1e-9)
+    _, plain = found(selection, 0, population=60, aggregation=SECAGG | {"protocol": "plain"})
+    assert plain.cost.epsilon == malicious.cost.epsilon
+
+
+@pytest.mark.parametrize("section", [{}, {"threshold": 0.9}, {"consistency": "none"}, {"protocol": "secagg-plus"}])
+@pytest.mark.parametrize("dishonest", [0, 4, 15])
+def test_no_round_costs_more_than_is_guaranteed(section: dict[str, Any], dishonest: int) -> None:
+    """The ledger's colluding share of every size, with every number of accomplices, survivors and drop-outs."""
+    plan = plan_of({"protocol": "bernoulli"}, dishonest, population=24, aggregation=SECAGG | section)
+    left, parameters = NoiseLeft.of(plan), plan.experiment.aggregation
+    for s in range(2, 25):
+        fewest = parameters.fewest_summed(s)
+        for accomplices in range(min(dishonest, s - 1) + 1):
+            charging = Charging(1.0, range(s - accomplices, s), parameters.tolerated, parameters.fewest_summed)
+            for survivors in {s, fewest}:
+                there = np.arange(s - survivors, s)  # who drops out is honest
+                outcome = Outcome(
+                    np.zeros(1, np.float32), "completed", participants=np.arange(s), survivors=there,
+                    aggregate=Aggregate(np.zeros(1), 1.0, there, survivors / s),
+                )  # fmt: skip
+                share = min(charges.colluding_noise for charges in charging.of_round(outcome, True, False))
+                if survivors > accomplices:
+                    assert share >= left.from_malicious(dishonest, survivors < s) - 1e-12
+
+
+def test_more_sizes_than_can_be_looked_at_leave_everybody_its_own_noise() -> None:
+    left = NoiseLeft.of(plan_of({"protocol": "bernoulli"}, 0, population=LOOKED_AT + 3))
+    assert left.withstood == -1
+    assert left.from_malicious(0, False) == left.from_curious(0, True) == 1 / (LOOKED_AT + 3)
+
+
+@pytest.mark.parametrize("protocol", ["random", "lotto-client-centric"])
+def test_without_signed_survivors_a_malicious_server_sees_every_update(protocol: str) -> None:
+    """6 of 20 split the sharing, and nobody at all shrinks the sum: neither counts on accomplices."""
+    for dishonest in (0, 6):
+        curious, malicious = found(
+            {"protocol": protocol}, dishonest, aggregation=SECAGG | {"consistency": "none", "threshold": 0.7}
+        )
+        r = malicious.cost.rounds
+        assert malicious.cost.epsilon >= skellam().epsilon(r, DELTA, 1 / S) * (1 - 1e-9)
+        assert malicious.fewest == malicious.cost
+        assert malicious.because.endswith("; each update counts as seen with its own noise alone")
+        signed, _ = found({"protocol": protocol}, dishonest)
+        assert curious == signed  # it rests on a server that follows the protocol
+
+
+def test_sums_over_single_batches_leave_everybody_its_own_noise() -> None:
+    small = {"aggregation": SECAGG | {"smallest_sum": 10}}
+    curious, malicious = found({"protocol": "batch-partition", "privacy": 5}, 0, **small)
+    assert malicious.cost.epsilon == pytest.approx(skellam().epsilon(R, DELTA, 1 / S), rel=1e-9)
+    assert curious.fewest.epsilon == pytest.approx(skellam().epsilon(R, DELTA, 10 / S), rel=1e-9)
+
+
+def test_a_sum_among_neighbours_may_be_split() -> None:
+    """Into parts that hold t - k honest ones of a neighbourhood, at least."""
+    section = {"protocol": "secagg-plus", "dropouts": 0.05, "dishonest": 0.02, "security": 10}
+    plus = {"aggregation": SECAGG | section, "population": 400}
+    plan = plan_of({"protocol": "random", "participants": 200}, 3, **plus)
+    chosen = plan.experiment.aggregation.neighbourhood(200)  # type: ignore[union-attr]
+    assert chosen.threshold < chosen.survivors
+    _, malicious = found({"protocol": "random", "participants": 200}, 3, **plus)
+    share = (chosen.threshold - 3) / 200
+    assert malicious.fewest.epsilon == pytest.approx(skellam().epsilon(R, DELTA, share), rel=1e-9)
+    assert f"may be split into parts of {chosen.threshold}" in malicious.because
 
 
 @pytest.mark.parametrize("variant", ["client-centric", "server-centric"])
@@ -87,6 +179,37 @@ def test_an_honest_server_leaves_it_to_chance() -> None:
     counts = generator.binomial(R, S / N, 10**6)
     assert (counts > r).mean() <= q + 5 * np.sqrt(q / 10**6)
     assert q < DELTA
+
+
+def test_noise_that_others_skip_costs_as_much_as_chance_brings_of_them() -> None:
+    """20 of 40 with 24 that skip theirs: simulated, no more clients exceed it than delta allows."""
+    skipping = {"dishonest": 24, "clients": ["skip-noise"]}
+    given = {"population": 40, "adversary": skipping, "rounds": 20}
+    curious, _ = found({"protocol": "random"}, **given)
+    generator, runs = np.random.default_rng(4), 10**5
+    rounds = generator.random((runs, 20)) < S / 40  # of one honest client
+    skip = np.where(rounds, generator.hypergeometric(24, 15, S - 1, (runs, 20)), 0)
+    beyond = (rounds.sum(axis=1) > curious.cost.rounds) | (skip.max(axis=1) > curious.cost.dishonest)
+    chance = curious.cost.p_k + curious.cost.q_r
+    assert beyond.mean() <= chance + 5 * np.sqrt(chance / runs)
+    assert 0 < chance < DELTA
+    assert 0 < curious.cost.dishonest < S - 1
+    k, r = curious.cost.dishonest, curious.cost.rounds
+    assert curious.cost.epsilon >= skellam().epsilon(r, DELTA, (S - k) / S)
+    k, r = curious.fewest.dishonest, curious.fewest.rounds
+    assert curious.fewest.epsilon >= skellam().epsilon(r, DELTA, max(1, 14 - k) / S)
+    assert curious.because.endswith("; up to k by chance skip their noise")
+    assert found({"protocol": "random"}, 24, population=40)[0].cost.dishonest == 0  # they add it
+
+
+def test_where_chance_is_not_known_all_that_skip_their_noise_are_always_there() -> None:
+    skipping = {"adversary": {"dishonest": 5, "clients": ["skip-noise"]}}
+    curious, _ = found({"protocol": "weighted-random"}, **skipping)
+    assert (curious.cost.dishonest, curious.cost.rounds) == (5, 3)
+    assert curious.cost.epsilon == pytest.approx(skellam().epsilon(3, DELTA, 15 / S), rel=1e-9)
+    assert curious.because.endswith("; up to 5 beside it skip their noise in every round")
+    nobody, _ = found({"protocol": "weighted-random"}, adversary={"dishonest": 150, "clients": ["skip-noise"]})
+    assert nobody.fewest.epsilon == pytest.approx(skellam().epsilon(3, DELTA, 1 / S), rel=1e-9)  # the victim's own
 
 
 def test_where_others_may_be_away_only_own_coins_help() -> None:
@@ -146,6 +269,23 @@ def test_verified_batches_leave_it_to_chance_which_batches() -> None:
     assert malicious.cost.p_k + malicious.cost.q_r < DELTA
 
 
+def test_batches_of_uneven_size_are_drawn_as_batches() -> None:
+    """59 clients in 5 batches of 10 or more, 3 of them in a round: a client has 3/5, and not 30/59."""
+    selection = {"protocol": "verifiable-batch-partition", "privacy": 10, "participants": 30, "over_selection": 1.3}
+    curious, _ = found(selection, 0, population=59)
+    assert curious.because.startswith("3 of 5 batches by chance")
+    assert curious.cost.q_r == survival(curious.cost.rounds, R, Fraction(3, 5))
+    assert "in rounds of 30 to 36" in curious.because
+
+
+def test_the_worst_coalition_has_as_many_batches_as_a_round() -> None:
+    """Batches of 11 and 12 where T = 10: 30 participants are 3 of them, though 30 is not 3 times 11."""
+    spread = [0, 12, 24, 36, 48]
+    selection = {"protocol": "batch-partition", "privacy": 10, "participants": 30}
+    _, malicious = found(selection, spread, population=59)
+    assert malicious.cost.dishonest == 3
+
+
 def test_dp_sgd_is_weak_client_sampling_and_a_trusted_server_guarantees_nothing_of_itself() -> None:
     from testbed.privacy.subsampled_gaussian import SubsampledGaussianAccountant
 
@@ -156,7 +296,7 @@ def test_dp_sgd_is_weak_client_sampling_and_a_trusted_server_guarantees_nothing_
     def of(server: str) -> list[Any]:
         keys = {"seed": 1, "rounds": R, "population": N, "selection": selection}
         plan = Plan(Experiment.model_validate(keys | {"aggregation": aggregation | {"server": server}}), 0)
-        return guarantees(plan, accountant_of(plan, DIMENSION), DELTA, least_noise(plan))
+        return guarantees(plan, accountant_of(plan, DIMENSION), DELTA)
 
     assert [one.cost.epsilon for one in of("trusted")] == [wcs, inf]
     assert [one.cost.epsilon for one in of("untrusted")] == [wcs, wcs]
