@@ -151,12 +151,12 @@ class Trainer(Role):
         if message.model.bits or len(message.model) != workload.dimension:
             raise Refusal("train.dimension", f"a model of {len(message.model)}, not {workload.dimension} float32")
         update = self.learn(workload, message)
-        charge("train.parameter_example", workload.dimension * update.examples_processed)
+        charge("train.parameter_example", workload.dimension * self.charged_examples(update))
         delta = np.asarray(update.delta, np.float32)
         if delta.shape != (workload.dimension,):
             raise Refusal("train.dimension", f"the workload made an update {delta.shape}, not ({workload.dimension},)")
         if not np.isfinite(delta).all():
-            raise Refusal("train.diverged", "the update is not finite; lower workload.learning_rate")
+            delta = self.instead_of_not_finite(delta)
         samples, loss, squared_loss = int(update.samples), float(update.loss), getattr(update, "squared_loss", None)
         self.client.local_update = RoundUpdate(
             delta, samples, loss, update.examples_processed, squared_loss, round=message.round
@@ -166,6 +166,14 @@ class Trainer(Role):
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
         """What this client makes of the model."""
         return workload.train(self.client.number, message.model.values, message.round)
+
+    def charged_examples(self, update: LocalUpdate) -> int:
+        """How many examples modelled compute is charged for."""
+        return update.examples_processed
+
+    def instead_of_not_finite(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """What is handed on instead of an update that is not finite: nothing, the client refuses."""
+        raise Refusal("train.diverged", "the update is not finite; lower workload.learning_rate")
 
     def told(self, update: LocalUpdate) -> Trained:
         """What the server hears of it before it asks for the update."""

@@ -1,6 +1,7 @@
 """Sums of clipped gradients: what DP-SGD makes of some samples (Abadi et al. 2016, arXiv 1607.00133, Algorithm 1).
 
 Every sample's gradient, over all parameters together, is scaled down to norm C if it is longer; then they are summed.
+One whose norm is not finite counts as zero, so that no sample spoils the sum of the others.
 Both ways to do it are exact. Of networks made of linear layers and convolutions, one backward pass gives the gradients
 of the layers' outputs; a linear layer's gradient is their product with its input, whose norm is the product of the two
 norms (Goodfellow 2015, arXiv 1510.01799), and the weighted sum of such products is one product of matrices. Only the
@@ -69,7 +70,8 @@ class ClippedGradients:
         Args:
             inputs: (n, ...) that the network takes, n >= 1.
             labels: (n,) or (n, positions) int64.
-            clip: C, the largest norm that a sample's gradient may have; None: gradients are summed as they are.
+            clip: C, the largest norm that a sample's gradient may have; a gradient whose norm is not finite is left
+                out. None: gradients are summed as they are.
 
         Returns:
             (d,) float32, the sum in the order of ``network.parameters()``; and the (n,) losses.
@@ -78,10 +80,10 @@ class ClippedGradients:
         losses = []
         for chunk, chunk_labels in zip(*(part.split(self._chunk) for part in (inputs, labels)), strict=True):
             added, chunk_losses = self._of_chunk(chunk, chunk_labels, clip)
-            total = added if total is None else total.add_(added)
+            total = added if total is None else total.double().add_(added)  # so that rounding does not add up
             losses.append(chunk_losses)
         assert total is not None
-        return total, torch.cat(losses)
+        return total.to(added.dtype), torch.cat(losses)
 
     @property
     def _chunk(self) -> int:
@@ -140,7 +142,10 @@ class ClippedGradients:
 def _weighted(gradients: list[_Gradient], clip: float | None) -> Tensor:
     """(d,) the sum of all layers' gradients, each sample's scaled to norm `clip` if it is longer."""
     squared = torch.stack([norms for norms, _ in gradients]).sum(dim=0)
-    weights = torch.ones_like(squared) if clip is None else 1.0 / torch.clamp(squared.sqrt() / clip, min=1.0)
+    if clip is None:
+        weights = torch.ones_like(squared)
+    else:
+        weights = (1.0 / torch.clamp(squared.sqrt() / clip, min=1.0)).where(squared.isfinite(), 0.0)
     return torch.cat([weighted(weights) for _, weighted in gradients])
 
 
@@ -167,8 +172,8 @@ def _gradient(layer: nn.Module, given: Tensor, of_output: Tensor) -> _Gradient:
         return _rows(_with_bias(torch.bmm(of_output.mT, given), of_output.sum(dim=1), has_bias))
 
     def weighted(weights: Tensor) -> Tensor:
-        scaled = of_output * weights[:, None]
-        return _with_bias((scaled.mT @ given)[None], scaled.sum(dim=0)[None], has_bias)[0]
+        scaled = _counted(of_output, weights) * weights[:, None]
+        return _with_bias((scaled.mT @ _counted(given, weights))[None], scaled.sum(dim=0)[None], has_bias)[0]
 
     return _squares(of_output) * (_squares(given) + has_bias), weighted
 
@@ -195,8 +200,9 @@ def _of_convolution(layer: nn.Conv2d, given: Tensor, of_output: Tensor) -> _Grad
     squared = _squares(kernels.flatten(1)) + (_squares(biases) if layer.bias is not None else 0.0)
 
     def weighted(weights: Tensor) -> Tensor:
-        kernel = (weights @ kernels.flatten(1)).view(channels, kernel_h, kernel_w, -1).permute(0, 3, 1, 2)
-        return torch.cat([kernel.flatten(), weights @ biases]) if layer.bias is not None else kernel.flatten()
+        kernel = weights @ _counted(kernels.flatten(1), weights)
+        kernel = kernel.view(channels, kernel_h, kernel_w, -1).permute(0, 3, 1, 2).flatten()
+        return torch.cat([kernel, weights @ _counted(biases, weights)]) if layer.bias is not None else kernel
 
     return squared, weighted
 
@@ -208,7 +214,13 @@ def _with_bias(weights: Tensor, biases: Tensor, has_bias: bool) -> Tensor:
 
 def _rows(gradients: Tensor) -> _Gradient:
     """(n, all) gradients that are there one by one."""
-    return _squares(gradients), lambda weights: weights @ gradients
+    return _squares(gradients), lambda weights: weights @ _counted(gradients, weights)
+
+
+def _counted(rows: Tensor, weights: Tensor) -> Tensor:
+    """(n, all) rows, zero where the (n,) weight is zero: zero times what is not finite would not be."""
+    counts = weights > 0
+    return rows if bool(counts.all()) else rows.where(counts[:, None], 0.0)
 
 
 def _squares(rows: Tensor) -> Tensor:

@@ -7,12 +7,16 @@ scales by 1 / (p q D), with D the samples of all available clients (the paper's 
 steps against the gradient. A round that nobody takes part in is one like any other: its noise moves the model.
 
 Where the server is not trusted, each client adds such noise of its own; and lest the server learn who takes part, every
-available client gets the model and answers: those that do not take part send noise alone.
+available client gets the model and answers: those that do not take part send noise alone. Modelled compute charges all
+of them the same, as if they answered after a fixed time.
+
+How many samples each client holds is public: what is protected is which they are (`subsampled_gaussian`).
 """
 
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from testbed.aggregation.combining import Aggregate, AggregationParameters, AggregationRound, of_shape
@@ -67,10 +71,12 @@ class RandomParticipationParameters(AggregationParameters):
 
     shares_noise: ClassVar[bool] = False  # the server, or every client by itself, adds all that hides a sample
 
-    @property
-    def largest_norm(self) -> float | None:
-        """C; None: gradients are not clipped."""
-        return None if self.clip == "none" else self.clip
+    def clip_for(self, held: int) -> float | None:
+        """What a client that holds so many samples clips to; None: gradients are not clipped.
+
+        A little less than C, so that rounding of sums to float32, which grows with them, leaves one sample at most C.
+        """
+        return None if self.clip == "none" else self.clip / (1 + held * _ROUNDING)
 
     def check(self, participants: int) -> None:
         """Noise needs a clip, and must be visible on the grid that sums are made on."""
@@ -78,6 +84,8 @@ class RandomParticipationParameters(AggregationParameters):
             raise ValueError("clip: none goes with sigma: 0 alone: noise hides no gradient that may be of any length")
         if 0 < self.sigma < _LEAST_SIGMA:
             raise ValueError(f"sigma: {self.sigma:g}; must be at least {_LEAST_SIGMA:g}, or 0 for no privacy at all")
+        if self.sigma > _LARGEST_SIGMA:
+            raise ValueError(f"sigma: {self.sigma:g}; must be at most {_LARGEST_SIGMA:g}, or noise is not exact")
         if self.weights != "samples":
             raise ValueError(f"weights: {self.weights}; in {_NAME} every sample counts the same, leave it out")
 
@@ -123,6 +131,8 @@ class RandomParticipationParameters(AggregationParameters):
 
 
 _LEAST_SIGMA = 2.0**-16
+_LARGEST_SIGMA = 2.0**17  # the longest noise, 8.57 of them, is below the 2**21 up to which `with_noise` is exact
+_ROUNDING = 2.0**-22  # of float32: half of it for the difference of two sums that are sent, half for making them
 
 
 class Gradient(Message, frozen=True):
@@ -153,7 +163,16 @@ class GradientTrainer(Trainer):
             return LocalUpdate(np.zeros(workload.dimension, np.float32), held, 0.0, 0)
         samples = np.flatnonzero(coins(self._secret(message.round, "samples"), held, self.parameters.sample_rate))
         assert isinstance(workload, GradientWorkload)  # checked before the run
-        return workload.gradient_sum(client, message.model.values, message.round, samples, self.parameters.largest_norm)
+        clip = self.parameters.clip_for(held)
+        return workload.gradient_sum(client, message.model.values, message.round, samples, clip)
+
+    def charged_examples(self, update: LocalUpdate) -> int:
+        """To a server that is not trusted time must not tell how many samples were used, or whether any."""
+        return update.examples_processed if self.parameters.server == "trusted" else update.samples
+
+    def instead_of_not_finite(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Zero where noise hides it: a refusal would be seen."""
+        return np.zeros_like(delta) if self.parameters.sigma else super().instead_of_not_finite(delta)
 
     def told(self, update: LocalUpdate) -> Trained:
         """Nothing: losses, and how many samples were used, would be released without noise."""

@@ -24,6 +24,7 @@ from testbed.aggregation.share_correction import recover
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.errors import Refusal
 from testbed.messages import Message
+from testbed.parties.client import Client
 from testbed.privacy.noise import Noise, NoiseShare
 from testbed.privacy.removable import chain, seed_of
 
@@ -45,6 +46,10 @@ class UnmaskAndRemove(Unmask, frozen=True):
 class RemovingClient(NoisyClient):
     """Client side: what it adds, deals, and reveals."""
 
+    def __init__(self, client: Client, parameters: Any) -> None:
+        super().__init__(client, parameters)
+        self._removable: bytes | None = None
+
     def noise_shares(self, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
         """See `NoisyClient.noise_shares`: with all removable components, where the experiment has them."""
         shares = super().noise_shares(participants, dimension, round_number)
@@ -56,12 +61,18 @@ class RemovingClient(NoisyClient):
         return shares
 
     def noise_chain(self, participants: int, round_number: int) -> list[bytes]:
-        """The secrets of the removable components, to be shared among the peers; none where noise stays."""
+        """The secrets of the removable components, to be shared among the peers; none where noise stays.
+
+        The first is drawn once in a round: without a seed a second draw would be another secret, and what is removed
+        would be noise that nobody has added.
+        """
         noise = self.parameters.noise
         plan = None if noise is None else noise.removable(participants)
         if plan is None:
             return []
-        return chain(self._noise_secret(round_number, "removable"), plan.tolerated)
+        if self._removable is None:
+            self._removable = self._noise_secret(round_number, "removable")
+        return chain(self._removable, plan.tolerated)
 
     def noise_to_reveal(
         self, participants: int, survivors: Collection[int], dealt: Mapping[int, bytes]

@@ -10,7 +10,7 @@ from testbed.aggregation.combining import Aggregate, AggregationRound, Ids, of_s
 from testbed.aggregation.noisy_sums import NoisyClient, NoisyParameters, noise_of
 from testbed.errors import Refusal, RoundAborted, RunError
 from testbed.messages import Count, Message, RoundNumber, Vector
-from testbed.parties.client import RoleSpec, handles
+from testbed.parties.client import Client, RoleSpec, handles
 from testbed.training import trained_update
 
 
@@ -57,6 +57,10 @@ class PlainClient(NoisyClient):
 
     parameters: PlainParameters
 
+    def __init__(self, client: Client, parameters: PlainParameters) -> None:
+        super().__init__(client, parameters)
+        self._sent_with_noise = False
+
     @handles(SendUpdate)
     def on_send_update(self, message: SendUpdate) -> Update:
         """Hand the update over."""
@@ -68,12 +72,15 @@ class PlainClient(NoisyClient):
 
     @handles(SendNoisyUpdate)
     def on_send_noisy_update(self, message: SendNoisyUpdate) -> NoisyUpdate:
-        """Hand it over with noise, where the experiment says so."""
+        """Hand it over with noise, where the experiment says so; once, as the mean of many answers would be bare."""
         update, most = trained_update(self, message.round), self.environment.maximum_participants
         if noise_of(self.parameters) is None:
             raise Refusal("plain.no-noise", "nobody adds noise in this experiment")
         if not 1 <= message.participants <= most:
             raise Refusal("plain.too-many-participants", f"{message.participants} announced, never more than {most}")
+        if self._sent_with_noise:
+            raise Refusal("plain.already-sent", f"the update of round {message.round} was sent before")
+        self._sent_with_noise = True
         elements = self.noisy(np.asarray(update.delta, np.float32), message.participants, message.round)
         return NoisyUpdate(Vector(elements, self.parameters.bits))
 

@@ -41,11 +41,11 @@ def gaussian(seed: bytes, count: int) -> Floats:
 def with_noise(values: npt.NDArray[np.floating], sigma: float, seed: bytes) -> Floats:
     """`(d,)` the Gaussian mechanism: values plus independent noise of standard deviation `sigma`, on the grid.
 
-    The addition is exact where nothing exceeds 2**21.
+    Noise is exact up to 2**21, hence `sigma` up to 2**17; a sum beyond that is rounded afterwards.
 
     Args:
         values: `(d,)` finite.
-        sigma: much more than the grid's step; 0 adds nothing.
+        sigma: much more than the grid's step, and at most 2**17; 0 adds nothing.
         seed: as of `gaussian`.
     """
     on_grid: Floats = np.rint(np.asarray(values, np.float64) / GRID) * GRID

@@ -1,7 +1,12 @@
 """What rounds of DP-SGD cost in privacy: the Poisson-subsampled Gaussian mechanism, composed.
 
 Privacy-loss distributions (Koskela, Jalko and Honkela 2020, arXiv 1906.03049), by dp_accounting, which rounds losses
-up: what comes out is an upper bound. Neighbours differ in one sample more or less at one client.
+up: what comes out is an upper bound.
+
+Neighbours differ in one sample of one client, which in one of them is replaced by a null sample: one that is drawn like
+any other and has no gradient ("zero-out"; Ponomareva et al., arXiv 2303.00654). So it is public how many samples each
+client holds: clients tell it, and the server's step depends on their sum. The formulas are those of one sample more or
+less. The server sees sums and who takes part, and not how long a client takes.
 
 Of the rounds in which a client takes part, each is the subsampled mechanism of its sample rate q (OLS of Hasircioglu
 and Gunduz, arXiv 2205.01556, Theorem 5.1): who takes part does not depend on the data. Before it is known who will, a

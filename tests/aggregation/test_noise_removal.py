@@ -56,10 +56,12 @@ BAND = chi2.ppf((1e-6, 1 - 1e-6), D) / D  # of the variance of D coordinates (ro
 ROUNDING = N * 0.25 / (MULTIPLIER * SCALE) ** 2
 
 
+@pytest.mark.parametrize("seeded", [True, False])
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("dropouts", range(T + 1))
-def test_the_sum_has_the_planned_noise(federation: Any, dropouts: int, stage: str) -> None:
-    small, aggregate = play(federation, dropouts, stage)
+def test_the_sum_has_the_planned_noise(federation: Any, dropouts: int, stage: str, seeded: bool) -> None:
+    """Also without a seed: what is dealt in shares is then still what the noise was made from."""
+    small, aggregate = play(federation, dropouts, stage, secrets_from_system=not seeded)
     assert len(aggregate.survivors) == (N - dropouts if stage in BEFORE else N)
     assert aggregate.noise == 1.0
     assert BAND[0] <= variance_of(small, aggregate) <= BAND[1] + ROUNDING

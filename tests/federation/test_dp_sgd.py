@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -147,6 +148,8 @@ def test_nobody_available_is_a_round_that_is_skipped(learn: Callable) -> None:
 
 def test_an_untrusted_server_sees_the_same_of_everybody(learn: Callable) -> None:
     done = learn(keys(server="untrusted", sigma=1.0)).rounds()
+    took: dict[tuple[str, int], set[float]] = {}
+    held = done.workload.sample_counts
     for number, outcome in enumerate(done.outcomes, 1):
         there = stage(done, number, "check-in")
         available = there.clients[there.outcome == 0].tolist()
@@ -155,6 +158,12 @@ def test_an_untrusted_server_sees_the_same_of_everybody(learn: Callable) -> None
             sent = stage(done, number, name)
             assert sent.clients.tolist() == available
             assert len(set(sent.bytes_up.tolist())) == len(set(sent.bytes_down.tolist())) == 1
+            for client, seconds in zip(available, sent.compute_s.tolist(), strict=True):
+                took.setdefault((name, client), set()).add(seconds)
+    assert max(map(len, took.values())) == 1  # whether or not it took part, and with however many samples
+    for (name, client), seconds in took.items():
+        alike = [of for (stage_, of) in took if stage_ == name and held[of] == held[client]]
+        assert {value for of in alike for value in took[name, of]} == seconds
     trusted = learn(keys(sigma=1.0)).rounds()
     traffic = [sum(int(one.bytes_up.sum()) for stages in each.exchanges for one in stages) for each in (done, trusted)]
     assert 2 < traffic[0] / traffic[1] < 5  # 1/p, but for check-in
@@ -171,6 +180,26 @@ def test_those_that_take_part_unseen_are_drawn_at_the_client_rate(learn: Callabl
             bool(host.client(number).local_update.delta.any()) for host in hosts.hosts for number in range(40)
         )
     assert binomtest(took_part, 30 * 40, P).pvalue > SUSPICIOUS
+
+
+class Spoilt(Points):
+    """Client 5's sum is not finite."""
+
+    def gradient_sum(self, client: int, *rest: Any) -> LocalUpdate:
+        made = super().gradient_sum(client, *rest)
+        return replace(made, delta=made.delta + np.float32("inf")) if client == 5 else made
+
+
+@pytest.mark.parametrize("server", ["trusted", "untrusted"])
+def test_a_sum_that_is_not_finite_is_zero_where_noise_hides_it(server: str, run: Callable) -> None:
+    everybody = {"selection": {"protocol": "bernoulli", "client_rate": 1.0}, "availability": {"model": "always"}}
+    done = run(keys(server=server, sigma=0.1) | everybody, "noise", workload=Spoilt).rounds(1)
+    assert done.outcomes[0].survivors.tolist() == list(range(40))
+    assert np.isfinite(done.outcomes[0].model).all()
+    assert [row for row in done.rows("events") if row["kind"] == "refusal"] == []
+    bare = run(keys(server=server) | everybody, "bare", workload=Spoilt).rounds(1)
+    refused = [row for row in bare.rows("events") if row["kind"] == "refusal"]
+    assert [(row["party"], row["detail"].partition(":")[0]) for row in refused] == [("client:5", "train.diverged")]
 
 
 def test_a_gradient_is_sent_once(learn: Callable) -> None:
@@ -223,6 +252,7 @@ def test_without_a_seed_noise_and_coins_are_the_systems(learn: Callable) -> None
         ("aggregation", "sigma", -1, "aggregation.sigma"),
         ("aggregation", "sigma", float("inf"), "aggregation.sigma"),
         ("aggregation", "sigma", 1e-9, "sigma: 1e-09; must be at least"),
+        ("aggregation", "sigma", 2.0**18, "sigma: 262144; must be at most 131072"),
         ("aggregation", "clip", 0, "aggregation.clip"),
         ("aggregation", "clip", -1, "aggregation.clip"),
         ("aggregation", "clip", "none", "clip: none goes with sigma: 0 alone"),

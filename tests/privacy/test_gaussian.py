@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, kstest, norm
 
+from testbed.aggregation.dp_sgd_random_participation import _LARGEST_SIGMA
 from testbed.privacy.gaussian import GRID, coins, gaussian, with_noise
 
 SUSPICIOUS = 1e-4
@@ -44,6 +45,16 @@ def test_values_and_noise_are_added_exactly_on_one_grid() -> None:
     # What is added does not depend on the value: the last bits tell nothing about it.
     assert ((noisy - plain) == with_noise(np.zeros(5000), 2.5, SEED)).all()
     assert kstest((noisy - plain) / 2.5, norm.cdf).pvalue > SUSPICIOUS
+
+
+def test_the_largest_noise_is_exact_whatever_it_hides() -> None:
+    """The noise alone is on the grid and below 2**21, so that float64 holds it and its sum with any such value."""
+    noise = with_noise(np.zeros(100_000), _LARGEST_SIGMA, SEED)
+    assert 8.57 * _LARGEST_SIGMA + 2**19 < 2**21
+    assert (noise / GRID == np.rint(noise / GRID)).all()
+    assert (np.unique(noise / GRID % 2) == [0, 1]).all()  # the last bit is there
+    values = np.random.default_rng(2).uniform(-(2**19), 2**19, 100_000).astype(np.float32)
+    assert (with_noise(values, _LARGEST_SIGMA, SEED) - np.rint(values / GRID) * GRID == noise).all()
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.001, 0.3, 1.0])

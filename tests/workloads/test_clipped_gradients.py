@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
 from workloads import build, models, vector
@@ -111,6 +112,42 @@ def test_chunks_change_nothing_but_the_order_of_the_sum(monkeypatch: pytest.Monk
     parts, part_losses = ClippedGradients(network, sample_losses).sum(inputs, labels, 0.5)
     assert torch.allclose(whole, parts, atol=1e-6)
     assert torch.allclose(losses, part_losses)
+
+
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("name", ["mlp", "emnist-cnn", "groups", "normalised"])
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 3e38])
+def test_a_sample_without_a_finite_gradient_counts_as_zero(name: str, value: float, direct: bool) -> None:
+    make, shape, classes = NETWORKS[name]
+    network = make()
+    inputs = torch.randn(5, *shape, generator=torch.Generator().manual_seed(3))
+    labels = torch.arange(5) % classes
+    spoilt = inputs.clone()
+    spoilt[2].fill_(value)
+    others = [0, 1, 3, 4]
+    expected, _ = ClippedGradients(network, sample_losses, direct=direct).sum(inputs[others], labels[others], 0.5)
+    found, _ = ClippedGradients(network, sample_losses, direct=direct).sum(spoilt, labels, 0.5)
+    assert torch.isfinite(found).all()
+    assert float((found - expected).norm()) <= 0.5 * (1 + 1e-6)  # 3e38 may have a gradient after a normalisation
+    if not np.isfinite(value):
+        assert torch.allclose(found, expected, atol=1e-6)
+    unclipped, _ = ClippedGradients(network, sample_losses, direct=direct).sum(spoilt, labels, None)
+    assert np.isfinite(value) or not torch.isfinite(unclipped).all()  # without a clip nothing is promised
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_rounding_of_a_large_sum_leaves_a_sample_no_more_than_the_clip(direct: bool) -> None:
+    """20,000 samples that all pull one way, with and without one of them: a null sample, whose gradient is none."""
+    clip_for, held = RandomParticipationParameters(sample_rate=1.0, clip=0.1, sigma=1.0).clip_for, 20_000
+    network = own(nn.Linear(2, 2))
+    inputs, labels = torch.full((held, 2), 3.7), torch.zeros(held, dtype=torch.int64)
+    gradients = ClippedGradients(network, sample_losses, direct=direct)
+    whole, _ = gradients.sum(inputs, labels, clip_for(held))
+    for gone in (0, 255, 10_000, held - 1):
+        without = inputs.clone()
+        without[gone] = float("nan")
+        total, _ = gradients.sum(without, labels, clip_for(held))
+        assert 0.09 < float((whole.double() - total.double()).norm()) <= 0.1
 
 
 @pytest.mark.parametrize(
