@@ -173,7 +173,7 @@ class Trainer(Role):
 
     def instead_of_not_finite(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """What is handed on instead of an update that is not finite: nothing, the client refuses."""
-        raise Refusal("train.diverged", "the update is not finite; lower workload.learning_rate")
+        raise Refusal("train.diverged", "the update is not finite; lower the learning rate")
 
     def told(self, update: LocalUpdate) -> Trained:
         """What the server hears of it before it asks for the update."""
