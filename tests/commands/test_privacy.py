@@ -126,6 +126,10 @@ def test_a_spent_budget_is_one_line_then_and_when_resumed(
     status = call("status", out)
     assert "finished" in status.out
     assert "stopped   privacy budget: client " in status.out
+    compared = " ".join(call("compare", out).out.split())
+    assert f"{rounds}/0/0 of 12" in compared
+    assert "Stopped at the privacy budget, after so many of the rounds planned: " in compared
+    assert "Unfinished" not in compared
     text = call("privacy", out).out
     assert "  budget 1.9: privacy budget: client " in text
 
