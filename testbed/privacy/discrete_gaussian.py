@@ -6,16 +6,16 @@ that adds to the privacy loss of a coordinate, and vanishes quickly as the varia
 shares than planned both the variance and tau are those of the shares that are left.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import ceil, inf, pi, sqrt
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
-from testbed.privacy.renyi import REAL_ORDERS, Divergences, epsilon_of_rounds
-from testbed.privacy.rounded import RoundedMechanism
+from testbed.privacy.renyi import REAL_ORDERS, Divergences
+from testbed.privacy.rounded import RoundedAccountant, RoundedMechanism
 
 LEAST_DEVIATION = 0.5
 """Of one participant's noise, in steps: below it nothing is proven about sums of discrete Gaussians."""
@@ -61,34 +61,16 @@ class DiscreteGaussian(RoundedMechanism):
         return np.array(REAL_ORDERS) * self.concentration(share)
 
 
-@dataclass(frozen=True)
-class DiscreteGaussianAccountant:
-    """`testbed.privacy.accountant.Accountant` of `DiscreteGaussian`.
+class DiscreteGaussianAccountant(RoundedAccountant):
+    """Of `DiscreteGaussian`."""
 
-    Attributes:
-        noise_multiplier, dimension, scale, bias: of the mechanism (`RoundedMechanism`).
-        participants: s.
-    """
-
-    noise_multiplier: float
-    dimension: int
-    scale: float
-    bias: float
-    participants: int
-    unit: ClassVar[Literal["client", "sample"]] = "client"
     mechanism: ClassVar[str] = "discrete-gaussian"
-
-    def __post_init__(self) -> None:
-        _ = self.of_round
+    orders: ClassVar[Sequence[float]] = REAL_ORDERS
 
     @cached_property
     def of_round(self) -> DiscreteGaussian:
         """The mechanism of one round."""
         return DiscreteGaussian(self.noise_multiplier, self.dimension, self.scale, self.bias, self.participants)
-
-    def epsilon(self, rounds: Mapping[float, int], delta: float) -> float:
-        """The epsilon of a client that was in these rounds (`Accountant.epsilon`)."""
-        return epsilon_of_rounds(self.of_round.divergences, rounds, delta, REAL_ORDERS)
 
 
 @lru_cache(maxsize=1024)

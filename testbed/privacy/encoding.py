@@ -26,6 +26,7 @@ from testbed.crypto.masks import lane_dtype
 from testbed.errors import RoundAborted
 from testbed.privacy.keystream import CHUNK, words
 from testbed.privacy.rotation import Floats, flip_signs, hadamard, padded
+from testbed.privacy.rounded import squared_norm_bound
 from testbed.privacy.sampling import Integers
 
 CONDITIONAL_BIAS = exp(-0.5)
@@ -33,19 +34,6 @@ CONDITIONAL_BIAS = exp(-0.5)
 
 _EXACT_BITS = 52
 _WRAPPING_BITS = 40  # a coordinate of a round's sum leaves the ring with a probability of at most 2**-40
-
-
-def squared_norm_bound(scale: float, length: int, bias: float) -> float:
-    """The squared L2 norm, in steps, that a rounded update of norm at most `scale` and `length` coordinates may have.
-
-    With `bias` (beta) above 0, a rounding is within it with a probability of at least 1 - beta; for 0, always.
-    arXiv 2102.06387, Theorem 1.
-    """
-    root = sqrt(length)
-    always = (scale + root) ** 2
-    if bias == 0:
-        return always
-    return min(always, scale**2 + length / 4 + sqrt(2 * log(1 / bias)) * (scale + root / 2))
 
 
 @dataclass(frozen=True)

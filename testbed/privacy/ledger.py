@@ -68,7 +68,7 @@ class Ledger:
         self._places: dict[History, int] = {(): 0}
         self._epsilon = lru_cache(maxsize=1 << 16)(lambda rounds: accountant.epsilon(dict(rounds), delta))
         self._costs = lru_cache(maxsize=1 << 16)(self._costs_of)
-        self.after_next = self._after_another_round(())
+        self.after_next = 0.0 if budget is None else self._after_another_round(())
         self._spent_most: tuple[int, float] | None = None  # the client that another round costs most, what it has spent
 
     def charge(self, charges: Mapping[Shares, Ids]) -> Columns:
@@ -132,9 +132,8 @@ class Ledger:
         self._history[clients] = after[which]
         if self.budget is None:
             return
-        for number, place in enumerate(
-            after.tolist()
-        ):  # more rounds never cost less: the largest so far is that of all
+        # More rounds never cost less: the largest so far is that of all.
+        for number, place in enumerate(after.tolist()):
             known = _of_view(self._histories[place], 0)
             if (cost := self._after_another_round(known)) > self.after_next or self._spent_most is None:
                 self.after_next = max(cost, self.after_next)

@@ -6,16 +6,14 @@ shows the sum only. Skellam noise adds up, so the sum carries the noise of every
 none, (s - k)/s of the variance is left. Renyi divergences of a round add up over rounds; dp_accounting converts.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
-from testbed.privacy.renyi import ORDERS, Divergences, amplified, epsilon, epsilon_of_rounds
-from testbed.privacy.rounded import RoundedMechanism
+from testbed.privacy.renyi import ORDERS, Divergences, amplified, epsilon
+from testbed.privacy.rounded import RoundedAccountant, RoundedMechanism
 
 
 class Skellam(RoundedMechanism):
@@ -43,31 +41,12 @@ class Skellam(RoundedMechanism):
         return epsilon(self.divergences(share, sampling), rounds, delta)
 
 
-@dataclass(frozen=True)
-class SkellamAccountant:
-    """`testbed.privacy.accountant.Accountant` of `Skellam`.
+class SkellamAccountant(RoundedAccountant):
+    """Of `Skellam`; the number of participants makes no difference, since Skellam noise adds up."""
 
-    Attributes:
-        noise_multiplier, dimension, scale, bias: of the mechanism (`RoundedMechanism`).
-        participants: among whom the noise is shared; makes no difference here, since Skellam noise adds up.
-    """
-
-    noise_multiplier: float
-    dimension: int
-    scale: float
-    bias: float
-    participants: int
-    unit: ClassVar[Literal["client", "sample"]] = "client"
     mechanism: ClassVar[str] = "skellam"
-
-    def __post_init__(self) -> None:
-        _ = self.of_round
 
     @cached_property
     def of_round(self) -> Skellam:
         """The mechanism of one round."""
         return Skellam(self.noise_multiplier, self.dimension, self.scale, self.bias)
-
-    def epsilon(self, rounds: Mapping[float, int], delta: float) -> float:
-        """The epsilon of a client that was in these rounds (`Accountant.epsilon`)."""
-        return epsilon_of_rounds(self.of_round.divergences, rounds, delta)

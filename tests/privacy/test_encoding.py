@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from scipy import linalg, stats
 
 from testbed.errors import ExperimentError, RoundAborted
-from testbed.privacy.encoding import Encoding, centred, squared_norm_bound
+from testbed.privacy.encoding import Encoding, centred
 from testbed.privacy.noise import Noise
 from testbed.privacy.rotation import flip_signs, padded, rotation_seed
+from testbed.privacy.rounded import squared_norm_bound
 
 ROTATION = rotation_seed(b"a test", 1)
 ROUNDING = bytes(range(32))
