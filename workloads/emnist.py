@@ -8,7 +8,7 @@ import numpy as np
 
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
-from workloads import idx_files
+from workloads import idx_files, owners
 from workloads.datasets import LabelledImages, PartitionedDataset, Scaling
 
 CLASSES = 62
@@ -26,14 +26,8 @@ def load(section: Workload, population: int, seed: int) -> PartitionedDataset:
     Raises:
         ExperimentError: files that are absent, damaged or of another shape, or too few samples for a client.
     """
-    if section.path is None:
-        raise ExperimentError("workload.path: dataset emnist needs the folder with the emnist-byclass idx files")
-    root = section.path.expanduser()
-    if not root.is_dir():
-        raise ExperimentError(
-            f"workload.path: {root} is not a folder that can be read; give the folder with "
-            "emnist-byclass-train-images-idx3-ubyte and the three files beside it (plain or .gz)"
-        )
+    needed = "the folder with emnist-byclass-train-images-idx3-ubyte and the three files beside it (plain or .gz)"
+    root = owners.folder(section.path, needed)
     folders = [root, root / "EMNIST" / "raw", root / "raw", root / "gzip"]
     parts = []
     for part in ("emnist-byclass-train", "emnist-byclass-test"):

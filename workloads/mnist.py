@@ -5,7 +5,7 @@ LeCun et al. 1998.
 
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
-from workloads import idx_files
+from workloads import idx_files, owners
 from workloads.datasets import PartitionedDataset, Scaling, split_stratified
 from workloads.randomness import Purpose, stream
 
@@ -23,14 +23,8 @@ def load(section: Workload, population: int, seed: int) -> PartitionedDataset:
     Raises:
         ExperimentError: files that are absent, damaged or of another shape, or too few samples for a client.
     """
-    if section.path is None:
-        raise ExperimentError("workload.path: dataset mnist needs the folder with the idx files")
-    root = section.path.expanduser()
-    if not root.is_dir():
-        raise ExperimentError(
-            f"workload.path: {root} is not a folder that can be read; give the folder with "
-            "train-images-idx3-ubyte, train-labels-idx1-ubyte and the two t10k files (plain or .gz)"
-        )
+    needed = "the folder with train-images-idx3-ubyte, train-labels-idx1-ubyte and the two t10k files (plain or .gz)"
+    root = owners.folder(section.path, needed)
     folders = [root, root / "MNIST" / "raw", root / "raw"]
     train, test = idx_files.read(folders, "train"), idx_files.read(folders, "t10k")
     if test is None:

@@ -177,12 +177,13 @@ def records_of(unit: Unit, plan: "Plan", workload: Workload) -> int:
 def warnings(plan: "Plan", workload: Workload) -> list[str]:
     """What is wrong with the `privacy` section, though the run can go on, a line each; raises as `opened` does."""
     section = plan.experiment.privacy
-    if section is None or opened(plan, workload) is None:
-        adds_none = "privacy: this aggregation adds no noise, so there is nothing to account; the section has no effect"
-        return [] if section is None else [adds_none]
-    accountant = accountant_of(plan, workload.dimension)
-    assert accountant is not None
-    line = section.warning(accountant.unit, records_of(accountant.unit, plan, workload))
+    if section is None:
+        return []
+    books = opened(plan, workload)
+    if books is None:
+        return ["privacy: this aggregation adds no noise, so there is nothing to account; the section has no effect"]
+    unit = books.ledger.accountant.unit
+    line = section.warning(unit, records_of(unit, plan, workload))
     return [line] if line else []
 
 
