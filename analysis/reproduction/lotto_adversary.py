@@ -160,7 +160,7 @@ def claims(found: dict[Condition, Attained]) -> list[Claim]:
     trusted = found[CONDITIONS[1]]
     return [
         Claim(
-            "Theorem 2: Pr[x/s > eta c/n] <= 1 - BinCDF(floor(eta c s/n); c, p), whatever the server does",
+            "Theorem 2: Pr[x/s > eta c/n] <= 1 - BinCDF(floor(eta c s/n); c, p), for each announced round",
             f"of {compared} rates (each variant and n_min, each x), {len(above)} lie above the bound "
             "(with intervals that hold together with 95%)",
             "no" if above else "yes",
