@@ -83,12 +83,13 @@ class Attained:
         return Share.of(sum(x > most for x in self.dishonest), self.planned, confidence)
 
 
-def attained(run: RunRecords) -> Attained:
-    """What is on record of the attacks of a run that has an adversary."""
+def attained(run: RunRecords, name: str = "") -> Attained:
+    """What is on record of the attacks of a run that has an adversary; with `name`, of this misbehaviour alone."""
     events, rounds = run.events, run.rounds
     section = AdversarySection.model_validate(run.experiment["adversary"])
     planned = {number for number in rounds["round"] if section.attacks(number)}
-    attacked = set(events.loc[events["kind"] == "attack", "round"])
+    carried_out = (events["kind"] == "attack") & events["detail"].str.startswith(f"{name}: " if name else "")
+    attacked = set(events.loc[carried_out, "round"])
     seen = events[events["kind"].isin(DETECTIONS) & events["round"].isin(attacked)]
     refused = set(seen["round"])
     names = [

@@ -12,6 +12,7 @@ import typer
 
 import testbed
 from testbed.commands.attack import attack
+from testbed.commands.attack_survey import SURVEY_EPILOG, survey
 from testbed.commands.attack_updates import INVERT_EPILOG, RECONSTRUCT_EPILOG, invert, reconstruct
 from testbed.commands.bound import bound, plan
 from testbed.commands.bound_batch_partition import BATCH_PARTITION_EPILOG, bound_batch_partition
@@ -61,6 +62,7 @@ app.command(epilog=DROPOUTS_EPILOG)(dropouts)
 app.command(epilog=METRICS_EPILOG)(metrics)
 app.command(epilog=PRIVACY_EPILOG)(privacy)
 app.command(epilog=REPRODUCE_EPILOG)(reproduce)
+attack.command(epilog=SURVEY_EPILOG)(survey)
 attack.command(epilog=RECONSTRUCT_EPILOG)(reconstruct)
 attack.command(epilog=INVERT_EPILOG)(invert)
 app.add_typer(attack)
