@@ -193,11 +193,15 @@ class Plan:
         return Timing(time_.deadline_s, time_.stage_deadlines, time_.disconnects == "visible", time_.stage_quorums)
 
     def check_sums(self, workload: Workload) -> None:
-        """Raise `ExperimentError` when the aggregation cannot sum what these clients learn, or not so many of them."""
+        """Raise `ExperimentError` when the aggregation cannot sum what these clients learn, or not so many of them, or
+        the adversary cannot do with it what it is to do.
+        """
         self.experiment.aggregation.check_workload(workload)
         heaviest = int(workload.sample_counts.max(initial=1))
         self.experiment.aggregation.check_weights(self.maximum_participants, heaviest)
         self.experiment.aggregation.check_dimension(self.maximum_participants, workload.dimension)
+        if self.adversary is not None:
+            self.adversary.check_workload(workload)
 
 
 class Federation:

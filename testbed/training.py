@@ -105,6 +105,17 @@ class GradientWorkload(Workload, Protocol):
         """
 
 
+@runtime_checkable
+class InspectableWorkload(Workload, Protocol):
+    """A workload of which can be said what a server knows that chose the model and has samples to evaluate it on."""
+
+    def parameter_shapes(self) -> list[tuple[int, ...]]:
+        """The shape of each parameter, in the order of the model's vector, which begins with them."""
+
+    def known_samples(self) -> npt.NDArray[np.float32]:
+        """`(m, ...)` float32: the samples that models are evaluated on, as the model takes them."""
+
+
 class Trained(Message, frozen=True):
     """Training is done; the update itself waits for the aggregation protocol.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from testbed.aggregation.combining import Aggregate, AggregationRound
     from testbed.broadcast import Asked, TrainingRound
     from testbed.selection.choosing import Selection, SelectionRound
-    from testbed.training import Train
+    from testbed.training import Train, Workload
 
 
 class MisbehaviourOptions(BaseModel):
@@ -77,6 +77,10 @@ class Misbehaviour:
     applies_to: ClassVar[tuple[str, ...]]
     Options: ClassVar[type[MisbehaviourOptions]] = MisbehaviourOptions
     conspiracy: ClassVar[Conspiracy]
+
+    @classmethod
+    def check_workload(cls, workload: "Workload", options: Any) -> None:
+        """Raise `ExperimentError` (one line) for a workload that this cannot be done with; `options` are its own."""
 
     @property
     def dishonest(self) -> frozenset[int]:
