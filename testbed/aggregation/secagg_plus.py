@@ -132,7 +132,12 @@ class SecAggPlusParameters(SecAggParameters):
         return self.neighbourhood(participants).threshold
 
     def tolerated(self, participants: int) -> int:
-        """2t - (k + 1) - 1: even if all of them are among the k + 1 holders of one client's shares."""
+        """2t - (k + 1) - 1: even if all of them are among the k + 1 holders of one client's shares.
+
+        -1 where nobody signs what was trained, as in `secagg`.
+        """
+        if self.model_binding == "none":
+            return -1
         chosen = self.neighbourhood(participants)
         return 2 * chosen.threshold - (chosen.neighbours + 1) - 1
 
