@@ -111,9 +111,12 @@ def measured(
 
     async def once() -> Measured:
         await network.begin_round(1)
-        await network.ask(everybody, Train(1, Vector(np.zeros(dimension, np.float32), 0)))
+        question = Train(1, Vector(np.zeros(dimension, np.float32), 0))
+        await network.ask(everybody, question)
         training, identity = len(network.exchanges), environment.experiment_id if told else None
-        start = AggregationRound(1, network, everybody, everybody, environment.directory, dimension, identity)
+        start = AggregationRound(
+            1, network, everybody, everybody, environment.directory, dimension, identity, training=question
+        )
         began, began_cpu = time.perf_counter(), time.process_time()
         aggregate = await protocol.aggregate(start)
         seconds, cpu_s = time.perf_counter() - began, time.process_time() - began_cpu

@@ -109,6 +109,7 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
         "vrf.prove": (lambda: secret.prove(message), 1),
         "vrf.verify": (lambda: vrf.verify(secret.public, message, proof), 1),
         "hmac": (lambda: prf.evaluate_many(keys, message), len(keys)),
+        "sha256.byte": (lambda: floats[0].digest(anew=True), floats[0].packed_bytes),
         "x25519.generate": (lambda: PrivateKey.from_seed(seed), 1),
         "x25519.agree": (lambda: own.agree(peer.public, b"calibration"), 1),
         "aead.seal": (lambda: sealing.seal(seed, nonce, message, b""), 1),

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from testbed.adversary.composing import Adversary
 from testbed.availability import Availability, Scheduled, availability_model
+from testbed.broadcast import Broadcast
 from testbed.cost import REFERENCE_COSTS, ComputeModel
 from testbed.devices import speed_factors
 from testbed.errors import ExperimentError, RunError
@@ -83,6 +84,7 @@ class Plan:
         costs = {**REFERENCE_COSTS, **experiment.time.costs}
         self.compute = ComputeModel(experiment.time.compute == "measured", costs)
         self.adversary: Adversary | None = None
+        self.broadcast = Broadcast()
         if experiment.adversary is None:
             self.selection = selection_protocol(experiment.selection, experiment.population)
             self.aggregation = aggregation_protocol(experiment.aggregation)
@@ -91,6 +93,7 @@ class Plan:
             corrupted = self.adversary.corrupted
             self.selection = selection_protocol(experiment.selection, experiment.population, corrupted)
             self.aggregation = aggregation_protocol(experiment.aggregation, corrupted)
+            self.broadcast = corrupted(Broadcast, {"train"})()
             self.adversary.check_used(self.roles)
         check_stages(experiment, (*self.selection.stages, *self.aggregation.stages))
         self.maximum_participants: int = getattr(
@@ -190,11 +193,15 @@ class Plan:
         return Timing(time_.deadline_s, time_.stage_deadlines, time_.disconnects == "visible", time_.stage_quorums)
 
     def check_sums(self, workload: Workload) -> None:
-        """Raise `ExperimentError` when the aggregation cannot sum what these clients learn, or not so many of them."""
+        """Raise `ExperimentError` when the aggregation cannot sum what these clients learn, or not so many of them, or
+        the adversary cannot do with it what it is to do.
+        """
         self.experiment.aggregation.check_workload(workload)
         heaviest = int(workload.sample_counts.max(initial=1))
         self.experiment.aggregation.check_weights(self.maximum_participants, heaviest)
         self.experiment.aggregation.check_dimension(self.maximum_participants, workload.dimension)
+        if self.adversary is not None:
+            self.adversary.check_workload(workload)
 
 
 class Federation:
@@ -297,7 +304,10 @@ class Federation:
         if self._spent:  # by attempts
             outcome = await skipped_round(start, self.network, before.model, f"budget-spent: {self._spent}")
         else:
-            outcome = await run_round(start, self.network, self.plan.selection, self.plan.aggregation, before.model)
+            outcome = await run_round(
+                start, self.network, self.plan.selection, self.plan.aggregation, before.model, self.plan.broadcast,
+                self.workload,
+            )  # fmt: skip
         participations = before.participations.copy()
         participations[outcome.participants] += 1
         if self.privacy is not None:

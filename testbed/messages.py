@@ -8,6 +8,7 @@ replaced by a placeholder and says how long the full encoding is; the arrays tra
 ``detach(m).size == len(encode(m))`` is tested.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +24,7 @@ _VECTOR = 1  # MessagePack extension: bits (1 byte, 0 = float32), length (4 byte
 _PLACEHOLDER = 2  # the same header, and the vector's position in `Detached.vectors`
 _FLOAT32 = 0
 _HEADER_BYTES = 5
+_CONTENT_DOMAIN = b"testbed/message-content/v1"
 _CHUNK = 1 << 15  # elements packed at a time, a multiple of 8: what a chunk needs besides its result stays small
 
 Digest32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
@@ -34,7 +36,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 
 
 class Vector:
-    """A vector in a message: ring elements modulo ``2**bits``, or float32.
+    """A vector in a message: ring elements modulo ``2**bits``, or float32. Its elements do not change once it is made.
 
     Args:
         values: ``(d,)``; unsigned integers below ``2**bits``, or float32 when ``bits`` is 0.
@@ -44,7 +46,7 @@ class Vector:
         ValueError: if the array's type cannot be what `bits` says: it would not arrive as it was sent.
     """
 
-    __slots__ = ("_values", "bits")
+    __slots__ = ("_digest", "_values", "bits")
 
     def __init__(self, values: npt.NDArray[Any], bits: int) -> None:
         if not 0 <= bits <= 64:
@@ -55,6 +57,7 @@ class Vector:
             wanted = "float32" if bits == _FLOAT32 else f"unsigned integers of {bits} bits or more"
             raise ValueError(f"a vector of {wanted}, (d,), is needed, not {values.dtype} {values.shape}")
         self._values = values
+        self._digest: bytes | None = None
         self.bits = bits
 
     @property
@@ -83,6 +86,24 @@ class Vector:
         lanes = np.ascontiguousarray(self.values[begin : begin + _CHUNK], dtype=f"<u{width}")
         bits = np.unpackbits(lanes.view(np.uint8).reshape(-1, width), axis=1, bitorder="little")
         return np.packbits(bits[:, : self.bits], bitorder="little").tobytes()
+
+    def digest(self, *, anew: bool = False) -> bytes:
+        """32 bytes: SHA-256 of the shape and the packed elements, remembered: clients of one host share a vector.
+
+        Args:
+            anew: compute it though it is known, as each of the clients would that share this vector here alone.
+        """
+        if self._digest is None or anew:
+            hashed = hashlib.sha256(_vector_header(self))
+            hashed.update(self._packed())
+            self._digest = hashed.digest()
+        return self._digest
+
+    def _packed(self) -> Any:
+        """What `pack` returns; of float32 that lie as they are sent, without a copy."""
+        if self.bits == _FLOAT32:
+            return np.ascontiguousarray(self.values, "<f4").data
+        return self.pack()
 
     @classmethod
     def unpack(cls, data: bytes, bits: int, length: int) -> "Vector":
@@ -293,6 +314,18 @@ def attach(kind: type[MessageType], header: bytes, vectors: Sequence[Vector]) ->
         return RemoteVector(length, bits)
 
     return _decode_with(msgspec.msgpack.Decoder(kind, ext_hook=restore), kind, header)
+
+
+def content_digest(message: Message, *, anew: bool = False) -> bytes:
+    """32 bytes: SHA-256 of all that a message says, its kind and stage too; equal for whoever decodes the same bytes.
+
+    Vectors count by their `Vector.digest` (for `anew` see there).
+    """
+    detached = detach(message)
+    vectors = [vector.digest(anew=anew) for vector in detached.vectors]
+    return hashlib.sha256(
+        _CONTENT_DOMAIN + signed_content(question_name(type(message)), detached.header, vectors)
+    ).digest()
 
 
 def signed_content(*parts: object) -> bytes:

@@ -7,12 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.combining import Aggregate, AggregationProtocol, AggregationRound, Ids
+from testbed.broadcast import Asked, Broadcast, TrainingRound
 from testbed.errors import Refusal, RoundAborted, RoundSkipped
 from testbed.messages import Vector
 from testbed.network.asking import RoundNetwork, no_ids
 from testbed.selection.choosing import Selection, SelectionProtocol, SelectionRound
-from testbed.selection.reports import reports_of
-from testbed.training import Train
+from testbed.selection.reports import reports_of, together
+from testbed.training import Train, Workload
 
 
 @dataclass
@@ -46,8 +47,18 @@ async def run_round(
     selection: SelectionProtocol,
     aggregation: AggregationProtocol,
     model: npt.NDArray[np.float32],
+    broadcast: Broadcast | None = None,
+    workload: Workload | None = None,
 ) -> Outcome:
-    """Run one round on `network`; a round that ends early costs its time and its bytes, and is not an error."""
+    """Run one round on `network`; a round that ends early costs its time and its bytes, and is not an error.
+
+    Args:
+        start: what the server knows of it.
+        network: how to reach the clients.
+        selection, aggregation, broadcast: the server's sides; by default the model is sent as it is.
+        model: `(d,)` float32.
+        workload: what the server knows of what is learned.
+    """
     outcome = Outcome(model)
     await network.begin_round(start.number)
     try:
@@ -55,13 +66,17 @@ async def run_round(
         if chosen.available is not None and getattr(aggregation, "asks_everybody", False):
             chosen = replace(chosen, participants=chosen.available)
         start.candidates, start.participants = chosen.candidates, chosen.participants
-        trained = await _train(start, network, selection, aggregation, chosen, outcome)
+        ready = _ready(aggregation, chosen)
+        begin = TrainingRound(start.number, network, ready, start.randomness, workload)
+        question = Train(start.number, Vector(model, 0))
+        asked = (Broadcast() if broadcast is None else broadcast).questions_for(begin, question)
+        trained = await _train(start, network, selection, asked, outcome)
         known = (start.directory, len(model), start.experiment_id, start.randomness)
         aggregate = await aggregation.aggregate(
             AggregationRound(
                 start.number, network, chosen.participants, trained, *known,
                 getattr(selection, "batches", None), getattr(selection, "client_rate", None),
-                _samples_of(start, chosen.available), start.memory,
+                _samples_of(start, chosen.available), start.memory, asked[0][1],
             )
         )  # fmt: skip
         outcome.model = (model + aggregate.mean).astype(np.float32)
@@ -85,26 +100,29 @@ async def skipped_round(
     return Outcome(model, "skipped", reason)
 
 
+def _ready(aggregation: AggregationProtocol, chosen: Selection) -> Ids:
+    """Who is to train; raises `RoundSkipped` where nobody was drawn and somebody should have been."""
+    if not len(chosen.participants) and not getattr(aggregation, "goes_on_without_participants", False):
+        raise RoundSkipped("nobody-selected", f"none of {chosen.candidates} available clients was drawn")
+    return chosen.participants if chosen.ready is None else chosen.ready
+
+
 async def _train(
-    start: SelectionRound,
-    network: RoundNetwork,
-    selection: SelectionProtocol,
-    aggregation: AggregationProtocol,
-    chosen: Selection,
-    outcome: Outcome,
+    start: SelectionRound, network: RoundNetwork, selection: SelectionProtocol, asked: Asked, outcome: Outcome
 ) -> Ids:
     """Model broadcast and local training; who has reported it as done."""
-    ready = chosen.participants if chosen.ready is None else chosen.ready
-    if not len(chosen.participants):
-        if getattr(aggregation, "goes_on_without_participants", False):
-            return ready
-        raise RoundSkipped("nobody-selected", f"none of {chosen.candidates} available clients was drawn")
-    trained = await network.ask(ready, Train(start.number, Vector(outcome.model, 0)))
-    losses = [answer.loss for answer in trained.valid().values() if not math.isnan(answer.loss)]
+    reports, losses, trained = [], [], no_ids()
+    for clients, question in asked:
+        if not len(clients):
+            continue
+        replies = await network.ask(clients, question)
+        losses += [answer.loss for answer in replies.valid().values() if not math.isnan(answer.loss)]
+        reports.append(reports_of(replies, clients))
+        trained = np.union1d(trained, replies.ids)
     outcome.training_loss = float(np.mean(losses)) if losses else None
-    if (learn := getattr(selection, "learn", None)) is not None:
-        learn(start, reports_of(trained, ready))
-    return trained.ids
+    if reports and (learn := getattr(selection, "learn", None)) is not None:
+        learn(start, together(reports))
+    return trained
 
 
 def _samples_of(start: SelectionRound, available: Ids | None) -> int | None:

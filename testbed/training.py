@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from testbed.cost import charge
 from testbed.errors import Refusal
-from testbed.messages import Count, Message, RoundNumber, Vector
+from testbed.messages import Count, Message, RoundNumber, Vector, content_digest
 from testbed.parties.client import Role, handles
 
 
@@ -105,6 +105,17 @@ class GradientWorkload(Workload, Protocol):
         """
 
 
+@runtime_checkable
+class InspectableWorkload(Workload, Protocol):
+    """A workload of which can be said what a server knows that chose the model and has samples to evaluate it on."""
+
+    def parameter_shapes(self) -> list[tuple[int, ...]]:
+        """The shape of each parameter, in the order of the model's vector, which begins with them."""
+
+    def known_samples(self) -> npt.NDArray[np.float32]:
+        """`(m, ...)` float32: the samples that models are evaluated on, as the model takes them."""
+
+
 class Trained(Message, frozen=True):
     """Training is done; the update itself waits for the aggregation protocol.
 
@@ -133,9 +144,11 @@ class RoundUpdate(LocalUpdate):
 
     Attributes:
         round: the round that it was trained in.
+        question: what the server asked, the model in it.
     """
 
     round: int
+    question: Train
 
 
 class Trainer(Role):
@@ -159,7 +172,7 @@ class Trainer(Role):
             delta = self.instead_of_not_finite(delta)
         samples, loss, squared_loss = int(update.samples), float(update.loss), getattr(update, "squared_loss", None)
         self.client.local_update = RoundUpdate(
-            delta, samples, loss, update.examples_processed, squared_loss, round=message.round
+            delta, samples, loss, update.examples_processed, squared_loss, round=message.round, question=message
         )
         return self.told(self.client.local_update)
 
@@ -200,7 +213,20 @@ class Trainer(Role):
         client.last_round = number
 
 
-def trained_update(role: Role, round_number: int) -> LocalUpdate:
+def training_digest(question: Train, *, anew: bool) -> bytes:
+    """32 bytes that only those have in common who were asked to train the same: the round, the model, and all else that
+    `question` says. SHA-256, charged by the byte.
+
+    Args:
+        question: as it was sent, or as it arrived.
+        anew: hash the model though somebody in this process has. Results are the same; it takes the time that it takes
+            on a device of its own, for measured compute. With modelled compute the charge is that time.
+    """
+    charge("sha256.byte", question.model.packed_bytes)
+    return content_digest(question, anew=anew)
+
+
+def trained_update(role: Role, round_number: int) -> RoundUpdate:
     """The update that this client has trained in this round; refuses when it has none."""
     update = role.client.local_update
     if not isinstance(update, RoundUpdate) or update.round != round_number:

@@ -107,6 +107,20 @@ class LocalLearning:
             self._held_out = self._on_device(self.data.held_out())
         return self._trainer.evaluate(*self._held_out, model)
 
+    def parameter_shapes(self) -> list[tuple[int, ...]]:
+        """The shape of each parameter, in the order of the model's vector."""
+        return [tuple(parameter.shape) for parameter in self._network.parameters()]
+
+    def known_samples(self) -> NDArray[np.float32]:
+        """(m, ...) float32: the inputs that models are evaluated on, as the model takes them."""
+        inputs: NDArray[np.float32] = self.data.held_out()[0].numpy().astype(np.float32)
+        return inputs
+
+    def training_samples(self, client: int) -> NDArray[np.float32]:
+        """(n, ...) float32: a client's inputs, as the model takes them: what attacks are measured against."""
+        inputs: NDArray[np.float32] = self.data.shard(client)[0].numpy().astype(np.float32)
+        return inputs
+
     def label_counts(self) -> NDArray[np.int64]:
         """(population, classes) int64."""
         return self.data.label_counts()

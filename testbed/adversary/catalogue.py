@@ -44,6 +44,7 @@ from testbed.adversary.lotto_rounds import (
     UnderstatePopulation,
 )
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
+from testbed.adversary.model_inconsistency import PassOnAllKeys, SendCraftedModel, SendDifferentModels
 from testbed.adversary.reconstruction import ContradictDropouts
 from testbed.adversary.shrinking import ShrinkTheSum, SplitTheSharing
 
@@ -75,6 +76,9 @@ SERVER: tuple[type[ServerMisbehaviour], ...] = (
     ShrinkTheSum,
     SplitTheSharing,
     BreakBatch,
+    SendDifferentModels,
+    PassOnAllKeys,
+    SendCraftedModel,
 )
 CLIENTS: tuple[type[ClientMisbehaviour], ...] = (
     InflateUtility,

@@ -18,6 +18,7 @@ from testbed.errors import ExperimentError
 from testbed.own_class import own_class
 from testbed.parties.client import RoleSpec
 from testbed.randomness import Randomness
+from testbed.training import Workload
 
 
 class Adversary:
@@ -73,6 +74,11 @@ class Adversary:
                 only = self.dishonest if spec.only is None else spec.only & self.dishonest
                 more.append(RoleSpec(dishonest_role(spec.role, kinds, self._conspiracy), spec.parameters, only))
         return [*specs, *more]
+
+    def check_workload(self, workload: Workload) -> None:
+        """Raise `ExperimentError` for a misbehaviour that cannot be carried out with what the clients learn."""
+        for kind, chosen in self._conspiracy.options.items():
+            kind.check_workload(workload, chosen)
 
     def check_used(self, specs: Sequence[RoleSpec]) -> None:
         """Raise `ExperimentError` for a misbehaviour that no server of the run, or no role in `specs`, is open to."""

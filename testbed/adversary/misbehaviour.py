@@ -17,7 +17,9 @@ from testbed.parties.client import Role, RoleSpec
 
 if TYPE_CHECKING:
     from testbed.aggregation.combining import Aggregate, AggregationRound
+    from testbed.broadcast import Asked, TrainingRound
     from testbed.selection.choosing import Selection, SelectionRound
+    from testbed.training import Train, Workload
 
 
 class MisbehaviourOptions(BaseModel):
@@ -66,8 +68,7 @@ class Misbehaviour:
 
     Attributes:
         name: as an experiment says it.
-        applies_to: names of the selection or aggregation protocols (clients also: "train") whose decisions it
-            overrides.
+        applies_to: names of the selection or aggregation protocols whose decisions it overrides, or "train".
         Options: what an experiment may set; may be replaced by a subclass of `MisbehaviourOptions`.
         conspiracy: whom and when; `composed` sets it.
     """
@@ -76,6 +77,10 @@ class Misbehaviour:
     applies_to: ClassVar[tuple[str, ...]]
     Options: ClassVar[type[MisbehaviourOptions]] = MisbehaviourOptions
     conspiracy: ClassVar[Conspiracy]
+
+    @classmethod
+    def check_workload(cls, workload: "Workload", options: Any) -> None:
+        """Raise `ExperimentError` (one line) for a workload that this cannot be done with; `options` are its own."""
 
     @property
     def dishonest(self) -> frozenset[int]:
@@ -143,11 +148,24 @@ class _Aggregating(ServerMisbehaviour):
         return made
 
 
+class _Broadcasting(ServerMisbehaviour):
+    """Outermost in a malicious broadcast of the model: knows when a round's training begins."""
+
+    def questions_for(self, round_: "TrainingRound", question: "Train") -> "Asked":
+        self.attacking, self.network = self.conspiracy.attacks(round_.number), round_.network
+        asked: Asked = super().questions_for(round_, question)  # type: ignore[misc]
+        return asked
+
+
 def malicious_server(honest: type, kinds: Sequence[type[ServerMisbehaviour]], conspiracy: Conspiracy) -> type:
     """The class of a server that is `honest` but for `kinds`, the first one outermost; `honest` itself if none."""
     if not kinds:
         return honest
-    begins = _Selecting if hasattr(honest, "select") else _Aggregating
+    begins: type[ServerMisbehaviour] = _Aggregating
+    if hasattr(honest, "select"):
+        begins = _Selecting
+    elif hasattr(honest, "questions_for"):
+        begins = _Broadcasting
     return type(f"Malicious{honest.__name__}", (begins, *kinds, honest), {"conspiracy": conspiracy})
 
 

@@ -16,7 +16,7 @@ from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
 from testbed.privacy.accountant import Accountant
 from testbed.randomness import Randomness
-from testbed.training import Workload
+from testbed.training import Train, Workload
 
 Ids = npt.NDArray[np.int64]
 
@@ -108,6 +108,7 @@ class AggregationRound:
         client_rate: probability with which each available client was drawn, independently; None: not so drawn.
         available_samples: training samples of all clients that were available, by what they announced; None: unknown.
         memory: arrays by name that are kept from round to round, as in `SelectionRound.memory` and in the same place.
+        training: what the participants were asked to train; None goes with `experiment_id` None.
     """
 
     number: int
@@ -122,6 +123,7 @@ class AggregationRound:
     client_rate: float | None = None
     available_samples: int | None = None
     memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    training: Train | None = None
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Message
 from testbed.network import Replies
 from testbed.parties.client import RoleSpec
+from testbed.training import training_digest
 
 _PROBE = PrivateKey.from_seed(bytes(32))  # shows which public keys are of small order
 
@@ -61,6 +62,7 @@ class SecAgg(WholeBatches):
     """Server side; `aggregate` follows the paper's rounds 0 to 4."""
 
     needs_registration: ClassVar[bool] = True
+    _training: bytes  # the digest of what they were asked to train; empty with model_binding: none
     _digest: bytes  # what the clients of this round have in common
     stages: tuple[str, ...] = (
         "secagg/advertise-keys",
@@ -124,12 +126,25 @@ class SecAgg(WholeBatches):
 
     def advert_content(self, round_: AggregationRound, client: int, advert: KeyAdvert) -> bytes:
         """What a client signs with its keys."""
-        return advert_content(round_.number, client, advert.sealing_key, advert.mask_key)
+        return advert_content(round_.number, client, advert.sealing_key, advert.mask_key, self._training)
+
+    def digest_of_training(self, round_: AggregationRound) -> bytes:
+        """What clients sign of what they were asked to train."""
+        if self.parameters.model_binding == "none":
+            detail = "clients do not sign the model that they were sent; a malicious server may send each another one"
+            round_.network.record_event("server", "weak-binding", detail)
+            return b""
+        if round_.training is not None:
+            return training_digest(round_.training, anew=True)
+        if round_.experiment_id is not None:
+            raise RoundAborted("no-training", "the server that verifies signatures must know what it asked to train")
+        return b""
 
     # -- round 0 --------------------------------------------------------------------------------------------------
 
     async def advertise_keys(self, round_: AggregationRound, t: int) -> dict[int, KeyAdvert]:
         """Who takes part (the paper's U1), with their public keys."""
+        self._training = self.digest_of_training(round_)
         question = AdvertiseKeys(round_.number, len(round_.participants), t)
         replies = await round_.network.ask(round_.trained, question)
         return self._at_least(t, self._usable(replies.valid(), round_), replies, "advertised keys")
@@ -162,7 +177,7 @@ class SecAgg(WholeBatches):
     ) -> dict[int, dict[int, bytes]]:
         """What each client (U2) has sealed for each of the others; who leaves somebody out has not shared."""
         listed = [AdvertOf(c, a.sealing_key, a.mask_key, a.signature) for c, a in adverts.items()]
-        self._digest = adverts_digest(round_.number, len(round_.participants), t, listed)
+        self._digest = adverts_digest(round_.number, len(round_.participants), t, self._training, listed)
         charge("message", len(listed))
         replies = await round_.network.ask(_ids(adverts), ShareKeys(round_.number, listed))
         return self._at_least(t, self._whole(replies, adverts, round_), replies, "shared their keys")

@@ -47,7 +47,7 @@ from testbed.crypto.shamir import SHARE_BYTES
 from testbed.errors import Refusal
 from testbed.messages import Vector, signed_content
 from testbed.parties.client import Client, handles
-from testbed.training import trained_update
+from testbed.training import RoundUpdate, trained_update, training_digest
 
 if TYPE_CHECKING:
     from testbed.aggregation.secagg_parameters import SecAggParameters
@@ -102,8 +102,8 @@ class SecAggClient(RemovingClient):
         """Make two key pairs and sign their public halves."""
         with self._step(0, message.round):
             self._check_parameters(message)
-            trained_update(self, message.round)  # a round number that was used before would bring the same masks again
-            self._round = message.round
+            update = trained_update(self, message.round)  # a number used before would bring the same masks again
+            self._round, self._training = message.round, self._digest_of_training(update)
             self._threshold, self._participants = message.threshold, message.participants
             self._sealing = PrivateKey.from_seed(self._secret("sealing key"))
             self._mask_secret = self._secret("mask key")
@@ -136,7 +136,13 @@ class SecAggClient(RemovingClient):
 
     def _advert_content(self, client: int, sealing_key: bytes, mask_key: bytes) -> bytes:
         """What a client signs with its keys."""
-        return advert_content(self._round, client, sealing_key, mask_key)
+        return advert_content(self._round, client, sealing_key, mask_key, self._training)
+
+    def _digest_of_training(self, update: RoundUpdate) -> bytes:
+        """What stands for all that the update was trained from, in what is signed; empty where nothing is to."""
+        if self.parameters.model_binding == "none":
+            return b""
+        return training_digest(update.question, anew=self.environment.compute.measured)
 
     # -- share keys -----------------------------------------------------------------------------------------------
 
@@ -152,7 +158,7 @@ class SecAggClient(RemovingClient):
 
     def _digest_of(self, adverts: dict[int, AdvertOf]) -> bytes:
         """What this client has in common with those that were shown the same keys."""
-        return adverts_digest(self._round, self._participants, self._threshold, adverts.values())
+        return adverts_digest(self._round, self._participants, self._threshold, self._training, adverts.values())
 
     def _share(self, holders: list[int]) -> list[SharesFor]:
         points, t = [point_of(holder) for holder in holders], self._threshold
@@ -199,7 +205,21 @@ class SecAggClient(RemovingClient):
             try:
                 self._verify(self._registered(client), KEYS_DOMAIN, content, advert.signature)
             except InvalidSignature:
-                raise Refusal("secagg.forged-keys", f"client {client} has not signed the keys shown for it") from None
+                raise self._not_signed(client) from None
+
+    def _not_signed(self, client: int) -> Refusal:
+        """What a peer's signature that does not verify says.
+
+        A client cannot tell forged keys from genuine ones of a peer that was sent another model: only the server could
+        tell it that peer's digest, and it may lie. So one name says both; an honest server leaves either out before.
+        """
+        if self.parameters.model_binding == "none":
+            return Refusal("secagg.forged-keys", f"client {client} has not signed the keys shown for it")
+        return Refusal(
+            "secagg.other-keys-or-training",
+            f"client {client} has not signed the keys shown for it with the model that this client was sent: "
+            "it was sent another, or they are forged",
+        )
 
     def _registered(self, client: int) -> bytes:
         """A peer's signing key: of the list that was agreed on, and from nowhere else where one was."""

@@ -11,9 +11,9 @@ from testbed.crypto.shamir import SHARE_BYTES
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, Vector, signed_content
 from testbed.privacy.removable import MOST_TOLERATED
 
-KEYS_DOMAIN = b"testbed/secagg/advertised-keys/v1"
+KEYS_DOMAIN = b"testbed/secagg/advertised-keys/v2"
 SURVIVORS_DOMAIN = b"testbed/secagg/survivors/v2"
-_ADVERTS_DOMAIN = b"testbed/secagg/adverts/v1"
+_ADVERTS_DOMAIN = b"testbed/secagg/adverts/v2"
 MAXIMUM_PARTICIPANTS = 100_000
 
 Many = msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)
@@ -30,21 +30,31 @@ def point_of(client: int) -> int:
     return client + 1
 
 
-def advert_content(round_number: int, client: int, sealing_key: bytes, mask_key: bytes) -> bytes:
-    """What the signature on advertised keys covers, beside the domain and the experiment."""
-    return signed_content(round_number, client, sealing_key, mask_key)
+def advert_content(round_number: int, client: int, sealing_key: bytes, mask_key: bytes, training: bytes) -> bytes:
+    """What the signature on advertised keys covers, beside the domain and the experiment.
+
+    `training` is the digest of what the client was asked to train (`training_digest`), empty with
+    ``model_binding: none``. Each client verifies its peers' signatures with its own: it masks with those alone that
+    were sent the same model. A server that sends all but one a model whose update it knows would else have the update
+    of that one from the sum (Pasquini, Francati, Ateniese, CCS 2022, arXiv 2111.07380). It costs no byte on the wire.
+    """
+    return signed_content(round_number, client, sealing_key, mask_key, training)
 
 
-def adverts_digest(round_number: int, participants: int, threshold: int, adverts: Iterable["AdvertOf"]) -> bytes:
-    """32 bytes that only clients have in common that were told the same s and t, and shown the same keys (U1).
+def adverts_digest(
+    round_number: int, participants: int, threshold: int, training: bytes, adverts: Iterable["AdvertOf"]
+) -> bytes:
+    """32 bytes that only clients have in common that were told the same s and t, trained the same and were shown the
+    same keys (U1).
 
     Shares are sealed for them alone, and a signature on survivors counts for them alone. Without it a server that
     involves more than s clients could show each other ones, and the s of all thresholds would say nothing.
     """
     listed = sorted((advert.client, advert.sealing_key + advert.mask_key) for advert in adverts)
     content = signed_content(
-        round_number, participants, threshold, [client for client, _ in listed], b"".join(keys for _, keys in listed)
-    )
+        round_number, participants, threshold, training, [client for client, _ in listed],
+        b"".join(keys for _, keys in listed),
+    )  # fmt: skip
     return hashlib.sha256(_ADVERTS_DOMAIN + content).digest()
 
 

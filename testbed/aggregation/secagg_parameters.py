@@ -42,6 +42,12 @@ class SecAggParameters(NoisyParameters):
         description="Do t clients sign the survivors before any client unmasks (signed), or does each believe the list "
         "that it alone is shown (none; only for servers that follow the protocol, and above two thirds)?",
     )
+    model_binding: Literal["signed", "none"] = Field(
+        "signed",
+        description="Do clients sign what they were asked to train with their keys, so that only those go into one sum "
+        "that were sent the same model (signed), or may a malicious server send each another one and see single "
+        "updates (none; to show that attack)?",
+    )
     smallest_sum: int | None = Field(
         None,
         ge=2,
@@ -89,10 +95,11 @@ class SecAggParameters(NoisyParameters):
     def tolerated(self, participants: int) -> int:
         """2t - s - 1: with one more, t shares of either kind can be had for one client (CCS 2017, Theorem 6.5).
 
-        None at all, not even 0, where nobody signs the survivors, or `smallest_sum` lets a malicious server sum single
-        batches: then it has sums over few clients without any accomplice, and each counts as seen by itself.
+        None at all, not even 0, where nobody signs the survivors or what was trained, or `smallest_sum` lets a
+        malicious server sum single batches: then it has sums over few clients without any accomplice, and each counts
+        as seen by itself.
         """
-        if self.consistency == "none" or self.smallest_sum is not None:
+        if self.consistency == "none" or self.model_binding == "none" or self.smallest_sum is not None:
             return -1
         return 2 * self.threshold_for(participants) - participants - 1
 

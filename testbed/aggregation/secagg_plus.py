@@ -60,6 +60,7 @@ from testbed.aggregation.secagg_plus_messages import (
     NeighbourSignatures,
     ShareKeysAmongNeighbours,
     UnmaskNeighbours,
+    common_digest,
     graph_advert_content,
 )
 from testbed.cost import charge
@@ -131,7 +132,12 @@ class SecAggPlusParameters(SecAggParameters):
         return self.neighbourhood(participants).threshold
 
     def tolerated(self, participants: int) -> int:
-        """2t - (k + 1) - 1: even if all of them are among the k + 1 holders of one client's shares."""
+        """2t - (k + 1) - 1: even if all of them are among the k + 1 holders of one client's shares.
+
+        -1 where nobody signs what was trained, as in `secagg`.
+        """
+        if self.model_binding == "none":
+            return -1
         chosen = self.neighbourhood(participants)
         return 2 * chosen.threshold - (chosen.neighbours + 1) - 1
 
@@ -174,7 +180,7 @@ class SecAggPlus(SecAgg):
     parameters: SecAggPlusParameters
     chosen: Neighbourhood  # this round's, as its graph
     _around: dict[int, frozenset[int]]
-    _digest: bytes
+    _list_digest: bytes
     _told: dict[int, dict[int, bytes]]  # by client: its word to each neighbour that it is masked with
 
     def __init__(self, parameters: SecAggPlusParameters) -> None:
@@ -205,8 +211,8 @@ class SecAggPlus(SecAgg):
         if self.parameters.kept_whole(round_.batches) is not None:
             detail = "a malicious server may tell neighbourhoods different survivors; only secagg is batch-atomic then"
             round_.network.record_event("server", "weak-batches", detail)
-        self._digest = list_digest(round_.experiment_id, round_.number, participants)
-        graph = NeighbourGraph(participants, k, self._digest)
+        self._list_digest = list_digest(round_.experiment_id, round_.number, participants)
+        graph = NeighbourGraph(participants, k, self._list_digest)
         self._around = {client: graph.around(client) for client in participants}
         return t
 
@@ -216,14 +222,18 @@ class SecAggPlus(SecAgg):
         return [peer for peer in among if peer in around and peer != client]
 
     def advert_content(self, round_: AggregationRound, client: int, advert: KeyAdvert) -> bytes:
-        """A client signs its keys and the list of participants."""
-        return graph_advert_content(round_.number, client, advert.sealing_key, advert.mask_key, self._digest)
+        """A client signs its keys, the list of participants and what it was asked to train."""
+        return graph_advert_content(
+            round_.number, client, advert.sealing_key, advert.mask_key, self._list_digest, self._training
+        )
 
     # -- round 0 --------------------------------------------------------------------------------------------------
 
     async def advertise_keys(self, round_: AggregationRound, t: int) -> dict[int, KeyAdvert]:
         """See `SecAgg.advertise_keys`."""
         participants = round_.participants.tolist()
+        self._training = self.digest_of_training(round_)
+        self._digest = common_digest(self._list_digest, self._training)
         charge("message", len(participants))
         question = AnnounceGraph(round_.number, participants, self.chosen.neighbours, t)
         replies = await round_.network.ask(round_.trained, question)

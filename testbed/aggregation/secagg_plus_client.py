@@ -30,6 +30,7 @@ from testbed.aggregation.secagg_plus_messages import (
     NeighbourSignatures,
     ShareKeysAmongNeighbours,
     UnmaskNeighbours,
+    common_digest,
     graph_advert_content,
 )
 from testbed.cost import charge
@@ -73,7 +74,7 @@ class SecAggPlusClient(SecAggClient):
         charge("message", len(listed))
         graph = NeighbourGraph(announced.participants, announced.neighbours, digest)
         self._around = graph.around(self.client.number)
-        self._listed, self._digest = listed, digest
+        self._listed, self._list_digest = listed, digest
 
     def _check_neighbourhood(self, announced: AnnounceGraph) -> None:
         told = (announced.neighbours, announced.threshold)
@@ -88,7 +89,7 @@ class SecAggPlusClient(SecAggClient):
         self._fewest_survivors = own.survivors
 
     def _advert_content(self, client: int, sealing_key: bytes, mask_key: bytes) -> bytes:
-        return graph_advert_content(self._round, client, sealing_key, mask_key, self._digest)
+        return graph_advert_content(self._round, client, sealing_key, mask_key, self._list_digest, self._training)
 
     # -- share keys -----------------------------------------------------------------------------------------------
 
@@ -100,8 +101,8 @@ class SecAggPlusClient(SecAggClient):
         return self.on_share_keys(ShareKeys(message.round, private.adverts))
 
     def _digest_of(self, adverts: dict[int, AdvertOf]) -> bytes:
-        """Of the list of participants, which everybody was shown; keys are those of neighbours."""
-        return self._digest
+        """Of the list of participants, which everybody was shown, and of what was trained; keys are neighbours'."""
+        return common_digest(self._list_digest, self._training)
 
     def _check_adverts(self, adverts: dict[int, AdvertOf], count: int) -> None:
         if not adverts.keys() <= self._around:

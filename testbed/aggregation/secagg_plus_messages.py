@@ -3,6 +3,7 @@
 The stages have the names of those of `secagg`, so that the two can be compared stage by stage.
 """
 
+import hashlib
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -18,14 +19,28 @@ from testbed.aggregation.secagg_messages import (
 )
 from testbed.messages import ClientId, Count, Message, RoundNumber, Vector, signed_content
 
+_COMMON_DOMAIN = b"testbed/secagg-plus/common/v1"
+
 Tag16 = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 
 
 def graph_advert_content(
-    round_number: int, client: int, sealing_key: bytes, mask_key: bytes, list_digest: bytes
+    round_number: int, client: int, sealing_key: bytes, mask_key: bytes, list_digest: bytes, training: bytes
 ) -> bytes:
-    """What the signature on advertised keys covers: also the list, so that neighbours know that they share one."""
-    return signed_content(round_number, client, sealing_key, mask_key, list_digest)
+    """What the signature on advertised keys covers: also the list, so that neighbours know that they share one.
+
+    `training` is as in `secagg_messages.advert_content`.
+    """
+    return signed_content(round_number, client, sealing_key, mask_key, list_digest, training)
+
+
+def common_digest(list_digest: bytes, training: bytes) -> bytes:
+    """32 bytes that only clients have in common that were told the same participants and trained the same.
+
+    Not the digest that the graph is drawn by: a server that could change that with the model would try models until the
+    graph suits it.
+    """
+    return hashlib.sha256(_COMMON_DOMAIN + signed_content(list_digest, training)).digest()
 
 
 class AnnounceGraph(Message, frozen=True):

@@ -22,6 +22,12 @@ _SUMMARY_EPILOG = examples(
     then="An attack is on record where an experiment has an `adversary:` section.",
 )
 
+_MODELS_EPILOG = examples(
+    "testbed attack models runs/crafted-models",
+    "testbed attack models runs/crafted-models --format markdown",
+    then="Of adversary.server: send-different-models or send-crafted-model, and records: {aggregates: all}.",
+)
+
 _REGISTRATIONS_EPILOG = examples("testbed attack registrations examples/adversary.yaml")
 
 
@@ -41,6 +47,22 @@ def summary(
     from analysis import adversaries
 
     typer.echo(adversaries.render(adversaries.adversaries(runs, eta), format), nl=False)
+
+
+@attack.command(epilog=_MODELS_EPILOG)
+def models(
+    directories: Directories,
+    format: Annotated[Literal["text", "markdown", "json"], typer.Option(help="json holds every column.")] = "text",
+    debug: Debug = False,
+) -> None:
+    """Print what a server has learned that sent other models: the victim's update, or single training samples.
+
+    Both are held against the truth: the update trained again, and the clients' data.
+    """
+    runs = runs_in(directories)
+    from analysis.attacks import other_models
+
+    typer.echo(other_models.render(other_models.other_models(runs), format), nl=False)
 
 
 @attack.command(epilog=_REGISTRATIONS_EPILOG)

@@ -4,7 +4,9 @@ Two sources, not equally good: response times are the server's own measurement, 
 clients say, and can be lies.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +44,22 @@ class TrainingReports:
     def quality(self) -> Floats:
         """`(m,)` float64: data quality |B_i| sqrt(mean Loss(k)^2), Oort's statistical utility (OSDI 2021, eq. 2)."""
         return self.samples.astype(np.float64) * np.sqrt(self.squared_loss)
+
+
+def together(reports: Sequence[TrainingReports]) -> TrainingReports:
+    """The reports of groups that share no client and were asked one after the other, as one."""
+    if len(reports) == 1:
+        return reports[0]
+    clients = np.concatenate([part.clients for part in reports])
+    order = np.argsort(clients)
+
+    def joined(name: str) -> npt.NDArray[Any]:
+        return np.concatenate([getattr(part, name) for part in reports])[order]
+
+    return TrainingReports(
+        clients[order], joined("samples"), joined("loss"), joined("squared_loss"), joined("latency_s"),
+        np.sort(np.concatenate([part.unheard for part in reports])), max(part.waited_s for part in reports),
+    )  # fmt: skip
 
 
 def reports_of(trained: Replies, asked: Ids) -> TrainingReports:

@@ -146,10 +146,12 @@ class SmallFederation:
 
     async def train(self, number: int = 1) -> AggregationRound:
         """Train everybody; the aggregation's starting point."""
-        trained = await self.network.ask(self.everybody, Train(number, Vector(self.workload.initial_model(), 0)))
+        question = Train(number, Vector(self.workload.initial_model(), 0))
+        trained = await self.network.ask(self.everybody, question)
         return AggregationRound(
             number, self.network, self.everybody, trained.ids, self.environment.directory,
             *((self.workload.dimension, EXPERIMENT, self.randomness) if self.told else ()), batches=self.batches,
+            training=question if self.told else None,
         )  # fmt: skip
 
     async def aggregate(self, number: int = 1) -> Any:

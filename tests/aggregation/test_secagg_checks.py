@@ -115,13 +115,13 @@ FRESH = PrivateKey.from_seed(bytes(range(32))).public
         (lambda s: s.with_advert(4, mask_key=s.adverts[0].mask_key), "secagg.key-used-twice"),
         (lambda s: s.with_advert(4, sealing_key=s.adverts[0].mask_key), "secagg.key-used-twice"),
         (lambda s: s.with_advert(4, sealing_key=s.adverts[4].mask_key), "secagg.key-used-twice"),
-        (lambda s: s.with_advert(4, mask_key=FRESH), "secagg.forged-keys"),
-        (lambda s: s.with_advert(4, sealing_key=FRESH), "secagg.forged-keys"),
-        (lambda s: s.with_advert(4, signature=s.adverts[0].signature), "secagg.forged-keys"),
-        (lambda s: s.with_advert(4, signature=bytes(64)), "secagg.forged-keys"),
+        (lambda s: s.with_advert(4, mask_key=FRESH), "secagg.other-keys-or-training"),
+        (lambda s: s.with_advert(4, sealing_key=FRESH), "secagg.other-keys-or-training"),
+        (lambda s: s.with_advert(4, signature=s.adverts[0].signature), "secagg.other-keys-or-training"),
+        (lambda s: s.with_advert(4, signature=bytes(64)), "secagg.other-keys-or-training"),
         # the keys of client 4 under another name: signed, but not for that client
         (lambda s: ShareKeys(1, [*s.listed[:4], changed(s.listed[4], client=5)]),
-         "secagg.forged-keys"),
+         "secagg.other-keys-or-training"),
         (lambda s: s.with_advert(4, client=STRANGER), "pki.unknown-client"),
         (lambda s: ShareKeys(2, s.listed), "secagg.out-of-order"),
     ],
@@ -140,7 +140,7 @@ def test_keys_of_an_earlier_round_are_refused(stands: Any) -> None:
         mixed = [row if row.client != 4 else old[4] for row in stands.Stand(stand.small, start, adverts).listed]
         return await stand.ask(ShareKeys(2, mixed))
 
-    assert asyncio.run(play()) == [(2, "secagg.forged-keys")]
+    assert asyncio.run(play()) == [(2, "secagg.other-keys-or-training")]
 
 
 def test_more_clients_than_were_announced_are_refused(federation: Any, stands: Any) -> None:

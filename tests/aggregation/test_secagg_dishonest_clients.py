@@ -26,7 +26,6 @@ from testbed.aggregation.secagg_messages import (
     SharesFor,
     SurvivorsSignature,
     Unmask,
-    advert_content,
     survivors_content,
 )
 from testbed.crypto.key_agreement import PrivateKey
@@ -75,7 +74,7 @@ class SmallOrderKey(SecAggClient):
     @handles(AdvertiseKeys)
     def on_advertise_keys(self, message: AdvertiseKeys) -> KeyAdvert:
         advert = super().on_advertise_keys(message)
-        content = advert_content(message.round, self.client.number, advert.sealing_key, self.key)
+        content = self._advert_content(self.client.number, advert.sealing_key, self.key)
         return KeyAdvert(advert.sealing_key, self.key, self._sign(KEYS_DOMAIN, content))
 
 
@@ -83,7 +82,7 @@ class OneKeyTwice(SecAggClient):
     @handles(AdvertiseKeys)
     def on_advertise_keys(self, message: AdvertiseKeys) -> KeyAdvert:
         key = super().on_advertise_keys(message).mask_key
-        content = advert_content(message.round, self.client.number, key, key)
+        content = self._advert_content(self.client.number, key, key)
         return KeyAdvert(key, key, self._sign(KEYS_DOMAIN, content))
 
 
@@ -94,7 +93,7 @@ class CopiesAKey(SecAggClient):
     def on_advertise_keys(self, message: AdvertiseKeys) -> KeyAdvert:
         own = super().on_advertise_keys(message)
         copied = PrivateKey.from_seed(self.environment.randomness.secret(1, message.round, "secagg mask key")).public
-        content = advert_content(message.round, self.client.number, own.sealing_key, copied)
+        content = self._advert_content(self.client.number, own.sealing_key, copied)
         return KeyAdvert(own.sealing_key, copied, self._sign(KEYS_DOMAIN, content))
 
 
@@ -109,7 +108,7 @@ def test_keys_that_peers_would_refuse_are_not_passed_on(federation: Any, role: t
 def test_a_server_without_the_experiments_id_leaves_signatures_to_the_clients(federation: Any) -> None:
     small = play(federation, SignsNothing, {3}, told=False)
     assert reason_of(small) == "below-threshold"
-    assert set(small.refusals()) == {(i, "secagg.forged-keys") for i in (0, 1, 2, 4, 5, 6)}
+    assert set(small.refusals()) == {(i, "secagg.other-keys-or-training") for i in (0, 1, 2, 4, 5, 6)}
 
 
 class SignsAnotherSet(SecAggClient):

@@ -200,7 +200,7 @@ def test_neighbours_are_those_of_the_list_and_nobody_else(federation: Any) -> No
     [
         (lambda rows: rows[: T - 1], "secagg.own-keys-changed secagg.wrong-size"),
         (lambda rows: [*rows, rows[0]], "secagg.listed-twice"),
-        (lambda rows: [changed(rows[0], mask_key=FRESH), *rows[1:]], "secagg.forged-keys"),
+        (lambda rows: [changed(rows[0], mask_key=FRESH), *rows[1:]], "secagg.other-keys-or-training"),
         (lambda rows: [row for row in rows if row.client != VICTIM], "secagg.own-keys-changed"),
     ],
 )
@@ -230,7 +230,7 @@ def test_neighbours_that_were_told_another_list_are_noticed(federation: Any) -> 
         return await stand.ask(ShareKeysAmongNeighbours(1), NeighbourKeys(stand.keys_for(VICTIM)))
 
     assert NEAR[0] < N - 1
-    assert asyncio.run(play()) == ["secagg.forged-keys"]
+    assert asyncio.run(play()) == ["secagg.other-keys-or-training"]
 
 
 # -- masked input ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,294 @@
+"""What a server has learned that sent other models than the one to be trained, held against the truth.
+
+Of `send-different-models` the victim's update, of `send-crafted-model` single training samples
+(`testbed.adversary.model_inconsistency`). Both are read from the sums that the run has recorded, as the server sees
+them: quantised, with noise where there is some. The truth is each client's update trained again, and its data.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analysis.attacks.victims import Victims
+from testbed.adversary.model_inconsistency import (
+    ImprintOptions,
+    SendCraftedModel,
+    SendDifferentModels,
+    imprint_of,
+    inspectable,
+)
+from testbed.adversary.section import AdversarySection, name_of, options
+from testbed.errors import ExperimentError
+from testbed.records import RunRecords
+from testbed.records.aggregates import RoundAggregate
+
+Floats = npt.NDArray[np.float64]
+
+RECOVERED_DB = 30.0
+"""A sample counts as recovered from this peak signal-to-noise ratio on: the eye sees no difference."""
+_VICTIM = re.compile(rf"{SendDifferentModels.name}: client (\d+) was sent the model")
+_UNQUANTISED = 1e-6  # of the largest coordinate: what counts as equal where updates are not quantised
+
+
+@dataclass(frozen=True)
+class RecoveredUpdate:
+    """One round's victim of `send-different-models`.
+
+    Attributes:
+        round, victim: numbers.
+        dimension: d.
+        recovered: coordinates that are off by no more than the rounding of all summands can make them.
+        largest_error: of a coordinate, in steps of the quantisation; NaN without one.
+        relative_error: |d - d^|^2 / |d|^2.
+    """
+
+    round: int
+    victim: int
+    dimension: int
+    recovered: int
+    largest_error: float
+    relative_error: float
+
+
+@dataclass(frozen=True)
+class RecoveredSamples:
+    """One round of `send-crafted-model`.
+
+    Attributes:
+        round: its number.
+        clients: in the sum.
+        samples: of these clients.
+        bins: that held something.
+        recovered: samples that some bin shows with `RECOVERED_DB` or more.
+        psnr: `(samples,)` dB, of the bin that shows each sample best.
+    """
+
+    round: int
+    clients: int
+    samples: int
+    bins: int
+    recovered: int
+    psnr: Floats
+
+
+def recovered_updates(run: RunRecords, victims: Victims) -> list[RecoveredUpdate]:
+    """What `send-different-models` has brought in each completed round; raises as `_attacked` does."""
+    section, found = victims.experiment.aggregation, []
+    step = _step(section, victims)
+    dishonest = _dishonest(run)
+    for number, detail, seen in _attacked(run, SendDifferentModels.name):
+        match = _VICTIM.match(detail)
+        if match is None:
+            continue
+        victim, weights = int(match[1]), victims.weights
+        survivors = _survivors(run, number)
+        if victim not in survivors:
+            continue
+        total = seen.mean * seen.weight
+        for client in sorted(dishonest[number] & survivors):  # accomplices say what they have sent
+            total = total - weights[client] * _clipped(section, victims, client, seen, number)
+        true = _clipped(section, victims, victim, seen, number)
+        error = np.abs(total / weights[victim] - true)
+        others = sum(weights[client] for client in survivors) / weights[victim]
+        allowed = others * step if step else _UNQUANTISED * float(np.abs(true).max())
+        found.append(
+            RecoveredUpdate(
+                number,
+                victim,
+                len(true),
+                int((error <= allowed).sum()),
+                float(error.max() / step) if step else float("nan"),
+                float((error @ error) / max(float(true @ true), 1e-300)),
+            )
+        )
+    return found
+
+
+def recovered_samples(run: RunRecords, victims: Victims) -> list[RecoveredSamples]:
+    """What `send-crafted-model` has brought in each completed round; raises as `_attacked` does."""
+    workload, found = victims.workload, []
+    for number, _, seen in _attacked(run, SendCraftedModel.name):
+        survivors = sorted(_survivors(run, number))
+        asked = run.exchanges.query("round == @number and stage == 'train'")["client"].to_numpy(np.int64)
+        expected = int(victims.workload.sample_counts[asked].sum())
+        made = imprint_of(inspectable(workload), expected, _gain(run), number)
+        bins = made.samples_in(seen.mean * seen.weight)
+        true = np.concatenate([workload.training_samples(client) for client in survivors]).reshape(-1, made.pixels)
+        peak = float(np.ptp(inspectable(workload).known_samples()))
+        best = np.full(len(true), -np.inf)
+        for candidate in bins:
+            error = np.square(true - candidate).mean(axis=1)
+            best = np.maximum(best, 10 * np.log10(peak**2 / np.maximum(error, 1e-12 * peak**2)))
+        recovered = int((best >= RECOVERED_DB).sum())
+        found.append(RecoveredSamples(number, len(survivors), len(true), len(bins), recovered, best))
+    return found
+
+
+def _attacked(run: RunRecords, name: str) -> list[tuple[int, str, RoundAggregate]]:
+    """The completed rounds in which `name` was carried out: number, what the event says, and what the server saw.
+
+    Raises `ExperimentError` where the run has not recorded that.
+    """
+    done = set(run.rounds.loc[run.rounds["outcome"] == "completed", "round"])
+    events = run.events[(run.events["kind"] == "attack") & run.events["detail"].str.startswith(f"{name}: ")]
+    found = []
+    for number, detail in zip(events["round"].tolist(), events["detail"].tolist(), strict=True):
+        if number not in done:
+            continue
+        seen = run.aggregate(number)
+        if seen is None:
+            raise ExperimentError(
+                f"{run.path}: has no aggregate of round {number}; run it with records.aggregates: all"
+            )
+        found.append((number, detail, seen))
+    return found
+
+
+def _survivors(run: RunRecords, number: int) -> set[int]:
+    rows = run.participation
+    return set(rows.loc[rows["survived"] & (rows["round"] == number), "client"].tolist())
+
+
+def _dishonest(run: RunRecords) -> dict[int, set[int]]:
+    rows = run.participation
+    rows = rows[rows["dishonest"]]
+    found: dict[int, set[int]] = {number: set() for number in run.rounds["round"]}
+    for number, client in zip(rows["round"].tolist(), rows["client"].tolist(), strict=True):
+        found[number].add(client)
+    return found
+
+
+def _gain(run: RunRecords) -> float:
+    section = AdversarySection.model_validate(run.experiment["adversary"])
+    (one,) = (one for one in section.server if name_of(one) == SendCraftedModel.name)
+    chosen = options(SendCraftedModel, one)
+    assert isinstance(chosen, ImprintOptions)
+    return chosen.gain
+
+
+def _step(section: Any, victims: Victims) -> float:
+    """Between two values that a coordinate can have in what is summed; 0: any float."""
+    if getattr(section, "noise", None) is not None:
+        encoding = section.noise.encoding(victims.workload.dimension, section.bits)
+        return float(encoding.clip / encoding.scale)
+    quantisation = getattr(section, "quantisation", None)
+    return 0.0 if quantisation is None else float(2 * quantisation.clip / quantisation.highest)
+
+
+def _clipped(section: Any, victims: Victims, client: int, seen: RoundAggregate, number: int) -> Floats:
+    """A client's update as it may be summed: nobody could have more of it."""
+    delta = victims.workload.train(client, seen.model, number).delta.astype(np.float64)
+    noise, quantisation = getattr(section, "noise", None), getattr(section, "quantisation", None)
+    clipped: Floats = delta
+    if noise is not None:
+        clipped = delta * min(1.0, noise.clip / max(float(np.linalg.norm(delta)), 1e-300))
+    elif quantisation is not None:
+        clipped = np.clip(delta, -quantisation.clip, quantisation.clip)
+    return clipped
+
+
+# -- the table ------------------------------------------------------------------------------------------------------
+
+
+def other_models(runs: Sequence[RunRecords]) -> pd.DataFrame:
+    """One row per run that sends other models.
+
+    Columns: label; selection, aggregation, binding; attack; rounds (attacked), completed; clients (in a sum, mean);
+    of `send-different-models`: coordinates (of a round's update), recovered (mean), largest_error (steps),
+    relative_error (mean); of `send-crafted-model`: samples (in a sum, mean), recovered (mean of a round), share.
+
+    Raises `ExperimentError` where no run does, or one has not recorded what its server saw.
+    """
+    rows: list[dict[str, Any]] = []
+    for run in runs:
+        section = run.experiment.get("adversary")
+        names = [] if not section else [name_of(one) for one in AdversarySection.model_validate(section).server]
+        for name in (SendDifferentModels.name, SendCraftedModel.name):
+            if name in names:
+                rows.append(_row(run, name))
+    if not rows:
+        raise ExperimentError(
+            f"{runs[0].path if runs else 'no run'}: no run here has adversary.server: {SendDifferentModels.name} or "
+            f"{SendCraftedModel.name}"
+        )
+    return pd.DataFrame(rows)
+
+
+def _row(run: RunRecords, name: str) -> dict[str, Any]:
+    events, aggregation = run.events, run.experiment["aggregation"]
+    attacked = events.loc[(events["kind"] == "attack") & events["detail"].str.startswith(f"{name}: "), "round"]
+    refused = events.loc[(events["kind"] == "refusal") & events["round"].isin(attacked), "detail"]
+    row: dict[str, Any] = {
+        "label": run.label,
+        "selection": run.experiment["selection"]["protocol"],
+        "aggregation": aggregation["protocol"],
+        "binding": aggregation.get("model_binding", "none"),
+        "attack": name,
+        "rounds": len(attacked),
+        "refused_by": sorted({detail.partition(":")[0] for detail in refused}),
+    }
+    victims = Victims(run)
+    if name == SendDifferentModels.name:
+        updates = recovered_updates(run, victims)
+        return row | {
+            "completed": len(updates),
+            "of": victims.workload.dimension,
+            "recovered": _mean([one.recovered for one in updates]),
+            "largest_error": max((one.largest_error for one in updates), default=None),
+            "relative_error": _mean([one.relative_error for one in updates]),
+        }
+    samples = recovered_samples(run, victims)
+    return row | {
+        "completed": len(samples),
+        "clients": _mean([one.clients for one in samples]),
+        "of": _mean([one.samples for one in samples]),
+        "recovered": _mean([one.recovered for one in samples]),
+        "psnr": _mean([float(np.median(one.psnr[one.psnr >= RECOVERED_DB])) for one in samples if one.recovered]),
+    }
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def render(frame: pd.DataFrame, format: str = "text") -> str:
+    """The table that `other_models` made as ``text``, ``markdown`` or ``json``, ending in a line feed."""
+    if format == "json":
+        rows = [
+            {str(key): value for key, value in row.items() if isinstance(value, list) or not pd.isna(value)}
+            for row in frame.astype(object).to_dict(orient="records")
+        ]
+        return json.dumps({"rows": rows}, indent=2, ensure_ascii=False) + "\n"
+    cells = _cells(frame)
+    if format == "markdown":
+        head, *rest = ("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in cells)
+        return "\n".join([head, "| --- " * len(cells[0]) + "|", *rest]) + "\n"
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n" for line in cells
+    )
+
+
+def _cells(frame: pd.DataFrame) -> list[list[str]]:
+    printed = [["Run", "Attack", "Binding", "Rounds", "Completed", "Recovered, mean", "Error", "Refused by"]]
+    for row in frame.astype(object).where(frame.notna(), None).to_dict(orient="records"):
+        updates = row["attack"] == SendDifferentModels.name
+        recovered, error = "–", "–"
+        if row["completed"]:
+            what = "coordinates" if updates else f"samples of {row['clients']:g} clients"
+            recovered = f"{row['recovered']:.4g} of {row['of']:.4g} {what}"
+        if updates and row["completed"]:
+            steps = row["largest_error"]
+            error = f"{row['relative_error']:.2g}" + ("" if steps is None else f", at most {steps:.2g} steps")
+        elif row.get("psnr") is not None:
+            error = f"{row['psnr']:.3g} dB"
+        counts = [str(row["rounds"]), str(row["completed"])]
+        refused = ", ".join(row["refused_by"]) or "nobody"
+        printed.append([row["label"], row["attack"], row["binding"], *counts, recovered, error, refused])
+    return printed

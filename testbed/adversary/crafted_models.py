@@ -1,0 +1,129 @@
+"""Models that a malicious server sends in place of the one that is to be trained, made from the architecture alone.
+
+`silent`: its update is known before it is trained, whatever the data (Pasquini, Francati, Ateniese, Eluding Secure
+Aggregation in Federated Learning via Model Inconsistency, CCS 2022, arXiv 2111.07380).
+
+`imprint`: the update of its first layer holds single training samples (Fowl, Geiping, Czaja, Goldblum, Goldstein,
+Robbing the Fed, ICLR 2022, arXiv 2110.13057).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Shapes = Sequence[tuple[int, ...]]
+Floats = npt.NDArray[np.float64]
+
+_FAR = 2.0**40
+"""A float32 this far from zero is 2**17 from the next one: it does not change by a step of ordinary length."""
+_QUIET = 1e-2  # the most that the imprint changes a logit
+
+
+def silent(dimension: int, shapes: Shapes | None) -> npt.NDArray[np.float32]:
+    """`(d,)` a model whose update is 0 whatever it is trained on.
+
+    With hidden layers all is 0: no sample activates a unit, and no error passes the last layer's weights. What would
+    still move, the last layer's biases, is so large that a step is lost in rounding; all are the same, so the
+    classes are equally likely. Without hidden layers (``logistic``) all parameters are so large.
+
+    It holds for units with f(0) = 0 (ReLU, GELU, tanh), weight decay 0 (else the large ones shrink) and steps far below
+    2**16.
+
+    Args:
+        dimension: d.
+        shapes: of the parameters in the model's order; None: unknown, then all is 0, and biases of the last layer move.
+    """
+    model = np.zeros(dimension, np.float32)
+    if shapes is None:
+        return model
+    end = sum(math.prod(shape) for shape in shapes)
+    if len(shapes) <= 2:
+        model[:end] = _FAR
+    elif len(shapes[-2]) == 2 and shapes[-1] == shapes[-2][:1]:
+        model[end - shapes[-1][0] : end] = _FAR
+    return model
+
+
+@dataclass(frozen=True)
+class Imprint:
+    """A multilayer perceptron whose first layer sorts samples into bins by a number that it computes of each.
+
+    Row i of the first layer is active for samples whose number is above its threshold i. Each sample moves all rows
+    that it activates alike, by a multiple of itself, and their biases by the same multiple. So the difference of two
+    adjacent rows' updates, divided by that of their biases, is the sample between their thresholds, if there is one
+    alone: in one client's update as in a sum over many.
+
+    Attributes:
+        model: `(d,)` float32.
+        rows, pixels: of the first layer.
+    """
+
+    model: npt.NDArray[np.float32]
+    rows: int
+    pixels: int
+
+    def samples_in(self, total: Floats) -> Floats:
+        """`(b, pixels)` what each bin holds, of b at most `rows` - 1 that are not empty: a sample, or a mixture.
+
+        Args:
+            total: `(d,)` a sum of updates, each of one step on all samples of a client, times any weights.
+        """
+        weights = total[: self.rows * self.pixels].reshape(self.rows, self.pixels)
+        biases = total[self.rows * self.pixels : self.rows * (self.pixels + 1)]
+        inside, moved = weights[:-1] - weights[1:], biases[:-1] - biases[1:]
+        held = moved != 0
+        found: Floats = inside[held] / moved[held, None]
+        return found
+
+
+def imprint(shapes: Shapes, known: npt.NDArray[Any], samples: int, gain: float, number: int) -> Imprint:
+    """The model for a sum over so many samples.
+
+    Args:
+        shapes: (out, in), (out,) of each of two or more dense layers with ReLU between them.
+        known: `(m, pixels)` samples of the same distribution that the server has.
+        samples: in the sum: a bin is to hold one of them. With more samples than bins the bins lie around the median.
+        gain: a step of length 1 moves the first layer by so many times a sample.
+        number: of the round; in each one samples are sorted otherwise, and others are alone in a bin.
+
+    Raises:
+        ValueError: one line: not such layers, or no samples to place the thresholds by.
+    """
+    _check(shapes, known)
+    layers = list(zip(shapes[::2], shapes[1::2], strict=True))
+    (rows, pixels), classes = layers[0][0], layers[-1][0][0]
+    # A random projection: the mean, which the paper's authors take, is the same for many images of few grey levels.
+    measure = np.random.default_rng(number).normal(0, 1 / math.sqrt(pixels), pixels)
+    numbers = known.astype(np.float64) @ measure
+    spread = float(np.ptp(numbers))
+    covered = min(1.0, (rows - 1) / max(samples, 1))
+    edges = np.quantile(numbers, 0.5 + covered * np.linspace(-0.5, 0.5, rows))
+    if covered == 1.0:  # some are below or above all that are known
+        edges[0], edges[-1] = edges[0] - spread, edges[-1] + spread
+    sign = np.where(np.arange(classes) % 2, 1.0, -1.0)
+    widths = [out for (out, _), _ in layers[:-1]]  # of hidden layers
+    # Hidden layers after the first take means and add 1, so that they are active and pass on what they are given.
+    passed = math.prod(after / before for before, after in pairwise(widths))
+    slope = gain / passed
+    small = _QUIET / (gain * rows * (3 * spread + 1e-9))
+    parts: list[npt.NDArray[Any]] = [np.tile(small * measure, rows), -small * edges]
+    for before, after in pairwise(widths):
+        parts += [np.full(after * before, 1 / before), np.ones(after)]
+    parts += [np.repeat(sign * slope, widths[-1]), -sign * slope * widths[-1] * (len(widths) - 1)]
+    return Imprint(np.concatenate(parts).astype(np.float32), rows, pixels)
+
+
+def _check(shapes: Shapes, known: npt.NDArray[Any]) -> None:
+    weights, biases = shapes[::2], shapes[1::2]
+    dense = len(weights) == len(biases) >= 2 and all(
+        len(weight) == 2 and bias == (weight[0],) for weight, bias in zip(weights, biases, strict=True)
+    )
+    if not dense or any(after[1] != before[0] for before, after in pairwise(weights)):
+        raise ValueError("needs a multilayer perceptron, two or more dense layers (workload.model: mlp)")
+    if known.ndim != 2 or known.shape[1] != weights[0][1] or not len(known):
+        raise ValueError(f"needs samples of {weights[0][1]} values that the server knows")

@@ -1,0 +1,147 @@
+"""A server that sends others than the victim a model that does not move, under every selection: refused, or it has it.
+
+Pasquini, Francati, Ateniese (CCS 2022). The client code is the honest one, and nobody works for the server.
+"""
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workloads
+from testbed.errors import ExperimentError
+from testbed.experiment.loading import validated
+from testbed.federation import Plan
+from testbed.in_process import federation_in_process
+
+CHECK = "secagg.other-keys-or-training"
+STEP = 2 / 65535
+SELECTIONS: dict[str, dict[str, Any]] = {
+    "random": {"participants": 10},
+    "batch-partition": {"participants": 10, "privacy": 5},
+    "lotto-client-centric": {"participants": 10, "over_selection": 2},
+    "lotto-server-centric": {"participants": 10, "over_selection": 2},
+    "verifiable-batch-partition": {"participants": 10, "privacy": 5, "over_selection": 3},
+}
+AGGREGATIONS: dict[str, dict[str, Any]] = {
+    "secagg": {"protocol": "secagg"},
+    "secagg without signed survivors": {"protocol": "secagg", "consistency": "none"},
+    "secagg-plus": {"protocol": "secagg-plus"},
+}
+
+
+def one_round(selection: str, aggregation: dict[str, Any], **keys: Any) -> tuple[Any, Any, Any]:
+    data = {
+        "name": "inconsistent", "seed": 3, "rounds": 2, "population": 40,
+        "workload": {"dataset": "digits", "model": "mlp", "epochs": 2},
+        "selection": {"protocol": selection, **SELECTIONS[selection]}, "aggregation": {"bits": 40, **aggregation},
+        "time": {"compute": "modelled"}, "adversary": {"dishonest": 0, "server": "send-different-models"},
+    } | keys  # fmt: skip
+    experiment = validated(data, "test")
+    plan = Plan(experiment, 1)
+    federation = federation_in_process(plan, workloads.build(experiment.workload, 40, plan.seed), None)
+    before = federation.state.model
+    return federation, before, asyncio.run(federation.run_next_round())
+
+
+def refused(federation: Any) -> dict[int, str]:
+    """Who refused, by which check."""
+    events = [event for event in federation.network.events if event.kind == "refusal"]
+    return {int(event.party.removeprefix("client:")): event.detail.partition(":")[0] for event in events}
+
+
+def victim_of(federation: Any) -> int:
+    (detail,) = [event.detail for event in federation.network.events if event.kind == "attack"]
+    assert detail.startswith("send-different-models: client ")
+    return int(detail.split()[2])
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_clients_that_sign_what_they_were_sent_refuse_one_another(selection: str, aggregation: str) -> None:
+    federation, before, outcome = one_round(selection, AGGREGATIONS[aggregation])
+    assert outcome.state == "aborted"
+    assert CHECK in outcome.reason
+    assert np.array_equal(outcome.model, before)
+    hurt = set(outcome.participants.tolist())
+    if aggregation == "secagg-plus":  # the others share no secrets with the victim, and no masks
+        hurt = set(federation.plan.aggregation._around[victim_of(federation)])
+    assert refused(federation) == dict.fromkeys(hurt, CHECK)
+    assert "secagg/masked-input" not in [stage.stage for stage in federation.network.exchanges]
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_without_that_the_sum_is_the_victims_update(selection: str, aggregation: str) -> None:
+    federation, before, outcome = one_round(selection, AGGREGATIONS[aggregation] | {"model_binding": "none"})
+    assert outcome.state == "completed"
+    assert refused(federation) == {}
+    victim, workload = victim_of(federation), federation.workload
+    true = workload.train(victim, before, 1).delta
+    weight = float(workload.sample_counts[victim])
+    error = np.abs(outcome.aggregate.mean * outcome.aggregate.weight / weight - true)
+    assert len(outcome.survivors) == 10
+    assert error.max() <= STEP * outcome.aggregate.weight / weight  # ten summands, each rounded to a step
+    assert (error @ error) / (true @ true) < 1e-4
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+def test_an_honest_round_is_the_same_with_it(aggregation: str) -> None:
+    """The same bytes on the wire at every client, and the same model."""
+    (bound, _, one), (free, _, other) = (
+        one_round("random", AGGREGATIONS[aggregation] | {"model_binding": binding}, adversary=None)
+        for binding in ("signed", "none")
+    )
+    assert one.state == other.state == "completed"
+    assert np.array_equal(one.model, other.model)
+    for left, right in zip(bound.network.exchanges, free.network.exchanges, strict=True):
+        assert left.stage == right.stage
+        assert (left.bytes_up == right.bytes_up).all()
+        assert (left.bytes_down == right.bytes_down).all()
+    assert [event.kind for event in bound.network.events] == []
+    assert [event.kind for event in free.network.events] == ["weak-binding"]
+
+
+def test_a_named_victim_and_rounds_that_are_left_alone() -> None:
+    adversary = {"dishonest": 0, "server": {"send-different-models": {"victim": 7}}, "from_round": 2}
+    federation, _, outcome = one_round(
+        "random", AGGREGATIONS["secagg"], adversary=adversary, population=10,
+    )  # fmt: skip
+    assert outcome.state == "completed"
+    second = asyncio.run(federation.run_next_round())
+    assert (second.state, victim_of(federation)) == ("aborted", 7)
+
+
+def test_accomplices_are_sent_what_the_victim_is() -> None:
+    """They could be told to sign anything; three of ten are fewer than it takes to have a sum of their own."""
+    adversary = {"dishonest": [0, 1, 2], "server": {"send-different-models": {"victim": 7}}}
+    for binding, state in (("signed", "aborted"), ("none", "completed")):
+        aggregation = AGGREGATIONS["secagg"] | {"model_binding": binding}
+        federation, _, outcome = one_round("random", aggregation, adversary=adversary, population=10)
+        assert outcome.state == state
+        asked = [stage.clients.tolist() for stage in federation.network.exchanges if stage.stage == "train"]
+        assert asked == [[0, 1, 2, 7], [3, 4, 5, 6, 8, 9]]
+
+
+def test_one_crafted_model_for_all_is_nobodys_contradiction() -> None:
+    federation, _, outcome = one_round("random", AGGREGATIONS["secagg"], adversary={"server": "send-crafted-model"})
+    assert outcome.state == "completed"
+    assert refused(federation) == {}
+    (attack,) = [event.detail for event in federation.network.events if event.kind == "attack"]
+    assert attack.startswith("send-crafted-model: 63 bins for ")
+
+
+def test_a_workload_that_no_such_model_is_known_for_is_refused_before_the_first_round() -> None:
+    workload = {"dataset": "digits", "model": "logistic"}
+    with pytest.raises(ExperimentError, match="send-crafted-model needs a multilayer perceptron"):
+        one_round("random", AGGREGATIONS["secagg"], adversary={"server": "send-crafted-model"}, workload=workload)
+
+
+def test_a_malicious_server_sees_single_updates_where_nothing_is_bound() -> None:
+    """As the privacy ledger counts: no accomplice is needed."""
+    for name in ("secagg", "secagg-plus"):
+        for binding in ("signed", "none"):
+            keys = {"protocol": name, "model_binding": binding}
+            experiment = validated({"selection": {"participants": 10}, "aggregation": keys}, "test")
+            assert (experiment.aggregation.tolerated(10) == -1) == (binding == "none")
