@@ -42,6 +42,8 @@ from testbed.selection.choosing import SelectionRound, recalled
 from testbed.traces.schedule import Schedule
 from testbed.training import Evaluation, Trainer, Workload
 
+_HEARD = "rounds heard of"  # among the arrays of a checkpoint: see `HeardRounds`
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -290,6 +292,8 @@ class Federation:
             self.plan.randomness, self.plan.experiment_id, sample_counts=self.workload.sample_counts,
             memory=recalled(before.memory),
         )  # fmt: skip
+        if (heard := start.memory.pop(_HEARD, None)) is not None:
+            self.network.heard.restore(heard)
         entered = [] if self.privacy is None else self.privacy.enter_attempts(number)
         if entered:
             self.network.record_event("coordinator", "attempt", _charged_again(entered))
@@ -305,6 +309,8 @@ class Federation:
         evaluation = self._evaluate(number, outcome.model)
         wall_s = before.wall_s + time.monotonic() - began
         memory = recalled(start.memory)
+        if (heard := self.network.heard.kept(number)) is not None:
+            memory[_HEARD] = heard
         self.state = Checkpoint(number, self.network.now_s, outcome.model, participations, wall_s, memory)
         if self.records is not None:
             tables = self._tables(number, started_s, outcome, evaluation)

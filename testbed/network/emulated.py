@@ -70,6 +70,7 @@ class EmulatedNetwork(RoundBooks):
     async def begin_round(self, round_number: int) -> None:
         """Start a round at the present virtual time: nobody has dropped out of it yet."""
         self._open_books(round_number)
+        self.heard.begin_round(round_number)
         await self.hosts.begin_round(round_number)
         self._start_server_work()
 
@@ -111,8 +112,10 @@ class EmulatedNetwork(RoundBooks):
         delivery = Delivery(
             (self.round_number, stage.number), kind, detached.header, detached.vectors, working,
             None if sealed is None else {client: sealed[client] for client in working.tolist()},
+            self._heard_by(kind, working),
         )  # fmt: skip
         answers = await self.hosts.deliver(delivery)
+        self._note_announced(message, recipients, presence.reachable & ~presence.drops, answers)
         stage.place(answers)
         stage.outcome[~presence.reachable] = OFFLINE
         stage.outcome[presence.drops] = DROPPED

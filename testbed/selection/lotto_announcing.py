@@ -4,9 +4,10 @@ The server announces a round; clients check the announcement and evaluate their 
 keys that the PKI made for them; whoever is in the list is there with a proof.
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
+from pydantic import Field
 
 from testbed.cost import charge
 from testbed.crypto import vrf
@@ -19,7 +20,36 @@ from testbed.selection.choosing import Ids, SelectionRound
 from testbed.selection.lotto import AgreedListParameters, Lot, LottoClient, ParticipantList, selection_input
 from testbed.selection.lotto_server import LottoServer, Told, tell
 
+MOST_ROUNDS = 10_000_000
 Term = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]  # of a fraction that a float's shortest decimal gives
+
+
+class AnnouncedParameters(AgreedListParameters):
+    """Parameters of protocols that announce a round to all clients."""
+
+    max_round_gap: Annotated[int, Field(gt=0, le=MOST_ROUNDS)] | Literal["auto", "none"] | None = Field(
+        "auto",
+        description="G: a client refuses a round whose number is more than this above the last one that it has heard "
+        "of; 'none' (or null): it accepts any later number, and a server that knows its own clients' lots announces "
+        "favourable rounds alone; 'auto': 1, and none with `refine`, where clients outside the refined population "
+        "hear nothing",
+    )
+
+    def check(self, population: int) -> None:
+        """As for every such protocol; with `refine` a gap would refuse honest rounds."""
+        super().check(population)
+        if self.refinement is not None and isinstance(self.max_round_gap, int):
+            raise ValueError(
+                f"max_round_gap: {self.max_round_gap} with `refine`: clients outside the refined population hear "
+                "nothing of a round, and would take the next one for skipped; leave one of the two out"
+            )
+
+    @property
+    def round_gap(self) -> int | None:
+        """G; None: any later number is accepted."""
+        if self.max_round_gap == "auto":
+            return 1 if self.refinement is None else None
+        return self.max_round_gap if isinstance(self.max_round_gap, int) else None
 
 
 class Candidacy(Message, frozen=True):
@@ -34,6 +64,7 @@ class Announce(Message, frozen=True):
 
     stage: ClassVar[str] = "lotto/announce"
     Answer: ClassVar[type[Message] | None] = Candidacy
+    announces: ClassVar[bool] = True
 
     round: RoundNumber
     population: Count
@@ -45,9 +76,10 @@ class Announce(Message, frozen=True):
 class AnnouncedClient(LottoClient):
     """Client side: what was announced, this client's number, and the proofs of others."""
 
+    parameters: AnnouncedParameters
     output_bytes: ClassVar[int] = vrf.OUTPUT_BYTES
 
-    def __init__(self, client: Client, parameters: AgreedListParameters) -> None:
+    def __init__(self, client: Client, parameters: AnnouncedParameters) -> None:
         super().__init__(client, parameters)
         self._announced: Announce | None = None
         self._own: Candidacy | None = None
@@ -66,6 +98,15 @@ class AnnouncedClient(LottoClient):
         self._announced = message
         charge("vrf.output")
         return self._secret.output(selection_input(self.environment.experiment_id, message.round))
+
+    def use_round(self, number: int) -> None:
+        """Rounds are announced one after the other, also those that then end early."""
+        heard, gap = self.client.heard, self.parameters.round_gap
+        if gap is not None and heard + gap < number <= self.environment.rounds:
+            raise Refusal(
+                "lotto.round-skipped", f"round {number} announced, and none after {heard}; at most {heard + gap}"
+            )
+        super().use_round(number)
 
     def prove(self, round_number: int) -> Candidacy:
         """The number with its proof, which the list must then hold."""

@@ -13,10 +13,17 @@ from testbed.network.asking import ids
 from testbed.parties.client import RoleSpec, handles
 from testbed.selection.choosing import Selection, SelectionRound
 from testbed.selection.lotto import LottoParameters, selection_input, under_threshold
-from testbed.selection.lotto_announcing import Announce, AnnouncedClient, AnnouncingServer, Candidacy, proves
+from testbed.selection.lotto_announcing import (
+    Announce,
+    AnnouncedClient,
+    AnnouncedParameters,
+    AnnouncingServer,
+    Candidacy,
+    proves,
+)
 
 
-class ClientCentricParameters(LottoParameters):
+class ClientCentricParameters(AnnouncedParameters, LottoParameters):
     """Clients select themselves with a verifiable random function."""
 
     protocol: Literal["lotto-client-centric"] = "lotto-client-centric"

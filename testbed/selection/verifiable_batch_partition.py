@@ -35,15 +35,22 @@ from testbed.network.hosting import RefusedBy
 from testbed.parties.client import RoleSpec, handles
 from testbed.selection.batch_partition import SelectsBatches, check_batch_size
 from testbed.selection.choosing import Ids, Selection, SelectionRound
-from testbed.selection.lotto import AgreedListParameters, ParticipantList, selection_input, under_threshold
-from testbed.selection.lotto_announcing import Announce, AnnouncedClient, AnnouncingServer, Candidacy, proves
+from testbed.selection.lotto import ParticipantList, selection_input, under_threshold
+from testbed.selection.lotto_announcing import (
+    Announce,
+    AnnouncedClient,
+    AnnouncedParameters,
+    AnnouncingServer,
+    Candidacy,
+    proves,
+)
 from testbed.selection.lotto_server import tell, too_few
 
 VALUE_DOMAIN = b"testbed/verifiable-batch-partition/value/v1"
 ASSIGNMENT_DOMAIN = b"testbed/verifiable-batch-partition/assignment/v1"
 
 
-class VerifiableBatchPartitionParameters(AgreedListParameters):
+class VerifiableBatchPartitionParameters(AnnouncedParameters):
     """K/T whole batches of T clients each, which every participant verifies."""
 
     protocol: Literal["verifiable-batch-partition"] = "verifiable-batch-partition"
