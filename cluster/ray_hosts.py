@@ -107,10 +107,10 @@ class RayHosts:
             self._experiment, self._seed, index, len(self._actors), self._last_round
         )
 
-    async def register(self) -> Directory:
-        """Every client registers with the PKI; the board goes to all hosts."""
+    async def register(self, completed: Callable[[Directory], Directory] = lambda board: board) -> Directory:
+        """Every client registers with the PKI; the board goes to all hosts, as `completed` has it."""
         await self._everywhere(self._register_one)
-        board = await self._of_pki(self._pki.directory.remote())
+        board = completed(await self._of_pki(self._pki.directory.remote()))
         self._board = ray.put(board)
         await self._everywhere(lambda index: self._actors[index].read_board.remote(self._board))
         return board

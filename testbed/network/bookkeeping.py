@@ -12,6 +12,7 @@ import numpy.typing as npt
 from testbed.availability import Availability, Presence
 from testbed.cost import ComputeModel, Meter, metered, thread_cpu_s
 from testbed.errors import ProtocolError
+from testbed.links import ClientLinks
 from testbed.messages import Message, encode
 from testbed.network.asking import ids
 from testbed.network.heard import HeardRounds
@@ -118,6 +119,7 @@ class RoundBooks:
         self.events: list[Event] = self._between_rounds  # what happened since the last round is told in this one
         self._between_rounds = []
         self.server_compute_s = 0.0
+        self.beacon_bytes_up = self.beacon_bytes_down = 0
         self._gone = np.zeros(self._population, np.bool_)
         self._stage = "round"
 
@@ -164,6 +166,12 @@ class RoundBooks:
     def _server_worked(self, spent_s: float) -> None:
         """Account `spent_s` seconds of the server's work; a network whose clock does not run by itself moves it."""
         self.server_compute_s += spent_s
+
+    def _beacon_asked(self, links: ClientLinks, bytes_up: int, bytes_down: int) -> float:
+        """Count a request to the beacon and its answer; seconds that the server's link takes for them."""
+        self.beacon_bytes_up += bytes_up
+        self.beacon_bytes_down += bytes_down
+        return bytes_up / links.server_up_bytes_s + bytes_down / links.server_down_bytes_s
 
     @staticmethod
     def _question(

@@ -78,6 +78,12 @@ class EmulatedNetwork(RoundBooks):
         super()._server_worked(spent_s)
         self.now_s += spent_s
 
+    async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
+        """See `Network.consult_beacon`."""
+        self._finish_server_work()
+        self.now_s += round_trip_s + self._beacon_asked(self.links, bytes_up, bytes_down)
+        self._start_server_work()
+
     async def _total(
         self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
     ) -> npt.NDArray[Any]:

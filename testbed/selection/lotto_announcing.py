@@ -12,12 +12,12 @@ from pydantic import Field
 from testbed.cost import charge
 from testbed.crypto import vrf
 from testbed.errors import ProtocolError, Refusal
-from testbed.messages import Count, Message, RoundNumber
+from testbed.messages import Count, Message, RoundNumber, Signature64
 from testbed.network.hosting import RefusedBy
 from testbed.parties.client import Client
 from testbed.parties.pki import Directory
 from testbed.selection.choosing import Ids, SelectionRound
-from testbed.selection.lotto import AgreedListParameters, Lot, LottoClient, ParticipantList, selection_input
+from testbed.selection.lotto import AgreedListParameters, Lot, LottoClient, ParticipantList
 from testbed.selection.lotto_server import LottoServer, Told, tell
 
 MOST_ROUNDS = 10_000_000
@@ -71,6 +71,7 @@ class Announce(Message, frozen=True):
     participants: Count
     factor_numerator: Term
     factor_denominator: Term
+    pulse: Signature64 | None = None
 
 
 class AnnouncedClient(LottoClient):
@@ -94,10 +95,11 @@ class AnnouncedClient(LottoClient):
             self.parameters.participants, factor.numerator, factor.denominator,
         ):  # fmt: skip
             raise Refusal("lotto.other-parameters", "s or a differs from what was agreed on")
+        self.take_pulse(message.round, message.pulse)
         self.use_round(message.round)
         self._announced = message
         charge("vrf.output")
-        return self._secret.output(selection_input(self.environment.experiment_id, message.round))
+        return self._secret.output(self.evaluated(message.round))
 
     def use_round(self, number: int) -> None:
         """Rounds are announced one after the other, also those that then end early."""
@@ -111,8 +113,7 @@ class AnnouncedClient(LottoClient):
     def prove(self, round_number: int) -> Candidacy:
         """The number with its proof, which the list must then hold."""
         charge("vrf.prove")
-        evaluated = selection_input(self.environment.experiment_id, round_number)
-        self._own = Candidacy(*self._secret.prove(evaluated))
+        self._own = Candidacy(*self._secret.prove(self.evaluated(round_number)))
         return self._own
 
     @property
@@ -141,9 +142,8 @@ class AnnouncedClient(LottoClient):
     def check_lot(self, lot: Lot, directory: Directory, round_number: int) -> None:
         """The proof must be valid under the key that the PKI has for this client, and give this number."""
         charge("vrf.verify")
-        evaluated = selection_input(self.environment.experiment_id, round_number)
         try:
-            output = vrf.verify(directory.vrf_key(lot.client), evaluated, lot.proof)
+            output = vrf.verify(directory.vrf_key(lot.client), self.evaluated(round_number), lot.proof)
         except ProtocolError as error:
             raise Refusal("lotto.invalid-proof", f"client {lot.client}: {error}") from None
         if output != lot.output:
@@ -156,8 +156,9 @@ class AnnouncingServer(LottoServer):
     async def announce(self, pool: Ids, round_: SelectionRound) -> tuple[dict[int, Candidacy], list[RefusedBy]]:
         """Stage 1: begin the round; the answers that decode, by client, and the refusals."""
         factor = self.parameters.factor
+        pulse = await self.opened(round_)
         message = Announce(
-            round_.number, self.population, self.parameters.participants, factor.numerator, factor.denominator
+            round_.number, self.population, self.parameters.participants, factor.numerator, factor.denominator, pulse
         )
         return await tell(round_, self.announcement_for(pool, message))
 

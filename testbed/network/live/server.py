@@ -172,6 +172,13 @@ class LiveNetwork(RoundBooks):
         super()._server_worked(spent_s)
         self._server_busy_until_s = self._work_began_s + spent_s
 
+    async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
+        """See `Network.consult_beacon`: the beacon answers in this process, and its time is waited for."""
+        self._finish_server_work()
+        takes_s = round_trip_s + self._beacon_asked(self.links, bytes_up, bytes_down)
+        await until(max(self._server_busy_until_s, self._clock()) + takes_s, self._clock)
+        self._start_server_work()
+
     # -- asking ----------------------------------------------------------------------------------------------
 
     async def ask(
