@@ -26,7 +26,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("survivors", pa.int64()),
             ("bytes_down", pa.int64()),  # server to clients
             ("bytes_up", pa.int64()),  # clients to server
-            ("beacon_bytes_down", pa.int64()),  # randomness beacon to server
+            ("beacon_bytes_down", pa.int64()),  # randomness beacon to server; null in runs of earlier versions
             ("beacon_bytes_up", pa.int64()),
             ("accuracy", pa.float64()),  # null in rounds without an evaluation
             ("loss", pa.float64()),
@@ -157,11 +157,7 @@ def privacy_table(round_number: int, columns: Mapping[str, Any]) -> pa.Table:
 
 def with_later_columns(table: pa.Table) -> pa.Table:
     """`table` with 0 (or false) where a run of an earlier version lacks columns: they say what it did not have."""
-    later = (
-        ("transport_down", 0), ("transport_up", 0), ("dishonest", False), ("beacon_bytes_down", 0),
-        ("beacon_bytes_up", 0),
-    )  # fmt: skip
-    for column, none in later:
+    for column, none in (("transport_down", 0), ("transport_up", 0), ("dishonest", False)):
         at = table.schema.get_field_index(column)
         if at >= 0 and table.column(at).null_count:
             table = table.set_column(at, table.schema.field(at), table.column(at).fill_null(none))
