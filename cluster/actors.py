@@ -176,7 +176,9 @@ class Coordinator:
         await self._hosts.prepare(experiment, simulation_seed, last_round)
         if self._records is not None:
             self._hosts.poisoned |= left_out(self._records)
-        board = await self._hosts.register() if plan.needs_registration else Directory.empty(experiment.population)
+        board = Directory.empty(experiment.population)
+        if plan.needs_registration:
+            board = await self._hosts.register(plan.with_beacon)
         workload = workloads.build(experiment.workload, experiment.population, plan.seed)
         plan.check_sums(workload)
         live = functools.partial(

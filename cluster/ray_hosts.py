@@ -107,10 +107,10 @@ class RayHosts:
             self._experiment, self._seed, index, len(self._actors), self._last_round
         )
 
-    async def register(self) -> Directory:
-        """Every client registers with the PKI; the board goes to all hosts."""
+    async def register(self, completed: Callable[[Directory], Directory] = lambda board: board) -> Directory:
+        """Every client registers with the PKI; the board goes to all hosts, as `completed` has it."""
         await self._everywhere(self._register_one)
-        board = await self._of_pki(self._pki.directory.remote())
+        board = completed(await self._of_pki(self._pki.directory.remote()))
         self._board = ray.put(board)
         await self._everywhere(lambda index: self._actors[index].read_board.remote(self._board))
         return board
@@ -266,8 +266,7 @@ class RayHosts:
     def _without_poisoned(self, delivery: Delivery) -> Delivery:
         if not self.poisoned:
             return delivery
-        recipients = delivery.recipients[~np.isin(delivery.recipients, list(self.poisoned))]
-        return _restricted(delivery, recipients)
+        return delivery.restricted(~np.isin(delivery.recipients, list(self.poisoned)))
 
     async def _replace(
         self, index: int, error: Exception, handled: Sequence[tuple[Delivery, Any]] = (), *, counts: bool = True
@@ -336,16 +335,9 @@ class RayHosts:
         return f"process {self.processes[index]} died" if lives else f"the node of process {self.processes[index]} died"
 
 
-def _restricted(delivery: Delivery, recipients: Ids) -> Delivery:
-    private = delivery.private
-    if private is not None:
-        private = {number: private[number] for number in recipients.tolist()}
-    return replace(delivery, recipients=recipients, private=private)
-
-
 def _halves(delivery: Delivery) -> list[Delivery]:
-    middle = len(delivery.recipients) // 2
-    return [_restricted(delivery, delivery.recipients[part]) for part in (slice(middle), slice(middle, None))]
+    first = np.arange(len(delivery.recipients)) < len(delivery.recipients) // 2
+    return [delivery.restricted(first), delivery.restricted(~first)]
 
 
 async def _awaited(reference: Awaitable[Result]) -> Result:

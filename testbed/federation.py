@@ -7,7 +7,8 @@ import functools
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from testbed.adversary.composing import Adversary
 from testbed.availability import Availability, Scheduled, availability_model
 from testbed.broadcast import Broadcast
 from testbed.cost import REFERENCE_COSTS, ComputeModel
+from testbed.crypto.signatures import SigningKey
 from testbed.devices import speed_factors
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import Experiment
@@ -29,6 +31,7 @@ from testbed.network.hosting import Hosts
 from testbed.network.live import LiveNetwork
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.pki import Directory
+from testbed.parties.round_beacon import BeaconAccess, RoundBeacon
 from testbed.privacy.keeping import opened
 from testbed.randomness import Randomness
 from testbed.records import RunDirectory
@@ -42,6 +45,9 @@ from testbed.round import Outcome, run_round, skipped_round
 from testbed.selection.choosing import SelectionRound, recalled
 from testbed.traces.schedule import Schedule
 from testbed.training import Evaluation, Trainer, Workload
+
+_HEARD = "rounds heard of"  # among the arrays of a checkpoint: see `HeardRounds`
+_BEACON = "round beacon"  # likewise: see `RoundBeacon`
 
 
 @dataclass(frozen=True)
@@ -108,6 +114,26 @@ class Plan:
         self.minimum_participants: int = getattr(self.selection, "minimum_participants", 2)
         self.seed = seed
         self.experiment_id = hashlib.sha256(b"testbed/experiment/v1" + experiment.name.encode()).digest()[:16]
+
+    @cached_property
+    def beacon_key(self) -> SigningKey | None:
+        """The key pair of the randomness beacon; None where selection uses none."""
+        if getattr(self.experiment.selection, "round_beacon", "none") == "none":
+            return None
+        return SigningKey.from_seed(self.randomness.secret("round beacon", 0, "signing key"))
+
+    def round_beacon(self, state: npt.NDArray[np.uint8] | None) -> RoundBeacon | None:
+        """The beacon, where the last round left it."""
+        return None if self.beacon_key is None else RoundBeacon(self.beacon_key, self.experiment_id, state)
+
+    @property
+    def beacon_latency_s(self) -> float:
+        """One way between the server and the beacon."""
+        return float(getattr(self.experiment.selection, "beacon_latency_ms", 0.0)) / 1000
+
+    def with_beacon(self, board: Directory) -> Directory:
+        """The bulletin board with the beacon's public key on it."""
+        return board if self.beacon_key is None else replace(board, beacon=self.beacon_key.public)
 
     @property
     def needs_registration(self) -> bool:
@@ -297,6 +323,11 @@ class Federation:
             self.plan.randomness, self.plan.experiment_id, sample_counts=self.workload.sample_counts,
             memory=recalled(before.memory),
         )  # fmt: skip
+        if (heard := start.memory.pop(_HEARD, None)) is not None:
+            self.network.heard.restore(heard)
+        beacon = self.plan.round_beacon(start.memory.pop(_BEACON, None))
+        if beacon is not None:
+            start.beacon = BeaconAccess(beacon, self.network, self.plan.beacon_latency_s)
         entered = [] if self.privacy is None else self.privacy.enter_attempts(number)
         if entered:
             self.network.record_event("coordinator", "attempt", _charged_again(entered))
@@ -315,6 +346,10 @@ class Federation:
         evaluation = self._evaluate(number, outcome.model)
         wall_s = before.wall_s + time.monotonic() - began
         memory = recalled(start.memory)
+        if (heard := self.network.heard.kept(number)) is not None:
+            memory[_HEARD] = heard
+        if beacon is not None:
+            memory[_BEACON] = beacon.state
         self.state = Checkpoint(number, self.network.now_s, outcome.model, participations, wall_s, memory)
         if self.records is not None:
             tables = self._tables(number, started_s, outcome, evaluation)
@@ -366,6 +401,8 @@ class Federation:
             "survivors": len(outcome.survivors),
             "bytes_down": sum(int(stage.bytes_down.sum()) for stage in network.exchanges),
             "bytes_up": sum(int(stage.bytes_up.sum()) for stage in network.exchanges),
+            "beacon_bytes_down": network.beacon_bytes_down,
+            "beacon_bytes_up": network.beacon_bytes_up,
             "accuracy": None if evaluation is None else float(evaluation.accuracy),
             "loss": None if evaluation is None else float(evaluation.loss),
         }

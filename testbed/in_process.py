@@ -83,7 +83,7 @@ def _registered(
     board = Directory.empty(experiment.population)
     if plan.needs_registration:
         local.register(PKI(experiment.population, plan.randomness))
-        board = environment.directory
+        board = environment.directory = plan.with_beacon(environment.directory)
     return local, board
 
 

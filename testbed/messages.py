@@ -178,13 +178,14 @@ class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
     A question (server to clients) names its stage and the type of its answer; `as_participant` says whether it
     concerns the receiver's participation (and so starts its client time), `Private` the type of what goes to one
-    client alone.
+    client alone. `announces` says that it tells of a round (its field `round`) that clients count.
     """
 
     stage: ClassVar[str] = ""
     Answer: ClassVar[type["Message"] | None] = None
     Private: ClassVar[type["Message"] | None] = None
     as_participant: ClassVar[bool] = True
+    announces: ClassVar[bool] = False
 
 
 class RefusalNotice(Message, frozen=True):

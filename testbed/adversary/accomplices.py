@@ -6,6 +6,7 @@ server behaves, they do what honest clients do.
 
 from testbed.cost import charge
 from testbed.parties.client import handles
+from testbed.parties.round_beacon import randomness_of
 from testbed.selection.lotto import (
     LIST_DOMAIN,
     Agreed,
@@ -25,6 +26,10 @@ class _Accomplice(LottoClient):
 
     def check_population(self, population: int) -> None:
         """Any population will do."""
+
+    def take_pulse(self, number: int, pulse: bytes | None) -> None:
+        """Whatever it is told."""
+        self._randomness = b"" if pulse is None else randomness_of(pulse)
 
     def use_round(self, number: int) -> None:
         """Any round will do."""

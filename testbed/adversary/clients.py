@@ -11,7 +11,7 @@ from testbed.aggregation.noisy_sums import NoisyClient, noise_of
 from testbed.cost import charge
 from testbed.parties.client import Role, RoleSpec, handles
 from testbed.privacy.noise import NoiseShare
-from testbed.selection.lotto import LIST_DOMAIN, ListSignature, LottoClient, ParticipantList, selection_input
+from testbed.selection.lotto import LIST_DOMAIN, ListSignature, LottoClient, ParticipantList
 from testbed.selection.lotto_announcing import Announce, Candidacy
 from testbed.selection.lotto_client_centric import ClientCentricClient
 from testbed.selection.verifiable_batch_partition import Prove, VerifiableBatchClient
@@ -77,7 +77,7 @@ class ClaimCandidacy(ClientMisbehaviour, ClientCentricClient):
         assert self.client.identity is not None
         assert self.client.identity.vrf is not None
         charge("vrf.prove")
-        evaluated = selection_input(self.environment.experiment_id, message.round)
+        evaluated = self.evaluated(message.round)
         self._own = Candidacy(*self.client.identity.vrf.prove(evaluated))
         self.carried_out(ClaimCandidacy, "its own number, which is over the threshold")
         return self._own

@@ -76,7 +76,8 @@ class ReserveMostSelected(LottoMisbehaviour):
     """Keeps a place for whom it wants to take part most often: the client that privacy over many rounds hangs on.
 
     In the server-centric variant that client is known beforehand: the server evaluates the public function for all
-    rounds. Elsewhere the best it can do is to keep the candidate that has taken part most often so far.
+    rounds. Elsewhere, and where a beacon opens the rounds, the best it can do is to keep the candidate that has taken
+    part most often so far.
     """
 
     name: ClassVar[str] = "reserve-most-selected"
@@ -87,7 +88,7 @@ class ReserveMostSelected(LottoMisbehaviour):
         honest = self.others(candidates)
         if not self.attacking or not len(honest):
             return super().choose(candidates, round_)
-        if isinstance(self, ServerCentricServer):
+        if isinstance(self, ServerCentricServer) and self.parameters.round_beacon == "none":
             if self._predicted is None:
                 self._predicted = self._most_often_candidate(round_)
             target = self._predicted

@@ -246,7 +246,7 @@ class GrindRound(LottoMisbehaviour):
     """Announces a round number beyond the experiment's last one, which it has picked to favour its own clients.
 
     With the public function of the server-centric variant it can try as many as it likes; elsewhere it cannot
-    compute what its clients' numbers will be, and takes the first.
+    compute what its clients' numbers will be, nor where a beacon opens rounds, and takes the first.
     """
 
     name: ClassVar[str] = "grind-round"
@@ -268,7 +268,7 @@ class GrindRound(LottoMisbehaviour):
 
     def _most_favourable(self, round_: SelectionRound) -> tuple[int, str]:
         first = self.conspiracy.rounds + 1
-        if not isinstance(self, ServerCentricServer):
+        if not isinstance(self, ServerCentricServer) or self.parameters.round_beacon == "public":
             return first, ""
         keys = round_.directory.vrf[ids(list(self.dishonest))]
         tries = range(first, first + self.conspiracy.options_of(GrindRound).tries)

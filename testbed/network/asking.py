@@ -154,6 +154,15 @@ class Network(Protocol):
             quorum: go on at this many answers; the rest are late.
         """
 
+    async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
+        """The server asks the randomness beacon (`testbed.parties.round_beacon`): bytes and time are accounted.
+
+        Args:
+            bytes_up: of the request.
+            bytes_down: of the answer.
+            round_trip_s: seconds besides what the server's link takes for them.
+        """
+
     def record_event(self, party: str, kind: str, detail: str) -> None:
         """Add a line to the records' events: what `party` ("server", "client:7") saw or did at this stage."""
 

@@ -12,8 +12,10 @@ import numpy.typing as npt
 from testbed.availability import Availability, Presence
 from testbed.cost import ComputeModel, Meter, metered, thread_cpu_s
 from testbed.errors import ProtocolError
+from testbed.links import ClientLinks
 from testbed.messages import Message, encode
 from testbed.network.asking import ids
+from testbed.network.heard import HeardRounds
 from testbed.network.hosting import HostAnswers, Ids
 
 OUTCOMES = ("answered", "silent", "offline", "dropped", "late", "refused")
@@ -80,7 +82,7 @@ class Timing:
 
 
 class RoundBooks:
-    """The books of one round at a time; a network adds how it asks.
+    """The books of one round at a time; a network adds how it asks, and calls `heard.begin_round`.
 
     Args:
         population: number of clients n.
@@ -106,6 +108,7 @@ class RoundBooks:
         self._population = population
         self._meter_scope: AbstractContextManager[Meter] | None = None
         self._between_rounds: list[Event] = []
+        self.heard = HeardRounds(population)
         self._open_books(0)
         self._in_round = False
 
@@ -116,6 +119,7 @@ class RoundBooks:
         self.events: list[Event] = self._between_rounds  # what happened since the last round is told in this one
         self._between_rounds = []
         self.server_compute_s = 0.0
+        self.beacon_bytes_up = self.beacon_bytes_down = 0
         self._gone = np.zeros(self._population, np.bool_)
         self._stage = "round"
 
@@ -163,6 +167,12 @@ class RoundBooks:
         """Account `spent_s` seconds of the server's work; a network whose clock does not run by itself moves it."""
         self.server_compute_s += spent_s
 
+    def _beacon_asked(self, links: ClientLinks, bytes_up: int, bytes_down: int) -> float:
+        """Count a request to the beacon and its answer; seconds that the server's link takes for them."""
+        self.beacon_bytes_up += bytes_up
+        self.beacon_bytes_down += bytes_down
+        return bytes_up / links.server_up_bytes_s + bytes_down / links.server_down_bytes_s
+
     @staticmethod
     def _question(
         recipients: Ids, message: Message, private: Mapping[int, Message] | None
@@ -183,6 +193,21 @@ class RoundBooks:
         drops = presence.drops & reachable
         self._gone[recipients[drops]] = True
         return Presence(reachable, drops, presence.leaves_s)
+
+    def _heard_by(self, kind: type[Message], clients: Ids) -> Ids | None:
+        """See `HeardRounds.of`, for a question that announces a round; else None."""
+        return self.heard.of(clients, self.round_number) if kind.announces else None
+
+    def _note_announced(
+        self, message: Message, asked: Ids, reached: npt.NDArray[np.bool_], answers: HostAnswers
+    ) -> None:
+        """Note who has heard what `message` announces; a client that crashed over it has not."""
+        if not message.announces:
+            return
+        number: int = message.round  # type: ignore[attr-defined]
+        crashed = [client for client, _ in answers.failures]
+        refused = ids([refusal.client for refusal in answers.refusals])
+        self.heard.announced(number, asked, reached & ~np.isin(asked, crashed), refused)
 
     def _remember_gone(self, clients: Ids) -> None:
         """`clients` dropped out or were offline: the model may say that they stay away for the rest of the round."""

@@ -70,12 +70,19 @@ class EmulatedNetwork(RoundBooks):
     async def begin_round(self, round_number: int) -> None:
         """Start a round at the present virtual time: nobody has dropped out of it yet."""
         self._open_books(round_number)
+        self.heard.begin_round(round_number)
         await self.hosts.begin_round(round_number)
         self._start_server_work()
 
     def _server_worked(self, spent_s: float) -> None:
         super()._server_worked(spent_s)
         self.now_s += spent_s
+
+    async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
+        """See `Network.consult_beacon`."""
+        self._finish_server_work()
+        self.now_s += round_trip_s + self._beacon_asked(self.links, bytes_up, bytes_down)
+        self._start_server_work()
 
     async def _total(
         self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
@@ -111,8 +118,10 @@ class EmulatedNetwork(RoundBooks):
         delivery = Delivery(
             (self.round_number, stage.number), kind, detached.header, detached.vectors, working,
             None if sealed is None else {client: sealed[client] for client in working.tolist()},
+            self._heard_by(kind, working),
         )  # fmt: skip
         answers = await self.hosts.deliver(delivery)
+        self._note_announced(message, recipients, presence.reachable & ~presence.drops, answers)
         stage.place(answers)
         stage.outcome[~presence.reachable] = OFFLINE
         stage.outcome[presence.drops] = DROPPED

@@ -1,7 +1,7 @@
 """What a network needs of the place where clients run, be it this process or many machines."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +24,8 @@ class Delivery:
         vectors: the common part's vectors.
         recipients: sorted client numbers.
         private: encoded private part per client; all recipients have one, or none has.
+        heard: `(m,)` int64, up to which number each recipient has heard of announced rounds (`HeardRounds`); None: up
+            to the round before.
     """
 
     key: tuple[int, int]
@@ -32,6 +34,14 @@ class Delivery:
     vectors: tuple[Vector, ...]
     recipients: Ids
     private: Mapping[int, bytes] | None = None
+    heard: Ids | None = None
+
+    def restricted(self, kept: npt.NDArray[np.bool_]) -> "Delivery":
+        """The part of it that goes to some of the recipients, by a mask `(m,)`."""
+        recipients, private, heard = self.recipients[kept], self.private, self.heard
+        if private is not None:
+            private = {client: private[client] for client in recipients.tolist()}
+        return replace(self, recipients=recipients, private=private, heard=None if heard is None else heard[kept])
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to another process."""

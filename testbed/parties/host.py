@@ -153,6 +153,8 @@ class Host:
         for position, number in enumerate(delivery.recipients.tolist()):
             client = self.client(number)
             self._active.add(number)
+            if delivery.kind.announces:
+                client.heard = delivery.key[0] - 1 if delivery.heard is None else int(delivery.heard[position])
             with metered() as meter:
                 began = thread_cpu_s()
                 answer = self._one(delivery, client, handle, answers)

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -32,14 +31,7 @@ def split(delivery: Delivery, hosts: int) -> list[Delivery]:
     """The delivery's parts, one per host."""
     if hosts == 1:
         return [delivery]
-    parts = []
-    for host in range(hosts):
-        recipients = delivery.recipients[delivery.recipients % hosts == host]
-        private = delivery.private
-        if private is not None:
-            private = {number: private[number] for number in recipients.tolist()}
-        parts.append(replace(delivery, recipients=recipients, private=private))
-    return parts
+    return [delivery.restricted(delivery.recipients % hosts == host) for host in range(hosts)]
 
 
 def chosen_on(

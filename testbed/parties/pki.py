@@ -63,12 +63,14 @@ class Directory:
     Attributes:
         signing, agreement, vrf: `(n, 32)` uint8 public keys.
         registered: `(n,)` bool.
+        beacon: the randomness beacon's public key (`round_beacon`); empty where there is none.
     """
 
     signing: npt.NDArray[np.uint8]
     agreement: npt.NDArray[np.uint8]
     vrf: npt.NDArray[np.uint8]
     registered: npt.NDArray[np.bool_]
+    beacon: bytes = b""
 
     @classmethod
     def empty(cls, population: int) -> "Directory":

@@ -26,6 +26,8 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("survivors", pa.int64()),
             ("bytes_down", pa.int64()),  # server to clients
             ("bytes_up", pa.int64()),  # clients to server
+            ("beacon_bytes_down", pa.int64()),  # randomness beacon to server; null in runs of earlier versions
+            ("beacon_bytes_up", pa.int64()),
             ("accuracy", pa.float64()),  # null in rounds without an evaluation
             ("loss", pa.float64()),
         ]

@@ -13,6 +13,7 @@ from testbed.network import Network
 from testbed.network.asking import no_ids
 from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
+from testbed.parties.round_beacon import BeaconAccess
 from testbed.randomness import Randomness
 
 Ids = npt.NDArray[np.int64]
@@ -49,6 +50,7 @@ class SelectionRound:
             round that is skipped or aborted has it too.
         participants: whom the protocol has chosen, set before it tells them, for the same reason.
         sample_counts: `(n,)` int64 training samples of each client, as it announced them; None: unknown.
+        beacon: the way to the randomness beacon; None where the protocol uses none.
         memory: arrays by name that the protocol keeps from round to round, of numbers or booleans. They are in the
             run's checkpoint; what a protocol keeps elsewhere is lost when a run is resumed.
     """
@@ -64,6 +66,7 @@ class SelectionRound:
     participants: Ids = field(default_factory=no_ids)
     sample_counts: npt.NDArray[np.int64] | None = None
     memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    beacon: BeaconAccess | None = None
 
     def coin(self, purpose: str) -> np.random.Generator:
         """The honest server's randomness for one decision of this round."""

@@ -9,6 +9,7 @@ that a server can neither stuff the round with its own clients nor show differen
 from collections.abc import Collection
 from fractions import Fraction
 from functools import cached_property
+from hashlib import sha256
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -20,6 +21,7 @@ from testbed.errors import ProtocolError, Refusal
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, signed_content
 from testbed.parties.client import Client, Role, handles
 from testbed.parties.pki import Directory
+from testbed.parties.round_beacon import check_pulse, check_receipt, randomness_of
 from testbed.selection.choosing import SelectionParameters
 from testbed.selection.refinement import Refinement
 
@@ -41,6 +43,15 @@ class AgreedListParameters(SelectionParameters):
         gt=0,
         description="n_min: clients refuse to take part in a smaller population (default: the smallest that an honest "
         "server announces)",
+    )
+    round_beacon: Literal["none", "public"] = Field(
+        "none",
+        description="public: a randomness beacon opens each round; what it publishes then stands in what the VRF or "
+        "PRF is evaluated on, so that nobody knows lots ahead, and it registers one participant list a round. none: "
+        "the paper's protocol",
+    )
+    beacon_latency_ms: float = Field(
+        50.0, ge=0, le=1e6, description="Between the server and the beacon, one way; it is asked twice in a round"
     )
     signatures: Literal["strict"] | Annotated[int, Field(gt=0)] = Field(
         "strict",
@@ -121,6 +132,13 @@ class Lot(Message, frozen=True):
     proof: Annotated[bytes, msgspec.Meta(max_length=80)]
 
 
+class Registered(Message, frozen=True):
+    """The beacon's receipt for this list; its pulse, where the round was not announced before."""
+
+    receipt: Signature64
+    pulse: Signature64 | None = None
+
+
 class ListSignature(Message, frozen=True):
     """The client has verified the list and signs it."""
 
@@ -136,6 +154,7 @@ class ParticipantList(Message, frozen=True):
     round: RoundNumber
     population: Count
     participants: Annotated[list[Lot], msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)]
+    beacon: Registered | None = None
 
 
 class Agreed(Message, frozen=True):
@@ -165,15 +184,20 @@ def under_threshold(output: bytes, factor: Fraction, participants: int, populati
     return beta * population * factor.denominator < factor.numerator * participants << (8 * len(output))
 
 
-def selection_input(experiment_id: bytes, round_number: int) -> bytes:
-    """What the VRF or PRF is evaluated on: domain tag, experiment and round."""
-    return b"testbed/lotto/selection/v1" + experiment_id + round_number.to_bytes(8, "big")
+def selection_input(experiment_id: bytes, round_number: int, randomness: bytes = b"") -> bytes:
+    """What the VRF or PRF is evaluated on: domain tag, experiment, round, and (if there is a beacon) its randomness."""
+    return b"testbed/lotto/selection/v1" + experiment_id + round_number.to_bytes(8, "big") + randomness
 
 
 def list_content(experiment_id: bytes, parameters: AgreedListParameters, message: ParticipantList) -> bytes:
     """Canonical bytes of the experiment and (r, n, s, a, P), which participants sign."""
     rows = [[lot.client, lot.registration_key, lot.output, lot.proof] for lot in message.participants]
     return signed_content(experiment_id, message.round, message.population, *parameters.terms, rows)
+
+
+def list_digest(content: bytes) -> bytes:
+    """What the beacon registers of a list with this content, 32 bytes."""
+    return sha256(b"testbed/lotto/participant-list-digest/v1" + content).digest()
 
 
 class LottoClient(Role):
@@ -187,6 +211,7 @@ class LottoClient(Role):
         self._shown = False
         self._list: ParticipantList | None = None
         self._content = b""
+        self._randomness = b""
 
     # -- what the variants differ in ------------------------------------------------------------------------------
 
@@ -217,6 +242,37 @@ class LottoClient(Role):
                 lot.output, self.parameters.factor, self.parameters.participants, message.population
             ):
                 raise Refusal("lotto.over-threshold", f"client {lot.client} is not a candidate")
+
+    @property
+    def by_beacon(self) -> bool:
+        """Whether a beacon opens the rounds."""
+        return self.parameters.round_beacon == "public"
+
+    def take_pulse(self, number: int, pulse: bytes | None) -> None:
+        """Verify that the beacon has opened this round, and keep its randomness; nothing where there is no beacon."""
+        if not self.by_beacon:
+            return
+        try:
+            check_pulse(self.environment.directory.beacon, self.environment.experiment_id, number, pulse)
+        except ProtocolError as error:
+            raise Refusal("lotto.round-not-opened", f"round {number}: {error}") from None
+        assert pulse is not None
+        self._randomness = randomness_of(pulse)
+
+    def evaluated(self, round_number: int) -> bytes:
+        """What the VRF or PRF is evaluated on in this round."""
+        return selection_input(self.environment.experiment_id, round_number, self._randomness)
+
+    def check_registered(self, message: ParticipantList) -> None:
+        """Has the beacon registered this list, which is then the round's only one? Nothing where there is no beacon."""
+        if not self.by_beacon:
+            return
+        receipt = None if message.beacon is None else message.beacon.receipt
+        known = self.environment.directory.beacon, self.environment.experiment_id, message.round
+        try:
+            check_receipt(*known, list_digest(self._content), receipt)
+        except ProtocolError as error:
+            raise Refusal("lotto.list-not-registered", f"the list of round {message.round}: {error}") from None
 
     def use_round(self, number: int) -> None:
         """A round number serves once, and what was agreed on in an earlier one ends with it."""
@@ -258,11 +314,12 @@ class LottoClient(Role):
             if len(lot.output) != self.output_bytes:
                 raise Refusal("lotto.over-threshold", f"client {lot.client} has no number of {self.output_bytes} bytes")
         self.check_threshold(message)
+        self._content = list_content(self.environment.experiment_id, self.parameters, message)
+        self.check_registered(message)
         for lot in message.participants:  # what takes long comes last
             if lot.client != self.client.number:
                 self.check_lot(lot, directory, message.round)
         self._list = message
-        self._content = list_content(self.environment.experiment_id, self.parameters, message)
         charge("ed25519.sign")
         return ListSignature(self.client.identity.signing.sign(LIST_DOMAIN, self._content))
 

@@ -4,22 +4,52 @@ The server announces a round; clients check the announcement and evaluate their 
 keys that the PKI made for them; whoever is in the list is there with a proof.
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
+from pydantic import Field
 
 from testbed.cost import charge
 from testbed.crypto import vrf
 from testbed.errors import ProtocolError, Refusal
-from testbed.messages import Count, Message, RoundNumber
+from testbed.messages import Count, Message, RoundNumber, Signature64
 from testbed.network.hosting import RefusedBy
 from testbed.parties.client import Client
 from testbed.parties.pki import Directory
 from testbed.selection.choosing import Ids, SelectionRound
-from testbed.selection.lotto import AgreedListParameters, Lot, LottoClient, ParticipantList, selection_input
+from testbed.selection.lotto import AgreedListParameters, Lot, LottoClient, ParticipantList
 from testbed.selection.lotto_server import LottoServer, Told, tell
 
+MOST_ROUNDS = 10_000_000
 Term = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]  # of a fraction that a float's shortest decimal gives
+
+
+class AnnouncedParameters(AgreedListParameters):
+    """Parameters of protocols that announce a round to all clients."""
+
+    max_round_gap: Annotated[int, Field(gt=0, le=MOST_ROUNDS)] | Literal["auto", "none"] | None = Field(
+        "auto",
+        description="G: a client refuses a round whose number is more than this above the last one that it has heard "
+        "of; 'none' (or null): it accepts any later number, and a server that knows its own clients' lots announces "
+        "favourable rounds alone; 'auto': 1, and none with `refine`, where clients outside the refined population "
+        "hear nothing",
+    )
+
+    def check(self, population: int) -> None:
+        """As for every such protocol; with `refine` a gap would refuse honest rounds."""
+        super().check(population)
+        if self.refinement is not None and isinstance(self.max_round_gap, int):
+            raise ValueError(
+                f"max_round_gap: {self.max_round_gap} with `refine`: clients outside the refined population hear "
+                "nothing of a round, and would take the next one for skipped; leave one of the two out"
+            )
+
+    @property
+    def round_gap(self) -> int | None:
+        """G; None: any later number is accepted."""
+        if self.max_round_gap == "auto":
+            return 1 if self.refinement is None else None
+        return self.max_round_gap if isinstance(self.max_round_gap, int) else None
 
 
 class Candidacy(Message, frozen=True):
@@ -34,20 +64,23 @@ class Announce(Message, frozen=True):
 
     stage: ClassVar[str] = "lotto/announce"
     Answer: ClassVar[type[Message] | None] = Candidacy
+    announces: ClassVar[bool] = True
 
     round: RoundNumber
     population: Count
     participants: Count
     factor_numerator: Term
     factor_denominator: Term
+    pulse: Signature64 | None = None
 
 
 class AnnouncedClient(LottoClient):
     """Client side: what was announced, this client's number, and the proofs of others."""
 
+    parameters: AnnouncedParameters
     output_bytes: ClassVar[int] = vrf.OUTPUT_BYTES
 
-    def __init__(self, client: Client, parameters: AgreedListParameters) -> None:
+    def __init__(self, client: Client, parameters: AnnouncedParameters) -> None:
         super().__init__(client, parameters)
         self._announced: Announce | None = None
         self._own: Candidacy | None = None
@@ -62,16 +95,25 @@ class AnnouncedClient(LottoClient):
             self.parameters.participants, factor.numerator, factor.denominator,
         ):  # fmt: skip
             raise Refusal("lotto.other-parameters", "s or a differs from what was agreed on")
+        self.take_pulse(message.round, message.pulse)
         self.use_round(message.round)
         self._announced = message
         charge("vrf.output")
-        return self._secret.output(selection_input(self.environment.experiment_id, message.round))
+        return self._secret.output(self.evaluated(message.round))
+
+    def use_round(self, number: int) -> None:
+        """Rounds are announced one after the other, also those that then end early."""
+        heard, gap = self.client.heard, self.parameters.round_gap
+        if gap is not None and heard + gap < number <= self.environment.rounds:
+            raise Refusal(
+                "lotto.round-skipped", f"round {number} announced, and none after {heard}; at most {heard + gap}"
+            )
+        super().use_round(number)
 
     def prove(self, round_number: int) -> Candidacy:
         """The number with its proof, which the list must then hold."""
         charge("vrf.prove")
-        evaluated = selection_input(self.environment.experiment_id, round_number)
-        self._own = Candidacy(*self._secret.prove(evaluated))
+        self._own = Candidacy(*self._secret.prove(self.evaluated(round_number)))
         return self._own
 
     @property
@@ -100,9 +142,8 @@ class AnnouncedClient(LottoClient):
     def check_lot(self, lot: Lot, directory: Directory, round_number: int) -> None:
         """The proof must be valid under the key that the PKI has for this client, and give this number."""
         charge("vrf.verify")
-        evaluated = selection_input(self.environment.experiment_id, round_number)
         try:
-            output = vrf.verify(directory.vrf_key(lot.client), evaluated, lot.proof)
+            output = vrf.verify(directory.vrf_key(lot.client), self.evaluated(round_number), lot.proof)
         except ProtocolError as error:
             raise Refusal("lotto.invalid-proof", f"client {lot.client}: {error}") from None
         if output != lot.output:
@@ -115,8 +156,9 @@ class AnnouncingServer(LottoServer):
     async def announce(self, pool: Ids, round_: SelectionRound) -> tuple[dict[int, Candidacy], list[RefusedBy]]:
         """Stage 1: begin the round; the answers that decode, by client, and the refusals."""
         factor = self.parameters.factor
+        pulse = await self.opened(round_)
         message = Announce(
-            round_.number, self.population, self.parameters.participants, factor.numerator, factor.denominator
+            round_.number, self.population, self.parameters.participants, factor.numerator, factor.denominator, pulse
         )
         return await tell(round_, self.announcement_for(pool, message))
 

@@ -12,11 +12,18 @@ from pydantic import Field
 from testbed.network.asking import ids
 from testbed.parties.client import RoleSpec, handles
 from testbed.selection.choosing import Selection, SelectionRound
-from testbed.selection.lotto import LottoParameters, selection_input, under_threshold
-from testbed.selection.lotto_announcing import Announce, AnnouncedClient, AnnouncingServer, Candidacy, proves
+from testbed.selection.lotto import LottoParameters, under_threshold
+from testbed.selection.lotto_announcing import (
+    Announce,
+    AnnouncedClient,
+    AnnouncedParameters,
+    AnnouncingServer,
+    Candidacy,
+    proves,
+)
 
 
-class ClientCentricParameters(LottoParameters):
+class ClientCentricParameters(AnnouncedParameters, LottoParameters):
     """Clients select themselves with a verifiable random function."""
 
     protocol: Literal["lotto-client-centric"] = "lotto-client-centric"
@@ -73,7 +80,7 @@ class ClientCentricServer(AnnouncingServer):
             detail = "claimed to be a candidate and is not in the refined population"
             round_.network.record_event(f"client:{client}", "misbehaviour", detail)
             return False
-        evaluated = selection_input(round_.experiment_id, round_.number)
+        evaluated = self.evaluated(round_)
         s, factor = self.parameters.participants, self.parameters.factor
         if not proves(claim, round_.directory.vrf_key(client), evaluated) or not under_threshold(
             claim.output, factor, s, self.population

@@ -5,6 +5,7 @@ refinement (informed selection). See `testbed.selection.lotto`.
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 
 from testbed.cost import charge
@@ -14,6 +15,7 @@ from testbed.messages import Message
 from testbed.network.asking import ids
 from testbed.network.hosting import RefusedBy
 from testbed.parties.client import RoleSpec
+from testbed.parties.round_beacon import randomness_of
 from testbed.selection.choosing import Ids, Selection, SelectionRound
 from testbed.selection.lotto import (
     LIST_DOMAIN,
@@ -21,8 +23,11 @@ from testbed.selection.lotto import (
     ListSignatures,
     Lot,
     ParticipantList,
+    Registered,
     SignedBy,
     list_content,
+    list_digest,
+    selection_input,
 )
 from testbed.selection.refinement import known, measured, refined, remember
 from testbed.selection.reports import TrainingReports
@@ -39,10 +44,13 @@ class LottoServer:
     Attributes:
         population: n as it is announced: the size of this round's refined population.
         dropped: `(n,)` bool, who is not in it.
+        announces: whether clients hear of a round before they see its list.
     """
 
     needs_registration: ClassVar[bool] = True
     participants_agree: ClassVar[bool] = True
+    announces: ClassVar[bool] = True
+    _pulse: bytes | None = None
 
     def __init__(self, parameters: AgreedListParameters, population: int) -> None:
         self.parameters = parameters
@@ -98,6 +106,30 @@ class LottoServer:
         round_.network.record_event("server", "refined-population", found)
         return kept
 
+    # -- the beacon -----------------------------------------------------------------------------------------------
+
+    async def opened(self, round_: SelectionRound) -> bytes | None:
+        """The beacon's pulse for this round, which it opens; None where the experiment has no beacon."""
+        self._pulse = None
+        if self.parameters.round_beacon == "public":
+            assert round_.beacon is not None
+            self._pulse = await round_.beacon.open(round_.number)
+        return self._pulse
+
+    def evaluated(self, round_: SelectionRound) -> bytes:
+        """What the VRF or PRF is evaluated on in this round, which has been opened."""
+        randomness = b"" if self._pulse is None else randomness_of(self._pulse)
+        return selection_input(round_.experiment_id, round_.number, randomness)
+
+    async def registered(self, message: ParticipantList, round_: SelectionRound) -> ParticipantList:
+        """The list with the beacon's receipt for it; as it is where the experiment has no beacon."""
+        if self.parameters.round_beacon == "none":
+            return message
+        assert round_.beacon is not None
+        digest = list_digest(list_content(round_.experiment_id, self.parameters, message))
+        receipt = await round_.beacon.register(message.round, digest)
+        return msgspec.structs.replace(message, beacon=Registered(receipt, None if self.announces else self._pulse))
+
     # -- stages ---------------------------------------------------------------------------------------------------
 
     def enough(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[RefusedBy] = ()) -> None:
@@ -111,7 +143,7 @@ class LottoServer:
         """Stages 2 and 3: participants verify and sign the list, then see each other's signatures."""
         participants = round_.participants = ids([lot.client for lot in lots])
         charge("message", len(lots))
-        message = ParticipantList(round_.number, self.population, lots)
+        message = await self.registered(ParticipantList(round_.number, self.population, lots), round_)
         answers, refusals = await tell(round_, self.list_for(participants, message))
         signed = self.valid_signatures(answers, message, round_)
         self._require(self.parameters.quorum_of(len(lots)), len(signed), "signatures", refusals)

@@ -16,7 +16,7 @@ from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
 from testbed.selection.check_in import STAGE, Attendant, check_in
 from testbed.selection.choosing import Ids, Selection, SelectionRound
-from testbed.selection.lotto import Lot, LottoClient, LottoParameters, ParticipantList, selection_input, under_threshold
+from testbed.selection.lotto import Lot, LottoClient, LottoParameters, ParticipantList, under_threshold
 from testbed.selection.lotto_server import LottoServer
 
 Bytes = npt.NDArray[np.uint8]
@@ -36,6 +36,7 @@ class ServerCentricClient(LottoClient):
 
     def check_round(self, message: ParticipantList) -> None:
         """A round number can be used once."""
+        self.take_pulse(message.round, None if message.beacon is None else message.beacon.pulse)
         self.use_round(message.round)
 
     def check_own(self, own: Lot) -> None:
@@ -45,8 +46,7 @@ class ServerCentricClient(LottoClient):
     def check_lot(self, lot: Lot, directory: Directory, round_number: int) -> None:
         """The number must be the PRF of the round under the client's key on the bulletin board."""
         charge("hmac")
-        evaluated = selection_input(self.environment.experiment_id, round_number)
-        if prf.evaluate(directory.vrf_key(lot.client), evaluated) != lot.output or lot.proof:
+        if prf.evaluate(directory.vrf_key(lot.client), self.evaluated(round_number)) != lot.output or lot.proof:
             raise Refusal("lotto.output-mismatch", f"client {lot.client}'s number is not the PRF of this round")
 
 
@@ -54,6 +54,7 @@ class ServerCentricServer(LottoServer):
     """Server side."""
 
     parameters: ServerCentricParameters
+    announces: ClassVar[bool] = False
     stages: ClassVar[tuple[str, ...]] = (STAGE, "lotto/participants", "lotto/signatures")
 
     @property
@@ -65,6 +66,7 @@ class ServerCentricServer(LottoServer):
         """See `SelectionProtocol.select`."""
         present = await check_in(round_, self.pool(round_))
         present = present[round_.directory.registered[present]]
+        await self.opened(round_)
         outputs = self.outputs(round_.directory, present, round_)
         candidates = present[below_threshold(outputs, self.parameters, self.population)]
         self.enough(candidates, round_)
@@ -78,7 +80,7 @@ class ServerCentricServer(LottoServer):
     def outputs(self, directory: Directory, clients: Ids, round_: SelectionRound) -> Bytes:
         """`(m, 32)` uint8: the PRF of this round for each client."""
         charge("hmac", len(clients))
-        return prf.evaluate_many(directory.vrf[clients], selection_input(round_.experiment_id, round_.number))
+        return prf.evaluate_many(directory.vrf[clients], self.evaluated(round_))
 
 
 def below_threshold(outputs: Bytes, parameters: LottoParameters, population: int) -> npt.NDArray[np.bool_]:

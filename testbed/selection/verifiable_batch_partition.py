@@ -35,15 +35,22 @@ from testbed.network.hosting import RefusedBy
 from testbed.parties.client import RoleSpec, handles
 from testbed.selection.batch_partition import SelectsBatches, check_batch_size
 from testbed.selection.choosing import Ids, Selection, SelectionRound
-from testbed.selection.lotto import AgreedListParameters, ParticipantList, selection_input, under_threshold
-from testbed.selection.lotto_announcing import Announce, AnnouncedClient, AnnouncingServer, Candidacy, proves
+from testbed.selection.lotto import ParticipantList, under_threshold
+from testbed.selection.lotto_announcing import (
+    Announce,
+    AnnouncedClient,
+    AnnouncedParameters,
+    AnnouncingServer,
+    Candidacy,
+    proves,
+)
 from testbed.selection.lotto_server import tell, too_few
 
 VALUE_DOMAIN = b"testbed/verifiable-batch-partition/value/v1"
 ASSIGNMENT_DOMAIN = b"testbed/verifiable-batch-partition/assignment/v1"
 
 
-class VerifiableBatchPartitionParameters(AgreedListParameters):
+class VerifiableBatchPartitionParameters(AnnouncedParameters):
     """K/T whole batches of T clients each, which every participant verifies."""
 
     protocol: Literal["verifiable-batch-partition"] = "verifiable-batch-partition"
@@ -229,7 +236,7 @@ class VerifiableBatchServer(SelectsBatches, AnnouncingServer):
         The server checks what the participants will: one false number must not be able to end everybody's round.
         """
         answers, refusals = await tell(round_, [(self.batches.members(standing), Prove(round_.number))])
-        evaluated, claims = selection_input(round_.experiment_id, round_.number), {}
+        evaluated, claims = self.evaluated(round_), {}
         for client, answer in answers.items():
             claim = Candidacy(outputs[client], answer.proof)
             if proves(claim, round_.directory.vrf_key(client), evaluated):

@@ -107,9 +107,13 @@ def test_a_population_down_to_the_minimum_is_not_seen_and_makes_more_candidates(
 
 @pytest.mark.parametrize("protocol", LOTTO)
 def test_refinement_down_to_the_minimum_is_not_seen(protocol: str, run: Callable) -> None:
-    """With or without a rule of the experiment's; of n_min clients as many are dishonest as of n."""
+    """With or without a rule of the experiment's; of n_min clients as many are dishonest as of n.
+
+    Where the experiment has no rule, clients that count announcements (`max_round_gap`) do see it: see below.
+    """
     for refine in (None, {"by": ["loss"], "exclude": 0.2}):
-        selection = {"over_selection": 50.0, **({} if refine is None else {"refine": refine})}
+        uncounted = {"max_round_gap": "none"} if protocol == LOTTO[0] else {}
+        selection = {"over_selection": 50.0, **(uncounted if refine is None else {"refine": refine})}
         done = run(lotto(protocol, "refine-out-honest", 12, **selection), f"{refine is None}").rounds()
         assert [outcome.state for outcome in done.outcomes] == ["completed"] * ROUNDS
         assert not checks_by_round(done)
@@ -195,9 +199,27 @@ def test_they_compose(run: Callable) -> None:
     assert all(outcome.state == "aborted" for outcome in spoiled.outcomes)
 
 
+def test_clients_that_were_left_out_take_the_next_round_for_skipped(run: Callable) -> None:
+    """Where the experiment has no refinement, whoever the server leaves out of round 2 is lost to it from then on."""
+    keys = lotto(LOTTO[0], "refine-out-honest", 12, over_selection=50.0) | {"rounds": 4}
+    keys["adversary"] |= {"from_round": 2, "every": 9}
+    done = run(keys, "here").rounds()
+    left_out = set(range(POPULATION)) - {r["client"] for r in done.rows("exchanges") if r["round"] == 2}
+    assert len(left_out) == 10
+    refused = [(e["round"], int(e["party"].partition(":")[2])) for e in done.rows("events") if e["kind"] == "refusal"]
+    assert sorted(refused) == [(number, client) for number in (3, 4) for client in sorted(left_out)]
+    assert set(checks_by_round(done)) == {3, 4}
+    assert [outcome.candidates for outcome in done.outcomes] == [30, 20, 20, 20]
+    stopped = run(keys, "stopped").rounds(2)
+    assert stopped.federation.state.round_number == 2
+    resumed = run(keys, "stopped", resume=True, hosts=3).rounds()
+    assert [outcome.candidates for outcome in resumed.outcomes] == [20, 20]
+    assert checks_by_round(resumed) == checks_by_round(done)
+
+
 def test_attacks_in_some_rounds_only(run: Callable) -> None:
     server = ["keep-dishonest-candidates", "refine-out-honest", "list-twice"]
-    keys = lotto(LOTTO[0], server, over_selection=50.0) | {"rounds": 7}
+    keys = lotto(LOTTO[0], server, over_selection=50.0, max_round_gap="none") | {"rounds": 7}
     keys["adversary"] |= {"from_round": 2, "every": 3}
     done = run(keys, "here").rounds()
     assert attacked(done, "keep-dishonest-candidates") == attacked(done, "list-twice") == {2, 5}

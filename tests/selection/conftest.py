@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from pydantic import TypeAdapter
 
 from testbed.availability import AvailabilitySection, availability_model
 from testbed.cost import REFERENCE_COSTS, ComputeModel
+from testbed.crypto.signatures import SigningKey
 from testbed.errors import RoundAborted
 from testbed.links import ClientLinks, Links
 from testbed.network.bookkeeping import Timing
@@ -17,6 +19,7 @@ from testbed.network.emulated import EmulatedNetwork
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory
+from testbed.parties.round_beacon import BeaconAccess, RoundBeacon
 from testbed.randomness import Randomness
 from testbed.selection.choosing import Selection, SelectionRound
 
@@ -70,6 +73,13 @@ class Selecting:
             compute,
         )
         self.participations = np.zeros(population, np.int64)
+        self.beacon: BeaconAccess | None = None
+        if getattr(protocol, "parameters", None) is not None and (
+            getattr(protocol.parameters, "round_beacon", "none") == "public"
+        ):
+            key = SigningKey.from_seed(self.randomness.secret("round beacon", 0, "signing key"))
+            self.environment.directory = replace(self.environment.directory, beacon=key.public)
+            self.beacon = BeaconAccess(RoundBeacon(key, EXPERIMENT_ID), self.network, 0.05)
         self.last: SelectionRound | None = None
 
     def client(self, number: int) -> Any:
@@ -84,7 +94,7 @@ class Selecting:
         await self.network.begin_round(number)
         self.last = SelectionRound(
             number, self.population, self.network, self.participations, self.environment.directory,
-            self.randomness, EXPERIMENT_ID,
+            self.randomness, EXPERIMENT_ID, beacon=self.beacon,
         )  # fmt: skip
         try:
             return await self.protocol.select(self.last)
@@ -96,7 +106,7 @@ class Selecting:
         return {
             int(event.party.removeprefix("client:")): event.detail.partition(":")[0]
             for event in self.network.events
-            if event.kind == "refusal"
+            if event.kind == "refusal" and event.party != "beacon"
         }
 
 

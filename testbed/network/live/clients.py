@@ -228,7 +228,8 @@ class LiveClients:
             header, vectors = question.common, ()  # the host lets the client refuse it
         key = (round_number, question.header.number)
         private = None if question.private is None else {client: question.private}
-        delivery = Delivery(key, kind, header, vectors, np.array([client], np.int64), private)
+        who, heard = np.array([client], np.int64), np.array([question.header.heard], np.int64)
+        delivery = Delivery(key, kind, header, vectors, who, private, heard)
         return self._host.deliver(delivery), kind, key
 
     def _encoded(self, kind: type[Message], header: bytes, key: tuple[int, int], client: int) -> bytes:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from testbed.errors import RunError
 from testbed.network.bookkeeping import ANSWERED, DROPPED, REFUSED, SILENT
+from testbed.network.hosting import Ids
 from testbed.network.live import framing
 from testbed.network.live.admission import Admission, Connection
 from testbed.network.live.exchange import Exchange
@@ -23,11 +24,13 @@ class Asked:
         key: (round, number of the stage within it).
         name: of the question (`question_name`).
         common: the encoded common part.
+        heard: `(m,)` int64, see `Delivery`; None: up to the round before.
     """
 
     key: tuple[int, int]
     name: str
     common: bytes
+    heard: Ids | None = None
 
 
 class Conversation:
@@ -91,6 +94,7 @@ class Conversation:
         header = QuestionHeader(
             framing.LOSING if exchange.losing else framing.QUESTION, *asked.key, links.latency_s(client), speed_factor,
             len(name), len(asked.common), None if private is None else len(private),
+            asked.key[0] - 1 if asked.heard is None else int(asked.heard[exchange.position]),
         )  # fmt: skip
         parts = (asked.common,) if private is None else (asked.common, private)
         await exchange.send_question(connection, header, name, parts, links.downwards(client, sum(map(len, parts))))

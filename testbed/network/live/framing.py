@@ -3,11 +3,11 @@
 A connection begins with a challenge from the server and the client's answer to it (its number, and an HMAC over both
 under the run's token, which itself never travels). From then on the server sends questions and the client answers.
 
-    question:  kind, round, stage number, latency, speed factor, lengths | its name | common part | private part
+    question:  kind, round, stage number, latency, factor, lengths, rounds heard | its name | common part | private part
     answer:    status, round, stage number, client, compute seconds, seconds behind, PKI bytes, length | answer
 
 *Bytes on the wire* are those of the common part, the private part and the answer: exactly what `testbed.messages`
-encodes. The headers belong to the testbed (`question_overhead`, `ANSWER_OVERHEAD`: about 80 and 61 bytes) and are not
+encodes. The headers belong to the testbed (`question_overhead`, `ANSWER_OVERHEAD`: about 90 and 61 bytes) and are not
 counted. Nothing is unpickled; every length is checked against a limit before a byte of it is read.
 """
 
@@ -25,7 +25,7 @@ _MAGIC = b"SLN1"
 _NONCE_BYTES, _DIGEST_BYTES = 16, 32
 _CHALLENGE = struct.Struct(f"!4s{_NONCE_BYTES}s")
 _GREETING = struct.Struct(f"!4sQ{_DIGEST_BYTES}s")
-_QUESTION = struct.Struct("!BQIHddQQ")
+_QUESTION = struct.Struct("!BQIHddQQQ")
 _ANSWER = struct.Struct("!BQIQddQQQ")
 _NO_PRIVATE = 2**64 - 1
 
@@ -72,6 +72,7 @@ class QuestionHeader:
         latency_s: seconds that the client waits before the question counts as received.
         speed_factor: what the client's compute seconds are multiplied with.
         name_bytes, common_bytes: lengths of what follows; private_bytes: None where there is no private part.
+        heard: up to which number the client has heard of announced rounds.
     """
 
     kind: int
@@ -82,24 +83,25 @@ class QuestionHeader:
     name_bytes: int = 0
     common_bytes: int = 0
     private_bytes: int | None = None
+    heard: int = 0
 
     def pack(self) -> bytes:
         """The header's bytes."""
         private = _NO_PRIVATE if self.private_bytes is None else self.private_bytes
         return _QUESTION.pack(
             self.kind, self.round_number, self.number, self.name_bytes, self.latency_s, self.speed_factor,
-            self.common_bytes, private,
+            self.common_bytes, private, self.heard,
         )  # fmt: skip
 
     @classmethod
     def unpack(cls, data: bytes | bytearray) -> "QuestionHeader":
         """The header that `data` holds; raises `FramingError`."""
-        kind, round_number, number, name, latency_s, factor, common, private = _unpacked(_QUESTION, data)
+        kind, round_number, number, name, latency_s, factor, common, private, heard = _unpacked(_QUESTION, data)
         absent = private == _NO_PRIVATE
         if kind > GOODBYE or max(common, 0 if absent else private) > LARGEST_PART:
             raise FramingError(f"a question of kind {kind} with {common} and {private} bytes")
         _check_seconds(latency_s, factor)
-        return cls(kind, round_number, number, latency_s, factor, name, common, None if absent else private)
+        return cls(kind, round_number, number, latency_s, factor, name, common, None if absent else private, heard)
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,7 @@ class LiveNetwork(RoundBooks):
     async def begin_round(self, round_number: int) -> None:
         """Start a round; the clock runs from now on."""
         self._open_books(round_number)
+        self.heard.begin_round(round_number)
         self._strangers = 0
         if self.before_round is not None:
             await self.before_round(round_number)
@@ -170,6 +171,13 @@ class LiveNetwork(RoundBooks):
     def _server_worked(self, spent_s: float) -> None:
         super()._server_worked(spent_s)
         self._server_busy_until_s = self._work_began_s + spent_s
+
+    async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
+        """See `Network.consult_beacon`: the beacon answers in this process, and its time is waited for."""
+        self._finish_server_work()
+        takes_s = round_trip_s + self._beacon_asked(self.links, bytes_up, bytes_down)
+        await until(max(self._server_busy_until_s, self._clock()) + takes_s, self._clock)
+        self._start_server_work()
 
     # -- asking ----------------------------------------------------------------------------------------------
 
@@ -197,12 +205,14 @@ class LiveNetwork(RoundBooks):
             stage, presence, self.timing.quorum(kind.stage, quorum, len(recipients)),
             self.timing.disconnects_visible, self._clock,
         )  # fmt: skip
-        asked = Asked((self.round_number, stage.number), question_name(kind), common)
+        asked = Asked((self.round_number, stage.number), question_name(kind), common, self._heard_by(kind, recipients))
         await self._run(waiting, presence, asked, sealed, sent_s + self.timing.limit_s(kind.stage, deadline_s))
         end_s = self._clock()
         self._start_server_work()
         answers, vectors = collected(kind, waiting.exchanges)
         self._keep_record(stage, waiting, answers, sent_s)
+        got_it = [exchange.position for exchange in waiting.exchanges if exchange.asked and not exchange.losing]
+        self._note_announced(message, recipients, np.isin(np.arange(len(recipients)), got_it), answers)
         return stage.replies(answers, functools.partial(self._total, vectors), sent_s, end_s)
 
     async def _run(

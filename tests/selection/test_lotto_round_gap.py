@@ -1,0 +1,140 @@
+"""Clients count announcements: a round that is announced without those before it is refused."""
+
+import contextlib
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from testbed.errors import RoundAborted
+from testbed.experiment.loading import validated
+from testbed.selection.lotto_client_centric import ClientCentricParameters, ClientCentricServer
+from testbed.selection.refinement import Refinement
+from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters, VerifiableBatchServer
+
+POPULATION = 30
+PROTOCOLS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "client-centric": (ClientCentricServer, ClientCentricParameters, {"participants": 5, "over_selection": 3.0}),
+    "batches": (
+        VerifiableBatchServer,
+        VerifiableBatchPartitionParameters,
+        {"participants": 4, "privacy": 2, "over_selection": 4.0},
+    ),
+}
+
+
+def server(name: str, **more: Any) -> Any:
+    kind, section, keys = PROTOCOLS[name]
+    return kind(section(**keys, **more), POPULATION)
+
+
+@pytest.fixture(params=PROTOCOLS)
+def protocol(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class Announcing:
+    """Mixed in before a server, it announces the numbers that `numbers` gives for the run's rounds."""
+
+    numbers: dict[int, int]
+
+    async def select(self, round_: Any) -> Any:
+        round_.number = self.numbers.get(round_.number, round_.number)
+        return await super().select(round_)  # type: ignore[misc]
+
+
+def announcing(name: str, numbers: dict[int, int], **more: Any) -> Any:
+    kind, section, keys = PROTOCOLS[name]
+    return type("Skipping", (Announcing, kind), {"numbers": numbers})(section(**keys, **more), POPULATION)
+
+
+@pytest.mark.parametrize(("gap", "number", "accepted"), [(1, 1, True), (1, 2, False), (3, 3, True), (3, 4, False)])
+def test_the_first_round_is_within_the_gap(
+    gap: int, number: int, accepted: bool, protocol: str, selecting: Callable
+) -> None:
+    run = selecting(announcing(protocol, {1: number}, max_round_gap=gap), POPULATION)
+    if accepted:
+        assert len(run.select(1).participants) in (4, 5)
+        return
+    with pytest.raises(RoundAborted, match=f"{POPULATION} clients refused: lotto.round-skipped"):
+        run.select(1)
+    assert set(run.refusals().values()) == {"lotto.round-skipped"}
+    assert all(run.client(number).last_round == 0 for number in range(POPULATION))
+
+
+@pytest.mark.parametrize("unbounded", ["none", None])
+def test_without_a_bound_any_later_round_will_do(unbounded: Any, protocol: str, selecting: Callable) -> None:
+    run = selecting(announcing(protocol, {1: 700}, max_round_gap=unbounded), POPULATION)
+    assert len(run.select(1).participants) in (4, 5)
+
+
+def test_an_announcement_that_is_refused_counts_as_one_round(protocol: str, selecting: Callable) -> None:
+    """So that a run goes on honestly, and no faster than by announcing one round after the other."""
+    run = selecting(announcing(protocol, {2: 50, 3: 5}), POPULATION)
+    run.select(1)
+    for number in (2, 3):
+        with pytest.raises(RoundAborted, match=r"lotto\.round-skipped"):
+            run.select(number)
+    assert len(run.select(4).participants) in (4, 5)
+
+
+def test_a_round_that_ended_early_was_announced(protocol: str, selecting: Callable) -> None:
+    """The way to go on after an aborted round is the next number."""
+    run = selecting(server(protocol), POPULATION)
+    run.select(1)
+    run.protocol.enough = lambda *_: (_ for _ in ()).throw(RoundAborted("power-cut"))
+    with pytest.raises(RoundAborted, match="power-cut"):
+        run.select(2)
+    del run.protocol.enough
+    run.select(3)
+    assert run.refusals() == {}
+
+
+def test_whoever_was_out_of_reach_takes_part_again(protocol: str, selecting: Callable) -> None:
+    """Half are away in each round, others each time: nobody takes the rounds that it has missed for skipped."""
+    away = {"model": "bernoulli", "unavailable": 0.5}
+    run = selecting(server(protocol, signatures=1), POPULATION, availability=away)
+    there = []
+    for number in range(1, 9):
+        with contextlib.suppress(RoundAborted):  # too few were there
+            run.select(number)
+        assert run.refusals() == {}
+        there.append(run.network.availability.presence(number, "lotto/announce", 0.0, run.last.everyone).reachable)
+    assert sum(int((after & ~before).sum()) for before, after in pairwise(there)) > 20
+
+
+def test_being_left_out_is_seen_by_who_could_be_reached(protocol: str, selecting: Callable) -> None:
+    """A server that announces a round to some only cannot have the others in the next one."""
+    kind, section, keys = PROTOCOLS[protocol]
+
+    def some(self: Any, everyone: Any, message: Any) -> Any:
+        return [(everyone[10:] if message.round == 1 else everyone, message)]
+
+    run = selecting(type("Leaving", (kind,), {"announcement_for": some})(section(**keys), POPULATION), POPULATION)
+    for number in (1, 2):
+        with contextlib.suppress(RoundAborted):
+            run.select(number)
+        refused = {} if number == 1 else dict.fromkeys(range(10), "lotto.round-skipped")
+        assert run.refusals() == refused
+
+
+def test_with_refinement_clients_outside_hear_nothing(selecting: Callable) -> None:
+    refine = Refinement(by=["latency"])
+    assert ClientCentricParameters(refine=refine).round_gap is None
+    assert ClientCentricParameters().round_gap == 1
+    with pytest.raises(ValueError, match="max_round_gap: 2 with `refine`: clients outside"):
+        ClientCentricParameters(refine=refine, max_round_gap=2).check(100)
+    ClientCentricParameters(refine=refine, max_round_gap="none").check(100)
+
+
+@pytest.mark.parametrize("gap", [0, -1, "some", 1.5, True])
+def test_what_is_no_gap(gap: Any) -> None:
+    keys = {"protocol": "lotto-client-centric", "max_round_gap": gap}
+    with pytest.raises(Exception, match="max_round_gap"):
+        validated({"selection": keys}, "here")
+
+
+def test_the_server_centric_variant_announces_nothing() -> None:
+    with pytest.raises(Exception, match="max_round_gap"):
+        validated({"selection": {"protocol": "lotto-server-centric", "max_round_gap": 1}}, "here")
