@@ -11,14 +11,16 @@ from typing import IO
 
 MIB, GIB = 1 << 20, 1 << 30
 
-YAML_BYTES = 16 * MIB
-"""Experiment files, also those of run directories, and tables of costs: a list of 10^6 numbers fits."""
+YAML_BYTES = 64 * MIB
+"""Experiment files, also those of run directories, and tables of costs: lists of 10^6 numbers fit."""
 YAML_NODES = 2_000_000
 """Values in a YAML file, with what its aliases stand for written out."""
 YAML_DEPTH = 64
 """Mappings and lists within one another in a YAML file."""
 NUMBER_CHARACTERS = 200
 """Of a number in a YAML file."""
+NUMBER_KEYS = 1000
+"""Keys in a YAML file that are numbers: these can be chosen so that a dict has to look at all of them for each."""
 
 LOG_BYTES = 512 * MIB
 """``log.jsonl``: two million rounds."""

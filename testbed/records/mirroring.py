@@ -186,10 +186,8 @@ class _Both:
                 try:
                     self._together(listed, push=push)
                     if attempts.FILE in listed:  # what either has tried was tried, whichever checkpoint is the later
-                        where = f"{self.store.shown}/{attempts.FILE}"
-                        attempts.unite(
-                            self.path, attempts.decoded(self.store.read(attempts.FILE, limits.ATTEMPTS_BYTES), where)
-                        )
+                        there = self.store.read(attempts.FILE, limits.ATTEMPTS_BYTES)
+                        attempts.unite(self.path, attempts.decoded(there, f"{self.store.shown}/{attempts.FILE}"))
                     return
                 except (_Moved, FileNotFoundError):
                     continue

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from testbed import parquet_files
+from testbed import parquet_files, plain_yaml
 from testbed.errors import RunError, reason
 from testbed.records import aggregates
 from testbed.records.streaming import ROWS, joined, stretches
@@ -40,8 +40,8 @@ class RunRecords:
     def experiment(self) -> dict[str, Any]:
         """The resolved experiment as plain data, with `provenance` (versions, machine, the point of the sweep)."""
         try:
-            return dict(yaml.safe_load((self.path / "experiment.yaml").read_text()))
-        except (OSError, yaml.YAMLError, TypeError, ValueError) as error:
+            return dict(plain_yaml.read(self.path / "experiment.yaml"))
+        except (OSError, yaml.YAMLError, TypeError, ValueError, AttributeError, LookupError) as error:
             raise RunError(f"{self.path / 'experiment.yaml'}: cannot be read: {reason(error)}") from None
 
     @property

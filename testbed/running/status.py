@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import yaml
 
-from testbed import parquet_files
+from testbed import parquet_files, plain_yaml
 from testbed.errors import RunError, reason
 from testbed.records.ending import stopped
 from testbed.records.locking import LOCK, WRITER, is_held
@@ -191,8 +191,7 @@ def _status(path: Path) -> RunStatus:
 
 
 def _experiment(path: Path) -> dict[str, Any]:
-    with (path / "experiment.yaml").open() as file:
-        found = yaml.load(file, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # safe either way, one in C
+    found = plain_yaml.read(path / "experiment.yaml")
     if not isinstance(found, dict):
         raise ValueError("experiment.yaml is not an experiment")
     return found
