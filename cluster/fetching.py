@@ -18,7 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, TextIO
 
+from testbed.archives import SmallHeaders
 from testbed.errors import RunError
+from testbed.records.confining import check_name, inside
 
 MAXIMUM_BYTES = 100 * 1024**2
 """Largest compressed tar that goes through a log: the dashboard holds all of it in memory, as text."""
@@ -93,17 +95,12 @@ def unpacked(data: bytes, into: Path) -> None:
     names: set[PurePosixPath] = set()
     total = 0
     try:
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as tar:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz", tarinfo=SmallHeaders) as tar:
             for member in tar:
+                check_name(member.name, "the results")
                 name = PurePosixPath(member.name)
                 total += member.size
-                if (
-                    not member.isreg()
-                    or name.is_absolute()
-                    or ".." in name.parts
-                    or "\\" in member.name
-                    or not name.parts
-                ):
+                if not member.isreg():
                     raise RunError(f"the results hold {member.name!r}, which is no file of a run; nothing was kept")
                 if name in names or len(names) >= _MAXIMUM_FILES or total > _MAXIMUM_UNPACKED_BYTES:
                     raise RunError(f"the results do not look like a run's (at {member.name!r}); nothing was kept")
@@ -116,7 +113,7 @@ def unpacked(data: bytes, into: Path) -> None:
 def copied(directory: Path, into: Path) -> None:
     """Copy the regular files at and below `directory` to the directory `into`."""
     for path in _regular_files(directory):
-        place = into / path.relative_to(directory)
+        place = inside(into, path.relative_to(directory).as_posix(), str(into))
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, place)
 
@@ -144,7 +141,7 @@ def settled(fresh: Path, target: Path) -> Path:
             if old.is_dir() and (old.parent / "experiment.yaml").is_file():
                 shutil.rmtree(old)
         for path in _regular_files(fresh):
-            place = target / path.relative_to(fresh)
+            place = inside(target, path.relative_to(fresh).as_posix(), str(target))
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(path, place)
     except OSError as error:

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from testbed import plain_yaml
 from testbed.aggregation.quantisation import Quantisation
 from testbed.atomic_file import replacing
 from testbed.cost import REFERENCE_COSTS, thread_cpu_s
@@ -172,7 +173,7 @@ def read_costs(path: Path) -> dict[str, float]:
             no finite number or negative.
     """
     try:
-        table = yaml.safe_load(path.read_text(encoding="utf-8"))
+        table = plain_yaml.read(path)
     except OSError as error:
         raise ExperimentError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:

@@ -100,4 +100,11 @@ def runs_in(directories: list[str]) -> list[Any]:
             raise ExperimentError(f"{path}: no runs here; `testbed run EXPERIMENT.yaml` makes some")
     from testbed.running import runs_below
 
-    return runs_below(paths)
+    found = runs_below(paths)
+    if old := [run for run in found if not run.verifiable]:
+        messages().print(
+            f"note: {len(old)} of {len(found)} runs ({old[0].path}) have tables without digests, as earlier versions "
+            "wrote them: flipped bits in them may go unnoticed",
+            markup=False,
+        )
+    return found

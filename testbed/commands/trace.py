@@ -162,13 +162,16 @@ def _check_options(format: str, given: dict[str, Any]) -> None:
 
 
 def _write_capacity(table: Any, counts: "Counts", out: Path) -> None:
+    import pyarrow as pa
+
+    from testbed import parquet_files
     from testbed.atomic_file import replacing
 
     with replacing(out, lambda reason: TraceError(f"{out}: cannot be written: {reason}")) as file:
         if out.suffix == ".csv":
             file.write(table.to_csv(index=False).encode())
         else:
-            table.to_parquet(file, index=False)
+            parquet_files.write_table(pa.Table.from_pandas(table, preserve_index=False), file)
     typer.echo(counts_table(counts), nl=False)
     typer.echo(f"{out}: capacities of {len(table)} clients: {', '.join(table.columns)}")
 

@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import from_json, to_json
 
+from testbed import limits, plain_yaml
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, alternative_keys
 from testbed.links import form_of
@@ -25,10 +26,10 @@ _YAML_WORDS = {True: "true", False: "false", None: "null"}
 _SCALAR_ERRORS = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML's safe loader, but a key that stands twice is an error, and 1e-3 is a number (as in YAML 1.2)."""
+class _Strict:
+    """For a safe loader: a key that stands twice is an error, and 1e-3 is a number (as in YAML 1.2)."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+    def construct_mapping(self: Any, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
             if key_node.tag == "tag:yaml.org,2002:merge":
@@ -39,12 +40,21 @@ class _Loader(yaml.SafeLoader):
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
             seen.add(key)
-        return super().construct_mapping(node, deep)
+        return dict(super().construct_mapping(node, deep))  # type: ignore[misc]
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\.\d+|\d+(\.\d*)?)[eE][-+]?\d+$"), list("-+.0123456789")
-)
+class _Loader(_Strict, yaml.SafeLoader):
+    """Says best where a mistake is."""
+
+
+class _QuickLoader(_Strict, plain_yaml.SAFE):  # type: ignore[misc]
+    """Is quick where PyYAML was built with libyaml."""
+
+
+for _loader in (_Loader, _QuickLoader):
+    _loader.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\.\d+|\d+(\.\d*)?)[eE][-+]?\d+$"), list("-+.0123456789")
+    )
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -72,7 +82,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file; raises `ExperimentError` with file and line."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = limits.text(path, limits.YAML_BYTES)
     except FileNotFoundError:
         raise ExperimentError(f"{path}: no such file") from None
     except UnicodeDecodeError:
@@ -87,7 +97,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def _parsed(text: str, where: str) -> Any:
     try:
-        return yaml.load(text, Loader=_Loader)  # a SafeLoader: builds plain data only
+        try:
+            return plain_yaml.parsed(text, _QuickLoader)
+        except (yaml.YAMLError, *_SCALAR_ERRORS):
+            return plain_yaml.parsed(text, _Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         if mark is not None:

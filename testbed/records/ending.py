@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from testbed import parquet_files
 from testbed.records.streaming import damaged
 from testbed.records.writing import part_of
 
@@ -23,9 +23,9 @@ def stopped(path: Path, last_round: int) -> str:
     columns = ["round", "kind", "detail"]
     try:
         try:
-            rows = pq.read_table(part_of(path, last_round) / "events.parquet", columns=columns)
+            rows = parquet_files.read_table(part_of(path, last_round) / "events.parquet", columns=columns)
         except FileNotFoundError:  # merged
-            rows = pq.read_table(path / "events.parquet", columns=columns)
+            rows = parquet_files.read_table(path / "events.parquet", columns=columns)
     except (OSError, pa.ArrowException) as error:
         raise damaged(path, "events", error) from None
     said = rows.filter((pc.field("round") == last_round) & (pc.field("kind") == STOPPED))["detail"]

@@ -18,10 +18,12 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
+from testbed import limits
 from testbed.atomic_file import replacing
 from testbed.errors import ExperimentError, RunError
 from testbed.records import attempts
 from testbed.records.aggregates import names_in, round_of_aggregate
+from testbed.records.confining import inside
 from testbed.records.locking import LOCK, WRITER, held
 from testbed.records.log import FILE as LOG
 from testbed.records.pushing import (
@@ -151,7 +153,7 @@ def _bring_together(copy: Path, store: Store, runs: set[str], listed: dict[str, 
         for run in sorted(runs):
             start = f"{run}/" if run else ""
             files = {name.removeprefix(start): info for name, info in listed.items() if name.startswith(start)}
-            both = _Both(copy / run, store.below(run), copy)
+            both = _Both(inside(copy, run, store.shown) if run else copy, store.below(run), copy)
             waiting.append(pool.submit(both.together, files, push=push))
         for run_done in waiting:
             run_done.result()
@@ -184,8 +186,8 @@ class _Both:
                 try:
                     self._together(listed, push=push)
                     if attempts.FILE in listed:  # what either has tried was tried, whichever checkpoint is the later
-                        where = f"{self.store.shown}/{attempts.FILE}"
-                        attempts.unite(self.path, attempts.decoded(self.store.read(attempts.FILE), where))
+                        there = self.store.read(attempts.FILE, limits.ATTEMPTS_BYTES)
+                        attempts.unite(self.path, attempts.decoded(there, f"{self.store.shown}/{attempts.FILE}"))
                     return
                 except (_Moved, FileNotFoundError):
                     continue
@@ -198,7 +200,7 @@ class _Both:
                 self.mirror.push_experiment()
                 self.mirror.push_rounds()
             return
-        if here and (EXPERIMENT not in files or self.store.read(EXPERIMENT) != (self.path / EXPERIMENT).read_bytes()):
+        if here and (EXPERIMENT not in files or self._other_experiment()):
             self._put_aside()
             here = False
         if EXPERIMENT not in files:
@@ -289,7 +291,12 @@ class _Both:
         return min(merged)
 
     def _copy(self, name: str) -> None:
-        self.store.copy_to(name, self.path / name)
+        self.store.copy_to(name, inside(self.path, name, self.store.shown))
+
+    def _other_experiment(self) -> bool:
+        """Whether what lies at the URI is of another run."""
+        here = limits.whole(self.path / EXPERIMENT, limits.YAML_BYTES)
+        return self.store.read(EXPERIMENT, limits.YAML_BYTES) != here
 
     def _has(self, name: str, info: Stored) -> bool:
         file = self.path / name

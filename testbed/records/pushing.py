@@ -20,6 +20,7 @@ from typing import IO
 
 import numpy as np
 
+from testbed import limits
 from testbed.atomic_file import replacing
 from testbed.errors import RunError
 from testbed.records.aggregates import names_in, round_of_aggregate
@@ -107,7 +108,7 @@ class Mirror:
             mark = directory / MARK
             if mark.is_file():
                 try:
-                    uri = json.loads(mark.read_text())["uri"]
+                    uri = json.loads(limits.whole(mark, limits.SMALL_JSON_BYTES))["uri"]
                 except (OSError, ValueError, KeyError, TypeError) as error:
                     raise RunError(f"{mark}: cannot be read ({error}); give the URI again as --out") from None
                 return cls(path, Store(uri).below(path.relative_to(directory).as_posix()))
@@ -116,7 +117,7 @@ class Mirror:
     def memory(self) -> Memory | None:
         """What was remembered; None when nothing of this run has ever been at the URI."""
         try:
-            plain = json.loads((self.path / _MEMORY).read_text())
+            plain = json.loads(limits.whole(self.path / _MEMORY, limits.SMALL_JSON_BYTES))
             same, pending = (Stamp(**plain[name]) if plain[name] else None for name in ("same", "pending"))
             return Memory(same, pending, Stored(**plain["seen"]) if plain["seen"] else None)
         except FileNotFoundError:
@@ -134,7 +135,7 @@ class Mirror:
         """The first push of a new run; raises `RunError` when another run has begun there since `staged` looked."""
         if self.store.info(EXPERIMENT) is not None:
             try:
-                if self.store.read(EXPERIMENT) != (self.path / EXPERIMENT).read_bytes():
+                if self.store.read(EXPERIMENT, limits.YAML_BYTES) != (self.path / EXPERIMENT).read_bytes():
                     raise RunError(f"{self.store.shown}: another machine has begun a run here; give another --out")
             except FileNotFoundError:
                 pass  # gone again

@@ -1,5 +1,6 @@
 """Reading runs back: pandas frames per table, and the runs below a directory."""
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,9 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from testbed import parquet_files, plain_yaml
 from testbed.errors import RunError, reason
 from testbed.records import aggregates
 from testbed.records.streaming import ROWS, joined, stretches
+from testbed.records.tables import SCHEMAS
 from testbed.records.writing import RunDirectory, read_table, recorded_files
 
 if TYPE_CHECKING:
@@ -37,8 +40,8 @@ class RunRecords:
     def experiment(self) -> dict[str, Any]:
         """The resolved experiment as plain data, with `provenance` (versions, machine, the point of the sweep)."""
         try:
-            return dict(yaml.safe_load((self.path / "experiment.yaml").read_text()))
-        except (OSError, yaml.YAMLError, TypeError, ValueError) as error:
+            return dict(plain_yaml.read(self.path / "experiment.yaml"))
+        except (OSError, yaml.YAMLError, TypeError, ValueError, AttributeError, LookupError) as error:
             raise RunError(f"{self.path / 'experiment.yaml'}: cannot be read: {reason(error)}") from None
 
     @property
@@ -50,6 +53,18 @@ class RunRecords:
     def frame(self, table: str) -> "pd.DataFrame":
         """A table of `testbed.records.tables.SCHEMAS`."""
         return read_table(self.path, table, self._checkpoint).to_pandas()
+
+    @property
+    def verifiable(self) -> bool:
+        """Whether the merged tables have digests, against which reading checks them; runs of earlier versions do not.
+
+        Files that are absent or cannot be read are passed over: who reads them says what is wrong.
+        """
+        for name in SCHEMAS:
+            with contextlib.suppress(OSError):
+                if not parquet_files.has_digest(self.path / f"{name}.parquet"):
+                    return False
+        return True
 
     @cached_property
     def rounds(self) -> "pd.DataFrame":

@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow import fs
 
+from testbed import limits
 from testbed.errors import ExperimentError, RunError, reason
+from testbed.records.confining import check_name, inside
 from testbed.uris import checked_uri, without_parameters
 
 AT_A_TIME = 8  # transfers; most of what a small file takes is waiting for the answer
@@ -27,6 +29,7 @@ _REFUSED = re.compile(
     "NO_SUCH_BUCKET|ACCESS_DENIED|INVALID_ACCESS_KEY|INVALID_CLIENT|UNRECOGNIZED_CLIENT|SIGNATURE|EXPIRED|"
     "MISSING_AUTHENTICATION|HTTP status 40[0134]|(?i:credential|permission|unauthori|forbidden|libjvm|libhdfs)"
 )
+_MOST_BYTES = {"experiment.yaml": limits.YAML_BYTES, "log.jsonl": limits.LOG_BYTES, "summary.json": limits.YAML_BYTES}
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -63,11 +66,13 @@ class Store:
         except (OSError, pa.ArrowException) as error:
             raise RunError(f"{self.shown}: cannot be used: {_line(error)}{_advice(error)}") from None
         self._whole = self._fs.type_name in _OBJECT_STORES
+        self._top = self._root  # symbolic links may lead to anywhere below it
 
     def below(self, name: str) -> "Store":
         """The directory `name` in this one."""
         if name in ("", "."):
             return self
+        check_name(name, self.shown)
         inner = object.__new__(Store)
         inner.__dict__ |= self.__dict__
         inner._root = f"{self._root.rstrip('/')}/{name}"
@@ -84,11 +89,22 @@ class Store:
             raise RunError(f"{self.shown}: cannot write: {_line(error)}{_advice(error)}") from None
 
     def files(self) -> dict[str, Stored]:
-        """All files at and below this directory, by their names from here; empty when there is no such directory."""
+        """All files at and below this directory, by their names from here; empty when there is no such directory.
+
+        Raises `RunError` also when a name is none that may lie below a directory (see `confining`).
+        """
         selector = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
         found = self._retried("list", "", lambda: self._fs.get_file_info(selector))
-        start = len(self._root.rstrip("/")) + 1
-        return {info.path[start:]: Stored(info.size, info.mtime_ns) for info in found if info.type == fs.FileType.File}
+        if len(found) > limits.LISTED_FILES:
+            raise RunError(f"{self.shown}: lists {len(found)} files; at most {limits.LISTED_FILES} are read")
+        start = f"{self._root.rstrip('/')}/"
+        files = {}
+        for info in found:
+            if info.type == fs.FileType.File:
+                name = info.path.removeprefix(start)
+                check_name(name if info.path.startswith(start) else f"/{info.path}", self.shown)
+                files[name] = Stored(info.size, info.mtime_ns)
+        return files
 
     def info(self, name: str) -> Stored | None:
         """What a file looks like; None when it is not there."""
@@ -99,18 +115,22 @@ class Store:
         """Write a file (bytes, or a local file's), in the place of one that is there; raises `RunError`."""
         self._retried("write", name, lambda: self._write(name, _read(content)))
 
-    def read(self, name: str) -> bytes:
-        """A file's bytes; raises `FileNotFoundError` when it is not there, else `RunError`."""
-        return self._retried("read", name, lambda: b"".join(self._chunks(name)))
+    def read(self, name: str, most: int = limits.ARRAYS_BYTES) -> bytes:
+        """A file's bytes, of which there must not be more than `most`.
+
+        Raises `FileNotFoundError` when it is not there, else `RunError`.
+        """
+        return self._retried("read", name, lambda: b"".join(self._chunks(name, most)))
 
     def copy_to(self, name: str, path: Path) -> None:
         """Copy a file to the local `path`, where it appears when it is complete; raises as `read`."""
         temporary = path.with_name(f".{path.name}.pulled")
+        most = _MOST_BYTES.get(name.rpartition("/")[2], limits.ARRAYS_BYTES)
 
         def copy() -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             with open(temporary, "wb") as file:
-                for chunk in self._chunks(name):
+                for chunk in self._chunks(name, most):
                     file.write(chunk)
                 file.flush()
                 os.fsync(file.fileno())
@@ -135,9 +155,15 @@ class Store:
     def _path(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"
 
-    def _chunks(self, name: str) -> Iterator[bytes]:
-        with self._fs.open_input_stream(self._path(name)) as stream:
+    def _chunks(self, name: str, most: int) -> Iterator[bytes]:
+        path = self._path(name)
+        if self._fs.type_name == "local":  # the only one with symbolic links
+            inside(Path(self._top), os.path.relpath(path, self._top), self.shown)
+        with self._fs.open_input_stream(path) as stream:
             while chunk := stream.read(_CHUNK):
+                most -= len(chunk)
+                if most < 0:
+                    raise RunError(f"{self.shown}/{name}: is larger than such a file is; nothing of it is kept")
                 yield chunk
 
     def _write(self, name: str, content: Any) -> None:

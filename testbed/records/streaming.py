@@ -10,8 +10,8 @@ from typing import IO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from testbed import parquet_files
 from testbed.errors import RunError, reason
 from testbed.records.tables import SCHEMAS, with_later_columns
 
@@ -53,7 +53,7 @@ def write_merged(file: IO[bytes], parts: Sequence[Path], name: str, metadata: di
 
     Raises as `stretches` does.
     """
-    with pq.ParquetWriter(file, SCHEMAS[name].with_metadata(metadata), compression="zstd") as writer:
+    with parquet_files.writer(file, SCHEMAS[name].with_metadata(metadata)) as writer:
         for stretch in stretches(parts, name):
             writer.write_table(stretch.replace_schema_metadata(metadata), row_group_size=ROWS)
 
@@ -62,7 +62,10 @@ def _batches(file: Path, name: str, columns: Sequence[str] | None) -> Iterator[p
     import pyarrow.dataset as ds  # imports pandas, and not everything that knows of records reads them
 
     wanted = list(SCHEMAS[name].names if columns is None else columns)
-    data = ds.dataset(str(file), schema=SCHEMAS[name], format="parquet")
+    parquet_files.verified(file)
+    options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    parquet = ds.ParquetFileFormat(default_fragment_scan_options=options)
+    data = ds.dataset(str(file), schema=SCHEMAS[name], format=parquet)
     for batch in data.to_batches(columns=wanted, batch_size=ROWS // 4, batch_readahead=1, fragment_readahead=1):
         if len(batch):
             yield with_later_columns(pa.Table.from_batches([batch]))

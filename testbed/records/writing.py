@@ -27,9 +27,9 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 import yaml
 
+from testbed import parquet_files
 from testbed.atomic_file import replacing
 from testbed.errors import RunError
 from testbed.records import aggregates, attempts
@@ -155,7 +155,7 @@ class RunDirectory:
             raise _cannot_write(part, error.strerror or str(error)) from None
         for name, table in tables.items():
             with _replacing(part / f"{name}.parquet") as file:
-                pq.write_table(table, file, compression="zstd")
+                parquet_files.write_table(table, file)
         aggregates.write(self.path, checkpoint.round_number, aggregate)
         memory: dict[str, Any] = {_MEMORY + name: array for name, array in checkpoint.memory.items()}
         stored = io.BytesIO()  # first in memory: a zip file that a full disk cuts off complains when it is collected
@@ -271,7 +271,7 @@ def read_table(path: Path, name: str, checkpoint: Checkpoint | None) -> pa.Table
 
 
 def _read(file: Path, name: str) -> pa.Table:
-    return with_later_columns(pq.read_table(file, schema=SCHEMAS[name]))
+    return with_later_columns(parquet_files.read_table(file, SCHEMAS[name]))
 
 
 def part_of(path: Path, round_number: int) -> Path:
@@ -282,6 +282,6 @@ def part_of(path: Path, round_number: int) -> Path:
 def merged_up_to(path: Path) -> int:
     """Up to which round a table of a finished run is merged; raises `RunError` when it is no such table."""
     try:
-        return int((pq.read_schema(path).metadata or {})[MERGED_UP_TO])
+        return int((parquet_files.read_schema(path).metadata or {})[MERGED_UP_TO])
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:
         raise RunError(f"{path}: not a table of a finished run, or damaged ({type(error).__name__})") from None

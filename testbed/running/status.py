@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import yaml
 
+from testbed import parquet_files, plain_yaml
 from testbed.errors import RunError, reason
 from testbed.records.ending import stopped
 from testbed.records.locking import LOCK, WRITER, is_held
@@ -191,8 +191,7 @@ def _status(path: Path) -> RunStatus:
 
 
 def _experiment(path: Path) -> dict[str, Any]:
-    with (path / "experiment.yaml").open() as file:
-        found = yaml.load(file, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # safe either way, one in C
+    found = plain_yaml.read(path / "experiment.yaml")
     if not isinstance(found, dict):
         raise ValueError("experiment.yaml is not an experiment")
     return found
@@ -231,10 +230,11 @@ def _rounds(path: Path, done: int, log: Sequence[Mapping[str, Any]]) -> list[dic
             found[entry["round"]] = {name: entry.get(name) for name in columns}
     merged = path / "rounds.parquet"
     if merged.is_file():
-        found |= {row["round"]: row for row in pq.ParquetFile(merged).read(columns).to_pylist()}
+        found |= {row["round"]: row for row in parquet_files.read_table(merged, columns=columns).to_pylist()}
     for number in range(1, done + 1):
         if number not in found:
-            (found[number],) = pq.ParquetFile(part_of(path, number) / "rounds.parquet").read(columns).to_pylist()
+            part = part_of(path, number) / "rounds.parquet"
+            (found[number],) = parquet_files.read_table(part, columns=columns).to_pylist()
     return [found[number] for number in range(1, done + 1)]
 
 
@@ -243,13 +243,13 @@ def _events(path: Path, done: int) -> list[dict[str, Any]]:
     columns = ["round", "party", "kind"]
     merged, found, last = path / "events.parquet", [], 0
     if merged.is_file():
-        table = pq.ParquetFile(merged)
-        last = int((table.schema_arrow.metadata or {}).get(MERGED_UP_TO, 0))
-        found += table.read(columns).to_pylist()
+        table = parquet_files.read_table(merged, columns=columns)
+        last = int((table.schema.metadata or {}).get(MERGED_UP_TO, 0))
+        found += table.to_pylist()
     for number in range(last + 1, done + 1):
         part = part_of(path, number) / "events.parquet"
-        if pq.read_metadata(part).num_rows:
-            found += pq.ParquetFile(part).read(columns).to_pylist()
+        if parquet_files.has_rows(part):
+            found += parquet_files.read_table(part, columns=columns).to_pylist()
     return found
 
 

@@ -103,11 +103,13 @@ def _csv_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
 
 def _parquet_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
+
+    from testbed import parquet_files
 
     try:
         with pa.OSFile(str(path)) as source:
-            table = pq.ParquetFile(source).read()
+            parquet_files.verified(path)
+            table = parquet_files.opened(source).read()
         return _distinct(path, table.column_names), zip(*(column.to_pylist() for column in table.columns), strict=True)
     except (pa.ArrowException, OSError) as error:
         raise TraceError(f"{path}: not a Parquet file, or truncated: {reason(error)}") from None

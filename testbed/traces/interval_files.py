@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 
+from testbed import parquet_files
 from testbed.atomic_file import replacing
 from testbed.errors import TraceError, reason
 from testbed.traces.interval_rows import COLUMNS, Floats, Ids, row_error
@@ -25,6 +25,7 @@ from testbed.traces.interval_rows import COLUMNS, Floats, Ids, row_error
 BATCH_ROWS = 1 << 18
 _CSV_BLOCK_BYTES = 1 << 22
 _LONGEST_LINE = 1 << 16
+_SMALL: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False}
 _SCHEMA = pa.schema([("client", pa.int64()), ("online_from_s", pa.float64()), ("online_until_s", pa.float64())])
 _HORIZON, _NEVER_ONLINE = b"testbed.horizon_s", b"testbed.never_online"
 _WHOLE = re.compile(r"\s*[-+]?[0-9]+\s*")
@@ -96,10 +97,11 @@ def _check_names(path: Path, names: Iterable[str]) -> None:
 
 
 @contextlib.contextmanager
-def _readable_parquet(path: Path) -> Iterator[pq.ParquetFile]:
+def _readable_parquet(path: Path) -> Iterator[Any]:
     try:
+        parquet_files.verified(path)
         # Not buffered ahead: that would hold a whole row group, which in a foreign file may be the whole file.
-        with pa.OSFile(str(path)) as source, pq.ParquetFile(source, buffer_size=1 << 20, pre_buffer=False) as file:
+        with pa.OSFile(str(path)) as source, parquet_files.opened(source, **_SMALL) as file:
             _check_names(path, file.schema_arrow.names)
             yield file
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -220,6 +222,6 @@ def write_batches(path: Path, batches: Iterable[tuple[Ids, Floats, Floats]], ext
             return
         metadata = {_HORIZON: json.dumps(extent.horizon), _NEVER_ONLINE: json.dumps(extent.never_online.tolist())}
         schema = _SCHEMA.with_metadata(metadata)
-        with pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=["client"]) as writer:
+        with parquet_files.writer(file, schema, use_dictionary=["client"]) as writer:
             for table in tables:
                 writer.write_batch(table)

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from testbed import parquet_files
 from testbed.errors import TraceError, reason
 from testbed.traces.interval_rows import row_error
 
@@ -133,7 +133,7 @@ def _delays(path: Path, row: int, cells: list[str]) -> Floats:
 def _read_parquet(path: Path) -> Matrix:
     try:
         with pa.OSFile(str(path)) as source:
-            table = pq.ParquetFile(source).read()
+            table = parquet_files.opened(source).read()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise TraceError(f"{path}: not a Parquet file, or truncated: {reason(error)}") from None
     names: Names | None = None

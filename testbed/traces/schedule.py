@@ -32,8 +32,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from testbed import parquet_files
 from testbed.atomic_file import replacing
 from testbed.errors import TraceError
 
@@ -148,7 +148,7 @@ class Schedule:
             return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int16()), pa.array(names, pa.string()))
 
         columns = [self.round, self.client, words(self.stage, self.stages), words(self.fate, FATES)]
-        pq.write_table(pa.table(columns, names=list(COLUMNS)), file, compression="zstd")
+        parquet_files.write_table(pa.table(columns, names=list(COLUMNS)), file)
 
 
 class _Reading:
@@ -233,7 +233,8 @@ def _csv_rows(path: Path) -> Iterator[Row]:
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:
-    with pq.ParquetFile(path) as file:
+    parquet_files.verified(path)
+    with parquet_files.opened(path) as file:
         _check_columns(path, tuple(file.schema_arrow.names))
         for batch in file.iter_batches(_BATCH, columns=list(COLUMNS)):
             yield from zip(*(batch.column(name).to_pylist() for name in COLUMNS), strict=True)

@@ -1,10 +1,12 @@
 """Results through a job's log: what arrives is what was sent, or nothing."""
 
 import base64
+import gzip
 import hashlib
 import io
 import os
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -88,16 +90,33 @@ DEVICE.type = tarfile.CHRTYPE
         tarfile.TarInfo("a/../../outside"),
         tarfile.TarInfo("/tmp/outside"),
         tarfile.TarInfo("a\\..\\outside"),
+        tarfile.TarInfo("a/./inside"),
+        tarfile.TarInfo("a//inside"),
+        tarfile.TarInfo("a\ninside"),
+        tarfile.TarInfo("C:inside"),
         tarfile.TarInfo("good"),
         LINK,
         HARD,
         DEVICE,
     ],
-    ids=["parent", "inner-parent", "absolute", "backslash", "twice", "symlink", "hardlink", "device"],
+    ids=[
+        "parent",
+        "inner-parent",
+        "absolute",
+        "backslash",
+        "dot",
+        "empty",
+        "newline",
+        "drive",
+        "twice",
+        "symlink",
+        "hardlink",
+        "device",
+    ],
 )
 def test_malicious_archives_are_refused(tmp_path: Path, member: tarfile.TarInfo) -> None:
     data = tar((tarfile.TarInfo("good"), b"x"), (member, b""))
-    with pytest.raises(RunError, match=r"no file of a run|look like"):
+    with pytest.raises(RunError, match=r"no file of a run|look like|outside of the directory"):
         fetching.unpacked(data, tmp_path / "inside")
     assert {path.name for path in tmp_path.rglob("*")} <= {"inside", "good"}
 
@@ -107,6 +126,36 @@ def test_a_bomb_is_refused_before_it_is_written(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(RunError, match="look like"):
         fetching.unpacked(tar((tarfile.TarInfo("zeros"), bytes(2_000_000))), tmp_path / "inside")
     assert not (tmp_path / "inside" / "zeros").exists()
+
+
+def test_a_bomb_in_a_header_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    """A pax header of 300 MB, which tarfile would read into memory."""
+    header = tarfile.TarInfo("pax")
+    header.type = tarfile.XHDTYPE
+    header.size = 300_000_000
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1) as archive:
+        archive.write(header.tobuf(tarfile.USTAR_FORMAT))
+        for _ in range(300):
+            archive.write(bytes(1_000_000))
+    tracemalloc.start()
+    with pytest.raises(RunError, match="a header of more than 1 MiB"):
+        fetching.unpacked(packed.getvalue(), tmp_path / "inside")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10_000_000
+
+
+def test_links_in_the_target_are_not_followed_out_of_it(tmp_path: Path) -> None:
+    earlier = run_at(tmp_path / "runs" / "x")
+    (tmp_path / "elsewhere").mkdir()
+    (earlier / "aggregates").symlink_to(tmp_path / "elsewhere")
+    later = run_at(tmp_path / "fresh")
+    (later / "aggregates").mkdir()
+    (later / "aggregates" / "round-000001.npz").write_bytes(b"x")
+    with pytest.raises(RunError, match=r"symbolic link leads 'aggregates/round-000001\.npz' out of the directory"):
+        fetching.settled(later, earlier)
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:

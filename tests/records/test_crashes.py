@@ -259,7 +259,7 @@ def test_a_run_that_is_finished_while_it_is_read(
     directory = RunDirectory.create(run_path, {"name": "live"})
     for number in (1, 2, 3):
         record_round(directory, number)
-    real, finished = writing.pq.read_table, []
+    real, finished = writing.parquet_files.read_table, []
 
     def slow(*arguments: Any, **keys: Any) -> Any:
         if not finished:
@@ -268,5 +268,5 @@ def test_a_run_that_is_finished_while_it_is_read(
         return real(*arguments, **keys)
 
     checkpoint = directory.checkpoint()
-    monkeypatch.setattr(writing.pq, "read_table", slow)
+    monkeypatch.setattr(writing.parquet_files, "read_table", slow)
     assert writing.read_table(run_path, "rounds", checkpoint).to_pylist() == expected_rows("rounds", 3)

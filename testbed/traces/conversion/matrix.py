@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from testbed import parquet_files
 from testbed.errors import TraceError
 from testbed.traces.conversion.collecting import Counts, shown
 from testbed.traces.intervals import AvailabilityTrace
@@ -124,7 +124,7 @@ def _npy_rows(path: Path) -> Iterator[Presence]:
 
 def _parquet_rows(path: Path) -> Iterator[Presence]:
     start = 0
-    with pq.ParquetFile(path) as file:
+    with parquet_files.opened(path) as file:
         for field in file.schema_arrow:
             if not (
                 pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_boolean(field.type)

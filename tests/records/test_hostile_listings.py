@@ -1,0 +1,147 @@
+"""Records at a URI whose listing was made to be followed: nothing is written outside of the local copy."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import fs
+
+from testbed import limits
+from testbed.commands import main
+from testbed.errors import RunError
+from testbed.records import store
+from testbed.records.confining import check_name, inside
+from testbed.records.mirroring import fetched, staged
+from testbed.records.store import Store
+
+BAD = [
+    "../evil/experiment.yaml",
+    "a/../../evil/experiment.yaml",
+    "a/./experiment.yaml",
+    "a//experiment.yaml",
+    "./experiment.yaml",
+    "a\\..\\..\\evil/experiment.yaml",
+    "C:/evil/experiment.yaml",
+    "c:evil/experiment.yaml",
+    "a\x00b/experiment.yaml",
+    "a\nb/experiment.yaml",
+    "/etc/experiment.yaml",
+    "experiment.yaml/",
+]
+
+
+class Hostile(fs.FileSystemHandler):
+    """A filesystem that lists what it likes, and gives every file the same content."""
+
+    def __init__(self, names: list[str], content: bytes = b"name: evil\n") -> None:
+        self.paths, self.content = [name if name.startswith("//") else f"root/{name}" for name in names], content
+
+    def get_type_name(self) -> str:
+        return "hostile"
+
+    def get_file_info_selector(self, selector: Any) -> list[fs.FileInfo]:
+        return [fs.FileInfo(path, fs.FileType.File, size=len(self.content), mtime_ns=1) for path in self.paths]
+
+    def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
+        kinds = [fs.FileType.File if path in self.paths else fs.FileType.NotFound for path in paths]
+        return [fs.FileInfo(path, kind, size=4, mtime_ns=1) for path, kind in zip(paths, kinds, strict=True)]
+
+    def open_input_stream(self, path: str) -> Any:
+        return pa.PythonFile(pa.BufferReader(self.content), mode="r")
+
+    def normalize_path(self, path: str) -> str:
+        return path
+
+    def _nothing(self, *arguments: Any, **keys: Any) -> Any:
+        return None
+
+    copy_file = create_dir = delete_dir = delete_dir_contents = delete_file = delete_root_dir_contents = _nothing
+    move = open_append_stream = open_input_file = open_output_stream = _nothing
+
+
+@pytest.fixture
+def hostile(monkeypatch: pytest.MonkeyPatch, machine: Callable[[str], None]) -> Callable[..., None]:
+    """Any URI is a hostile filesystem that lists these names."""
+
+    def lists(*names: str, content: bytes = b"name: evil\n") -> None:
+        made = fs.PyFileSystem(Hostile(list(names), content))
+        monkeypatch.setattr(store, "_filesystem", lambda uri: (made, "root"))
+
+    return lists
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_listed_name_cannot_leave_the_copy(hostile: Callable, tmp_path: Path, name: str) -> None:
+    hostile("good/experiment.yaml", name)
+    with pytest.raises(RunError, match="could lie outside of the directory; nothing is read") as error:
+        fetched("s3://bucket/runs")
+    assert "\n" not in str(error.value)
+    assert ascii(name)[1:-1].strip("/") in str(error.value).replace("'", "")
+    assert not list(tmp_path.rglob("experiment.yaml"))
+
+
+def test_nor_one_that_is_listed_from_elsewhere(hostile: Callable) -> None:
+    hostile("//elsewhere/experiment.yaml")
+    with pytest.raises(RunError, match="could lie outside"):
+        fetched("s3://bucket/runs")
+
+
+@pytest.mark.parametrize("command", ["compare", "status", "metrics"])
+def test_commands_say_it_in_one_line(hostile: Callable, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    hostile("../evil/experiment.yaml")
+    assert main([command, "s3://bucket/runs"]) == 3
+    said = capsys.readouterr().err
+    assert said == (
+        "error: s3://bucket/runs: the entry '../evil/experiment.yaml' could lie outside of the directory; nothing is "
+        "read\n"
+    )
+
+
+def test_a_file_larger_than_such_a_file_is_refused(
+    hostile: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(store._MOST_BYTES, "experiment.yaml", 1000)
+    hostile("experiment.yaml", content=b"#" * 5000)
+    with pytest.raises(RunError, match=r"experiment.yaml: is larger than such a file is"):
+        fetched("s3://bucket/runs")
+    assert not list(tmp_path.rglob("experiment.yaml"))
+    monkeypatch.setattr(limits, "YAML_BYTES", 1000)
+    with pytest.raises(RunError, match="is larger"):
+        Store("s3://bucket/runs").read("experiment.yaml", 1000)
+
+
+def test_links_at_a_local_uri_are_not_followed_out_of_it(
+    uri: str, tmp_path: Path, machine: Callable[[str], None], live: Callable
+) -> None:
+    live(staged(uri))
+    secret = tmp_path / "secret"
+    secret.write_text("mine")
+    summary = tmp_path / "remote" / "run" / "summary.json"
+    summary.unlink()
+    summary.symlink_to(secret)
+    machine("b")
+    with pytest.raises(RunError, match=r"symbolic link leads .*summary.json.* out of the directory"):
+        fetched(uri)
+    assert not any(file.read_bytes() == b"mine" for file in (tmp_path / "caches").rglob("*") if file.is_file())
+
+
+def test_links_in_the_copy_are_not_followed_out_of_it(hostile: Callable, tmp_path: Path) -> None:
+    """A cache that somebody else could write to."""
+    hostile("a/experiment.yaml")
+    copy = fetched("s3://bucket/runs")
+    for file in (copy / "a").iterdir():
+        file.unlink()
+    (copy / "a").rmdir()
+    (tmp_path / "victim").mkdir()
+    (copy / "a").symlink_to(tmp_path / "victim")
+    with pytest.raises(RunError, match="a symbolic link leads 'a' out of the directory"):
+        fetched("s3://bucket/runs")
+    assert not list((tmp_path / "victim").iterdir())
+
+
+def test_names_that_are_fine(tmp_path: Path) -> None:
+    for name in ("a", "a/b=1,c=2.5/rounds.parquet", "..a/b..", "ä/é.yaml", "a b"):
+        check_name(name, "here")
+        assert inside(tmp_path, name, "here") == tmp_path / name
