@@ -31,6 +31,10 @@ class ClusterError(TestbedError):
     """Ray is not reachable, lacks resources, or lost more than the run can replace."""
 
 
+class InstallationError(TestbedError):
+    """A library that is installed cannot be relied on: the message says what to install."""
+
+
 class ProtocolError(TestbedError):
     """A message that does not decode, or a step taken out of order."""
 

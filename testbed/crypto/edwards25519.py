@@ -8,13 +8,16 @@ Two kinds of arithmetic, kept apart:
 
 libsodium multiplies only points of the prime-order subgroup, other than the identity, in canonical encoding,
 and refuses scalars that are 0. For honest keys and proofs that makes no difference; for made-up ones it is
-stricter than the RFCs.
+stricter than the RFCs. libsodium before 2025-12-31 (PyNaCl before 1.6.2) took the sum of a point of prime order
+and the point of order 2 for one of prime order (CVE-2025-69277); whether the installed one does is tried when
+this module is imported.
 """
 
 import gmpy2
 from nacl import bindings, exceptions
 
 from testbed.crypto.failures import InvalidKey
+from testbed.errors import InstallationError
 
 POINT_BYTES = 32
 SCALAR_BYTES = 32
@@ -28,6 +31,7 @@ D = -121665 * gmpy2.invert(121666, PRIME) % PRIME
 
 SQRT_MINUS_ONE = gmpy2.powmod(2, (PRIME - 1) // 4, PRIME)
 
+_INSTALL = "pip install 'pynacl>=1.6.2' (a libsodium of the system's own must be 1.0.21 or newer)"
 _SQUARE_ROOT_EXPONENT = (PRIME - 5) // 8
 _LOW_255_BITS = 2**255 - 1
 
@@ -154,3 +158,31 @@ def validate_key(public: bytes) -> None:
         raise InvalidKey(f"a public key is {POINT_BYTES} bytes long, got {len(public)}")
     if not bindings.crypto_core_ed25519_is_valid_point(public):
         raise InvalidKey("the public key is not a canonically encoded point of prime order on edwards25519")
+
+
+def check_libsodium() -> None:
+    """Try whether the installed libsodium refuses the sum of the base point and the point of order 2.
+
+    Raises:
+        InstallationError: if it takes it for a point of prime order. Two public keys, or two VRF proofs, would
+            then pass for one.
+    """
+    one = (1).to_bytes(SCALAR_BYTES, "little")
+    base = multiply_base(one)
+    x, y = decode(base) or (0, 1)
+    mixed = encode((PRIME - x, PRIME - y))  # (x, y) + (0, -1) = (-x, -y)
+    try:
+        validate_key(base)
+    except InvalidKey:
+        raise InstallationError(f"libsodium refuses the base point of edwards25519; {_INSTALL}") from None
+    for refuses in (lambda: validate_key(mixed), lambda: multiply(one, mixed)):
+        try:
+            refuses()
+        except (InvalidKey, ValueError):
+            continue
+        raise InstallationError(
+            f"the installed libsodium accepts points that are not of prime order (CVE-2025-69277); {_INSTALL}"
+        )
+
+
+check_libsodium()
