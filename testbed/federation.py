@@ -19,6 +19,7 @@ from testbed.availability import Availability, Scheduled, availability_model
 from testbed.cost import REFERENCE_COSTS, ComputeModel
 from testbed.devices import speed_factors
 from testbed.errors import ExperimentError, RunError
+from testbed.experiment.digest import secrets_context
 from testbed.experiment.schema import Experiment
 from testbed.experiment.stages import check_schedule, check_stages
 from testbed.links import ClientLinks, client_links
@@ -79,7 +80,9 @@ class Plan:
     def __init__(self, experiment: Experiment, simulation_seed: int) -> None:
         self.experiment = experiment
         seed = experiment.seed if experiment.seed is not None else simulation_seed
-        self.randomness = Randomness(seed, secrets_from_system=experiment.seed is None)
+        self.randomness = Randomness(
+            seed, secrets_from_system=experiment.seed is None, context=secrets_context(experiment)
+        )
         costs = {**REFERENCE_COSTS, **experiment.time.costs}
         self.compute = ComputeModel(experiment.time.compute == "measured", costs)
         self.adversary: Adversary | None = None
