@@ -12,7 +12,7 @@ from pydantic import Field
 from testbed.network.asking import ids
 from testbed.parties.client import RoleSpec, handles
 from testbed.selection.choosing import Selection, SelectionRound
-from testbed.selection.lotto import LottoParameters, selection_input, under_threshold
+from testbed.selection.lotto import ListSignatures, LottoParameters, ParticipantList, selection_input, under_threshold
 from testbed.selection.lotto_announcing import Announce, AnnouncedClient, AnnouncingServer, Candidacy, proves
 
 
@@ -27,7 +27,7 @@ class ClientCentricParameters(LottoParameters):
     )
 
 
-class ClientCentricClient(AnnouncedClient):
+class ClientCentricClient(AnnouncedClient, answers=(Announce, ParticipantList, ListSignatures)):
     """Client side."""
 
     parameters: ClientCentricParameters

@@ -35,7 +35,13 @@ from testbed.network.hosting import RefusedBy
 from testbed.parties.client import RoleSpec, handles
 from testbed.selection.batch_partition import SelectsBatches, check_batch_size
 from testbed.selection.choosing import Ids, Selection, SelectionRound
-from testbed.selection.lotto import AgreedListParameters, ParticipantList, selection_input, under_threshold
+from testbed.selection.lotto import (
+    AgreedListParameters,
+    ListSignatures,
+    ParticipantList,
+    selection_input,
+    under_threshold,
+)
 from testbed.selection.lotto_announcing import Announce, AnnouncedClient, AnnouncingServer, Candidacy, proves
 from testbed.selection.lotto_server import tell, too_few
 
@@ -135,7 +141,7 @@ def candidate_batches(
     return np.array(standing, np.int64)
 
 
-class VerifiableBatchClient(AnnouncedClient):
+class VerifiableBatchClient(AnnouncedClient, answers=(Announce, Prove, ParticipantList, ListSignatures)):
     """Client side."""
 
     parameters: VerifiableBatchPartitionParameters
