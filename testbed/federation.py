@@ -33,10 +33,10 @@ from testbed.privacy.keeping import opened
 from testbed.randomness import Randomness
 from testbed.records import RunDirectory
 from testbed.records.aggregates import RoundAggregate
+from testbed.records.checkpoints import Checkpoint
 from testbed.records.ending import STOPPED
 from testbed.records.log import RunLog
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
-from testbed.records.writing import Checkpoint
 from testbed.registry import aggregation_protocol, selection_protocol
 from testbed.round import Outcome, run_round, skipped_round
 from testbed.selection.choosing import SelectionRound, recalled
@@ -258,7 +258,8 @@ class Federation:
         if self.privacy is not None and records is not None:
             self.privacy.keep_in(records)
         if checkpoint is not None and not self.finished:
-            self.network.record_event("coordinator", "resume", f"went on after round {checkpoint.round_number}")
+            lost = f"; {records.lost}, and this one stands in" if records is not None and records.lost else ""
+            self.network.record_event("coordinator", "resume", f"went on after round {checkpoint.round_number}{lost}")
 
     @property
     def finished(self) -> bool:
