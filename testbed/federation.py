@@ -22,6 +22,7 @@ from testbed.cost import REFERENCE_COSTS, ComputeModel
 from testbed.crypto.signatures import SigningKey
 from testbed.devices import speed_factors
 from testbed.errors import ExperimentError, RunError
+from testbed.experiment.digest import secrets_context
 from testbed.experiment.schema import Experiment
 from testbed.experiment.stages import check_schedule, check_stages
 from testbed.links import ClientLinks, client_links
@@ -36,10 +37,10 @@ from testbed.privacy.keeping import opened
 from testbed.randomness import Randomness
 from testbed.records import RunDirectory
 from testbed.records.aggregates import RoundAggregate
+from testbed.records.checkpoints import Checkpoint
 from testbed.records.ending import STOPPED
 from testbed.records.log import RunLog
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
-from testbed.records.writing import Checkpoint
 from testbed.registry import aggregation_protocol, selection_protocol
 from testbed.round import Outcome, run_round, skipped_round
 from testbed.selection.choosing import SelectionRound, recalled
@@ -86,7 +87,9 @@ class Plan:
     def __init__(self, experiment: Experiment, simulation_seed: int) -> None:
         self.experiment = experiment
         seed = experiment.seed if experiment.seed is not None else simulation_seed
-        self.randomness = Randomness(seed, secrets_from_system=experiment.seed is None)
+        self.randomness = Randomness(
+            seed, secrets_from_system=experiment.seed is None, context=secrets_context(experiment)
+        )
         costs = {**REFERENCE_COSTS, **experiment.time.costs}
         self.compute = ComputeModel(experiment.time.compute == "measured", costs)
         self.adversary: Adversary | None = None
@@ -288,7 +291,8 @@ class Federation:
         if self.privacy is not None and records is not None:
             self.privacy.keep_in(records)
         if checkpoint is not None and not self.finished:
-            self.network.record_event("coordinator", "resume", f"went on after round {checkpoint.round_number}")
+            lost = f"; {records.lost}, and this one stands in" if records is not None and records.lost else ""
+            self.network.record_event("coordinator", "resume", f"went on after round {checkpoint.round_number}{lost}")
 
     @property
     def finished(self) -> bool:

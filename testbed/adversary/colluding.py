@@ -34,7 +34,7 @@ class HandOver(Message, frozen=True):
     round: RoundNumber
 
 
-class SecAggAccomplice(SecAggClient):
+class SecAggAccomplice(SecAggClient, answers=(*SecAggClient.questions, HandOver)):
     """An honest client in everything that others can see, up to the survivors."""
 
     @handles(CheckSurvivors)

@@ -77,13 +77,15 @@ def _tried(pki: PKI, name: str, requests: Iterator[Request]) -> Attempt:
 
 def _request(client: int, randomness: Randomness, owner: int | str, signer: signatures.SigningKey) -> bytes:
     """A registration of `client` with keys of `owner`'s making, signed by `signer`."""
-    agreement = key_agreement.PrivateKey.from_seed(randomness.secret(owner, 0, "agreement key of another identity"))
+    agreement = key_agreement.PrivateKey.from_seed(
+        randomness.identity_secret(owner, 0, "agreement key of another identity")
+    )
     signature = signer.sign(REGISTRATION_DOMAIN, signed_content(client, signer.public, agreement.public))
     return encode(Registration(client, signer.public, agreement.public, signature))
 
 
 def _fresh(owner: int, randomness: Randomness) -> signatures.SigningKey:
-    return signatures.SigningKey.from_seed(randomness.secret(owner, 0, "signing key of another identity"))
+    return signatures.SigningKey.from_seed(randomness.identity_secret(owner, 0, "signing key of another identity"))
 
 
 def _for_another(pairs: list[tuple[int, int]], randomness: Randomness) -> Iterator[Request]:

@@ -12,8 +12,8 @@ from testbed.aggregation.secagg_client import SecAggClient
 from testbed.aggregation.secagg_messages import (
     AdvertiseKeys,
     AdvertOf,
+    CheckSurvivors,
     KeyAdvert,
-    Masked,
     MaskInput,
     SealedForPeers,
     SealedFromPeers,
@@ -37,15 +37,24 @@ from testbed.cost import charge
 from testbed.crypto import sealing
 from testbed.crypto.failures import OpeningFailed
 from testbed.errors import Refusal
-from testbed.messages import Message, signed_content
+from testbed.messages import signed_content
 from testbed.parties.client import handles
 
 if TYPE_CHECKING:
     from testbed.aggregation.secagg_plus import SecAggPlusParameters
 
 
-class SecAggPlusClient(SecAggClient):
-    """One participant of one round."""
+_QUESTIONS = (
+    AnnounceGraph,
+    ShareKeysAmongNeighbours,
+    MaskInputAmongNeighbours,
+    CheckSurvivors,
+    UnmaskNeighbours,
+)
+
+
+class SecAggPlusClient(SecAggClient, answers=_QUESTIONS):
+    """One participant of one round; of the questions of `secagg` it answers the one that both protocols have."""
 
     parameters: "SecAggPlusParameters"
     _announced: AnnounceGraph
@@ -176,29 +185,3 @@ class SecAggPlusClient(SecAggClient):
         except OpeningFailed:
             return False
         return True
-
-    # -- the questions of `secagg` --------------------------------------------------------------------------------
-
-    @handles(AdvertiseKeys)
-    def on_other_advertise_keys(self, message: AdvertiseKeys) -> Message:
-        """No: without a list there is no graph."""
-        raise _other_protocol(message)
-
-    @handles(ShareKeys)
-    def on_other_share_keys(self, message: ShareKeys) -> Message:
-        """No."""
-        raise _other_protocol(message)
-
-    @handles(MaskInput)
-    def on_other_mask_input(self, message: MaskInput, private: SealedFromPeers) -> Masked:
-        """No: neighbours must know whom an input is masked with."""
-        raise _other_protocol(message)
-
-    @handles(Unmask)
-    def on_other_unmask(self, message: Unmask) -> Message:
-        """No."""
-        raise _other_protocol(message)
-
-
-def _other_protocol(message: Message) -> Refusal:
-    return Refusal("secagg-plus.other-protocol", f"{type(message).__name__} belongs to secagg")

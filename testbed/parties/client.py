@@ -133,26 +133,69 @@ def handles(kind: type[Message], *, alike: bool = False) -> Callable[[Handler], 
 class Role:
     """The client side of one protocol, for one client and one round.
 
+    A protocol that is built upon another one says which questions its clients answer: ``class SecAggPlusClient(
+    SecAggClient, answers=(...))``. To all others they give the refusal ``message.other-protocol``, though they inherit
+    handlers: a handler of another protocol would find no state of its own.
+
     Args:
         client: who plays it.
         parameters: the protocol's parameter object from the experiment.
+
+    Attributes:
+        questions: the types of messages that are answered.
     """
 
+    questions: ClassVar[tuple[type[Message], ...]] = ()
     _handlers: ClassVar[dict[type[Message], tuple[str, bool]]] = {}
+    _declared: ClassVar[tuple[type[Message], ...] | None] = None
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, answers: Iterable[type[Message]] | None = None, **more: Any) -> None:
+        """Collect the handlers; raises `TypeError` unless it is clear which questions are answered."""
+        super().__init_subclass__(**more)
+        cls._declared = None if answers is None else tuple(answers)
         found: dict[type[Message], tuple[str, bool]] = {}
         for ancestor in reversed(cls.__mro__):
-            for name, member in vars(ancestor).items():
-                marked = getattr(getattr(member, "__wrapped__", member), "_handles", None)  # under staticmethod
-                if marked is not None:
-                    found[marked[0]] = (name, marked[1])
-        cls._handlers = found
+            found |= _marked(ancestor)
+        answered = _answered(cls)
+        if without := [kind.__name__ for kind in answered or () if kind not in found]:
+            raise TypeError(f"{cls.__name__}: answers: no handler of {', '.join(without)}")
+        cls._handlers = {kind: how for kind, how in found.items() if answered is None or kind in answered}
+        cls.questions = tuple(cls._handlers)
+        added = [kind.__name__ for kind in _marked(cls) if not any(kind in base._handlers for base in _roles(cls)[1:])]
+        if answers is None and added and any(base._handlers for base in _roles(cls)[1:]):
+            raise TypeError(
+                f"{cls.__name__}: handles {', '.join(added)} beside what it inherits; say which questions it answers: "
+                f"class {cls.__name__}(..., answers=(...))"
+            )
 
     def __init__(self, client: Client, parameters: Any) -> None:
         self.client = client
         self.parameters = parameters
         self.environment = client.environment
+
+
+def _marked(of: type) -> dict[type[Message], tuple[str, bool]]:
+    """The handlers that a class itself has: the name of each, and whether all clients answer alike."""
+    found = {}
+    for name, member in vars(of).items():
+        marked = getattr(getattr(member, "__wrapped__", member), "_handles", None)  # under staticmethod
+        if marked is not None:
+            found[marked[0]] = (name, marked[1])
+    return found
+
+
+def _roles(of: type[Role]) -> list[type[Role]]:
+    return [one for one in of.__mro__ if issubclass(one, Role)]
+
+
+def _answered(of: type[Role]) -> set[type[Message]] | None:
+    """What the nearest class says that says it, and what those handle that are derived from it; None: nobody says."""
+    answered: set[type[Message]] = set()
+    for one in _roles(of):
+        if one._declared is not None and "_declared" in vars(one):
+            return answered | set(one._declared)
+        answered |= _marked(one).keys()
+    return None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,9 @@ from testbed.parties.client import Client, Environment, RoleSpec
 from testbed.parties.pki import SECRETS_BYTES, Identity
 from testbed.parties.summing import float_total, ring_total
 
+OTHER_PROTOCOL = "message.other-protocol"
+"""The refusal of a question that belongs to no protocol of the run."""
+
 
 class Host:
     """Holds the clients with the given numbers and runs their handlers.
@@ -119,7 +122,7 @@ class Host:
             return self._each(delivery, _refuse("message.malformed", str(error)))
         specs = [spec for spec in self._roles if delivery.kind in spec.role._handlers]
         if not specs:
-            raise ProtocolError(f"no role of this run answers {delivery.kind.__name__}")
+            return self._each(delivery, _refuse(OTHER_PROTOCOL, f"{delivery.kind.__name__}: nobody here answers it"))
         name, alike = specs[0].role._handlers[delivery.kind]
         if alike and len(specs) == 1:
             return self._together(delivery, getattr(specs[0].role, name), message)

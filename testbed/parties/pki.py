@@ -138,7 +138,7 @@ class PKI:
         try:
             sealed = sealing.seal_to(
                 asked.agreement_key, secret, _SEALED_DOMAIN + client.to_bytes(8, "big"),
-                self._randomness.secret("pki", client, "ephemeral key"),
+                self._randomness.identity_secret("pki", client, "ephemeral key"),
             )  # fmt: skip
         except ProtocolError as error:
             raise Refusal("pki.invalid-agreement-key", str(error)) from None
@@ -157,7 +157,7 @@ class PKI:
         """The client's one VRF secret: with secrets from the operating system a new draw would be another key."""
         if client in self._board:
             return self._vrf_secrets[client].tobytes()
-        return self._randomness.secret("pki", client, "vrf key")
+        return self._randomness.identity_secret("pki", client, "vrf key")
 
     def register_many(self, requests: list[bytes]) -> list[bytes]:
         """`register` for each of a host's clients."""
@@ -183,7 +183,9 @@ class Identity:
     __slots__ = ("agreement", "client", "secrets", "signing", "vrf")
 
     def __init__(self, client: int, randomness: Randomness) -> None:
-        self._expand(client, b"".join(randomness.secret(client, 0, f"{of} key") for of in ("signing", "agreement")))
+        self._expand(
+            client, b"".join(randomness.identity_secret(client, 0, f"{of} key") for of in ("signing", "agreement"))
+        )
 
     @classmethod
     def restored(cls, client: int, secrets: bytes) -> "Identity":

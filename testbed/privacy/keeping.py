@@ -70,11 +70,14 @@ class PrivacyBooks:
         self._begun = 0
         if self._records is None or self._noise_repeats:
             return []
-        skipping = self._skipping(round_number)
-        return [
-            privacy_table(round_number, self.ledger.charge(self._charging.of_attempt(participants, skipping)))
-            for participants in self._records.attempts_at(round_number)
-        ]
+        entered = [self._attempted(round_number, known) for known in self._records.attempts_at(round_number)]
+        if self.spent:  # no other round will come, under whose number they would be
+            entered += [self._attempted(round_number, known) for known in self._records.later_attempts(round_number)]
+        return entered
+
+    def _attempted(self, round_number: int, participants: npt.NDArray[np.int64]) -> pa.Table:
+        charges = self._charging.of_attempt(participants, self._skipping(round_number))
+        return privacy_table(round_number, self.ledger.charge(charges))
 
     def asking(self, stage: str, round_number: int, participants: npt.NDArray[np.int64]) -> None:
         """A stage is about to begin: before the last one it is put on disk who takes part, as `enter_attempts` reads.

@@ -23,18 +23,17 @@ from testbed.atomic_file import replacing
 from testbed.errors import ExperimentError, RunError
 from testbed.records import attempts
 from testbed.records.aggregates import names_in, round_of_aggregate
+from testbed.records.checkpoints import CHECKPOINT, PREVIOUS, Stamp, restored
 from testbed.records.confining import inside
 from testbed.records.locking import LOCK, WRITER, held
 from testbed.records.log import FILE as LOG
 from testbed.records.pushing import (
-    CHECKPOINT,
     EXPERIMENT,
     MARK,
     SUMMARY,
     TABLES,
     Memory,
     Mirror,
-    Stamp,
     round_of,
     stamp_of,
     tables_in,
@@ -207,7 +206,12 @@ class _Both:
             return
         memory = memory if here and memory is not None else Memory()
         seen = self.store.info(CHECKPOINT)
-        local, there = stamp_of(self.path / CHECKPOINT) if here else None, memory.same
+        local, there = None, memory.same
+        try:
+            local = restored(self.path) if here else None
+        except RunError:
+            if seen is None:  # it is lost there, too
+                raise
         fresh = self.path / f".{CHECKPOINT}.fresh"
         if seen is None:
             there = None
@@ -269,6 +273,7 @@ class _Both:
         each(self._copy, [name for name in wanted if (round_of(name) or 0) > kept or not self._has(name, files[name])])
         seen_there = {name for name in files if 0 < (round_of_aggregate(name) or 0) <= there.round_number}
         each(self._copy, [n for n in seen_there if (round_of_aggregate(n) or 0) > kept or not self._has(n, files[n])])
+        (self.path / PREVIOUS).unlink(missing_ok=True)  # perhaps of what another machine has gone on from
         os.replace(fresh, self.path / CHECKPOINT)
         self.mirror.remember(Memory(there, None, seen))
         for name in {*names_in(self.path)} - seen_there:

@@ -25,25 +25,17 @@ from testbed.atomic_file import replacing
 from testbed.errors import RunError
 from testbed.records.aggregates import names_in, round_of_aggregate
 from testbed.records.attempts import FILE as ATTEMPTS
+from testbed.records.checkpoints import CHECKPOINT, Stamp
 from testbed.records.log import FILE as LOG
 from testbed.records.store import Store, Stored, each
 from testbed.records.tables import OF_SOME_RUNS, SCHEMAS
 
 MARK = ".mirror"  # in the directory of a run or sweep: where it is mirrored
-EXPERIMENT, CHECKPOINT, SUMMARY = "experiment.yaml", "checkpoint.npz", "summary.json"
+EXPERIMENT, SUMMARY = "experiment.yaml", "summary.json"
 TABLES = tuple(f"{name}.parquet" for name in SCHEMAS)
 _PART = re.compile(rf"parts/round-(\d{{6,}})/({'|'.join(SCHEMAS)})\.parquet")
 _MEMORY = ".mirrored"
 _LOG_EVERY_S = 30.0  # an object cannot be appended to: the log goes as a whole, and not with every round
-
-
-@dataclass(frozen=True)
-class Stamp:
-    """What tells a checkpoint from all others of its run: its round, virtual and wall-clock seconds."""
-
-    round_number: int
-    now_s: float
-    wall_s: float
 
 
 @dataclass(frozen=True)
@@ -71,7 +63,7 @@ def stamp_of(checkpoint: Path | bytes) -> Stamp | None:
         return None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         where = "the checkpoint at the URI" if isinstance(checkpoint, bytes) else str(checkpoint)
-        raise RunError(f"{where}: damaged checkpoint ({error}); start the run anew with another --out") from None
+        raise RunError(f"{where}: damaged checkpoint ({error}); restore it, or begin anew with another --out") from None
 
 
 def round_of(name: str) -> int | None:

@@ -2,7 +2,8 @@
 
 While a run goes on, each finished round is a folder of small Parquet files under ``parts/``; ``checkpoint.npz`` names
 the last finished round and holds the model after it. Both are written to a temporary name and renamed, the
-checkpoint last, so a run that is killed at any moment loses at most the round it was in.
+checkpoint last, so a run that is killed at any moment loses at most the round it was in. The checkpoint before is kept
+(`checkpoints`).
 
 `finish` merges the parts into one file per table. Each of these says in its own metadata up to which round it is
 merged: what lies in parts up to that round is not read any more, so a kill between two tables, or while the parts
@@ -12,14 +13,11 @@ A directory that is the local copy of a URI (`mirroring.staged`) has a `Mirror`:
 """
 
 import contextlib
-import io
 import json
 import re
 import shutil
-import zipfile
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -32,9 +30,10 @@ import yaml
 from testbed import parquet_files
 from testbed.atomic_file import replacing
 from testbed.errors import RunError
-from testbed.records import aggregates, attempts
+from testbed.records import aggregates, attempts, checkpoints
+from testbed.records.checkpoints import Checkpoint, cannot_write
 from testbed.records.locking import LOCK, WRITER
-from testbed.records.pushing import CHECKPOINT, EXPERIMENT, MARK, SUMMARY, Mirror
+from testbed.records.pushing import EXPERIMENT, MARK, SUMMARY, Mirror
 from testbed.records.streaming import damaged, joined, write_merged
 from testbed.records.tables import OF_SOME_RUNS, SCHEMAS, with_later_columns
 
@@ -48,36 +47,10 @@ _Dumper.add_implicit_resolver(
 )
 
 MERGED_UP_TO = b"testbed.merged_up_to_round"
-_MEMORY = "memory/"  # what the selection protocol's arrays are called in a checkpoint, before their names
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """Where a run stands after a round.
-
-    Attributes:
-        round_number: the last finished round (0: none).
-        now_s: virtual seconds.
-        model: `(d,)` float32 after that round.
-        participations: `(n,)` int64 rounds for which each client was selected.
-        wall_s: wall-clock seconds spent so far, over all sessions of the run.
-        memory: what the selection protocol keeps from round to round, arrays by name.
-    """
-
-    round_number: int
-    now_s: float
-    model: npt.NDArray[np.float32]
-    participations: npt.NDArray[np.int64]
-    wall_s: float
-    memory: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
 
 def _replacing(path: Path) -> AbstractContextManager[IO[bytes]]:
-    return replacing(path, lambda reason: _cannot_write(path, reason))
-
-
-def _cannot_write(path: Path, reason: str) -> RunError:
-    return RunError(f"{path}: cannot write: {reason}; what was recorded before is intact, go on with --resume")
+    return replacing(path, lambda reason: cannot_write(path, reason))
 
 
 class RunDirectory:
@@ -85,10 +58,15 @@ class RunDirectory:
 
     Args:
         path: the directory.
+
+    Attributes:
+        lost: what is wrong with the last checkpoint, in whose place `checkpoint` has returned the one before; empty
+            where nothing is.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.lost = ""
 
     @cached_property
     def _mirror(self) -> Mirror | None:
@@ -119,19 +97,13 @@ class RunDirectory:
         return cls(path)
 
     def checkpoint(self) -> Checkpoint | None:
-        """The last checkpoint, or None before the first round has ended."""
-        path = self.path / CHECKPOINT
-        if not path.is_file():
-            return None
-        try:
-            with np.load(path, allow_pickle=False) as stored:
-                memory = {name.removeprefix(_MEMORY): stored[name] for name in stored.files if name.startswith(_MEMORY)}
-                return Checkpoint(
-                    int(stored["round_number"]), float(stored["now_s"]), stored["model"], stored["participations"],
-                    float(stored["wall_s"]), memory,
-                )  # fmt: skip
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise RunError(f"{path}: damaged checkpoint ({error}); start the run anew with another --out") from None
+        """The last checkpoint (should it be lost, the one before), or None before the first round has ended.
+
+        Raises `RunError` where rounds have been recorded and there is none.
+        """
+        found = checkpoints.read(self.path)
+        self.lost = found.lost
+        return found.checkpoint
 
     def append_round(
         self,
@@ -152,20 +124,13 @@ class RunDirectory:
                 shutil.rmtree(part)
             part.mkdir(parents=True)
         except OSError as error:
-            raise _cannot_write(part, error.strerror or str(error)) from None
+            raise cannot_write(part, error.strerror or str(error)) from None
         for name, table in tables.items():
             with _replacing(part / f"{name}.parquet") as file:
                 parquet_files.write_table(table, file)
         aggregates.write(self.path, checkpoint.round_number, aggregate)
-        memory: dict[str, Any] = {_MEMORY + name: array for name, array in checkpoint.memory.items()}
-        stored = io.BytesIO()  # first in memory: a zip file that a full disk cuts off complains when it is collected
-        np.savez(
-            stored, round_number=checkpoint.round_number, now_s=checkpoint.now_s, model=checkpoint.model,
-            participations=checkpoint.participations, wall_s=checkpoint.wall_s,
-            **memory,
-        )  # fmt: skip
-        with _replacing(self.path / CHECKPOINT) as file:
-            file.write(stored.getbuffer())
+        checkpoints.write(self.path, checkpoint, keep_last=not self.lost)
+        self.lost = ""
         if failure is not None:
             raise failure
         if self._mirror is not None:
@@ -181,9 +146,30 @@ class RunDirectory:
             self._mirror.push_attempts()
 
     def attempts_at(self, round_number: int) -> list[npt.NDArray[np.int64]]:
-        """The participants of each attempt at a round that `begin_last_stage` was told of."""
+        """The participants of each attempt at a round that `begin_last_stage` was told of.
+
+        Raises `RunError` where that round has been charged before, in rows that do not count, and no attempt is known.
+        """
         known = attempts.read(self.path).values()
-        return [np.array(one.participants, np.int64) for one in known if one.round_number == round_number]
+        found = [np.array(one.participants, np.int64) for one in known if one.round_number == round_number]
+        if not found and self._charged(round_number):
+            raise RunError(
+                f"{self.path / attempts.FILE}: names no attempt at round {round_number}, whose rows in parts/ say that "
+                "clients were charged for one; restore the file, or begin anew with another --out"
+            )
+        return found
+
+    def later_attempts(self, round_number: int) -> list[npt.NDArray[np.int64]]:
+        """The same of all later rounds: they were begun, and the checkpoints since then are lost."""
+        known = attempts.read(self.path).values()
+        return [np.array(one.participants, np.int64) for one in known if one.round_number > round_number]
+
+    def _charged(self, round_number: int) -> bool:
+        file = part_of(self.path, round_number) / "privacy.parquet"
+        try:
+            return file.is_file() and parquet_files.has_rows(file)
+        except (OSError, pa.ArrowException) as error:
+            raise damaged(self.path, "privacy", error) from None
 
     def finish(self) -> None:
         """Merge the rounds' parts into one file per table; the parts go away once the tables are on disk."""
@@ -193,6 +179,8 @@ class RunDirectory:
         if self._mirror is not None:  # rounds in parts, before these go away
             self._mirror.failure()
             self._mirror.push_rounds()
+        if not self.lost:
+            checkpoints.keep(self.path, copy=True)  # the parts that one before it would need go away
         metadata = {MERGED_UP_TO: str(checkpoint.round_number).encode()}
         for name in SCHEMAS:
             if not is_kept(self.path, name, checkpoint):

@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 import yaml
 
 from testbed import parquet_files, plain_yaml
 from testbed.errors import RunError, reason
+from testbed.records.checkpoints import stamp
 from testbed.records.ending import stopped
 from testbed.records.locking import LOCK, WRITER, is_held
 from testbed.records.log import RunLog
@@ -214,11 +214,8 @@ def _state(path: Path, ended: bool) -> State:
 
 def _checkpoint(path: Path) -> tuple[int, float, float]:
     """Rounds, seconds of the run's clock and wall-clock seconds; the model is left where it is."""
-    try:
-        with np.load(path / "checkpoint.npz", allow_pickle=False) as stored:
-            return int(stored["round_number"]), float(stored["now_s"]), float(stored["wall_s"])
-    except FileNotFoundError:
-        return 0, 0.0, 0.0
+    found = stamp(path)
+    return (0, 0.0, 0.0) if found is None else (found.round_number, found.now_s, found.wall_s)
 
 
 def _rounds(path: Path, done: int, log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from pydantic import Field
 from testbed.network.asking import ids
 from testbed.parties.client import RoleSpec, handles
 from testbed.selection.choosing import Selection, SelectionRound
-from testbed.selection.lotto import LottoParameters, under_threshold
+from testbed.selection.lotto import ListSignatures, LottoParameters, ParticipantList, under_threshold
 from testbed.selection.lotto_announcing import (
     Announce,
     AnnouncedClient,
@@ -34,7 +34,7 @@ class ClientCentricParameters(AnnouncedParameters, LottoParameters):
     )
 
 
-class ClientCentricClient(AnnouncedClient):
+class ClientCentricClient(AnnouncedClient, answers=(Announce, ParticipantList, ListSignatures)):
     """Client side."""
 
     parameters: ClientCentricParameters

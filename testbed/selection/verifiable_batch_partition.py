@@ -35,7 +35,7 @@ from testbed.network.hosting import RefusedBy
 from testbed.parties.client import RoleSpec, handles
 from testbed.selection.batch_partition import SelectsBatches, check_batch_size
 from testbed.selection.choosing import Ids, Selection, SelectionRound
-from testbed.selection.lotto import ParticipantList, under_threshold
+from testbed.selection.lotto import ListSignatures, ParticipantList, under_threshold
 from testbed.selection.lotto_announcing import (
     Announce,
     AnnouncedClient,
@@ -142,7 +142,7 @@ def candidate_batches(
     return np.array(standing, np.int64)
 
 
-class VerifiableBatchClient(AnnouncedClient):
+class VerifiableBatchClient(AnnouncedClient, answers=(Announce, Prove, ParticipantList, ListSignatures)):
     """Client side."""
 
     parameters: VerifiableBatchPartitionParameters

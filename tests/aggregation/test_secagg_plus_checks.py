@@ -126,8 +126,8 @@ def refused(federation: Any, stage: str, question: Callable[[Stand], tuple[Any, 
         (AnnounceGraph(1, [VICTIM], K, T), "secagg.alone"),
         (AnnounceGraph(1, [], K, T), "secagg.alone"),
         (AnnounceGraph(2, EVERYBODY, K, T), "aggregation.nothing-trained"),
-        (AdvertiseKeys(1, N, T), "secagg-plus.other-protocol"),
-        (AdvertiseKeys(1, K + 1, T), "secagg-plus.other-protocol"),
+        (AdvertiseKeys(1, N, T), "message.other-protocol"),
+        (AdvertiseKeys(1, K + 1, T), "message.other-protocol"),
     ],
 )
 def test_what_the_server_announces_is_checked(federation: Any, message: Any, check: str) -> None:
@@ -305,7 +305,7 @@ def test_neighbours_who_signed_other_survivors_anywhere_in_the_round_are_noticed
 
 @pytest.mark.parametrize(("stage", "question"), [("share", ShareKeys(1, [])), ("unmask", Unmask(1, []))])
 def test_the_questions_of_secagg_are_not_answered(federation: Any, stage: str, question: Any) -> None:
-    assert refused(federation, stage, lambda stand: (question,)) == ["secagg-plus.other-protocol"]
+    assert refused(federation, stage, lambda stand: (question,)) == ["message.other-protocol"]
 
 
 @pytest.mark.parametrize("stage", ["share", "check"])

@@ -33,7 +33,7 @@ DISHONEST = (0, 1)  # a tenth, as the parameters say; then k = 6 and t = 5
 DELTAS = np.random.default_rng(4).uniform(-1, 1, (N, 6)).astype(np.float32)
 
 
-class Accomplice(SecAggAccomplice, SecAggPlusClient):
+class Accomplice(SecAggAccomplice, SecAggPlusClient, answers=(*SecAggPlusClient.questions, HandOver)):
     """Signs and hands over whatever it is asked for."""
 
 

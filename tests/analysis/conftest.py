@@ -12,8 +12,8 @@ import pytest
 
 from testbed.network.bookkeeping import ANSWERED, DROPPED, OFFLINE, OUTCOMES, SILENT, Event, Exchanges
 from testbed.records import RunDirectory, RunRecords
+from testbed.records.checkpoints import Checkpoint
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
-from testbed.records.writing import Checkpoint
 
 MODEL_BYTES = 4_072_696  # the FEMNIST CNN in float32
 LINK_BYTES_S = 44e6 / 8

@@ -218,7 +218,8 @@ def test_a_damaged_checkpoint_is_one_line(call: Call, written: Written, tmp_path
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
         run(written(), out=out, observer=StopAfter(7))
-    (out / "checkpoint.npz").write_bytes(b"PK\x03\x04 and then nothing")
+    for name in ("checkpoint.npz", "checkpoint-previous.npz"):
+        (out / name).write_bytes(b"PK\x03\x04 and then nothing")
     ended = call("run", written(), "--out", out, "--resume", "--quiet")
     assert ended.code == 3
     (line,) = ended.errors

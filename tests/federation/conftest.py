@@ -116,6 +116,12 @@ class Run:
 
 
 @pytest.fixture
+def same_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs with one seed have the same masks and noise, whatever else they differ in; no user's runs have."""
+    monkeypatch.setattr("testbed.federation.secrets_context", lambda experiment: b"the same")
+
+
+@pytest.fixture
 def run(tmp_path: Path) -> Callable[..., Run]:
     """See `Run`; `name` is the directory to record in."""
 

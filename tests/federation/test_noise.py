@@ -79,6 +79,7 @@ def test_without_noise_there_is_none_to_skip() -> None:
 # -- planning -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("same_secrets")
 @pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
 def test_the_least_noise_for_an_epsilon(mechanism: str, run: Callable[..., Any]) -> None:
     given = {"mechanism": mechanism, "epsilon": 6.0}
@@ -95,6 +96,7 @@ def test_the_least_noise_for_an_epsilon(mechanism: str, run: Callable[..., Any])
     assert same.federation.state.model.tobytes() == done.federation.state.model.tobytes()
 
 
+@pytest.mark.usefixtures("same_secrets")
 @pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_epsilon_takes_one_multiplier_in_rounds_of_any_size(
@@ -175,6 +177,7 @@ def test_what_the_dimension_does_not_allow_is_refused_before_anything_runs(
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.usefixtures("same_secrets")
 def test_the_smallest_ring_that_is_named_is_accepted(run: Callable[..., Any]) -> None:
     with pytest.raises(ExperimentError) as error:
         run(noisy(bits=8))

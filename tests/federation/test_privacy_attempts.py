@@ -159,6 +159,60 @@ def test_attempts_that_spend_the_budget_end_the_run(run: Callable[..., Any], kil
     assert run(keys, "run", resume=True, seed=1).federation.finished
 
 
+LOST = {"missing": Path.unlink, "damaged": lambda file: (file.unlink(), file.write_bytes(b"PK and nothing"))}
+
+
+@pytest.mark.parametrize("how", LOST)
+@pytest.mark.parametrize("merged", [False, True])
+def test_rounds_after_a_lost_checkpoint_are_charged(
+    how: str, merged: bool, run: Callable[..., Any], killed: Any, tmp_path: Path
+) -> None:
+    """Killed in round 4 after its sum was released, and the checkpoint of round 3 is lost: both are run again."""
+    killed(KEYS, "run", 4, 1)
+    if merged:
+        RunDirectory.reopen(tmp_path / "run").finish()
+    before = RunDirectory(tmp_path / "run").table("privacy").to_pylist()
+    LOST[how](tmp_path / "run" / "checkpoint.npz")
+    done = run(KEYS, "run", resume=True, seed=1).rounds()
+    rows = done.rows("privacy")
+    charged = Counter(row["round"] for row in rows)
+    assert charged == {1: 5, 2: 5, 3: 5 if merged else 10, 4: 10}
+    if not merged:
+        (event,) = [row for row in done.rows("events") if row["kind"] == "resume"]
+        assert event["detail"].startswith("went on after round 2; ")
+    first = {(row["round"], row["client"]): row["epsilon"] for row in before}
+    assert len(first) == 15
+    for client in {row["client"] for row in before}:
+        released = sum(row["client"] == client for row in before)
+        assert sum(row["client"] == client for row in rows) >= released
+
+
+def test_attempts_at_rounds_that_a_spent_budget_keeps_from_coming_are_charged(
+    run: Callable[..., Any], killed: Any, tmp_path: Path
+) -> None:
+    keys = KEYS | {"rounds": 6, "selection": {"participants": 30}}
+    keys["aggregation"] = KEYS["aggregation"] | {"threshold": 0.8}
+    free = run(keys, "free", seed=1).rounds(1).federation.privacy.ledger
+    keys |= {"privacy": {"budget": free.accountant.epsilon({1.0: 3, 0.8: 1}, free.delta) * 1.001}}
+    killed(keys, "run", 4, 1)
+    (tmp_path / "run" / "checkpoint.npz").unlink()
+    done = run(keys, "run", resume=True, seed=1).rounds()
+    assert [row["outcome"] for row in done.rows("rounds")] == ["completed", "completed", "skipped"]
+    assert Counter(row["round"] for row in done.rows("privacy")) == {
+        1: 30,
+        2: 30,
+        3: 60,
+    }
+
+
+def test_rows_without_a_checkpoint_and_without_an_attempt_are_an_error(run: Callable[..., Any], tmp_path: Path) -> None:
+    run(KEYS, "run", seed=1).rounds(3)
+    (tmp_path / "run" / "checkpoint.npz").unlink()
+    (tmp_path / "run" / attempts.FILE).unlink()
+    with pytest.raises(RunError, match=r"attempts\.json: names no attempt at round 3, whose rows in parts/ say"):
+        run(KEYS, "run", resume=True, seed=1).rounds()
+
+
 def test_a_damaged_file_is_an_error(run: Callable[..., Any], killed: Any, tmp_path: Path) -> None:
     killed(KEYS, "run", 2, 1)
     (tmp_path / "run" / attempts.FILE).write_text('{"a": {"round_number": 2}}')

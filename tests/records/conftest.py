@@ -23,6 +23,7 @@ from testbed.federation import Plan
 from testbed.in_process import federation_in_process
 from testbed.network.bookkeeping import ANSWERED, DROPPED, Event, Exchanges
 from testbed.records import RunDirectory, RunRecords, store
+from testbed.records.checkpoints import Checkpoint
 from testbed.records.store import Store
 from testbed.records.tables import (
     OF_SOME_RUNS,
@@ -32,7 +33,6 @@ from testbed.records.tables import (
     participation_table,
     privacy_table,
 )
-from testbed.records.writing import Checkpoint
 
 
 def tables_of(number: int) -> dict[str, pa.Table]:

@@ -241,6 +241,68 @@ def test_a_damaged_checkpoint_is_one_line(run_path: Path, content: bytes, record
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("content", [None, b"", b"junk", b"PK\x03\x04 half a zip"])
+@pytest.mark.parametrize("rounds", [2, 5])
+def test_the_checkpoint_before_stands_in(
+    rounds: int, content: bytes | None, run_path: Path, record_round: Callable, expected_rows: Callable
+) -> None:
+    directory = RunDirectory.create(run_path, {"name": "damaged"})
+    for number in range(1, rounds + 1):
+        record_round(directory, number)
+    lose(run_path / "checkpoint.npz", content)
+    reopened = RunDirectory.reopen(run_path)
+    assert last_round(reopened) == rounds - 1
+    assert ("is missing" if content is None else "damaged checkpoint") in reopened.lost
+    assert_holds(run_path, rounds - 1, expected_rows)
+    record_round(reopened, rounds)
+    assert_holds(run_path, rounds, expected_rows)
+    assert not RunDirectory.reopen(run_path).lost
+    lose(run_path / "checkpoint.npz", content)  # what stands in again was not replaced by the damaged one
+    assert last_round(RunDirectory.reopen(run_path)) == rounds - 1
+
+
+@pytest.mark.parametrize("content", [None, b"junk"])
+def test_without_any_checkpoint_a_run_with_records_does_not_begin_anew(
+    content: bytes | None, run_path: Path, record_round: Callable
+) -> None:
+    directory = RunDirectory.create(run_path, {"name": "damaged"})
+    for number in (1, 2):
+        record_round(directory, number)
+    for name in ("checkpoint.npz", "checkpoint-previous.npz"):
+        lose(run_path / name, content)
+    for read in (RunDirectory.reopen(run_path).checkpoint, lambda: RunRecords(run_path)):
+        with pytest.raises(RunError, match="round 2 was reached, so nothing goes on") as error:
+            read()
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("content", [None, b"junk"])
+def test_a_finished_run_has_its_last_checkpoint_twice(
+    content: bytes | None, run_path: Path, record_round: Callable, expected_rows: Callable
+) -> None:
+    directory = RunDirectory.create(run_path, {"name": "finished"})
+    for number in (1, 2, 3):
+        record_round(directory, number)
+    directory.finish()
+    lose(run_path / "checkpoint.npz", content)
+    assert_holds(run_path, 3, expected_rows)
+    record_round(RunDirectory.reopen(run_path), 4)
+    assert_holds(run_path, 4, expected_rows)
+    for name in ("checkpoint.npz", "checkpoint-previous.npz"):
+        lose(run_path / name, content)
+    with pytest.raises(RunError, match="was reached, so nothing goes on"):
+        RunDirectory.reopen(run_path).checkpoint()
+
+
+def lose(file: Path, content: bytes | None) -> None:
+    """The file is gone (None), or holds something else."""
+    if content is None:
+        file.unlink()
+    else:
+        file.unlink(missing_ok=True)  # not in place: it may be a link
+        file.write_bytes(content)
+
+
 def test_a_checkpoint_that_lacks_something_is_damaged(run_path: Path, record_round: Callable) -> None:
     directory = RunDirectory.create(run_path, {"name": "damaged"})
     record_round(directory, 1)

@@ -15,8 +15,8 @@ from testbed.experiment.loading import read_yaml, validated
 from testbed.experiment.schema import Experiment
 from testbed.network.bookkeeping import OUTCOMES
 from testbed.records import RunDirectory, RunRecords, find_runs
+from testbed.records.checkpoints import Checkpoint
 from testbed.records.tables import SCHEMAS
-from testbed.records.writing import Checkpoint
 
 
 def test_a_run_reads_the_same_while_it_goes_on_and_when_it_is_finished(

@@ -10,8 +10,8 @@ import pytest
 from testbed.errors import RunError
 from testbed.network.bookkeeping import OUTCOMES, Exchanges
 from testbed.records import RunDirectory, RunRecords
+from testbed.records.checkpoints import Checkpoint
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
-from testbed.records.writing import Checkpoint
 from testbed.traces.recording import record
 
 Asked = tuple[str, dict[int, str]]  # a stage, and the outcome of each client

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from testbed.errors import ProtocolError
-from testbed.messages import Message, attach, decode, detach, encode
+from testbed.messages import Message, RefusalNotice, attach, decode, detach, encode
 from testbed.network.hosting import Delivery, HostAnswers
 from testbed.network.live import framing, sockets
 from testbed.network.live.framing import Address, AnswerHeader, FramingError, QuestionHeader
-from testbed.parties.host import Host
+from testbed.parties.host import OTHER_PROTOCOL, Host
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.02, 1.0
 GIVE_UP_S = 300.0  # without a connection: the server has died, and a run that is resumed has another address
@@ -198,6 +198,9 @@ class LiveClients:
             return framing.FAILED, f"{type(error).__name__}: {error}".encode()[:_LONGEST_LINE], _NO_WORK
 
     def _said(self, client: int, question: Question) -> Said:
+        if question.name not in self._kinds:
+            notice = RefusalNotice(OTHER_PROTOCOL, f"{question.name!r}: nobody here answers it"[:_LONGEST_LINE])
+            return framing.REFUSED, encode(notice), _NO_WORK
         answers, kind, key = self._delivered(client, question)
         if answers.alike is not None:
             _, header, _, compute_s = answers.alike
@@ -218,9 +221,7 @@ class LiveClients:
             self._round = round_number
         elif round_number < self._round:
             raise ProtocolError(f"round {round_number} is over")
-        kind = self._kinds.get(question.name)
-        if kind is None:
-            raise ProtocolError(f"no role of this run answers {question.name!r}")
+        kind = self._kinds[question.name]
         try:
             detached = detach(decode(kind, question.common))
             header, vectors = detached.header, detached.vectors

@@ -9,6 +9,7 @@ from testbed.errors import ProtocolError, Refusal, RoundAborted, RunError
 from testbed.links.transport import TLS
 from testbed.messages import Vector
 from testbed.network.live.collecting import summed
+from testbed.parties.host import Host
 from testbed.parties.summing import combined, float_total
 
 QUICK: dict[str, Any] = {"latency": 0.001, "deadline_s": 0.4}
@@ -132,12 +133,22 @@ def test_a_message_without_a_stage_is_not_asked(live: Any, emulated: Any) -> Non
         live.World(emulated.World(1, **QUICK)).round(emulated.Lost())
 
 
-def test_a_host_that_cannot_go_on_ends_the_run(live: Any, emulated: Any) -> None:
+def test_a_question_of_no_protocol_of_the_run_is_refused(live: Any, emulated: Any) -> None:
     class Unknown(emulated.Question, frozen=True):
         stage = "nobody-answers-this"
 
-    with pytest.raises(RunError, match="nobody-answers-this"):
-        live.World(emulated.World(2, **QUICK)).round(Unknown())
+    world = live.World(emulated.World(2, **QUICK))
+    (replies,) = world.round(Unknown())
+    assert [refusal.check for refusal in replies.missing.refusals] == ["message.other-protocol"] * 2
+
+
+def test_a_host_that_cannot_go_on_ends_the_run(live: Any, emulated: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(host: Host, delivery: Any) -> Any:
+        raise MemoryError("no more of it")
+
+    monkeypatch.setattr(Host, "deliver", fails)
+    with pytest.raises(RunError, match="no more of it"):
+        live.World(emulated.World(2, **QUICK)).round(emulated.Question())
 
 
 def test_two_hundred_clients_in_two_hosts(live: Any, emulated: Any) -> None:
