@@ -203,8 +203,8 @@ class LiveClients:
             _, header, _, compute_s = answers.alike
             return framing.ANSWERED, header, (compute_s, 0, 0)
         work = (float(answers.compute_s[0]), int(answers.pki_up[0]), int(answers.pki_down[0]))
-        if answers.failures:
-            return framing.CRASHED, answers.failures[0][1].encode()[:_LONGEST_LINE], work
+        if answers.crashes:
+            return framing.CRASHED, answers.crashes[0].encoded(), work
         if not answers.answered[0]:
             return framing.SILENT, b"", work
         if answers.refusals:

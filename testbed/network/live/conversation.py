@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from testbed.crashes import Crash
 from testbed.errors import RunError
 from testbed.network.bookkeeping import ANSWERED, DROPPED, REFUSED, SILENT
 from testbed.network.live import framing
@@ -39,6 +40,7 @@ class Conversation:
         clock: seconds since the run began.
         largest_answer: bytes that an answer may have.
         on_misbehaviour: told (client, one line) when a client has been cut off for what it sent.
+        on_crash: told when a client's code has crashed; raises `RunError` if that is to end the run.
     """
 
     def __init__(
@@ -48,12 +50,14 @@ class Conversation:
         clock: Callable[[], float],
         largest_answer: int,
         on_misbehaviour: Callable[[int, str], None],
+        on_crash: Callable[[Crash], None],
     ) -> None:
         self._admission = admission
         self._links = links
         self._clock = clock
         self._largest_answer = largest_answer
         self._on_misbehaviour = on_misbehaviour
+        self._on_crash = on_crash
 
     async def with_client(
         self, waiting: Waiting, exchange: Exchange, asked: Asked, private: bytes | None, speed_factor: float
@@ -101,5 +105,7 @@ class Conversation:
             return ANSWERED if answer.status == framing.ANSWERED else REFUSED
         line = await exchange.receive_line(connection, answer.length)
         if answer.status == framing.FAILED:
-            raise RunError(f"client {client}'s host cannot go on: {line}")
+            raise RunError(f"client {client}'s host cannot go on: {line.decode(errors='replace')}")
+        if answer.status == framing.CRASHED:
+            self._on_crash(Crash.decoded(client, line))
         return SILENT

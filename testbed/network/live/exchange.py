@@ -87,12 +87,12 @@ class Exchange:
                 body += piece
         self.body = body
 
-    async def receive_line(self, connection: Connection, size: int) -> str:
+    async def receive_line(self, connection: Connection, size: int) -> bytes:
         """Receive what a client that has no answer says about itself: not a protocol message, and not counted."""
         if size > LONGEST_LINE:
             raise FramingError(f"a line of {size} bytes")
         self.body = await sockets.receive_exactly(connection.stream, size)
-        return self.body.decode(errors="replace")
+        return bytes(self.body)
 
     def hang_up(self, connection: Connection) -> None:
         """Cut the connection; what it has not delivered of the question did not get through."""

@@ -31,6 +31,7 @@ import numpy.typing as npt
 
 from testbed.availability import Availability, Presence
 from testbed.cost import ComputeModel
+from testbed.crashes import OnCrash
 from testbed.links import ClientLinks
 from testbed.messages import Message, Vector, encode, question_name
 from testbed.network.asking import Replies
@@ -64,6 +65,7 @@ class LiveNetwork(RoundBooks):
         timing: deadlines.
         compute: measured or modelled seconds.
         on_stage: called with (stage, seconds) when a stage begins.
+        on_crash: see `RoundBooks`.
         listen_host: the name or address to listen on, under which clients reach it.
         throttled: emulate the links; False: the real network is the link.
         largest_answer: bytes; a client that announces more is cut off.
@@ -78,6 +80,7 @@ class LiveNetwork(RoundBooks):
         timing: Timing,
         compute: ComputeModel,
         on_stage: Callable[[str, float], None] = lambda stage, now: None,
+        on_crash: OnCrash = "stop",
         *,
         listen_host: str = "127.0.0.1",
         throttled: bool = True,
@@ -86,7 +89,7 @@ class LiveNetwork(RoundBooks):
     ) -> None:
         self._base_s = 0.0
         self._running_since: float | None = None
-        super().__init__(len(speed_factors), availability, timing, compute, on_stage)
+        super().__init__(len(speed_factors), availability, timing, compute, on_stage, on_crash)
         self.links = links
         self.speed_factors = speed_factors
         self.before_round = before_round
@@ -97,6 +100,7 @@ class LiveNetwork(RoundBooks):
         self._conversation = Conversation(
             self._admission, self._carrying, self._clock, largest_answer,
             lambda client, line: self.record_event(f"client:{client}", "misbehaviour", line),
+            lambda crash: self._check([crash]),
         )  # fmt: skip
         self._server_busy_until_s = 0.0
         self._strangers = 0
@@ -182,7 +186,7 @@ class LiveNetwork(RoundBooks):
         deadline_s: float | None = None,
         quorum: int | None = None,
     ) -> Replies:
-        """See `Network.ask`. Raises `RunError` when a host cannot go on."""
+        """See `Network.ask`. Raises `RunError` when a host cannot go on, `CodeCrashed` as on the virtual clock."""
         kind, recipients, sealed = self._question(recipients, message, private)
         common = encode(message)
         self._finish_server_work()
@@ -202,6 +206,7 @@ class LiveNetwork(RoundBooks):
         end_s = self._clock()
         self._start_server_work()
         answers, vectors = collected(kind, waiting.exchanges)
+        self._check(answers.crashes)
         self._keep_record(stage, waiting, answers, sent_s)
         return stage.replies(answers, functools.partial(self._total, vectors), sent_s, end_s)
 

@@ -40,7 +40,7 @@ def test_the_same_as_on_the_virtual_clock(live: Any, emulated: Any, hosts: int) 
         return emulated.World(
             7,
             hosts=hosts,
-            strict=False,
+            on_crash="drop",
             availability=away,
             transport=TLS,
             up=4e6,
