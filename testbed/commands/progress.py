@@ -15,6 +15,7 @@ from rich.console import Console
 from testbed.commands.durations import duration
 from testbed.commands.pace import Pace, time_left
 from testbed.federation import Progress as Standing
+from testbed.records.reasons import crashes_told
 from testbed.running import Observer, PlannedRun
 
 OUTCOMES = ("completed", "skipped", "aborted")
@@ -184,6 +185,14 @@ def summarised(summary: Mapping[str, Any]) -> str:
     if summary.get("stopped"):
         parts.append(f"stopped: {summary['stopped']}")
     return ", ".join([*parts, f"took {duration(summary['wall_s'])}"])
+
+
+def remarks(summary: Mapping[str, Any]) -> list[str]:
+    """What a run's end must not pass over, a line each: why rounds did not complete, and crashes."""
+    lines = [summary["reasons"]] if summary["reasons"] else []
+    if summary["crashes"]:
+        lines.append(f"{crashes_told(summary['crashes'])}, counted as lost (see log.jsonl and events.parquet)")
+    return lines
 
 
 def shortened(label: str) -> str:
