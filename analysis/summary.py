@@ -30,6 +30,8 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     `analysis.losses`); ``participants_lost`` the participants whose update is not in the sum, for whatever reason,
     ``refusals`` the refusals on record, ``crashes`` how often a client's code has crashed (with ``on_crash: drop``);
     ``reasons`` says why rounds were aborted or skipped, ``reasons.NAME`` how many for each reason;
+    ``behind_rounds`` in how many rounds of a live run the machine could not keep up, and ``behind_factor`` how many
+    times as long as links and devices say these have taken (None: in no round);
     ``final_perplexity`` and ``best_perplexity`` are None unless the next word is
     what is learned; ``training`` is ``real`` or ``simulated``. Of runs with a privacy ledger, ``epsilon_max`` and
     ``epsilon_median`` are over the honest clients that were charged, ``stopped`` says why the budget ended the run.
@@ -89,6 +91,7 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         "crashes": (run.events["kind"] == "crash").sum(),
         "reasons": summed_up(ends) or None,
         **{f"reasons.{name}": count for name, count in counted(ends).items()},
+        **_behind(run),
         "final_accuracy": measured.iloc[-1] if len(measured) else None,
         "best_accuracy": measured.max() if len(measured) else None,
         **_perplexity(experiment, rounds["loss"].dropna()),
@@ -100,6 +103,15 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         "wall_s": run.wall_s,
     }
     return {key: _plain(value) for key, value in summary.items()}
+
+
+def _behind(run: RunRecords) -> dict[str, Any]:
+    """The rounds that the machine has held up (`testbed.network.live.server` says which), and how much."""
+    events, rounds = run.events, run.rounds
+    held_up = rounds[rounds["round"].isin(events.loc[events["kind"] == "behind", "round"])]
+    took_s = (held_up["ended_s"] - held_up["started_s"]).sum()
+    due_s = took_s - held_up["behind_s"].sum()
+    return {"behind_rounds": len(held_up), "behind_factor": took_s / due_s if due_s > 0 else None}
 
 
 def _perplexity(experiment: Mapping[str, Any], losses: pd.Series) -> dict[str, Any]:

@@ -372,6 +372,7 @@ class Federation:
             "started_s": started_s,
             "ended_s": network.now_s,
             "server_compute_s": network.server_compute_s,
+            "behind_s": network.behind_s,
             "population": self.plan.experiment.population,
             "candidates": outcome.candidates,
             "participants": len(outcome.participants),

@@ -71,7 +71,8 @@ class Bars(Display):
     def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
         """See `Observer`."""
         super().ended(run, summary)
-        failed = summary["rounds_skipped"] + summary["rounds_aborted"] + summary["crashes"]
+        failed = summary["rounds_skipped"] + summary["rounds_aborted"]
+        failed += summary["crashes"] + summary["behind_rounds"]
         self._above(run, summarised(summary), "yellow" if failed else "green")
         for text in remarks(summary):
             self._above(run, text, "yellow", "!")

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from testbed.commands.durations import clock_time, duration
 from testbed.commands.invocation import Debug, examples
-from testbed.records.reasons import crashes_told
+from testbed.records.reasons import behind_told, crashes_told
 
 if TYPE_CHECKING:
     from testbed.running.status import RunStatus
@@ -214,6 +214,8 @@ def _troubles(run: "RunStatus") -> list[tuple[str, Text]]:
         rows.append(("reasons", Text(run.reasons, style="yellow")))
     if run.crashes:
         rows.append(("crashes", Text(crashes_told(run.crashes), style="red")))
+    if run.behind_rounds:
+        rows.append(("behind", Text(behind_told(run.behind_rounds), style="yellow")))
     if run.refusals:
         rows.append(("refusals", Text(str(run.refusals))))
     if run.stopped:

@@ -93,6 +93,8 @@ class RoundBooks:
 
     Attributes:
         crashes: of the clients in this round, each with its stage.
+        behind_s: how much longer this round has taken than links and devices say, for want of a faster machine; 0 on
+            the virtual clock.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class RoundBooks:
         self.events: list[Event] = self._between_rounds  # what happened since the last round is told in this one
         self._between_rounds = []
         self.crashes: list[tuple[str, Crash]] = []
+        self.behind_s = 0.0
         self.server_compute_s = 0.0
         self._gone = np.zeros(self._population, np.bool_)
         self._stage = "round"

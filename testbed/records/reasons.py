@@ -45,6 +45,12 @@ def crashes_told(count: int) -> str:
     return f"{count} {'crash' if count == 1 else 'crashes'} of clients' code"
 
 
+def behind_told(rounds: int, factor: float | None = None) -> str:
+    """E.g. ``the machine could not keep up in 3 rounds, which took 1.80 times as long as links and devices say``."""
+    said = f"the machine could not keep up in {rounds} {'round' if rounds == 1 else 'rounds'}"
+    return said if factor is None else f"{said}, which took {factor:.2f} times as long as links and devices say"
+
+
 def _name(reason: str) -> str:
     return reason.partition(":")[0].strip() or "no reason given"
 

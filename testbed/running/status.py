@@ -60,6 +60,7 @@ class RunStatus:
         poisoned: clients that killed their hosts and were left out.
         refusals: on record.
         crashes: of clients' code, on record.
+        behind_rounds: of a live run, in which the machine could not keep up.
         reasons: why rounds did not complete, summed up; empty when all did.
         stopped: why it ended before its last round and may not go on; empty otherwise.
         seen_s: seconds since the last sign of life (log or checkpoint), or None.
@@ -90,6 +91,7 @@ class RunStatus:
     poisoned: Sequence[int]
     refusals: int
     crashes: int
+    behind_rounds: int
     reasons: str
     stopped: str
     seen_s: float | None
@@ -190,6 +192,7 @@ def _status(path: Path) -> RunStatus:
         poisoned=sorted({int(e["party"].removeprefix("client:")) for e in events if e["kind"] == "poisoned"}),
         refusals=sum(event["kind"] == "refusal" for event in events),
         crashes=sum(event["kind"] == "crash" for event in events),
+        behind_rounds=len({event["round"] for event in events if event["kind"] == "behind"}),
         reasons=summed_up((str(row["outcome"]), str(row.get("reason") or "")) for row in rounds),
         stopped=why,
         seen_s=_seen_s(path, log),
@@ -246,7 +249,7 @@ def _rounds(path: Path, done: int, log: Sequence[Mapping[str, Any]]) -> list[dic
 
 
 def _events(path: Path, done: int) -> list[dict[str, Any]]:
-    """Party and kind of all recorded events; of parts, only those are read whose footers tell of rows."""
+    """Round, party and kind of all recorded events; of parts, only those are read whose footers tell of rows."""
     columns = ["round", "party", "kind"]
     merged, found, last = path / "events.parquet", [], 0
     if merged.is_file():

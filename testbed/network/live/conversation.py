@@ -24,11 +24,13 @@ class Asked:
         key: (round, number of the stage within it).
         name: of the question (`question_name`).
         common: the encoded common part.
+        sent_s: when the stage began.
     """
 
     key: tuple[int, int]
     name: str
     common: bytes
+    sent_s: float
 
 
 class Conversation:
@@ -63,10 +65,11 @@ class Conversation:
         self, waiting: Waiting, exchange: Exchange, asked: Asked, private: bytes | None, speed_factor: float
     ) -> None:
         """Ask, and tell `waiting` what has become of it; if cancelled, the connection is cut where it stands."""
+        ready_s = asked.sent_s if self._admission.is_connected(exchange.client) else None
         connection = await self._admission.connection(exchange.client)
         exchange.connected = True
         try:
-            outcome = await self._talk(exchange, connection, asked, private, speed_factor)
+            outcome = await self._talk(exchange, connection, asked, private, speed_factor, ready_s)
         except FramingError as error:
             exchange.hang_up(connection)
             self._on_misbehaviour(exchange.client, str(error))
@@ -87,7 +90,13 @@ class Conversation:
             waiting.settle(exchange, outcome)
 
     async def _talk(
-        self, exchange: Exchange, connection: Connection, asked: Asked, private: bytes | None, speed_factor: float
+        self,
+        exchange: Exchange,
+        connection: Connection,
+        asked: Asked,
+        private: bytes | None,
+        speed_factor: float,
+        ready_s: float | None,
     ) -> int:
         """Question and answer; returns the outcome once the answer has been received (or never will be)."""
         client, links = exchange.client, self._links
@@ -97,7 +106,8 @@ class Conversation:
             len(name), len(asked.common), None if private is None else len(private),
         )  # fmt: skip
         parts = (asked.common,) if private is None else (asked.common, private)
-        await exchange.send_question(connection, header, name, parts, links.downwards(client, sum(map(len, parts))))
+        way = links.downwards(client, sum(map(len, parts)), ready_s)
+        await exchange.send_question(connection, header, name, parts, way)
         answer = await exchange.receive_header(connection, asked.key, self._largest_answer)
         await until(links.looked_up_s(client, self._clock(), answer.pki_up, answer.pki_down), self._clock)
         if answer.status in (framing.ANSWERED, framing.REFUSED):

@@ -111,7 +111,8 @@ class AnswerHeader:
         round_number, number: of the question.
         client: who answers.
         compute_s: seconds of work on the reference machine.
-        behind_s: how much later the answer left than the device would have sent it, since the host had more to do.
+        behind_s: how much later the answer left than the device would have sent it, since the host had more to do (or,
+            where that is more, how late an earlier answer of the host's was when it was cut off).
         pki_up, pki_down: bytes exchanged with the PKI by the handler.
         length: bytes of the answer.
     """
