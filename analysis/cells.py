@@ -5,10 +5,12 @@ Shared by the text, Markdown and LaTeX tables of `rendering` and `latex`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
 from analysis.units import Unit, bytes_unit, seconds_unit
+from testbed.records.reasons import behind_told, crashes_told
 
 MISSING = "–"
 COSTS = {
@@ -161,6 +163,7 @@ def notes(frame: pd.DataFrame) -> list[str]:
     if (frame["stopped"] > 0).any():
         who = ", ".join(dict.fromkeys(frame.loc[frame["stopped"] > 0, "label"]))
         lines.append(f"Stopped at the privacy budget, after so many of the rounds planned: {who}.")
+    lines += _trouble_notes(frame)
     if has_failures(frame):
         lines.append("Per update: what all rounds took, skipped and aborted ones included, per completed round.")
     if "transport_bytes" in result_costs(frame):
@@ -176,6 +179,25 @@ def notes(frame: pd.DataFrame) -> list[str]:
     if (frame["aggregation"] == "plain").any():
         lines.append("With plain aggregation the server sees each update alone, whatever T says of the sums.")
     return lines
+
+
+def _trouble_notes(frame: pd.DataFrame) -> list[str]:
+    """Why rounds did not complete, crashes, and a machine that could not keep up."""
+    lines = []
+    if ends := [f"{name}: {reasons}" for name, reasons in _named(frame, "reasons")]:
+        lines.append(f"Not completed: {'; '.join(ends)}.")
+    if crashes := [f"{crashes_told(int(count))} in {name}" for name, count in _named(frame, "crashes")]:
+        lines.append(f"{'; '.join(crashes)}: counted as lost, waited for until the deadline.")
+    factors = dict(_named(frame, "behind_factor"))
+    for name, rounds in _named(frame, "behind_rounds"):
+        lines.append(f"{name}: {behind_told(int(rounds), factors.get(name))}.")
+    return lines
+
+
+def _named(frame: pd.DataFrame, column: str) -> list[tuple[str, Any]]:
+    """Label (with its setting) and value of the rows whose value is neither 0 nor empty."""
+    labels = [",".join(filter(None, names)) for names in zip(frame["label"], frame["setting"], strict=True)]
+    return [(label, value) for label, value in zip(labels, frame[column], strict=True) if value and not pd.isna(value)]
 
 
 def _pair_notes(frame: pd.DataFrame, over: str) -> list[str]:

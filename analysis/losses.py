@@ -1,4 +1,4 @@
-"""Clients that were lost: offline, dropped out, too late, or refusing, stage by stage.
+"""Clients that were lost: offline, dropped out, too late, refusing, or crashed, stage by stage.
 
 Two groups are counted: the participants of a round, whose loss costs the round something, and all that were asked
 (a check-in asks the whole population). Each question that was not answered counts, but a client that has gone and is
@@ -12,6 +12,9 @@ from analysis.measures import exchanges_of_participants
 from testbed.records import RunRecords
 
 LOST = ("offline", "dropped", "late", "refused")
+"""What an exchange says of a client that was lost. One whose code has crashed was silent; the events say why."""
+
+CRASHED = "crashed"
 GROUPS = ("participants", "asked")
 
 
@@ -20,16 +23,42 @@ def somebody_was_lost(run: RunRecords) -> bool:
     return any(rows["outcome"].isin(LOST).any() for rows in run.exchanges_in_stretches(["outcome"]))
 
 
-def counts(run: RunRecords) -> pd.DataFrame:
-    """`(stages, 10)` int64, stages in the order of the protocol.
+def counts(run: RunRecords, *, with_participants: bool = False) -> pd.DataFrame:
+    """`(stages, 12)` int64, stages in the order of the protocol.
 
     Columns, for each of `GROUPS`: ``GROUP`` (how many were asked) and ``GROUP_offline``, ``GROUP_dropped``,
-    ``GROUP_late``, ``GROUP_refused`` (how many of them were lost, and how).
+    ``GROUP_late``, ``GROUP_refused``, ``GROUP_crashed`` (how many of them were lost, and how).
+
+    Args:
+        run: the records.
+        with_participants: count only the rounds in which somebody took part (`rounds_with_participants`).
     """
-    of_stretches = [_counted(rows, "asked") for rows in run.exchanges_in_stretches(["stage", "client", "outcome"])]
+    rounds = rounds_with_participants(run) if with_participants else run.rounds["round"]
+    crashes = _crashes(run)
+    of_stretches = [
+        _counted(rows[rows["round"].isin(rounds)], "asked")
+        for rows in run.exchanges_in_stretches(["stage", "client", "outcome"])
+    ]
     asked = pd.concat(of_stretches).groupby(level=0, sort=False).sum()
     participants = _counted(exchanges_of_participants(run), "participants").reindex(asked.index, fill_value=0)
+    for table, group, rows in (
+        (asked, "asked", crashes[crashes["round"].isin(rounds)]),
+        (participants, "participants", crashes.merge(run.participation[["round", "client"]], on=["round", "client"])),
+    ):
+        table[f"{group}_{CRASHED}"] = rows.groupby("stage").size().reindex(asked.index, fill_value=0)
     return pd.concat([participants, asked], axis=1).astype(np.int64)
+
+
+def rounds_with_participants(run: RunRecords) -> pd.Series:
+    """The numbers of the rounds that had participants: in others, nobody who takes part can be lost."""
+    return run.rounds.loc[run.rounds["participants"] > 0, "round"]
+
+
+def _crashes(run: RunRecords) -> pd.DataFrame:
+    """Round, stage and client of each crash of a client's code."""
+    rows = run.events.loc[run.events["kind"] == "crash", ["round", "stage", "party"]]
+    client = rows["party"].str.removeprefix("client:").astype(np.int64)
+    return rows.assign(client=client)[["round", "stage", "client"]]
 
 
 def _counted(rows: pd.DataFrame, group: str) -> pd.DataFrame:

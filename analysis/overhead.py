@@ -14,6 +14,7 @@ from analysis.measures import mean_interval
 from analysis.rows import Row, baselines_of, rows_of
 from analysis.summary import PRIVACY_TIME_LIMIT_S, summarise
 from testbed.records import RunRecords
+from testbed.records.reasons import summed_up
 
 # Column of the table: key of `analysis.summary`.
 COSTS = {
@@ -27,7 +28,7 @@ COSTS = {
 TRANSPORT = {"transport_bytes": "transport_bytes_per_round"}
 _MEASURED = COSTS | TRANSPORT
 _OUTCOMES = ("rounds_completed", "rounds_skipped", "rounds_aborted")
-_COUNTS = (*_OUTCOMES, "rounds_planned", "stopped")
+_COUNTS = (*_OUTCOMES, "rounds_planned", "stopped", "crashes", "behind_rounds")
 _MEANS = ("participants_mean", "final_accuracy", "final_perplexity", "fairness_gap", "aggregation_cardinality")
 _PRIVACY = "multi_round_privacy_weak"
 
@@ -43,8 +44,10 @@ def compare(
     acknowledgements on top of server_bytes, mean over completed rounds; 0 where the experiment models none): itself,
     ``_half_width`` of its 95% interval, ``_ratio`` to the baseline; then the rounds by outcome,
     rounds_planned (of which an unfinished run has not had all), stopped (how many of the runs have ended before their
-    last round, at their privacy budget), participants_mean,
-    final_accuracy, final_perplexity (of language models), fairness_gap, aggregation_cardinality and
+    last round, at their privacy budget), crashes (of clients' code, see `analysis.summary`), behind_rounds (live:
+    the machine could not keep up), behind_factor (of the worst run), reasons (why rounds did not complete, in words),
+    participants_mean, final_accuracy, final_perplexity (of language models), fairness_gap,
+    aggregation_cardinality and
     multi_round_privacy_weak with ``_certified`` and ``_lower_bound``. Unknown values are missing.
 
     Repetitions with other seeds are one row. Its values are means over the seeds, its intervals are taken over the
@@ -81,11 +84,21 @@ def compare(
 def _columns() -> list[str]:
     costs = [name for cost in _MEASURED for name in (cost, f"{cost}_half_width", f"{cost}_ratio")]
     who = ["setting", "label", "protocol", "aggregation", "population", "seeds", "baseline", "is_baseline"]
-    return [*who, *costs, *_COUNTS, *_MEANS, _PRIVACY, f"{_PRIVACY}_certified", f"{_PRIVACY}_lower_bound"]
+    return [
+        *who,
+        *costs,
+        *_COUNTS,
+        "behind_factor",
+        "reasons",
+        *_MEANS,
+        _PRIVACY,
+        f"{_PRIVACY}_certified",
+        f"{_PRIVACY}_lower_bound",
+    ]
 
 
 def _is_number(column: str) -> bool:
-    return column in _MEANS or any(column.startswith(cost) for cost in _MEASURED)
+    return column in (*_MEANS, "behind_factor") or any(column.startswith(cost) for cost in _MEASURED)
 
 
 def _measured(row: Row, privacy_time_limit_s: float) -> dict[str, Any]:
@@ -107,6 +120,12 @@ def _measured(row: Row, privacy_time_limit_s: float) -> dict[str, Any]:
             record[cost], record[f"{cost}_half_width"] = interval.mean, interval.half_width
     record.update({key: sum(summary[key] for summary in summaries) for key in _OUTCOMES})
     record["rounds_planned"] = sum(int(run.experiment.get("rounds", len(run.rounds))) for run in row.runs)
+    record["crashes"] = sum(summary["crashes"] for summary in summaries)
+    record["behind_rounds"] = sum(summary["behind_rounds"] for summary in summaries)
+    record["behind_factor"] = max(_values(summaries, "behind_factor"), default=None)
+    record["reasons"] = summed_up(
+        end for run in row.runs for end in zip(run.rounds["outcome"], run.rounds["reason"], strict=True)
+    )
     record["stopped"] = sum(bool(summary.get("stopped")) for summary in summaries)
     record.update({key: mean_interval(_values(summaries, key)).mean for key in _MEANS})
     record.update(_privacy(summaries))

@@ -62,7 +62,7 @@ def _text(frame: pd.DataFrame) -> str:
     ]
     room = min(_WIDTH - sum(len(column[0]) + 2 for column in columns) for columns in (first, second))
     labels = [_shortened(label, max(room, _SHORTEST_LABEL)) for label in frame["label"]]
-    lines = [line for note in notes(frame) for line in textwrap.wrap(note, _WIDTH)]
+    lines = [line for note in notes(frame) for line in textwrap.wrap(note, _WIDTH, break_on_hyphens=False)]
     return "\n\n".join([_grid(frame, labels, first), _grid(frame, labels, second), "\n".join(lines)]) + "\n"
 
 

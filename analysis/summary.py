@@ -13,6 +13,7 @@ from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_p
 from analysis.privacy.spending import of_honest, why_stopped
 from testbed.experiment.workload import LANGUAGE_DATASETS
 from testbed.records import RunRecords
+from testbed.records.reasons import counted, summed_up
 
 PRIVACY_TIME_LIMIT_S = 5.0
 
@@ -27,7 +28,11 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     that went away in the middle of a stage, ``dropped_by_stage.STAGE`` those of one stage, ``offline`` the clients
     that were away when they were first asked for something in a round, ``late`` the answers after the deadline (see
     `analysis.losses`); ``participants_lost`` the participants whose update is not in the sum, for whatever reason,
-    ``refusals`` the refusals on record; ``final_perplexity`` and ``best_perplexity`` are None unless the next word is
+    ``refusals`` the refusals on record, ``crashes`` how often a client's code has crashed (with ``on_crash: drop``);
+    ``reasons`` says why rounds were aborted or skipped, ``reasons.NAME`` how many for each reason;
+    ``behind_rounds`` in how many rounds of a live run the machine could not keep up, and ``behind_factor`` how many
+    times as long as links and devices say these have taken (None: in no round);
+    ``final_perplexity`` and ``best_perplexity`` are None unless the next word is
     what is learned; ``training`` is ``real`` or ``simulated``. Of runs with a privacy ledger, ``epsilon_max`` and
     ``epsilon_median`` are over the honest clients that were charged, ``stopped`` says why the budget ended the run.
 
@@ -40,6 +45,7 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     experiment, rounds = run.experiment, per_round(run)
     done = rounds["outcome"] == "completed"
     completed, failed = rounds[done], by_outcome(run).loc[["skipped", "aborted"]]
+    ends = list(zip(rounds["outcome"], rounds["reason"], strict=True))
     lost = counts(run)
     measured = rounds["accuracy"].dropna()
     round_s, client_s = mean_interval(completed["round_s"]), mean_interval(completed["client_s"])
@@ -82,6 +88,10 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         "late": lost["asked_late"].sum(),
         **{f"dropped_by_stage.{stage}": dropped for stage, dropped in lost["asked_dropped"].items()},
         "refusals": (run.events["kind"] == "refusal").sum(),
+        "crashes": (run.events["kind"] == "crash").sum(),
+        "reasons": summed_up(ends) or None,
+        **{f"reasons.{name}": count for name, count in counted(ends).items()},
+        **_behind(run),
         "final_accuracy": measured.iloc[-1] if len(measured) else None,
         "best_accuracy": measured.max() if len(measured) else None,
         **_perplexity(experiment, rounds["loss"].dropna()),
@@ -93,6 +103,15 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         "wall_s": run.wall_s,
     }
     return {key: _plain(value) for key, value in summary.items()}
+
+
+def _behind(run: RunRecords) -> dict[str, Any]:
+    """The rounds that the machine has held up (`testbed.network.live.server` says which), and how much."""
+    events, rounds = run.events, run.rounds
+    held_up = rounds[rounds["round"].isin(events.loc[events["kind"] == "behind", "round"])]
+    took_s = (held_up["ended_s"] - held_up["started_s"]).sum()
+    due_s = took_s - held_up["behind_s"].sum()
+    return {"behind_rounds": len(held_up), "behind_factor": took_s / due_s if due_s > 0 else None}
 
 
 def _perplexity(experiment: Mapping[str, Any], losses: pd.Series) -> dict[str, Any]:

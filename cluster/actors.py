@@ -16,6 +16,7 @@ import ray
 from cluster.metrics import RunMetrics
 from cluster.placing import Place
 from cluster.ray_hosts import RayHosts
+from testbed.crashes import crashes_told
 from testbed.experiment.schema import Experiment
 from testbed.federation import Federation, Plan, Progress
 from testbed.messages import Vector
@@ -45,10 +46,12 @@ class ClientHost:
         import workloads
 
         self._hang_up()  # of an earlier experiment
-        plan = Plan(experiment, simulation_seed)
-        workload = workloads.build(experiment.workload, experiment.population, plan.seed)
+        with crashes_told(f"the preparation of host {index}"):
+            plan = Plan(experiment, simulation_seed)
+            workload = workloads.build(experiment.workload, experiment.population, plan.seed)
+            environment = plan.environment(workload)
         numbers = owned_by(index, hosts, experiment.population)
-        self._host = Host(numbers, plan.environment(workload), plan.roles, last_round=last_round)
+        self._host = Host(numbers, environment, plan.roles, last_round=last_round, on_crash=experiment.on_crash)
         return os.getpid(), ray.get_runtime_context().get_node_id()
 
     def _hang_up(self) -> None:

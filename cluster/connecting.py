@@ -73,6 +73,8 @@ def memory_bytes() -> int:
 def typed(error: RayError) -> TestbedError:
     """The testbed's error inside one of Ray's, or a `ClusterError` that says what Ray says."""
     cause = getattr(error, "cause", None)
+    while isinstance(cause, RayTaskError):  # of an actor that another one has asked
+        cause = cause.cause
     if isinstance(cause, TestbedError):
         return cause
     if isinstance(error, RayActorError) and not isinstance(error, RayTaskError):

@@ -4,9 +4,9 @@ Each message says what was wrong, where, and what to do; the command line prints
 """
 
 
-def reason(error: Exception) -> str:
-    """What another library's error says, as one line that is not too long."""
-    return " ".join(str(error).split())[:200]
+def reason(error: Exception | str, longest: int = 200) -> str:
+    """What another library's error says, as one line of at most `longest` characters."""
+    return " ".join(str(error).split())[:longest]
 
 
 class TestbedError(Exception):
@@ -21,6 +21,19 @@ class ExperimentError(TestbedError):
 
 class RunError(TestbedError):
     """A run that could not go on: its directory is in use, the disk is full, a record is damaged (exit code 3)."""
+
+
+class CodeCrashed(RunError):
+    """Code of the user's own (or a client's, whose ever it is) raised what it should not: a bug, and where it is.
+
+    Args:
+        message: one line with file and line.
+        trace: the traceback as text, also of another process.
+    """
+
+    def __init__(self, message: str, trace: str = "") -> None:
+        super().__init__(message)
+        self.trace = trace
 
 
 class TraceError(TestbedError):

@@ -19,6 +19,7 @@ from testbed.adversary.composing import Adversary
 from testbed.availability import Availability, Scheduled, availability_model
 from testbed.broadcast import Broadcast
 from testbed.cost import REFERENCE_COSTS, ComputeModel
+from testbed.crashes import crashes_told
 from testbed.crypto.signatures import SigningKey
 from testbed.devices import speed_factors
 from testbed.errors import ExperimentError, RunError
@@ -268,18 +269,14 @@ class Federation:
         experiment = plan.experiment
         n = experiment.population
         make_network = functools.partial(EmulatedNetwork, hosts) if network is None else network
-        self.network = make_network(
-            plan.links(),
-            plan.speed_factors(),
-            plan.availability(workload),
-            plan.timing,
-            plan.compute,
-            self._on_stage,
-        )
+        with crashes_told("the run's preparation"):
+            parts = (plan.links(), plan.speed_factors(), plan.availability(workload))
+        self.network = make_network(*parts, plan.timing, plan.compute, self._on_stage, experiment.on_crash)
         self.accuracy: float | None = None
+        self._crashes_logged: set[tuple[str, int, str]] = set()
         self._selection: SelectionRound | None = None  # of the round that is running
         checkpoint = records.checkpoint() if records is not None else None
-        self.state = checkpoint or Checkpoint(0, 0.0, workload.initial_model(), np.zeros(n, np.int64), 0.0)
+        self.state = checkpoint or self._start()
         if self.state.model.shape != (workload.dimension,) or self.state.participations.shape != (n,):
             where = "the workload" if records is None or checkpoint is None else f"{records.path}: the checkpoint"
             raise RunError(
@@ -293,6 +290,11 @@ class Federation:
         if checkpoint is not None and not self.finished:
             lost = f"; {records.lost}, and this one stands in" if records is not None and records.lost else ""
             self.network.record_event("coordinator", "resume", f"went on after round {checkpoint.round_number}{lost}")
+
+    def _start(self) -> Checkpoint:
+        with crashes_told("the run's preparation"):
+            model = self.workload.initial_model()
+        return Checkpoint(0, 0.0, model, np.zeros(self.plan.experiment.population, np.int64), 0.0)
 
     @property
     def finished(self) -> bool:
@@ -315,7 +317,14 @@ class Federation:
         self.on_progress(self.progress(stage))
 
     async def run_next_round(self) -> Outcome:
-        """Run the next round, record it and move the checkpoint on."""
+        """Run the next round, record it and move the checkpoint on.
+
+        Raises `CodeCrashed` when code of the user's own crashes: the server's, or a client's unless these are dropped.
+        """
+        with crashes_told(f"the server's side of round {self.state.round_number + 1}"):
+            return await self._run_next_round()
+
+    async def _run_next_round(self) -> Outcome:
         began = time.monotonic()
         experiment, before = self.plan.experiment, self.state
         number = before.round_number + 1
@@ -361,6 +370,7 @@ class Federation:
                 tables["privacy"] = pa.concat_tables(entered)
             self.records.append_round(tables, self.state, self._seen(number, before.model, outcome))
             self._log(tables["rounds"].to_pylist()[0], time.monotonic() - began)
+            self._log_crashes(number)
         self.on_progress(self.progress(outcome=outcome.state))
         return outcome
 
@@ -377,6 +387,18 @@ class Federation:
             now_s=row["ended_s"], bytes_down=row["bytes_down"], bytes_up=row["bytes_up"], survivors=row["survivors"],
             accuracy=row["accuracy"],
         )  # fmt: skip
+
+    def _log_crashes(self, number: int) -> None:
+        """The traceback of each kind of crash, once; all of them stand in the events."""
+        assert self.records is not None
+        for stage, crash in self.network.crashes:
+            place = (crash.file, crash.line, crash.error.partition(":")[0])
+            if place not in self._crashes_logged:
+                self._crashes_logged.add(place)
+                RunLog(self.records.path).write(
+                    "client-crashed", round=number, stage=stage, client=crash.client, error=crash.error,
+                    file=crash.file, line=crash.line, traceback=crash.trace,
+                )  # fmt: skip
 
     def _evaluate(self, number: int, model: npt.NDArray[np.float32]) -> Evaluation | None:
         """Evaluate every k-th round and the last; outside the clock."""
@@ -399,6 +421,7 @@ class Federation:
             "started_s": started_s,
             "ended_s": network.now_s,
             "server_compute_s": network.server_compute_s,
+            "behind_s": network.behind_s,
             "population": self.plan.experiment.population,
             "candidates": outcome.candidates,
             "participants": len(outcome.participants),

@@ -30,7 +30,7 @@ def federation_in_process(
         on_progress: see `Federation`.
         hosts: number of hosts; several work in threads (the built-in workloads train one client at a time).
     """
-    local, board = _registered(plan, workload, records, hosts, strict=True)
+    local, board = _registered(plan, workload, records, hosts)
     return Federation(plan, local, workload, board, records, on_progress)
 
 
@@ -45,12 +45,12 @@ async def live_in_process(
     """A federation on the wall clock: the clients live in this process, and speak to the server over loopback.
 
     A context manager: connected and ready for its next round inside, and everybody has hung up after. The arguments
-    are those of `federation_in_process`; a crash in a handler loses that client and is recorded.
+    are those of `federation_in_process`.
 
     Raises:
         ClusterError: not all clients could connect.
     """
-    local, board = _registered(plan, workload, records, hosts, strict=False)
+    local, board = _registered(plan, workload, records, hosts)
     federation = Federation(plan, local, workload, board, records, on_progress, LiveNetwork)
     network = federation.network
     assert isinstance(network, LiveNetwork)
@@ -69,7 +69,7 @@ async def live_in_process(
 
 
 def _registered(
-    plan: Plan, workload: Workload, records: RunDirectory | None, hosts: int, *, strict: bool
+    plan: Plan, workload: Workload, records: RunDirectory | None, hosts: int
 ) -> tuple[LocalHosts, Directory]:
     """Hosts in this process, their clients registered with the PKI, and its board."""
     plan.check_sums(workload)
@@ -78,7 +78,7 @@ def _registered(
     last_round = 0 if checkpoint is None else checkpoint.round_number
     environment = plan.environment(workload)
     local = LocalHosts(
-        experiment.population, environment, plan.roles, hosts=hosts, last_round=last_round, strict=strict
+        experiment.population, environment, plan.roles, hosts=hosts, last_round=last_round, on_crash=experiment.on_crash
     )
     board = Directory.empty(experiment.population)
     if plan.needs_registration:

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from testbed.errors import ExperimentError, TestbedError, TraceError
+from testbed.errors import CodeCrashed, ExperimentError, TestbedError, TraceError
 
 BAD_INPUT, FAILED, STOPPED = 2, 3, 130
 _NO_READER = 1  # what typer says too, when it is the one to notice
@@ -86,6 +86,8 @@ def report(error: BaseException, invocation: Invocation) -> int:
         return STOPPED
     if invocation.debug:
         traceback.print_exception(error)
+        if isinstance(error, CodeCrashed) and error.__cause__ is None:  # raised in another process
+            print(error.trace, file=sys.stderr)
     if isinstance(error, TestbedError):
         _print(str(error).splitlines() or [type(error).__name__])
         return BAD_INPUT if isinstance(error, ExperimentError | TraceError) else FAILED

@@ -13,7 +13,16 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.commands.durations import clock_time, duration
-from testbed.commands.progress import COLOURS, OUTCOMES, Display, Watched, finished_before, shortened, summarised
+from testbed.commands.progress import (
+    COLOURS,
+    OUTCOMES,
+    Display,
+    Watched,
+    finished_before,
+    remarks,
+    shortened,
+    summarised,
+)
 from testbed.running import PlannedRun
 
 _ALL = "all points"
@@ -63,7 +72,10 @@ class Bars(Display):
         """See `Observer`."""
         super().ended(run, summary)
         failed = summary["rounds_skipped"] + summary["rounds_aborted"]
+        failed += summary["crashes"] + summary["behind_rounds"]
         self._above(run, summarised(summary), "yellow" if failed else "green")
+        for text in remarks(summary):
+            self._above(run, text, "yellow", "!")
 
     def _above(self, run: PlannedRun, text: str, style: str, mark: str = "") -> None:
         mark = mark or ("·" if style == "dim" else "✓")

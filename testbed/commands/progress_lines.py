@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from testbed.commands.durations import duration
-from testbed.commands.progress import Display, Watched, finished_before, summarised
+from testbed.commands.progress import Display, Watched, finished_before, remarks, summarised
 from testbed.federation import Progress as Standing
 from testbed.running import PlannedRun
 
@@ -37,7 +37,8 @@ class Lines(Display):
     def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
         """See `Observer`."""
         super().ended(run, summary)
-        self._line(run, summarised(summary))
+        for text in (summarised(summary), *remarks(summary)):
+            self._line(run, text)
 
     def _line(self, run: PlannedRun, text: str) -> None:
         self.console.print(f"{run.label}: {text}", markup=False)

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from testbed.commands.durations import clock_time, duration
 from testbed.commands.invocation import Debug, examples
+from testbed.records.reasons import behind_told, crashes_told
 
 if TYPE_CHECKING:
     from testbed.running.status import RunStatus
@@ -209,6 +210,12 @@ def _troubles(run: "RunStatus") -> list[tuple[str, Text]]:
     if run.poisoned:
         some = ", ".join(map(str, run.poisoned[:10])) + (", ..." if len(run.poisoned) > 10 else "")
         rows.append(("left out", Text(f"{len(run.poisoned)} clients that killed their hosts: {some}", style="red")))
+    if run.reasons:
+        rows.append(("reasons", Text(run.reasons, style="yellow")))
+    if run.crashes:
+        rows.append(("crashes", Text(crashes_told(run.crashes), style="red")))
+    if run.behind_rounds:
+        rows.append(("behind", Text(behind_told(run.behind_rounds), style="yellow")))
     if run.refusals:
         rows.append(("refusals", Text(str(run.refusals))))
     if run.stopped:

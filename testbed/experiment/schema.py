@@ -208,6 +208,11 @@ class Experiment(_Section):
     )
     rounds: int = Field(10, gt=0, le=10_000_000, description="Rounds of training")
     population: int = Field(100, gt=0, le=10_000_000, description="Number of clients (n)")
+    on_crash: Literal["stop", "drop"] = Field(
+        "stop",
+        description="When a client's code crashes (a bug, not a refusal): stop ends the run, --resume goes on with it; "
+        "drop loses the client for the stage, and the tables count the crashes",
+    )
     workload: Workload = Field(default_factory=Workload, description="What the clients learn")
     selection: SelectionSection = Field(default_factory=RandomParameters, description="Who takes part")
     aggregation: AggregationSection = Field(default_factory=SecAggParameters, description="How updates become one")

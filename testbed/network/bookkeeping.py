@@ -1,7 +1,7 @@
 """What every network keeps of a round: the exchanges, the events, the server's own work, and who has gone."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from testbed.availability import Availability, Presence
 from testbed.cost import ComputeModel, Meter, metered, thread_cpu_s
+from testbed.crashes import Crash, OnCrash
 from testbed.errors import ProtocolError
 from testbed.links import ClientLinks
 from testbed.messages import Message, encode
@@ -90,6 +91,12 @@ class RoundBooks:
         timing: what the server waits for.
         compute: measured or modelled seconds.
         on_stage: called with (stage, seconds) when a stage begins.
+        on_crash: what a crash in a client's code does: end the run (unless it is "drop").
+
+    Attributes:
+        crashes: of the clients in this round, each with its stage.
+        behind_s: how much longer this round has taken than links and devices say, for want of a faster machine; 0 on
+            the virtual clock.
     """
 
     def __init__(
@@ -99,11 +106,13 @@ class RoundBooks:
         timing: Timing,
         compute: ComputeModel,
         on_stage: Callable[[str, float], None],
+        on_crash: OnCrash,
     ) -> None:
         self.availability = availability
         self.timing = timing
         self.compute = compute
         self.on_stage = on_stage
+        self.on_crash = on_crash
         self.now_s = 0.0
         self._population = population
         self._meter_scope: AbstractContextManager[Meter] | None = None
@@ -118,6 +127,8 @@ class RoundBooks:
         self.exchanges: list[Exchanges] = []
         self.events: list[Event] = self._between_rounds  # what happened since the last round is told in this one
         self._between_rounds = []
+        self.crashes: list[tuple[str, Crash]] = []
+        self.behind_s = 0.0
         self.server_compute_s = 0.0
         self.beacon_bytes_up = self.beacon_bytes_down = 0
         self._gone = np.zeros(self._population, np.bool_)
@@ -145,8 +156,14 @@ class RoundBooks:
             self.record_event(f"client:{client}", "attack", line)
         for refusal in answers.refusals:
             self.record_event(f"client:{refusal.client}", "refusal", f"{refusal.check}: {refusal.detail}")
-        for client, line in answers.failures:
-            self.record_event(f"client:{client}", "crash", line)
+        for crash in answers.crashes:
+            self.record_event(f"client:{crash.client}", "crash", crash.detail)
+            self.crashes.append((self._stage, crash))
+
+    def _check(self, crashes: Sequence[Crash]) -> None:
+        """Raise `CodeCrashed` when a client's code has crashed, and that is to end the run."""
+        if crashes and self.on_crash != "drop":
+            raise crashes[0].stopping(self.round_number, self._stage) from crashes[0].cause
 
     # -- the server's own work between two stages ------------------------------------------------------------
 
@@ -205,7 +222,7 @@ class RoundBooks:
         if not message.announces:
             return
         number: int = message.round  # type: ignore[attr-defined]
-        crashed = [client for client, _ in answers.failures]
+        crashed = [crash.client for crash in answers.crashes]
         refused = ids([refusal.client for refusal in answers.refusals])
         self.heard.announced(number, asked, reached & ~np.isin(asked, crashed), refused)
 

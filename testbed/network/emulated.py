@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from testbed.availability import Availability, Presence
 from testbed.cost import ComputeModel
+from testbed.crashes import OnCrash
 from testbed.links import ClientLinks
 from testbed.links.rates import Rates
 from testbed.messages import Message, detach
@@ -50,6 +51,7 @@ class EmulatedNetwork(RoundBooks):
         timing: deadlines.
         compute: measured or modelled seconds.
         on_stage: called with (stage, virtual seconds) when a stage begins.
+        on_crash: see `RoundBooks`.
     """
 
     def __init__(
@@ -61,8 +63,9 @@ class EmulatedNetwork(RoundBooks):
         timing: Timing,
         compute: ComputeModel,
         on_stage: Callable[[str, float], None] = lambda stage, now: None,
+        on_crash: OnCrash = "stop",
     ) -> None:
-        super().__init__(len(speed_factors), availability, timing, compute, on_stage)
+        super().__init__(len(speed_factors), availability, timing, compute, on_stage, on_crash)
         self.hosts = hosts
         self.links = links
         self.speed_factors = speed_factors
@@ -105,7 +108,7 @@ class EmulatedNetwork(RoundBooks):
         deadline_s: float | None = None,
         quorum: int | None = None,
     ) -> Replies:
-        """See `Network.ask`."""
+        """See `Network.ask`. Raises `CodeCrashed` when a client's code crashes, and that is to end the run."""
         kind, recipients, sealed = self._question(recipients, message, private)
         detached = detach(message)
         self._finish_server_work()
@@ -121,6 +124,7 @@ class EmulatedNetwork(RoundBooks):
             self._heard_by(kind, working),
         )  # fmt: skip
         answers = await self.hosts.deliver(delivery)
+        self._check(answers.crashes)
         self._note_announced(message, recipients, presence.reachable & ~presence.drops, answers)
         stage.place(answers)
         stage.outcome[~presence.reachable] = OFFLINE

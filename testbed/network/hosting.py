@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from testbed.crashes import Crash
 from testbed.messages import Message, Vector
 from testbed.network.packed_ids import packed, unpacked
 
@@ -72,7 +73,7 @@ class HostAnswers:
         pki_up, pki_down: `(m,)` int64 bytes exchanged with the PKI by the handler.
         headers: encoded answers (vectors detached) of those that answered.
         refusals: those whose answer is a refusal (they count as answered).
-        failures: clients whose handler crashed: (client, one line).
+        crashes: of the clients whose handler crashed.
         attacks: what dishonest clients did otherwise than the protocol says, for the records: (client, one line).
         alike: clients that all give one same answer: (clients, header, size, compute_s of each).
     """
@@ -85,7 +86,7 @@ class HostAnswers:
     pki_down: Ids
     headers: dict[int, bytes] = field(default_factory=dict)
     refusals: list[RefusedBy] = field(default_factory=list)
-    failures: list[tuple[int, str]] = field(default_factory=list)
+    crashes: list[Crash] = field(default_factory=list)
     attacks: list[tuple[int, str]] = field(default_factory=list)
     alike: tuple[Ids, bytes, int, float] | None = None
 
@@ -120,10 +121,10 @@ class HostAnswers:
         for part in parts:
             merged.headers.update(part.headers)
             merged.refusals += part.refusals
-            merged.failures += part.failures
+            merged.crashes += part.crashes
             merged.attacks += part.attacks
         merged.refusals.sort(key=lambda refusal: refusal.client)
-        merged.failures.sort()
+        merged.crashes.sort(key=lambda crash: crash.client)
         merged.attacks.sort(key=lambda attack: attack[0])
         alike = [part.alike for part in parts if part.alike is not None]
         if alike:

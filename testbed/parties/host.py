@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.cost import metered, thread_cpu_s
+from testbed.crashes import Crash, OnCrash
 from testbed.errors import ProtocolError, Refusal, RoundAborted
-from testbed.messages import Message, RefusalNotice, Vector, attach, decode, detach, question_name
+from testbed.messages import Detached, Message, RefusalNotice, Vector, attach, decode, detach, question_name
 from testbed.network.hosting import Delivery, HostAnswers, Ids, RefusedBy
 from testbed.parties.client import Client, Environment, RoleSpec
 from testbed.parties.pki import SECRETS_BYTES, Identity
@@ -26,8 +27,8 @@ class Host:
         environment: what they share.
         roles: the protocols' client sides.
         last_round: rounds up to this one are over (a resumed run): clients refuse them.
-        strict: let a crash in a handler end the run with its own traceback (debugging), instead of counting the
-            client as lost and recording the crash.
+        on_crash: what a handler that crashes does. stop: those after it are not asked, since the run ends; drop: its
+            client is lost; raise: the exception comes through as it is.
     """
 
     def __init__(
@@ -37,13 +38,13 @@ class Host:
         roles: Sequence[RoleSpec],
         *,
         last_round: int = 0,
-        strict: bool = False,
+        on_crash: OnCrash = "stop",
     ) -> None:
         self.numbers = numbers
         self.environment = environment
         self._roles = list(roles)
         self._last_round = last_round
-        self._strict = strict
+        self._on_crash = on_crash
         self._clients: dict[int, Client] = {}
         self._registering: dict[int, Identity] = {}  # the PKI has been asked, and has not answered yet
         self._secrets: npt.NDArray[np.uint8] | None = None  # (m, 96), of the clients that are `_registered`, (m,)
@@ -142,6 +143,8 @@ class Host:
                 answer = detach(handler(self.environment, message))
             except Refusal as refusal:
                 return self._each(delivery, _refuse(refusal.check, refusal.detail))
+            except Exception as error:
+                return self._each(delivery, _crash(error))
             spent = self.environment.compute.seconds(meter, thread_cpu_s() - began)
         answers = HostAnswers.empty()
         answers.alike = (delivery.recipients, answer.header, answer.size, spent)
@@ -160,14 +163,15 @@ class Host:
                 client.heard = delivery.key[0] - 1 if delivery.heard is None else int(delivery.heard[position])
             with metered() as meter:
                 began = thread_cpu_s()
-                answer = self._one(delivery, client, handle, answers)
-                detached = None if answer is None else detach(answer)
+                detached = self._one(delivery, client, handle, answers)
                 spent = thread_cpu_s() - began
             answers.compute_s[position] = self.environment.compute.seconds(meter, spent)
             answers.pki_up[position] = meter.pki_bytes_up
             answers.pki_down[position] = meter.pki_bytes_down
             answers.attacks += [(number, line) for line in client.attacks]
             client.attacks.clear()
+            if answers.crashes and self._on_crash == "stop":
+                break
             if detached is None:
                 continue
             answers.answered[position] = True
@@ -183,23 +187,25 @@ class Host:
         client: Client,
         handle: Callable[[Client, Message | None], Message | None],
         answers: HostAnswers,
-    ) -> Message | None:
+    ) -> Detached | None:
+        """The client's answer; None where it says nothing, or its code has crashed."""
         private: Message | None = None
         try:
             if delivery.private is not None and delivery.kind.Private is not None:
                 private = decode(delivery.kind.Private, delivery.private[client.number])
-            return handle(client, private)
+            answer = handle(client, private)
+            return None if answer is None else detach(answer)
         except Refusal as refusal:
             check, detail = refusal.check, refusal.detail
         except ProtocolError as error:
             check, detail = "message.malformed", str(error)
         except Exception as error:
-            if self._strict:
+            if self._on_crash == "raise":
                 raise
-            answers.failures.append((client.number, f"{type(error).__name__}: {error}"))
+            answers.crashes.append(Crash.of(client.number, error))
             return None
         answers.refusals.append(RefusedBy(client.number, check, detail))
-        return RefusalNotice(check[:100], detail[:500])
+        return detach(RefusalNotice(check[:100], detail[:500]))
 
     def total(
         self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
@@ -232,5 +238,14 @@ class Host:
 def _refuse(check: str, detail: str) -> Callable[[Client, Message | None], Message | None]:
     def handle(client: Client, private: Message | None) -> Message | None:
         raise Refusal(check, detail)
+
+    return handle
+
+
+def _crash(error: Exception) -> Callable[[Client, Message | None], Message | None]:
+    where = error.__traceback__
+
+    def handle(client: Client, private: Message | None) -> Message | None:
+        raise error.with_traceback(where)
 
     return handle

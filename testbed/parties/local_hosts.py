@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from testbed.crashes import OnCrash
 from testbed.errors import Refusal
 from testbed.messages import Vector
 from testbed.network.hosting import Delivery, HostAnswers, Ids
@@ -55,7 +56,7 @@ class LocalHosts:
         roles: the protocols' client sides.
         hosts: number of hosts.
         last_round: see `Host`.
-        strict: see `Host`.
+        on_crash: see `Host`.
     """
 
     def __init__(
@@ -66,11 +67,11 @@ class LocalHosts:
         *,
         hosts: int = 1,
         last_round: int = 0,
-        strict: bool = True,
+        on_crash: OnCrash = "raise",
     ) -> None:
         self.environment = environment
         self.hosts = [
-            Host(owned_by(host, hosts, population), environment, roles, last_round=last_round, strict=strict)
+            Host(owned_by(host, hosts, population), environment, roles, last_round=last_round, on_crash=on_crash)
             for host in range(hosts)
         ]
 

@@ -20,6 +20,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("started_s", pa.float64()),
             ("ended_s", pa.float64()),
             ("server_compute_s", pa.float64()),
+            ("behind_s", pa.float64()),  # for which the machine, and not links and devices, held the round up (live)
             ("population", pa.int64()),
             ("candidates", pa.int64()),
             ("participants", pa.int64()),
@@ -157,7 +158,7 @@ def privacy_table(round_number: int, columns: Mapping[str, Any]) -> pa.Table:
 
 def with_later_columns(table: pa.Table) -> pa.Table:
     """`table` with 0 (or false) where a run of an earlier version lacks columns: they say what it did not have."""
-    for column, none in (("transport_down", 0), ("transport_up", 0), ("dishonest", False)):
+    for column, none in (("transport_down", 0), ("transport_up", 0), ("dishonest", False), ("behind_s", 0.0)):
         at = table.schema.get_field_index(column)
         if at >= 0 and table.column(at).null_count:
             table = table.set_column(at, table.schema.field(at), table.column(at).fill_null(none))

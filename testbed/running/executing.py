@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from testbed.crashes import crashes_told
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.loading import load, set_key, validated
 from testbed.experiment.schema import Experiment
@@ -138,15 +139,16 @@ def _check(runs: Sequence[PlannedRun], where: str, observer: Observer) -> None:
     built: tuple[Any, Any] = (None, None)
     for run in runs:
         experiment = run.point.experiment
+        place = f"{where}: sweep point {run.point.label}" if run.point.label else where
         try:
-            plan = Plan(experiment, run.simulation_seed)
-            key = (experiment.workload, experiment.population, plan.seed)
-            if built[0] != key:
-                built = (key, workloads.build(*key))
-            plan.check_sums(built[1])
-            plan.read_files(built[1])
+            with crashes_told(f"{place}: its preparation", then=""):
+                plan = Plan(experiment, run.simulation_seed)
+                key = (experiment.workload, experiment.population, plan.seed)
+                if built[0] != key:
+                    built = (key, workloads.build(*key))
+                plan.check_sums(built[1])
+                plan.read_files(built[1])
             for line in privacy_warnings(plan, built[1]):
                 observer.warned(run, line)
         except (ExperimentError, TraceError) as error:
-            place = f"{where}: sweep point {run.point.label}" if run.point.label else where
             raise ExperimentError("\n".join(f"{place}: {line}" for line in str(error).splitlines())) from error

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from testbed.errors import RunError, TestbedError, reason
+from testbed.errors import CodeCrashed, RunError, TestbedError, reason
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.locking import held
 from testbed.records.log import RunLog
@@ -81,7 +81,9 @@ class OpenRun:
         if error is None or stopped or isinstance(error, KeyboardInterrupt):
             self._end("run-stopped")
         else:
-            self._end("run-failed", error=reason(error) if isinstance(error, Exception) else type(error).__name__)
+            said = reason(error, 500) if isinstance(error, Exception) else type(error).__name__
+            trace = {"traceback": error.trace} if isinstance(error, CodeCrashed) and error.trace else {}
+            self._end("run-failed", error=said, **trace)
 
     def _end(self, event: str, **fields: Any) -> None:
         if not self._over:

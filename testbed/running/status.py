@@ -24,6 +24,7 @@ from testbed.records.ending import stopped
 from testbed.records.locking import LOCK, WRITER, is_held
 from testbed.records.log import RunLog
 from testbed.records.pushing import MARK
+from testbed.records.reasons import summed_up
 from testbed.records.writing import MERGED_UP_TO, part_of
 
 State = Literal["finished", "running", "interrupted", "unclear"]
@@ -58,6 +59,9 @@ class RunStatus:
         host_restarts, coordinator_restarts: how often one died and was replaced.
         poisoned: clients that killed their hosts and were left out.
         refusals: on record.
+        crashes: of clients' code, on record.
+        behind_rounds: of a live run, in which the machine could not keep up.
+        reasons: why rounds did not complete, summed up; empty when all did.
         stopped: why it ended before its last round and may not go on; empty otherwise.
         seen_s: seconds since the last sign of life (log or checkpoint), or None.
         events: the last entries of its log but for rounds, and the last round.
@@ -86,6 +90,9 @@ class RunStatus:
     coordinator_restarts: int
     poisoned: Sequence[int]
     refusals: int
+    crashes: int
+    behind_rounds: int
+    reasons: str
     stopped: str
     seen_s: float | None
     events: Sequence[Mapping[str, Any]]
@@ -184,6 +191,9 @@ def _status(path: Path) -> RunStatus:
         coordinator_restarts=max(restarts["coordinator"], logged["coordinator-restarted"]),
         poisoned=sorted({int(e["party"].removeprefix("client:")) for e in events if e["kind"] == "poisoned"}),
         refusals=sum(event["kind"] == "refusal" for event in events),
+        crashes=sum(event["kind"] == "crash" for event in events),
+        behind_rounds=len({event["round"] for event in events if event["kind"] == "behind"}),
+        reasons=summed_up((str(row["outcome"]), str(row.get("reason") or "")) for row in rounds),
         stopped=why,
         seen_s=_seen_s(path, log),
         events=told[-_LAST_EVENTS:],
@@ -219,8 +229,8 @@ def _checkpoint(path: Path) -> tuple[int, float, float]:
 
 
 def _rounds(path: Path, done: int, log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Round, outcome and accuracy of the rounds up to `done`: from the table, then the log, then what it lacks."""
-    columns = ["round", "outcome", "accuracy"]
+    """What is needed of the rounds up to `done`: from the table, then the log, then the parts that it lacks."""
+    columns = ["round", "outcome", "reason", "accuracy"]
     found: dict[int, dict[str, Any]] = {}
     for entry in log:
         if entry["event"] == "round-ended" and isinstance(entry.get("round"), int) and "accuracy" in entry:
@@ -236,7 +246,7 @@ def _rounds(path: Path, done: int, log: Sequence[Mapping[str, Any]]) -> list[dic
 
 
 def _events(path: Path, done: int) -> list[dict[str, Any]]:
-    """Party and kind of all recorded events; of parts, only those are read whose footers tell of rows."""
+    """Round, party and kind of all recorded events; of parts, only those are read whose footers tell of rows."""
     columns = ["round", "party", "kind"]
     merged, found, last = path / "events.parquet", [], 0
     if merged.is_file():

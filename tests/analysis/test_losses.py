@@ -125,3 +125,19 @@ def test_text_and_markdown_show_the_totals(lossy: RunRecords) -> None:
     assert len({line.count("|") for line in markdown[2:]}) == 1
     with pytest.raises(ExperimentError, match="allowed: text, markdown, csv, json"):
         render(frame, "latex")
+
+
+def test_rounds_without_participants_count_for_nothing(tmp_path: Path, recorded: Any) -> None:
+    def check_in(sent_s: float) -> Any:
+        codes = [OUTCOMES.index(outcome) for outcome in ("answered", "offline")]
+        return recorded.asked("check-in", sent_s, [0, 1], [None, None], outcome=codes)
+
+    rounds = [
+        recorded.RecordedRound(0.0, 1.0, [check_in(0.0)], [0], [0]),
+        *(recorded.RecordedRound(s, s + 1.0, [check_in(s)], outcome="skipped", reason="few") for s in (1.0, 2.0, 3.0)),
+    ]
+    run = recorded.write_run(tmp_path / "run", {"name": "some", "seed": 1, "population": 2}, rounds)
+    frame = dropouts([run])
+    assert frame[["rounds", "rounds_recorded", "asked", "asked_offline"]].values.tolist() == [[1, 4, 2, 1]]
+    assert frame["asked_offline_per_round"].tolist() == [1.0]
+    assert render(frame, "text").startswith("some: 1 round (and 3 in which nobody took part)\n")

@@ -147,7 +147,7 @@ class World:
         availability: Any = None,
         hosts: int = 1,
         measured: bool = False,
-        strict: bool = True,
+        on_crash: Any = "raise",
         transport: Any = None,
         **timing: Any,
     ) -> None:
@@ -159,13 +159,14 @@ class World:
         self.stages: list[tuple[str, float]] = []
         links = ClientLinks(each(down), each(up), each(latency), server_down, server_up)
         self.network = EmulatedNetwork(
-            LocalHosts(clients, environment, [RoleSpec(Answering, None)], hosts=hosts, strict=strict),
+            LocalHosts(clients, environment, [RoleSpec(Answering, None)], hosts=hosts, on_crash=on_crash),
             links if transport is None else replace(links, transport=transport),
             each(factors),
             availability or Everybody(),
             Timing(timing.pop("deadline_s", 100.0), **timing),
             compute,
             lambda stage, now_s: self.stages.append((stage, now_s)),
+            on_crash,
         )
         self.everybody = np.arange(clients)
 

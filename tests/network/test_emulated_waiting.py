@@ -1,11 +1,13 @@
 """What a server waits for: deadlines, silence, a quorum, refusals, clients that are away or leave."""
 
+import inspect
 from typing import Any
 
 import numpy as np
 import pytest
 
 from testbed.availability import Presence
+from testbed.errors import CodeCrashed
 
 MB = 1e6  # bytes per second
 
@@ -109,15 +111,59 @@ def test_a_refusal_that_comes_too_late_is_not_heard(emulated: Any) -> None:
 @pytest.mark.parametrize("hosts", [1, 3])
 def test_a_crash_in_a_handler_loses_the_client_and_is_recorded_or_ends_the_run(emulated: Any, hosts: int) -> None:
     question = emulated.Question(crashing=(1, 3, 5), refusing=(2,))
-    world = emulated.World(6, deadline_s=20.0, hosts=hosts, strict=False)
+    world = emulated.World(6, deadline_s=20.0, hosts=hosts, on_crash="drop")
     (replies,) = world.round(question)
     assert world.outcomes() == ["answered", "silent", "refused", "silent", "answered", "silent"]
     assert world.now_s == 20
     assert replies.missing.silent.tolist() == [1, 3, 5]
     crashes = [(event.party, event.detail) for event in world.network.events if event.kind == "crash"]
-    assert crashes == [(f"client:{client}", "ZeroDivisionError: a fault") for client in (1, 3, 5)]
+    said = f"ZeroDivisionError: a fault (conftest.py:{line_of('a fault', emulated)})"
+    assert crashes == [(f"client:{client}", said) for client in (1, 3, 5)]
+    assert [(stage, crash.client) for stage, crash in world.network.crashes] == [("question", c) for c in (1, 3, 5)]
     with pytest.raises(ZeroDivisionError):
         emulated.World(6, hosts=hosts).round(question)
+
+
+def line_of(text: str, emulated: Any) -> int:
+    """The line of the clients' code that has `text` in it."""
+    lines, first = inspect.getsourcelines(emulated.Answering)
+    return first + next(place for place, line in enumerate(lines) if text in line)
+
+
+@pytest.mark.parametrize("hosts", [1, 3])
+def test_a_crash_ends_the_run_and_says_whose_in_which_file_and_line(emulated: Any, hosts: int) -> None:
+    world = emulated.World(6, hosts=hosts, on_crash="stop")
+    with pytest.raises(CodeCrashed) as ended:
+        world.round(emulated.Question(crashing=(1, 3, 5)), number=4)
+    said = str(ended.value)
+    assert said.startswith("client 1 crashed in round 4 at question: ZeroDivisionError: a fault (")
+    place = f"conftest.py, line {line_of('a fault', emulated)}, in on_question); mend it and go on with --resume"
+    assert place in said
+    assert "\n" not in said
+    assert "ZeroDivisionError: a fault" in ended.value.trace
+    assert isinstance(ended.value.__cause__, ZeroDivisionError)  # in this process, for a debugger
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_crash_of_a_handler_for_all_is_one_of_each_client(emulated: Any, hosts: int) -> None:
+    def broken(environment: Any, message: Any) -> Any:
+        raise KeyError("missing")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(emulated.Answering, "on_greeting", staticmethod(broken))
+        world = emulated.World(3, hosts=hosts, on_crash="drop", deadline_s=5.0)
+        world.round(emulated.Greeting())
+        assert [crash.client for _, crash in world.network.crashes] == [0, 1, 2]
+        assert world.outcomes() == ["silent"] * 3
+        with pytest.raises(CodeCrashed, match="client 0 crashed in round 1 at greeting: KeyError: 'missing'"):
+            emulated.World(3, hosts=hosts, on_crash="stop").round(emulated.Greeting())
+
+
+def test_an_answer_that_cannot_be_encoded_is_a_crash_of_its_client(emulated: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(emulated.Answering, "on_question", lambda self, message: object())
+        with pytest.raises(CodeCrashed, match="client 0 crashed in round 1 at question: TypeError"):
+            emulated.World(1, on_crash="stop").round(emulated.Question())
 
 
 @pytest.mark.parametrize(("disconnects_visible", "expected_s"), [(False, 20.0), (True, 0.002)])

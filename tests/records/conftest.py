@@ -47,7 +47,7 @@ def tables_of(number: int) -> dict[str, pa.Table]:
     )  # fmt: skip
     row = dict.fromkeys(SCHEMAS["rounds"].names) | {
         "round": number, "outcome": "skipped" if skipped else "completed", "reason": "too-few" if skipped else "",
-        "started_s": float(number), "ended_s": number + 1.0, "candidates": 3, "accuracy": number / 10,
+        "started_s": float(number), "ended_s": number + 1.0, "behind_s": 0.0, "candidates": 3, "accuracy": number / 10,
     }  # fmt: skip
     events = [Event("check-in", "client:1", "refusal", f"test.check: in round {number}")] * (number % 2)
     return {

@@ -129,6 +129,11 @@ class Admission:
                 f"{len(self)} of {count} clients have connected within {timeout_s:g} s; are their hosts running?"
             ) from None
 
+    def is_connected(self, client: int) -> bool:
+        """Whether the client has a connection now."""
+        connection = self._connections.get(client)
+        return connection is not None and connection.alive
+
     async def connection(self, client: int) -> Connection:
         """The client's connection, taken, as soon as it has one."""
         connection = self._connections.get(client)

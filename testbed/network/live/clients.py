@@ -72,6 +72,7 @@ class LiveClients:
         self._clients = sorted(host.numbers.tolist() if clients is None else clients)
         self._kinds = host.questions
         self._round = 0
+        self._owed_s = 0.0  # by how much an answer that was cut off was late already, for want of time
         self._handlers = ThreadPoolExecutor(1, thread_name_prefix="handlers")
         self._thread = threading.Thread(target=self._run, name="live clients", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -176,17 +177,30 @@ class LiveClients:
     async def _answer(self, client: int, stream: socket.socket, question: Question) -> None:
         loop = asyncio.get_running_loop()
         handled = loop.run_in_executor(self._handlers, self._handle, client, question)
-        # Cut off or not, a client does what it was asked: what it remembers does not depend on the network.
-        status, body, (compute_s, pki_up, pki_down) = await asyncio.shield(handled)
+        try:
+            # Cut off or not, a client does what it was asked: what it remembers does not depend on the network.
+            status, body, (compute_s, pki_up, pki_down) = await asyncio.shield(handled)
+        except asyncio.CancelledError:
+            cut_off_s = time.monotonic()
+            handled.add_done_callback(lambda said: self._too_late(said, question, cut_off_s))
+            raise
         leaves_s = question.received_s + compute_s * question.header.speed_factor
         while (left_s := leaves_s - time.monotonic()) > 0:
             await asyncio.sleep(left_s)
         header = AnswerHeader(
             status, question.header.round_number, question.header.number, client, compute_s,
-            time.monotonic() - leaves_s, pki_up, pki_down, len(body),
+            max(self._owed_s, time.monotonic() - leaves_s), pki_up, pki_down, len(body),
         )  # fmt: skip
+        self._owed_s = 0.0
         await sockets.send_all(stream, header.pack(), more_follows=bool(body))
         await sockets.send_all(stream, body)
+
+    def _too_late(self, said: "asyncio.Future[Said]", question: Question, cut_off_s: float) -> None:
+        """A handler has ended that the server did not wait for: the next answer says how late it was."""
+        if not said.cancelled() and said.exception() is None:
+            compute_s = said.result()[2][0]
+            due_s = question.received_s + compute_s * question.header.speed_factor
+            self._owed_s = max(self._owed_s, cut_off_s - due_s)
 
     # -- the handlers' thread ----------------------------------------------------------------------------------
 
@@ -206,8 +220,8 @@ class LiveClients:
             _, header, _, compute_s = answers.alike
             return framing.ANSWERED, header, (compute_s, 0, 0)
         work = (float(answers.compute_s[0]), int(answers.pki_up[0]), int(answers.pki_down[0]))
-        if answers.failures:
-            return framing.CRASHED, answers.failures[0][1].encode()[:_LONGEST_LINE], work
+        if answers.crashes:
+            return framing.CRASHED, answers.crashes[0].encoded(), work
         if not answers.answered[0]:
             return framing.SILENT, b"", work
         if answers.refusals:

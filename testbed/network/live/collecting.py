@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.cost import charge
+from testbed.crashes import Crash
 from testbed.errors import ProtocolError, Refusal, RoundAborted
 from testbed.messages import Message, RefusalNotice, Vector, decode, detach
 from testbed.network.hosting import HostAnswers, Ids, RefusedBy
@@ -41,7 +42,7 @@ def collected(kind: type[Message], exchanges: list[Exchange]) -> tuple[HostAnswe
         client, body = exchange.client, bytes(exchange.body)
         exchange.body = None  # the vectors hold what is needed
         if header.status == CRASHED:
-            answers.failures.append((client, body.decode(errors="replace")))
+            answers.crashes.append(Crash.decoded(client, body))
         elif header.status == REFUSED:
             answers.headers[client] = body
             answers.refusals.append(_refusal(client, body))

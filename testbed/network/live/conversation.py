@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from testbed.crashes import Crash
 from testbed.errors import RunError
 from testbed.network.bookkeeping import ANSWERED, DROPPED, REFUSED, SILENT
 from testbed.network.hosting import Ids
@@ -24,12 +25,14 @@ class Asked:
         key: (round, number of the stage within it).
         name: of the question (`question_name`).
         common: the encoded common part.
+        sent_s: when the stage began.
         heard: `(m,)` int64, see `Delivery`; None: up to the round before.
     """
 
     key: tuple[int, int]
     name: str
     common: bytes
+    sent_s: float
     heard: Ids | None = None
 
 
@@ -42,6 +45,7 @@ class Conversation:
         clock: seconds since the run began.
         largest_answer: bytes that an answer may have.
         on_misbehaviour: told (client, one line) when a client has been cut off for what it sent.
+        on_crash: told when a client's code has crashed; raises `RunError` if that is to end the run.
     """
 
     def __init__(
@@ -51,21 +55,24 @@ class Conversation:
         clock: Callable[[], float],
         largest_answer: int,
         on_misbehaviour: Callable[[int, str], None],
+        on_crash: Callable[[Crash], None],
     ) -> None:
         self._admission = admission
         self._links = links
         self._clock = clock
         self._largest_answer = largest_answer
         self._on_misbehaviour = on_misbehaviour
+        self._on_crash = on_crash
 
     async def with_client(
         self, waiting: Waiting, exchange: Exchange, asked: Asked, private: bytes | None, speed_factor: float
     ) -> None:
         """Ask, and tell `waiting` what has become of it; if cancelled, the connection is cut where it stands."""
+        ready_s = asked.sent_s if self._admission.is_connected(exchange.client) else None
         connection = await self._admission.connection(exchange.client)
         exchange.connected = True
         try:
-            outcome = await self._talk(exchange, connection, asked, private, speed_factor)
+            outcome = await self._talk(exchange, connection, asked, private, speed_factor, ready_s)
         except FramingError as error:
             exchange.hang_up(connection)
             self._on_misbehaviour(exchange.client, str(error))
@@ -86,7 +93,13 @@ class Conversation:
             waiting.settle(exchange, outcome)
 
     async def _talk(
-        self, exchange: Exchange, connection: Connection, asked: Asked, private: bytes | None, speed_factor: float
+        self,
+        exchange: Exchange,
+        connection: Connection,
+        asked: Asked,
+        private: bytes | None,
+        speed_factor: float,
+        ready_s: float | None,
     ) -> int:
         """Question and answer; returns the outcome once the answer has been received (or never will be)."""
         client, links = exchange.client, self._links
@@ -97,7 +110,8 @@ class Conversation:
             asked.key[0] - 1 if asked.heard is None else int(asked.heard[exchange.position]),
         )  # fmt: skip
         parts = (asked.common,) if private is None else (asked.common, private)
-        await exchange.send_question(connection, header, name, parts, links.downwards(client, sum(map(len, parts))))
+        way = links.downwards(client, sum(map(len, parts)), ready_s)
+        await exchange.send_question(connection, header, name, parts, way)
         answer = await exchange.receive_header(connection, asked.key, self._largest_answer)
         await until(links.looked_up_s(client, self._clock(), answer.pki_up, answer.pki_down), self._clock)
         if answer.status in (framing.ANSWERED, framing.REFUSED):
@@ -105,5 +119,7 @@ class Conversation:
             return ANSWERED if answer.status == framing.ANSWERED else REFUSED
         line = await exchange.receive_line(connection, answer.length)
         if answer.status == framing.FAILED:
-            raise RunError(f"client {client}'s host cannot go on: {line}")
+            raise RunError(f"client {client}'s host cannot go on: {line.decode(errors='replace')}")
+        if answer.status == framing.CRASHED:
+            self._on_crash(Crash.decoded(client, line))
         return SILENT

@@ -1,6 +1,7 @@
 """One client's part of a live stage: its question goes out, its answer comes in, and what got through is counted."""
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from testbed.network.live import sockets
@@ -23,6 +24,7 @@ class Exchange:
         connected: it had a connection at some time of the stage.
         asked: the question has been written completely.
         sent, received: bytes of the question and of the answer that got through.
+        links_behind_s: how long its links stood idle because the machine had more to do than it can.
         header: what precedes the answer, once that is there.
         body: the answer, once it is complete.
     """
@@ -34,6 +36,7 @@ class Exchange:
     asked: bool = False
     sent: int = 0
     received: int = 0
+    links_behind_s: float = 0.0
     header: AnswerHeader | None = None
     body: bytearray | None = field(default=None, repr=False)
 
@@ -43,7 +46,7 @@ class Exchange:
         """Send header and stage name, then the `parts`, which are what counts; raises `OSError` when it is lost."""
         stream = connection.stream
         await sockets.send_all(stream, header.pack() + name, more_follows=True)
-        with passage:
+        with self._carried(passage):
             for part in parts:
                 view = memoryview(part)
                 while len(view):
@@ -54,6 +57,20 @@ class Exchange:
                         self.sent += written
                         piece, view = piece[written:], view[written:]
         self.asked = True
+
+    @contextlib.contextmanager
+    def _carried(self, passage: Transfer) -> Iterator[None]:
+        """A transfer, complete or cut off."""
+        try:
+            with passage:
+                yield
+        finally:
+            self.links_behind_s += passage.behind_s
+
+    @property
+    def behind_s(self) -> float:
+        """How much later the answer was complete than links and device would have had it."""
+        return self.links_behind_s + (0.0 if self.header is None else self.header.behind_s)
 
     async def receive_header(self, connection: Connection, key: tuple[int, int], largest: int) -> AnswerHeader:
         """Wait for the answer to begin.
@@ -76,7 +93,7 @@ class Exchange:
     async def receive_answer(self, connection: Connection, size: int, passage: Transfer) -> None:
         """Receive the `size` bytes of the answer; raises `ConnectionError` when the client hangs up before."""
         body = bytearray()  # grows with what comes: an announced size takes no memory
-        with passage:
+        with self._carried(passage):
             while self.received < size:
                 piece = memoryview(bytearray(await passage.next_piece(size - self.received)))
                 got = 0
@@ -87,12 +104,12 @@ class Exchange:
                 body += piece
         self.body = body
 
-    async def receive_line(self, connection: Connection, size: int) -> str:
+    async def receive_line(self, connection: Connection, size: int) -> bytes:
         """Receive what a client that has no answer says about itself: not a protocol message, and not counted."""
         if size > LONGEST_LINE:
             raise FramingError(f"a line of {size} bytes")
         self.body = await sockets.receive_exactly(connection.stream, size)
-        return self.body.decode(errors="replace")
+        return bytes(self.body)
 
     def hang_up(self, connection: Connection) -> None:
         """Cut the connection; what it has not delivered of the question did not get through."""

@@ -37,7 +37,7 @@ WELCOME, QUESTION, LOSING, GOODBYE = range(4)
 
 ANSWERED, SILENT, REFUSED, CRASHED, FAILED = range(5)
 """What a client says: an answer; nothing (not a protocol message); a refusal; its handler crashed; its host cannot go
-on. The body of the last two is a line of text."""
+on. The body of the last two is a `Crash`, encoded, and a line of text."""
 
 
 class FramingError(ProtocolError):
@@ -113,7 +113,8 @@ class AnswerHeader:
         round_number, number: of the question.
         client: who answers.
         compute_s: seconds of work on the reference machine.
-        behind_s: how much later the answer left than the device would have sent it, since the host had more to do.
+        behind_s: how much later the answer left than the device would have sent it, since the host had more to do (or,
+            where that is more, how late an earlier answer of the host's was when it was cut off).
         pki_up, pki_down: bytes exchanged with the PKI by the handler.
         length: bytes of the answer.
     """

@@ -35,9 +35,9 @@ class ThrottledLinks:
         """Seconds that every message from or to the client is on its way, one way."""
         return float(self._links.latency_s[client])
 
-    def downwards(self, client: int, size: int) -> Passage | OpenPassage:
-        """The way of a message of `size` bytes to the client."""
-        return Passage(self._of(client)[1], self._server_up, self._tokens_per_byte(size), self._clock)
+    def downwards(self, client: int, size: int, ready_s: float | None = None) -> Passage | OpenPassage:
+        """The way of a message of `size` bytes to the client, which could have begun at `ready_s` (None: now)."""
+        return Passage(self._of(client)[1], self._server_up, self._tokens_per_byte(size), self._clock, ready_s)
 
     def upwards(self, client: int, size: int) -> Passage | OpenPassage:
         """The way of a message of `size` bytes from the client."""
@@ -63,7 +63,7 @@ class RealLinks(ThrottledLinks):
         """The real network has its own."""
         return 0.0
 
-    def downwards(self, client: int, size: int) -> Passage | OpenPassage:
+    def downwards(self, client: int, size: int, ready_s: float | None = None) -> Passage | OpenPassage:
         """Nothing is held back."""
         return OpenPassage()
 

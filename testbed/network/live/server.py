@@ -16,6 +16,12 @@ network is the link.
 A client that leaves has its connection cut where it stands, and so has everybody whose part is not done when the stage
 ends; bytes that got through until then are counted. It connects again on its own and is there for the next stage.
 
+A machine that has too much to do makes the stages longer than links and devices would: links stand idle although bytes
+wait (`throttle`), answers leave later than the devices would send them, the server's own work takes longer than it is
+charged for. For each stage the largest such sum of a client counts, and a round in which they come to more than
+`BEHIND_S` and `BEHIND_SHARE` of it is `behind`: an event says so. It is a lower bound: a message that lies unread in a
+socket because a process is busy is not noticed.
+
 The clock stands still between rounds (evaluation is outside of it, as on the virtual clock). With modelled compute the
 server waits until its modelled work is done, as the clients do.
 """
@@ -31,6 +37,7 @@ import numpy.typing as npt
 
 from testbed.availability import Availability, Presence
 from testbed.cost import ComputeModel
+from testbed.crashes import OnCrash
 from testbed.links import ClientLinks
 from testbed.messages import Message, Vector, encode, question_name
 from testbed.network.asking import Replies
@@ -50,7 +57,7 @@ from testbed.network.staging import Stage
 Floats = npt.NDArray[np.float64]
 
 RECONNECT_S = 2.0  # where disconnects are visible: who has no connection for so long is known to be gone
-BEHIND_S, BEHIND_SHARE = 0.1, 0.05  # hosts that keep answers so much longer than the devices would are worth a line
+BEHIND_S, BEHIND_SHARE = 0.1, 0.05  # a round that the machine has held up by so much is worth a line
 STRANGERS_NOTED = 20  # per round
 
 
@@ -64,6 +71,7 @@ class LiveNetwork(RoundBooks):
         timing: deadlines.
         compute: measured or modelled seconds.
         on_stage: called with (stage, seconds) when a stage begins.
+        on_crash: see `RoundBooks`.
         listen_host: the name or address to listen on, under which clients reach it.
         throttled: emulate the links; False: the real network is the link.
         largest_answer: bytes; a client that announces more is cut off.
@@ -78,6 +86,7 @@ class LiveNetwork(RoundBooks):
         timing: Timing,
         compute: ComputeModel,
         on_stage: Callable[[str, float], None] = lambda stage, now: None,
+        on_crash: OnCrash = "stop",
         *,
         listen_host: str = "127.0.0.1",
         throttled: bool = True,
@@ -86,7 +95,7 @@ class LiveNetwork(RoundBooks):
     ) -> None:
         self._base_s = 0.0
         self._running_since: float | None = None
-        super().__init__(len(speed_factors), availability, timing, compute, on_stage)
+        super().__init__(len(speed_factors), availability, timing, compute, on_stage, on_crash)
         self.links = links
         self.speed_factors = speed_factors
         self.before_round = before_round
@@ -97,6 +106,7 @@ class LiveNetwork(RoundBooks):
         self._conversation = Conversation(
             self._admission, self._carrying, self._clock, largest_answer,
             lambda client, line: self.record_event(f"client:{client}", "misbehaviour", line),
+            lambda crash: self._check([crash]),
         )  # fmt: skip
         self._server_busy_until_s = 0.0
         self._strangers = 0
@@ -151,6 +161,8 @@ class LiveNetwork(RoundBooks):
         if self.before_round is not None:
             await self.before_round(round_number)
         self._running_since = time.monotonic()
+        self._round_began_s = self._clock()
+        self._most_behind = (0.0, "")
         self._start_server_work()
 
     async def rest(self, seconds: float) -> None:
@@ -160,6 +172,8 @@ class LiveNetwork(RoundBooks):
 
     def end_round(self) -> None:
         """Account the server's work since the last stage, and stop the clock."""
+        self._finish_server_work()
+        self._tell_behind()
         super().end_round()
         self._base_s = max(self._clock(), self._server_busy_until_s)
         self._running_since = None
@@ -171,6 +185,7 @@ class LiveNetwork(RoundBooks):
     def _server_worked(self, spent_s: float) -> None:
         super()._server_worked(spent_s)
         self._server_busy_until_s = self._work_began_s + spent_s
+        self._fall_behind("the server's work", max(0.0, self._clock() - self._server_busy_until_s))
 
     async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
         """See `Network.consult_beacon`: the beacon answers in this process, and its time is waited for."""
@@ -190,7 +205,7 @@ class LiveNetwork(RoundBooks):
         deadline_s: float | None = None,
         quorum: int | None = None,
     ) -> Replies:
-        """See `Network.ask`. Raises `RunError` when a host cannot go on."""
+        """See `Network.ask`. Raises `RunError` when a host cannot go on, `CodeCrashed` as on the virtual clock."""
         kind, recipients, sealed = self._question(recipients, message, private)
         common = encode(message)
         self._finish_server_work()
@@ -205,11 +220,14 @@ class LiveNetwork(RoundBooks):
             stage, presence, self.timing.quorum(kind.stage, quorum, len(recipients)),
             self.timing.disconnects_visible, self._clock,
         )  # fmt: skip
-        asked = Asked((self.round_number, stage.number), question_name(kind), common, self._heard_by(kind, recipients))
+        asked = Asked(
+            (self.round_number, stage.number), question_name(kind), common, sent_s, self._heard_by(kind, recipients)
+        )
         await self._run(waiting, presence, asked, sealed, sent_s + self.timing.limit_s(kind.stage, deadline_s))
         end_s = self._clock()
         self._start_server_work()
         answers, vectors = collected(kind, waiting.exchanges)
+        self._check(answers.crashes)
         self._keep_record(stage, waiting, answers, sent_s)
         got_it = [exchange.position for exchange in waiting.exchanges if exchange.asked and not exchange.losing]
         self._note_announced(message, recipients, np.isin(np.arange(len(recipients)), got_it), answers)
@@ -286,11 +304,20 @@ class LiveNetwork(RoundBooks):
         stage.ride_on_answers(self.links.transport, self.speed_factors)
         self.exchanges.append(stage.exchanges(sent_s, self.speed_factors))
         self._record_answers(answers)
-        behind_s = max((e.header.behind_s for e in waiting.exchanges if e.header is not None), default=0.0)
-        lasted_s = self._clock() - sent_s
-        if behind_s > max(BEHIND_S, BEHIND_SHARE * lasted_s):
-            line = f"answers left up to {behind_s:.2f} s later than the devices would have sent them"
-            self.record_event("hosts", "behind", f"{line}; give the run more cores")
+        slowest = max(waiting.exchanges, key=lambda exchange: exchange.behind_s, default=None)
+        if slowest is not None:
+            self._fall_behind(stage.kind.stage, slowest.behind_s)
+
+    def _fall_behind(self, what: str, seconds: float) -> None:
+        """The machine has held up `what` by so many seconds."""
+        self.behind_s += seconds
+        self._most_behind = max(self._most_behind, (seconds, what))
+
+    def _tell_behind(self) -> None:
+        lasted_s = self._clock() - self._round_began_s
+        if self.behind_s > max(BEHIND_S, BEHIND_SHARE * lasted_s):
+            line = f"{self.behind_s:.2f} of {lasted_s:.2f} s were the machine's, and not those of links and devices"
+            self.record_event("machine", "behind", f"{line}; most at {self._most_behind[1]}")
 
     def _overhead(self, carried: Ids, size: Ids) -> tuple[Ids, Ids]:
         """Transport headers with `carried` of `size` bytes, and acknowledgements back, as on the virtual clock."""

@@ -8,6 +8,9 @@ and never less. A wake-up that comes late is made up for, up to `DEPTH_S` of the
 The server's bucket is shared: pieces pass it in the order in which they are reserved. All transfers that wait for it
 ask for equal pieces, in turn, so they get equal shares, and a transfer that its own link holds back asks less often:
 max-min fairness (deficit round robin with one quantum; Shreedhar and Varghese, SIGCOMM 1995).
+
+A wake-up that comes later than `DEPTH_S` cannot be made up for: the link stood idle although bytes waited for it, since
+the machine was not there to carry them. A `Passage` adds up that time (`behind_s`).
 """
 
 import asyncio
@@ -58,6 +61,11 @@ class TokenBucket:
         self._free_s = 0.0
         self.transfers = 0
 
+    @property
+    def busy_until_s(self) -> float:
+        """When everything has passed that transfers have reserved; minus infinity when there is no transfer."""
+        return self._free_s if self.transfers else -math.inf
+
     def begin(self) -> None:
         """A transfer begins; the first one finds the bucket empty."""
         if not self.transfers:
@@ -89,17 +97,30 @@ class Passage:
         shared: the server's.
         tokens_per_byte: above 1 where transport headers take their part of the link.
         clock: as the buckets'.
+        ready_s: since when it could have begun; None: since it does.
+
+    Attributes:
+        behind_s: how long both links stood idle although this transfer was not done.
     """
 
     def __init__(
-        self, own: TokenBucket, shared: TokenBucket, tokens_per_byte: float, clock: Callable[[], float]
+        self,
+        own: TokenBucket,
+        shared: TokenBucket,
+        tokens_per_byte: float,
+        clock: Callable[[], float],
+        ready_s: float | None = None,
     ) -> None:
         self._own = own
         self._shared = shared
         self._tokens_per_byte = tokens_per_byte
         self._clock = clock
+        self._ready_s = clock() if ready_s is None else ready_s
+        self.behind_s = 0.0
 
     def __enter__(self) -> "Passage":
+        self._look_back()
+        self._ready_s = self._clock()
         self._own.begin()
         self._shared.begin()
         self._own_size = float(SMALLEST_PIECE)
@@ -108,11 +129,13 @@ class Passage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._look_back()
         self._own.end()
         self._shared.end()
 
     async def next_piece(self, left: int) -> int:
         """Wait until the next piece of at most `left` bytes has passed, and return its size in bytes."""
+        self._look_back()
         transfers = self._shared.transfers
         stretch = max(1.0, transfers / (PIECES_PER_S * PIECE_S))
         if self._own_size <= SMALLEST_PIECE:  # a link that was down may be up again
@@ -122,11 +145,19 @@ class Passage:
         tokens = size * self._tokens_per_byte
         through_s = max(self._own.reserve(tokens), self._shared.reserve(tokens))
         await until(through_s, self._clock)
+        self._ready_s = through_s
         return size
+
+    def _look_back(self) -> None:
+        """Note how long this transfer could have gone on, and no link was at work."""
+        idle_since_s = max(self._ready_s, self._own.busy_until_s, self._shared.busy_until_s)
+        self.behind_s += max(0.0, self._clock() - DEPTH_S - idle_since_s)
 
 
 class OpenPassage:
     """A transfer that nothing but the real network holds back; the same interface as `Passage`."""
+
+    behind_s = 0.0
 
     def __enter__(self) -> "OpenPassage":
         return self

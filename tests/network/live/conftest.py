@@ -30,7 +30,7 @@ class LiveWorld:
         self.stages: list[tuple[str, float]] = []
         self.network = LiveNetwork(
             reference.links, reference.speed_factors, reference.availability, reference.timing, reference.compute,
-            lambda stage, now_s: self.stages.append((stage, now_s)), **options,
+            lambda stage, now_s: self.stages.append((stage, now_s)), reference.on_crash, **options,
         )  # fmt: skip
         self._hosts = reference.hosts.hosts
         self._absent = absent

@@ -179,3 +179,49 @@ def test_an_open_passage_holds_nothing_back() -> None:
             return await passage.next_piece(10), await passage.next_piece(10**9), clock()
 
     assert run(work()) == (10, LARGEST_PIECE, 0.0)
+
+
+async def stalling(
+    own: TokenBucket, shared: TokenBucket, size: int, stalls_s: list[float], ready_s: float | None = None
+) -> tuple[float, int]:
+    """A transfer on a machine that is away for `stalls_s` after its first pieces; behind_s, and its pieces."""
+    left, pieces = size, 0
+    with Passage(own, shared, 1.0, clock, ready_s) as passage:
+        while left:
+            left -= await passage.next_piece(left)
+            pieces += 1
+            if stalls_s:
+                await asyncio.sleep(stalls_s.pop(0))
+    return passage.behind_s, pieces
+
+
+@pytest.mark.parametrize(
+    ("stalls_s", "expected_s"), [([], 0.0), ([0.04], 0.0), ([0.25, *[0.0] * 8, 1.05], 1.2), ([0.55], 0.5)]
+)
+def test_what_a_link_stood_idle_for_want_of_the_machine_is_added_up(stalls_s: list[float], expected_s: float) -> None:
+    async def work() -> tuple[float, int]:
+        return await stalling(TokenBucket(constant(1e6), clock), TokenBucket(constant(1e9), clock), 10**6, stalls_s)
+
+    behind_s, pieces = run(work())
+    assert pieces > 3
+    assert behind_s == pytest.approx(expected_s)
+
+
+def test_waiting_for_a_link_that_others_use_is_not_the_machines() -> None:
+    async def work() -> list[tuple[float, int]]:
+        shared = TokenBucket(constant(1e6), clock)
+        each = (stalling(TokenBucket(constant(rate), clock), shared, 10**6, []) for rate in (1e9, 1e9, 1e5))
+        return list(await asyncio.gather(*each))
+
+    assert [behind_s for behind_s, _ in run(work())] == pytest.approx([0.0] * 3)
+
+
+def test_the_last_piece_and_a_late_beginning_count_too() -> None:
+    async def work(stalls_s: list[float], ready_s: float) -> tuple[float, int]:
+        await until(2.0, clock)
+        own = TokenBucket(constant(1e9), clock)
+        return await stalling(own, TokenBucket(constant(1e9), clock), SMALLEST_PIECE, stalls_s, ready_s)
+
+    assert run(work([], 2.0)) == (0.0, 1)
+    assert run(work([], 0.5))[0] == pytest.approx(1.5 - DEPTH_S)
+    assert run(work([1.0], 2.0))[0] == pytest.approx(1.0 - DEPTH_S)

@@ -1,0 +1,38 @@
+"""Rounds that did not complete say why, wherever a run is looked at."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Call = Callable[..., Any]
+Written = Callable[..., Path]
+
+AWAY = {"model": "bernoulli", "unavailable": 0.6}
+SECAGG = {"protocol": "secagg", "threshold": 4}
+
+
+def test_reasons_are_summed_up_in_run_status_compare_and_summary(call: Call, written: Written, tmp_path: Path) -> None:
+    dropping = {"model": "always", "dropout": {"rate": 0.3, "stage": "secagg/masked-input"}}
+    sweep = {"availability": [AWAY, dropping]}
+    file, out = written(rounds=6, aggregation=SECAGG, availability={}, sweep=sweep), tmp_path / "out"
+    ran = call("run", file, "--out", out)
+    assert ran.code == 0, ran.err
+    texts, names = [], set()
+    for path in sorted(out.glob("*/summary.json")):
+        summary = json.loads(path.read_text())
+        texts.append(summary["reasons"])
+        counts = {key.removeprefix("reasons."): n for key, n in summary.items() if key.startswith("reasons.")}
+        assert sum(counts.values()) == summary["rounds_aborted"] + summary["rounds_skipped"] > 0
+        names |= set(counts)
+        assert all(f"{n} x {name}" in summary["reasons"] for name, n in counts.items())
+    assert names == {"too-few-available", "below-threshold"}
+    for text in texts:
+        assert text in ran.err
+        assert text in " ".join(ran.out.split())  # the table's notes are wrapped
+        assert text in call("status", out).out
+        for format in ("text", "markdown"):
+            assert text in " ".join(call("compare", out, "--format", format).out.split())
+    rows = json.loads(call("compare", out, "--format", "json").out)["rows"]
+    assert sorted(row["reasons"] for row in rows) == sorted(texts)
+    assert "too-few-available" in call("compare", out, "--format", "latex").out
