@@ -92,7 +92,7 @@ class Plan:
             self.selection = selection_protocol(experiment.selection, experiment.population, corrupted)
             self.aggregation = aggregation_protocol(experiment.aggregation, corrupted)
             self.adversary.check_used(self.roles)
-        check_stages(experiment, (*self.selection.stages, *self.aggregation.stages))
+        check_stages(experiment, self.stages)
         self.maximum_participants: int = getattr(
             self.selection, "maximum_participants", experiment.selection.participants
         )
@@ -105,6 +105,11 @@ class Plan:
         self.minimum_participants: int = getattr(self.selection, "minimum_participants", 2)
         self.seed = seed
         self.experiment_id = hashlib.sha256(b"testbed/experiment/v1" + experiment.name.encode()).digest()[:16]
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages of a round, in order."""
+        return (*self.selection.stages, "train", *self.aggregation.stages)
 
     @property
     def needs_registration(self) -> bool:
@@ -178,8 +183,7 @@ class Plan:
         self.availability(workload)
         section = self.experiment.availability
         if isinstance(section, Scheduled):
-            own = (*self.selection.stages, *self.aggregation.stages)
-            check_schedule(Schedule.read(section.path).stages, str(section.path), own)
+            check_schedule(Schedule.read(section.path).stages, str(section.path), self.stages)
         check_files: Callable[[], None] = getattr(self.selection, "check_files", lambda: None)
         check_files()
 
