@@ -36,7 +36,7 @@ from testbed.records.ending import STOPPED
 from testbed.records.log import RunLog
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
 from testbed.records.writing import Checkpoint
-from testbed.registry import aggregation_protocol, selection_protocol
+from testbed.registry import aggregation_parameters, aggregation_protocol, selection_protocol
 from testbed.round import Outcome, run_round, skipped_round
 from testbed.selection.choosing import SelectionRound, recalled
 from testbed.traces.schedule import Schedule
@@ -93,11 +93,12 @@ class Plan:
             self.aggregation = aggregation_protocol(experiment.aggregation, corrupted)
             self.adversary.check_used(self.roles)
         check_stages(experiment, self.stages)
+        self.aggregation_parameters = aggregation_parameters(experiment.aggregation)
         self.maximum_participants: int = getattr(
             self.selection, "maximum_participants", experiment.selection.participants
         )
         try:
-            experiment.aggregation.check(self.maximum_participants)
+            self.aggregation_parameters.check(self.maximum_participants)
         except ValueError as error:
             raise ExperimentError(
                 f"aggregation.{error}; a round of this selection may have {self.maximum_participants} participants"
@@ -129,7 +130,7 @@ class Plan:
 
     def environment(self, workload: Workload) -> Environment:
         """What the clients of one host share; the directory comes after registration."""
-        self.experiment.aggregation.prepare(self.maximum_participants, workload.dimension)
+        self.aggregation_parameters.prepare(self.maximum_participants, workload.dimension)
         return Environment(
             self.experiment.population,
             self.randomness,
@@ -147,7 +148,7 @@ class Plan:
 
     def of_aggregation(self, name: str) -> Any:
         """What the privacy ledger asks of the aggregation: its parameters' answer, or that of a class of one's own."""
-        return getattr(self.aggregation, name, getattr(self.experiment.aggregation, name))
+        return getattr(self.aggregation, name, getattr(self.aggregation_parameters, name))
 
     def links(self) -> ClientLinks:
         """The clients' and the server's links; raises `TraceError` for files that cannot be used."""
@@ -195,10 +196,10 @@ class Plan:
 
     def check_sums(self, workload: Workload) -> None:
         """Raise `ExperimentError` when the aggregation cannot sum what these clients learn, or not so many of them."""
-        self.experiment.aggregation.check_workload(workload)
+        self.aggregation_parameters.check_workload(workload)
         heaviest = int(workload.sample_counts.max(initial=1))
-        self.experiment.aggregation.check_weights(self.maximum_participants, heaviest)
-        self.experiment.aggregation.check_dimension(self.maximum_participants, workload.dimension)
+        self.aggregation_parameters.check_weights(self.maximum_participants, heaviest)
+        self.aggregation_parameters.check_dimension(self.maximum_participants, workload.dimension)
 
 
 class Federation:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from testbed.adversary.catalogue import kinds_of, names
 from testbed.adversary.misbehaviour import Conspiracy, Misbehaviour, MisbehaviourOptions
 from testbed.own_class import OWN_CLASS
+from testbed.own_options import unknown
 from testbed.randomness import Randomness
 
 Named = str | dict[str, dict[str, Any]]
@@ -153,7 +154,6 @@ def options(kind: type[Misbehaviour], one: Named) -> Any:
         problem = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in problem["loc"][:1])
         if problem["type"] == "extra_forbidden":
-            allowed = ", ".join(kind.Options.model_fields) or "none"
-            raise ValueError(f"{name_of(one)}.{key}: unknown option; allowed: {allowed}") from None
+            raise ValueError(f"{name_of(one)}.{key}: {unknown(key, tuple(kind.Options.model_fields))}") from None
         message = str(problem["msg"]).replace("Input should be", "should be")
         raise ValueError(f"{name_of(one)}.{key}: {message}, not {problem['input']!r}") from None

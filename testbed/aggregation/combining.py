@@ -157,6 +157,8 @@ def of_shape(vectors: Mapping[int, Vector], bits: int, length: int | None) -> Id
 class AggregationProtocol(Protocol):
     """Server side of an aggregation protocol. A user's own class has the same attributes.
 
+    It may have another, `Parameters`: a subclass of `AggregationParameters` that says which keys its section has.
+
     Attributes:
         stages: its stages, in order.
         needs_registration: whether clients must be registered with the PKI.
