@@ -43,6 +43,12 @@ def made(kind: Any, name: str, key: str, section: Any, *arguments: Any) -> Any:
     return kind(section, *arguments, **keywords)
 
 
+def check_callable(kind: Any, name: str, key: str, options: Mapping[str, Any], arguments: int) -> None:
+    """Raise as `made` does, without making anything; `arguments` counts the section."""
+    _, keywords = checked(kind, name, key, options, arguments)
+    bind(kind, name, key, (None,) * arguments, keywords)
+
+
 def checked(
     kind: Any, name: str, key: str, options: Mapping[str, Any], arguments: int
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
@@ -96,16 +102,18 @@ def bind(kind: Any, name: str, key: str, arguments: Sequence[Any], keywords: Map
         pass  # no signature to be had: the call itself will tell
 
 
-def validated(model: type[_Made], given: Mapping[str, Any], where: str, whose: str = "") -> _Made:
+def validated(
+    model: type[_Made], given: Mapping[str, Any], where: str, whose: str = "", unsaid: Sequence[str] = ()
+) -> _Made:
     """`given` as a `model`, strictly, as an experiment is; raises `ExperimentError`, a line for each mistake.
 
     Names that the model does not have are refused whether or not it forbids them; ``extra="allow"`` takes any.
-    `where` begins each line, `whose` ends those about unknown names.
+    `where` begins each line, `whose` ends those about unknown names; fields in `unsaid` are not for the experiment.
     """
     lines = []
     if model.model_config.get("extra") != "allow":
         names = {name for field, info in model.model_fields.items() for name in (field, info.alias) if name}
-        known = tuple(model.model_fields)
+        known = tuple(name for name in model.model_fields if name not in unsaid)
         lines = [f"{where}.{one}: {unknown(one, known)}{whose}" for one in given if one not in names]
         given = {one: value for one, value in given.items() if one in names}
     try:

@@ -106,7 +106,8 @@ def own_parameters(section: str, parameters: Any) -> tuple[Any, dict[str, Any]]:
     declared = _declared(kind, SelectionParameters if section == "selection" else AggregationParameters)
     if declared is not None:
         given = parameters.model_dump(mode="json", exclude={"protocol"})
-        return own_options.validated(declared, given, section, f" ({declared.__name__} of {parameters.protocol})"), {}
+        whose = f" ({declared.__name__} of {parameters.protocol})"
+        return own_options.validated(declared, given, section, whose, unsaid=("protocol",)), {}
     arguments = 2 if section == "selection" else 1
     further = parameters.model_extra or {}
     return parameters, own_options.as_keywords(kind, parameters.protocol, section, further, arguments, "Parameters")

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.loading import load, set_key, validated
+from testbed.experiment.own_classes import own_classes
 from testbed.experiment.schema import Experiment
-from testbed.experiment.sweep import points
+from testbed.experiment.stages import check_points, stages_of
+from testbed.experiment.sweep import Point, points
 from testbed.federation import Plan
 from testbed.privacy.keeping import warnings as privacy_warnings
 from testbed.records import RunRecords, find_runs
 from testbed.records.mirroring import fetched, staged
+from testbed.running.checking import check_addresses, check_plan, warnings
 from testbed.running.lanes import drive
 from testbed.running.observing import Observer, Serialised
 from testbed.running.open_runs import OpenRun
@@ -96,12 +99,13 @@ def run_all(
     """
     watching = Serialised(observer or Observer())
     with stopping_on_signals():
-        runs = planned(list(points(experiment, where)), out, resume=resume)
+        all_points = list(points(experiment, where))
+        runs = planned(all_points, out, resume=resume)
         watching.planned(runs)
         unfinished = [run for run in runs if not run.rounds_finished]
         if unfinished:
             watching.doing("checking")
-            _check(unfinished, where, watching)
+            _check(unfinished, all_points, where, watching)
         _run(runs, watching)
     return [run.path for run in runs]
 
@@ -128,18 +132,19 @@ def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
             run.end()
 
 
-def _check(runs: Sequence[PlannedRun], where: str, observer: Observer) -> None:
-    """Raise, before anything runs, what only the data and the protocols' own classes can tell."""
+def _check(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str, observer: Observer) -> None:
+    """Raise, before anything runs, what only the data and the protocols' own classes can tell of these runs."""
     import workloads
 
-    addresses = {run.point.experiment.cluster.address for run in runs if run.point.experiment.cluster.network == "ray"}
-    if len(addresses) > 1:
-        raise ExperimentError(f"{where}: sweep: cluster.address: the points of a sweep run on one cluster, give one")
+    check_addresses([run.point.experiment for run in runs], where)
     built: tuple[Any, Any] = (None, None)
+    stages: dict[int, tuple[str, ...]] = {}
     for run in runs:
         experiment = run.point.experiment
         try:
             plan = Plan(experiment, run.simulation_seed)
+            check_plan(plan)
+            stages[id(experiment)] = plan.stages
             key = (experiment.workload, experiment.population, plan.seed)
             if built[0] != key:
                 built = (key, workloads.build(*key))
@@ -148,5 +153,11 @@ def _check(runs: Sequence[PlannedRun], where: str, observer: Observer) -> None:
             for line in privacy_warnings(plan, built[1]):
                 observer.warned(run, line)
         except (ExperimentError, TraceError) as error:
-            place = f"{where}: sweep point {run.point.label}" if run.point.label else where
+            place = run.point.where(where)
             raise ExperimentError("\n".join(f"{place}: {line}" for line in str(error).splitlines())) from error
+    check_points(
+        [(point.where(where), point.experiment) for point in all_points],
+        lambda one: stages.get(id(one)) or stages_of(one),
+    )
+    for line in warnings(name for run in runs for _, name in own_classes(run.point.experiment)):
+        observer.warned(runs[0], line)
