@@ -32,6 +32,7 @@ from testbed.privacy.keeping import opened
 from testbed.randomness import Randomness
 from testbed.records import RunDirectory
 from testbed.records.aggregates import RoundAggregate
+from testbed.records.changed_code import changed_after
 from testbed.records.ending import STOPPED
 from testbed.records.log import RunLog
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
@@ -259,8 +260,13 @@ class Federation:
         self.privacy = opened(plan, workload)
         if self.privacy is not None and records is not None:
             self.privacy.keep_in(records)
-        if checkpoint is not None and not self.finished:
+        if self.finished:
+            return
+        if checkpoint is not None:
             self.network.record_event("coordinator", "resume", f"went on after round {checkpoint.round_number}")
+        changed = [] if records is None else changed_after(records.path, self.state.round_number)
+        if changed:
+            self.network.record_event("coordinator", "changed-code", f"went on with changed {', '.join(changed)}")
 
     @property
     def finished(self) -> bool:

@@ -9,7 +9,8 @@ import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Iterator
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
@@ -19,6 +20,7 @@ PRODUCT = ("testbed", "cluster", "workloads", "analysis")
 """Packages whose versions a run's provenance names anyway."""
 
 _INSTALLED = {"site-packages", "dist-packages"}
+_STANDARD = Path(sysconfig.get_path("stdlib"))
 _as_imported: dict[Path, str] = {}
 
 
@@ -68,6 +70,21 @@ def digests(names: Iterable[str]) -> dict[str, str]:
                 f"{path}: has changed since this process imported it, and the old code would run; start a new process"
             )
     return found
+
+
+def check_same(wanted: Mapping[str, str], names: Iterable[str], place: str) -> None:
+    """Raise `ExperimentError` when own classes have other code here than where the run was started.
+
+    Args:
+        wanted: `digests` there.
+        names: of the classes.
+        place: says where this is.
+    """
+    here = digests(names)
+    for relative in sorted({**wanted, **here}):
+        if wanted.get(relative) != here.get(relative):
+            how = "is missing" if relative not in here else "is other code than where the run was started"
+            raise ExperimentError(f"your own {relative} {how} on {place}; put the same file on every node")
 
 
 def note_imported(name: str) -> None:
@@ -120,16 +137,18 @@ def _spec(module: str) -> ModuleSpec | None:
 
 
 def _root(module: str) -> Path | None:
-    """The folder that the top level of `module` lies in; None for the testbed's own, and for what no file holds."""
+    """The folder that the top level of `module` lies in; None for what is nobody's own, and for what no file holds."""
     top = module.partition(".")[0]
-    if top in PRODUCT:
-        return None
-    spec = _spec(top)
+    spec = None if top in PRODUCT else _spec(top)
     if spec is None:
         return None
     if spec.submodule_search_locations:
-        return Path(next(iter(spec.submodule_search_locations))).parent
-    return None if not spec.has_location or spec.origin is None else Path(spec.origin).parent
+        root = Path(next(iter(spec.submodule_search_locations))).parent
+    elif spec.has_location and spec.origin is not None:
+        root = Path(spec.origin).parent
+    else:
+        return None
+    return None if root == _STANDARD else root
 
 
 def _gather(module: str, root: Path, found: dict[str, Path]) -> None:

@@ -36,6 +36,7 @@ def run(
     network: str | None = None,
     resume: bool = False,
     observer: Observer | None = None,
+    accept_changed_code: bool = False,
 ) -> Path:
     """Run an experiment, or all points of its sweep; returns the directory with the records.
 
@@ -46,6 +47,7 @@ def run(
         network: "ray" or "in-process", instead of what the experiment says.
         resume: go on with the runs that are there; finished ones are left as they are, missing ones are started.
         observer: told how it goes.
+        accept_changed_code: resume although your own modules have changed since the run began; the run records it.
 
     Raises:
         ExperimentError: the experiment cannot be run as written, or (resume) is not the one that is there.
@@ -63,7 +65,9 @@ def run(
         set_key(data, "cluster.network", network, where)
         experiment = validated(data, where)
     directory = staged(default_directory(experiment) if out is None else out)
-    run_all(experiment, directory, where=where, resume=resume, observer=observer)
+    run_all(
+        experiment, directory, where=where, resume=resume, observer=observer, accept_changed_code=accept_changed_code
+    )
     return directory
 
 
@@ -84,7 +88,13 @@ def runs_below(directories: Sequence[str | Path]) -> list[RunRecords]:
 
 
 def run_all(
-    experiment: Experiment, out: Path, *, where: str, resume: bool = False, observer: Observer | None = None
+    experiment: Experiment,
+    out: Path,
+    *,
+    where: str,
+    resume: bool = False,
+    observer: Observer | None = None,
+    accept_changed_code: bool = False,
 ) -> list[Path]:
     """Run every point of `experiment` that is not finished; returns the run directories in the sweep's order.
 
@@ -92,7 +102,7 @@ def run_all(
         experiment: with or without a sweep.
         out: the directory of the run, or of the sweep.
         where: begins the lines of errors; the experiment's file.
-        resume: see `run`.
+        resume, accept_changed_code: see `run`.
         observer: told how it goes.
 
     Raises: see `run`.
@@ -100,7 +110,7 @@ def run_all(
     watching = Serialised(observer or Observer())
     with stopping_on_signals():
         all_points = list(points(experiment, where))
-        runs = planned(all_points, out, resume=resume)
+        runs = planned(all_points, out, resume=resume, accept_changed_code=accept_changed_code)
         watching.planned(runs)
         unfinished = [run for run in runs if not run.rounds_finished]
         if unfinished:

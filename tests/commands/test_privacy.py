@@ -187,10 +187,8 @@ def test_guarantees_of_an_experiment_that_was_never_run(call: Call, written: Wri
     assert curious["epsilon"] < malicious["epsilon"]
     assert malicious["rounds"] == 12
     swept = written(**NOISE, sweep={"rounds": [5, 10]})
-    assert [row["planned_rounds"] for row in json.loads(call("bound", "privacy", "--import-classes", swept, "--format", "json").out)] == [
-        5,
-        10,
-    ]
+    rows = json.loads(call("bound", "privacy", "--import-classes", swept, "--format", "json").out)
+    assert [row["planned_rounds"] for row in rows] == [5, 10]
     refused = call("bound", "privacy", written())
     assert refused.code == 2
     assert "aggregation plain adds no noise" in refused.err
