@@ -16,7 +16,9 @@ import ray
 from cluster.metrics import RunMetrics
 from cluster.placing import Place
 from cluster.ray_hosts import RayHosts
+from testbed import own_sources
 from testbed.crashes import crashes_told
+from testbed.experiment.own_classes import own_classes
 from testbed.experiment.schema import Experiment
 from testbed.federation import Federation, Plan, Progress
 from testbed.messages import Vector
@@ -50,6 +52,7 @@ class ClientHost:
             plan = Plan(experiment, simulation_seed)
             workload = workloads.build(experiment.workload, experiment.population, plan.seed)
             environment = plan.environment(workload)
+        check_own_modules(experiment)
         numbers = owned_by(index, hosts, experiment.population)
         self._host = Host(numbers, environment, plan.roles, last_round=last_round, on_crash=experiment.on_crash)
         return os.getpid(), ray.get_runtime_context().get_node_id()
@@ -184,6 +187,7 @@ class Coordinator:
             board = await self._hosts.register(plan.with_beacon)
         workload = workloads.build(experiment.workload, experiment.population, plan.seed)
         plan.check_sums(workload)
+        check_own_modules(experiment)
         live = functools.partial(
             LiveNetwork,
             listen_host=ray.util.get_node_ip_address(),
@@ -253,6 +257,14 @@ class Coordinator:
     async def host_processes(self) -> list[int]:
         """Process ids of the hosts (for tests that kill one)."""
         return list(self._hosts.processes)
+
+
+def check_own_modules(experiment: Experiment) -> None:
+    """Raise `ExperimentError` when the user's own modules here are not those that the run's provenance will name."""
+    wanted = (experiment.provenance or {}).get("modules")
+    if wanted is not None:
+        names = [name for _, name in own_classes(experiment)]
+        own_sources.check_same(wanted, names, f"node {ray.util.get_node_ip_address()}")
 
 
 def left_out(records: RunDirectory) -> set[int]:

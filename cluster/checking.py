@@ -16,7 +16,9 @@ import ray
 from cluster.connecting import connect, disconnect
 from cluster.fitting import Finding, Level, counted, demands_of, room, size
 from cluster.probing import NodeFacts, facts_here, start_probes, understood
+from testbed import own_sources
 from testbed.errors import ExperimentError, RunError
+from testbed.experiment.own_classes import own_classes
 from testbed.experiment.schema import Experiment
 from testbed.running.inputs import digests, located
 from testbed.uris import is_uri
@@ -55,6 +57,7 @@ def check(address: str, experiments: Sequence[Experiment], out: str | None = Non
                 same = [node for node in alive if node.versions.get("testbed") == here.versions.get("testbed")]
                 places = [located(experiment) for experiment in experiments]
                 files = {path: digest for place in places for path, digest in digests(place).items()}
+                files |= own_sources.digests(name for place in places for _, name in own_classes(place))
                 asked = understood({node.node_id: probes[node.node_id] for node in same}, places)
                 findings += inputs(same, files, asked)
         if out is not None:

@@ -81,16 +81,18 @@ class Jobs:
         self._client = connected(self.address)
         self.ray_version = str(self._client._server_ray_version)
 
-    def submit(self, packed: packing.Packed, out: str, resume: bool = False) -> str:
+    def submit(self, packed: packing.Packed, out: str, resume: bool = False, accept_changed_code: bool = False) -> str:
         """Upload a packed experiment and start it; returns the submission id.
 
         Args:
             packed: of `packing.pack`.
             out: of `records_at`.
             resume: go on with what is at `out`.
+            accept_changed_code: also with other own modules than it began with.
         """
         name = packed.experiment.name
         arguments = ["-m", "testbed", "run", packing.EXPERIMENT, "--address", "auto", *(["--resume"] if resume else [])]
+        arguments += ["--accept-changed-code"] if accept_changed_code else []
         command = f"exec {interpreter.COMMAND} {shlex.join(arguments)} --out {_shell(out)}"
         metadata = {"experiment": name, "out": out, "version": testbed.__version__, "kind": "run"}
         return self._start(f"{file_name(name)[:_LONGEST_ID]}-{secrets.token_hex(3)}", command, packed.path, metadata)

@@ -115,10 +115,12 @@ class Probe:
         return time.time()
 
     def understands(self, experiments: Sequence[Any]) -> tuple[str, dict[str, str]]:
-        """What is wrong with the experiments' classes here (or empty), and the digests of the files that they read."""
+        """What is wrong with the experiments' classes here (or empty), and digests of their files, own modules too."""
         from importlib import import_module
 
+        from testbed import own_sources
         from testbed.errors import TestbedError
+        from testbed.experiment.own_classes import own_classes
         from testbed.federation import Plan
         from testbed.running.inputs import digests
 
@@ -129,6 +131,7 @@ class Probe:
                 if not experiment.workload.is_built_in:
                     import_module(experiment.workload.dataset.partition(":")[0])
                 files |= digests(experiment)
+                files |= own_sources.digests(name for _, name in own_classes(experiment))
         except (TestbedError, ImportError) as error:
             return str(error), files
         return "", files

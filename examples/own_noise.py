@@ -13,7 +13,7 @@ What makes the ledger: `accountant` says what rounds cost, `Aggregate.noise` how
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf, log, sqrt
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -47,6 +47,7 @@ class GaussianAccountant:
 class GaussianParameters(PlainParameters):
     """What the experiment says; other keys are refused."""
 
+    weights: Literal["equal"] = "equal"  # type: ignore[assignment]  # the noise is for updates that count the same
     participants: int = Field(gt=0)
     noise_multiplier: float = Field(gt=0)
     clip: float = Field(1.0, gt=0)
@@ -70,11 +71,8 @@ class GaussianClient(PlainClient):
 class GaussianSums(Plain):
     """The server's side."""
 
+    Parameters: ClassVar[type[PlainParameters]] = GaussianParameters
     parameters: GaussianParameters
-
-    def __init__(self, parameters: Any) -> None:
-        given = parameters.model_dump(exclude={"protocol"})
-        super().__init__(GaussianParameters.model_validate(given | {"weights": "equal"}))
 
     @property
     def roles(self) -> list[RoleSpec]:

@@ -38,11 +38,12 @@ from testbed.privacy.keeping import opened
 from testbed.randomness import Randomness
 from testbed.records import RunDirectory
 from testbed.records.aggregates import RoundAggregate
+from testbed.records.changed_code import changed_after
 from testbed.records.checkpoints import Checkpoint
 from testbed.records.ending import STOPPED
 from testbed.records.log import RunLog
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
-from testbed.registry import aggregation_protocol, selection_protocol
+from testbed.registry import aggregation_parameters, aggregation_protocol, selection_protocol
 from testbed.round import Outcome, run_round, skipped_round
 from testbed.selection.choosing import SelectionRound, recalled
 from testbed.traces.schedule import Schedule
@@ -105,12 +106,13 @@ class Plan:
             self.aggregation = aggregation_protocol(experiment.aggregation, corrupted)
             self.broadcast = corrupted(Broadcast, {"train"})()
             self.adversary.check_used(self.roles)
-        check_stages(experiment, (*self.selection.stages, *self.aggregation.stages))
+        check_stages(experiment, self.stages)
+        self.aggregation_parameters = aggregation_parameters(experiment.aggregation)
         self.maximum_participants: int = getattr(
             self.selection, "maximum_participants", experiment.selection.participants
         )
         try:
-            experiment.aggregation.check(self.maximum_participants)
+            self.aggregation_parameters.check(self.maximum_participants)
         except ValueError as error:
             raise ExperimentError(
                 f"aggregation.{error}; a round of this selection may have {self.maximum_participants} participants"
@@ -140,6 +142,11 @@ class Plan:
         return board if self.beacon_key is None else replace(board, beacon=self.beacon_key.public)
 
     @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages of a round, in order."""
+        return (*self.selection.stages, "train", *self.aggregation.stages)
+
+    @property
     def needs_registration(self) -> bool:
         """Whether clients must be registered with the PKI before the rounds."""
         return self.selection.needs_registration or self.aggregation.needs_registration
@@ -157,7 +164,7 @@ class Plan:
 
     def environment(self, workload: Workload) -> Environment:
         """What the clients of one host share; the directory comes after registration."""
-        self.experiment.aggregation.prepare(self.maximum_participants, workload.dimension)
+        self.aggregation_parameters.prepare(self.maximum_participants, workload.dimension)
         return Environment(
             self.experiment.population,
             self.randomness,
@@ -175,7 +182,7 @@ class Plan:
 
     def of_aggregation(self, name: str) -> Any:
         """What the privacy ledger asks of the aggregation: its parameters' answer, or that of a class of one's own."""
-        return getattr(self.aggregation, name, getattr(self.experiment.aggregation, name))
+        return getattr(self.aggregation, name, getattr(self.aggregation_parameters, name))
 
     def links(self) -> ClientLinks:
         """The clients' and the server's links; raises `TraceError` for files that cannot be used."""
@@ -211,8 +218,7 @@ class Plan:
         self.availability(workload)
         section = self.experiment.availability
         if isinstance(section, Scheduled):
-            own = (*self.selection.stages, *self.aggregation.stages)
-            check_schedule(Schedule.read(section.path).stages, str(section.path), own)
+            check_schedule(Schedule.read(section.path).stages, str(section.path), self.stages)
         check_files: Callable[[], None] = getattr(self.selection, "check_files", lambda: None)
         check_files()
 
@@ -226,10 +232,10 @@ class Plan:
         """Raise `ExperimentError` when the aggregation cannot sum what these clients learn, or not so many of them, or
         the adversary cannot do with it what it is to do.
         """
-        self.experiment.aggregation.check_workload(workload)
+        self.aggregation_parameters.check_workload(workload)
         heaviest = int(workload.sample_counts.max(initial=1))
-        self.experiment.aggregation.check_weights(self.maximum_participants, heaviest)
-        self.experiment.aggregation.check_dimension(self.maximum_participants, workload.dimension)
+        self.aggregation_parameters.check_weights(self.maximum_participants, heaviest)
+        self.aggregation_parameters.check_dimension(self.maximum_participants, workload.dimension)
         if self.adversary is not None:
             self.adversary.check_workload(workload)
 
@@ -287,14 +293,23 @@ class Federation:
         self.privacy = opened(plan, workload)
         if self.privacy is not None and records is not None:
             self.privacy.keep_in(records)
-        if checkpoint is not None and not self.finished:
-            lost = f"; {records.lost}, and this one stands in" if records is not None and records.lost else ""
-            self.network.record_event("coordinator", "resume", f"went on after round {checkpoint.round_number}{lost}")
+        self._record_resumption(checkpoint is not None)
 
     def _start(self) -> Checkpoint:
         with crashes_told("the run's preparation"):
             model = self.workload.initial_model()
         return Checkpoint(0, 0.0, model, np.zeros(self.plan.experiment.population, np.int64), 0.0)
+
+    def _record_resumption(self, resumed: bool) -> None:
+        if self.finished or self.records is None:
+            return
+        if resumed:
+            lost = f"; {self.records.lost}, and this one stands in" if self.records.lost else ""
+            detail = f"went on after round {self.state.round_number}{lost}"
+            self.network.record_event("coordinator", "resume", detail)
+        changed = changed_after(self.records.path, self.state.round_number)
+        if changed:
+            self.network.record_event("coordinator", "changed-code", f"went on with changed {', '.join(changed)}")
 
     @property
     def finished(self) -> bool:

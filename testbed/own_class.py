@@ -1,15 +1,18 @@
 """Classes of the user's own, named ``package.module:Name`` in an experiment."""
 
 import importlib
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
+from testbed import own_sources
 from testbed.errors import ExperimentError
 
 OWN_CLASS = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 """What such a name looks like."""
+
+IMPORT_CLASSES = "--import-classes"
+"""The option of commands that import nothing of the user's own unless it is given."""
 
 OWN = "a class of your own"
 """The alternative of a section that such a name stands for."""
@@ -36,17 +39,30 @@ def own_class(name: str, key: str) -> Any:
         ExperimentError: no such module or class. What goes wrong inside the module comes through unchanged.
     """
     module_name, _, class_name = name.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    own_sources.search_working_directory()
+    new = module_name not in sys.modules
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise  # the module is there; what is missing is something that it imports
-        raise ExperimentError(
-            f"{key}: {name}: no module {error.name!r}; install it or add its folder to PYTHONPATH (on all nodes)"
-        ) from None
+        raise ExperimentError(f"{key}: {name}: no module {error.name!r}; {_advice(module_name)}") from None
+    if new:
+        own_sources.note_imported(name)
     found = getattr(module, class_name, None)
     if not callable(found):
-        raise ExperimentError(f"{key}: {name}: module {module_name} has no class {class_name}")
+        instead = "".join(f"; {other} is another module of that name" for other in own_sources.hidden(module_name))
+        where = getattr(module, "__file__", None)
+        at = f" ({where})" if instead and where else ""
+        raise ExperimentError(f"{key}: {name}: module {module_name}{at} has no class {class_name}{instead}")
     return found
+
+
+def _advice(module: str) -> str:
+    """What to do about a module that is not there."""
+    meant = own_sources.hidden(module)
+    top = module.partition(".")[0]
+    used = own_sources.source_of(top)
+    if meant and used is not None:
+        return f"{meant[0]} is hidden by {used.parent if used.name == '__init__.py' else used}; rename yours"
+    return "install it or add its folder to PYTHONPATH (on all nodes)"

@@ -1,9 +1,8 @@
 """A workload class of the user's own, named ``package.module:ClassName`` in the experiment."""
 
-import inspect
-
 import numpy as np
 
+from testbed import own_options
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
 from testbed.own_class import own_class
@@ -14,19 +13,12 @@ def load(section: Workload, population: int, seed: int) -> FederatedWorkload:
     """Import the class and construct it as ``ClassName(section, population, seed, **section.options)``.
 
     Raises:
-        ExperimentError: the module or class is not there, does not take these arguments, or gives something that is
+        ExperimentError: the module or class is not there, does not take these options, or gives something that is
             not a `FederatedWorkload` of this population. Errors of the class's own are passed on unchanged.
     """
     name = section.dataset
     made_by = own_class(name, "workload.dataset")
-    try:
-        arguments = inspect.signature(made_by).bind(section, population, seed, **section.options)
-    except TypeError as error:
-        raise ExperimentError(
-            f"workload.options: {name} cannot be called with (section, population, seed"
-            f"{''.join(f', {key}=...' for key in section.options)}): {error}"
-        ) from error
-    workload = made_by(*arguments.args, **arguments.kwargs)
+    workload = own_options.made(made_by, name, "workload", section, population, seed)
     if not isinstance(workload, FederatedWorkload):
         lacking = [part for part in _PARTS if not hasattr(workload, part)]
         raise ExperimentError(

@@ -12,9 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from testbed.adversary.catalogue import kinds_of, names
 from testbed.adversary.misbehaviour import Conspiracy, Misbehaviour, MisbehaviourOptions
 from testbed.own_class import OWN_CLASS
+from testbed.own_options import unknown
 from testbed.randomness import Randomness
 
 Named = str | dict[str, dict[str, Any]]
+_PARTIES = ("server", "clients")
 _TRAINING = "train"  # what client misbehaviours name that belong to no selection or aggregation protocol
 
 
@@ -92,7 +94,7 @@ class AdversarySection(BaseModel):
             raise ValueError(f"dishonest: {self.dishonest} of a population of {population}; at most {population}")
         own = ":" in selection + aggregation  # what applies to a protocol of one's own is known where its class is
         protocols = {selection, aggregation, _TRAINING}
-        for party in ("server", "clients"):
+        for party in _PARTIES:
             for one in getattr(self, party):
                 name = name_of(one)
                 if not (":" in name or own or name in names(party, protocols)):
@@ -109,6 +111,11 @@ class AdversarySection(BaseModel):
             chosen.check(population, frozenset(self.dishonest) if isinstance(self.dishonest, list) else frozenset())
         except ValueError as error:
             raise ValueError(f"{party}: {name}.{error}") from None
+
+    def without_own(self) -> "AdversarySection":
+        """The same without misbehaviours of the user's own."""
+        kept = {party: [one for one in getattr(self, party) if ":" not in name_of(one)] for party in _PARTIES}
+        return self.model_copy(update=kept)
 
     def attacks(self, round_number: int) -> bool:
         """Whether this round is to be attacked; in the others everybody behaves."""
@@ -153,7 +160,6 @@ def options(kind: type[Misbehaviour], one: Named) -> Any:
         problem = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in problem["loc"][:1])
         if problem["type"] == "extra_forbidden":
-            allowed = ", ".join(kind.Options.model_fields) or "none"
-            raise ValueError(f"{name_of(one)}.{key}: unknown option; allowed: {allowed}") from None
+            raise ValueError(f"{name_of(one)}.{key}: {unknown(key, tuple(kind.Options.model_fields))}") from None
         message = str(problem["msg"]).replace("Input should be", "should be")
         raise ValueError(f"{name_of(one)}.{key}: {message}, not {problem['input']!r}") from None

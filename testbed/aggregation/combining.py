@@ -60,6 +60,9 @@ class AggregationParameters(BaseModel):
     def check_dimension(self, participants: int, dimension: int) -> None:
         """Raise `ExperimentError` when updates of so many parameters cannot be summed."""
 
+    def check_before_data(self, participants: int) -> None:
+        """The part of `check_dimension` that holds whatever the dimension is; it is asked where no data are read."""
+
     def prepare(self, participants: int, dimension: int) -> None:
         """Make what clients need once in a process, before anybody's work is measured."""
 
@@ -158,6 +161,8 @@ def of_shape(vectors: Mapping[int, Vector], bits: int, length: int | None) -> Id
 
 class AggregationProtocol(Protocol):
     """Server side of an aggregation protocol. A user's own class has the same attributes.
+
+    It may have another, `Parameters`: a subclass of `AggregationParameters` that says which keys its section has.
 
     Attributes:
         stages: its stages, in order.

@@ -51,6 +51,11 @@ class NoisyParameters(AggregationParameters):
         if self.noise is not None:
             self.noise.check(participants, dimension, self.bits)
 
+    def check_before_data(self, participants: int) -> None:
+        """With steps and deviation both given, so is the noise of a share."""
+        if self.noise is not None and self.noise.scale is not None and self.noise.noise_multiplier is not None:
+            self.noise.check_share(participants, 1)
+
     def prepare(self, participants: int, dimension: int) -> None:
         """Make the table that a participant's share of the noise is drawn from."""
         if self.noise is None:

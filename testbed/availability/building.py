@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from testbed import own_options
 from testbed.availability.alternating import AlternatingAvailability
 from testbed.availability.checked import CheckedAvailability
 from testbed.availability.dropping import DroppingAvailability
@@ -85,7 +86,8 @@ def _who_is_there(
             return ScheduledAvailability(Schedule.read(section.path), population, stages_after_selection)
         case OwnAvailability():
             own = own_class(section.model, "availability.model")
-            return CheckedAvailability(own(section, population, randomness), section.model)
+            model = own_options.made(own, section.model, "availability", section, population, randomness)
+            return CheckedAvailability(model, section.model)
     raise ExperimentError(f"availability.model: {type(section).__name__} is no model")
 
 

@@ -195,10 +195,10 @@ class Scheduled(AvailabilityModel):
 
 
 class OwnAvailability(AvailabilityModel):
-    """A model of the user's own: `Name(section, population, randomness)` makes an `Availability`."""
+    """A model of the user's own: ``Name(section, population, randomness, **options)`` makes an `Availability`."""
 
     model: Annotated[str, Field(pattern=OWN_CLASS, description="A class of your own, as package.module:Name")]
-    options: dict[str, Any] = Field(default_factory=dict, description="Whatever your class reads")
+    options: dict[str, Any] = Field(default_factory=dict, description="Options that your class declares")
 
 
 AvailabilitySection = Annotated[

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import Debug, Overrides, examples
+from testbed.commands.invocation import Debug, ImportClasses, Overrides, examples
 from testbed.commands.results import Directories, runs_in
 from testbed.errors import ExperimentError
 
@@ -69,6 +69,7 @@ def models(
 def registrations(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An experiment file.", show_default=False)],
     overrides: Overrides = None,
+    import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
     """Let the dishonest clients of an experiment try to be in its population more often, or with a better key.
@@ -77,10 +78,13 @@ def registrations(
     """
     from testbed.adversary.registration import attempts
     from testbed.experiment import load
+    from testbed.experiment.own_classes import refuse_unless_imported
     from testbed.experiment.sweep import points
     from testbed.federation import Plan
 
-    plan = Plan(next(points(load(file, overrides or []), str(file))).experiment, 0)
+    experiment = next(points(load(file, overrides or []), str(file))).experiment
+    refuse_unless_imported([experiment], str(file), import_classes)
+    plan = Plan(experiment, 0)
     population = plan.experiment.population
     if not 0 < len(plan.dishonest) < population:
         raise ExperimentError(f"{file}: adversary.dishonest: {len(plan.dishonest)} of {population}; some, and not all")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import FAILED, Debug, Overrides, examples, messages
+from testbed.commands.invocation import FAILED, Debug, ImportClasses, Overrides, examples, messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +46,7 @@ def check(
         ),
     ] = None,
     output_format: Annotated[Literal["text", "json"], typer.Option("--format", help="How to print it.")] = "text",
+    import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
     """Do nodes, versions, clocks, memory, data and output fit an experiment? Nothing of it is run.
@@ -53,12 +54,14 @@ def check(
     Run it where the experiment will be run: on a node of the cluster.
     """
     from testbed.experiment import load
+    from testbed.experiment.own_classes import refuse_unless_imported
     from testbed.experiment.sweep import points
 
     experiments = []
     if file is not None:
         experiment = load(file, overrides or [])
         experiments = [point.experiment for point in points(experiment, str(file))]
+        refuse_unless_imported(experiments, str(file), import_classes)
         address = address or experiment.cluster.address
         if out is None and experiment.output.directory is not None:
             out = str(experiment.output.directory)

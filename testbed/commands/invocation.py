@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from testbed.errors import CodeCrashed, ExperimentError, TestbedError, TraceError
+from testbed.own_class import IMPORT_CLASSES
 
 BAD_INPUT, FAILED, STOPPED = 2, 3, 130
 _NO_READER = 1  # what typer says too, when it is the one to notice
@@ -56,6 +57,16 @@ Overrides = Annotated[
         "--set",
         metavar="KEY=VALUE",
         help="Override a key of the experiment; a mapping is merged, {} empties a section; may be repeated.",
+    ),
+]
+
+
+ImportClasses = Annotated[
+    bool,
+    typer.Option(
+        IMPORT_CLASSES,
+        metavar="",
+        help="Import the classes of your own that the experiment names, which runs the code of their modules.",
     ),
 ]
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import Debug, Overrides, examples, messages
+from testbed.commands.invocation import Debug, ImportClasses, Overrides, examples, messages
 from testbed.commands.results import Directories, runs_in
 from testbed.commands.writable import check_folder
 from testbed.errors import ExperimentError
@@ -75,16 +75,20 @@ def bound_privacy(
     format: Annotated[
         Literal["text", "json"], typer.Option(help="json is a list with an object for each point of the sweep.")
     ] = "text",
+    import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
     """What the selection of an experiment guarantees for its clients' privacy, over all of its planned rounds."""
     from analysis.privacy.planned import lines, planned
     from testbed.experiment import load
+    from testbed.experiment.own_classes import refuse_unless_imported
     from testbed.experiment.sweep import points
 
     found = []
-    for point in points(load(file, overrides or []), str(file)):
-        label = f"{file}: sweep point {point.label}" if point.label else str(file)
+    all_points = list(points(load(file, overrides or []), str(file)))
+    refuse_unless_imported([point.experiment for point in all_points], str(file), import_classes)
+    for point in all_points:
+        label = point.where(str(file))
         found.append(planned(point.experiment, label, 0))
         if found[-1].warning:
             typer.echo(f"warning: {label}: {found[-1].warning}", err=True)

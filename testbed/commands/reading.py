@@ -2,16 +2,20 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from testbed.commands.invocation import Debug, Overrides, examples
-from testbed.errors import ExperimentError
+from testbed.commands.invocation import Debug, ImportClasses, Overrides, examples, messages
+from testbed.own_class import IMPORT_CLASSES
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment, Point
 
 VALIDATE_EPILOG = examples(
     "testbed validate examples/quickstart.yaml",
     "testbed validate examples/quickstart.yaml --set selection.participants=20",
+    "testbed validate experiment.yaml --import-classes",
 )
 
 SCHEMA_EPILOG = examples(
@@ -24,23 +28,32 @@ SCHEMA_EPILOG = examples(
 def validate(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An experiment file.", show_default=False)],
     overrides: Overrides = None,
+    import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
     """Check an experiment file, and every point of its sweep, without running it.
 
-    Data are read, and checked, only by `testbed run`.
+    Training data and traces are read, and checked, only by `testbed run`. Nothing of yours is imported unless you say
+    so: --import-classes checks classes of your own, too.
     """
     from testbed.experiment import load
     from testbed.experiment.sweep import points
-    from testbed.federation import Plan
+    from testbed.running.checking import check
 
     experiment = load(file, overrides or [])
     all_points = list(points(experiment, str(file)))
-    for point in all_points:  # the protocols have to fit each other, and classes of the user's own to be there
-        try:
-            Plan(point.experiment, 0)
-        except ExperimentError as error:
-            raise ExperimentError(f"{file}: {error}") from error
+    checked = check(all_points, str(file), import_classes=import_classes)
+    _print_points(file, experiment, all_points)
+    for (key, name), source in checked.imported.items():
+        typer.echo(f"  {key}: {name} from {source or 'no file'}")
+    if checked.not_imported:
+        names = ", ".join(f"{key} {name}" for key, name in checked.not_imported)
+        typer.echo(f"  not imported, so not checked: {names}; {IMPORT_CLASSES} imports them")
+    for line in checked.warnings:
+        messages().print(f"warning: {line}", markup=False)
+
+
+def _print_points(file: Path, experiment: "Experiment", all_points: "list[Point]") -> None:
     first = all_points[0].experiment
     if not experiment.sweep:
         typer.echo(f"{file}: valid: {first.rounds} rounds, {first.population} clients, {_protocols(first)}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from testbed.commands.invocation import STOPPED, Debug, Invocation, Overrides, examples, messages, quoted
-from testbed.errors import TestbedError
+from testbed.errors import ExperimentError, TestbedError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,6 +50,14 @@ def run(
             "--resume", metavar="", help="Go on with the runs that are there; finished ones are left as they are."
         ),
     ] = False,
+    accept_changed_code: Annotated[
+        bool,
+        typer.Option(
+            "--accept-changed-code",
+            metavar="",
+            help="Resume although your own modules have changed since the run began; the run records it.",
+        ),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -57,6 +65,8 @@ def run(
 
     Points on the wall clock, and those without Ray, run one after the other.
     """
+    if accept_changed_code and not resume:
+        raise ExperimentError("--accept-changed-code: says how a run goes on; give --resume, too")
     flags = {"address": address, "network": network, "hosts": hosts}
     given = [
         f"cluster.{key}={value if key == 'hosts' else quoted(value)}"
@@ -76,7 +86,10 @@ def run(
         where = out or default_directory(experiment)
         directory = staged(where)
         with display(console, quiet) as observer:
-            paths = run_all(experiment, directory, where=str(file), resume=resume, observer=observer)
+            paths = run_all(
+                experiment, directory, where=str(file), resume=resume, observer=observer,
+                accept_changed_code=accept_changed_code,
+            )  # fmt: skip
         if not quiet:
             console.print()
         _print_table(paths, where, console)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from testbed.commands.invocation import FAILED, STOPPED, Debug, Invocation, Overrides, examples, messages
+from testbed.errors import ExperimentError
 
 if TYPE_CHECKING:
     from cluster.jobs import Job, Jobs
@@ -48,6 +49,12 @@ def submit(
     resume: Annotated[
         bool, typer.Option("--resume", metavar="", help="Go on with the runs that are at --out.")
     ] = False,
+    accept_changed_code: Annotated[
+        bool,
+        typer.Option(
+            "--accept-changed-code", metavar="", help="With --resume: although your own modules have changed since."
+        ),
+    ] = False,
     follow: Annotated[
         bool, typer.Option("--follow", metavar="", help="Show progress until the end, then fetch the results.")
     ] = False,
@@ -61,6 +68,8 @@ def submit(
     """Run an experiment as a job on a Ray cluster: its files and this very code are sent along."""
     from testbed.running.planning import file_name
 
+    if accept_changed_code and not resume:
+        raise ExperimentError("--accept-changed-code: says how a run goes on; give --resume, too")
     console = messages()
     # From here on it takes seconds to import what is needed.
     from cluster import fetching, packing
@@ -75,7 +84,7 @@ def submit(
         jobs = Jobs(address)
         for note in (*packed.notes, *_differing_ray(jobs.ray_version)):
             console.print(f"note: {note}", markup=False)
-        job = jobs.submit(packed, where, resume)
+        job = jobs.submit(packed, where, resume, accept_changed_code)
     console.print(f"submitted {job} to {jobs.address}, records: {where}", markup=False)
     if not follow:
         _say_how_to_go_on(jobs, job)

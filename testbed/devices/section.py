@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
+from testbed import own_options
 from testbed.errors import ExperimentError
 from testbed.own_class import OWN_CLASS, own_class
 
@@ -84,7 +85,7 @@ class Devices(BaseModel):
 
 
 class DeviceModel(Protocol):
-    """What a class of one's own looks like; it is made as `Name(section)`."""
+    """What a class of one's own looks like; it is made as ``Name(section, **options)`` (`testbed.own_options`)."""
 
     def speed_factors(self, population: int, generator: np.random.Generator) -> npt.ArrayLike:
         """`(population,)` positive finite factors; all randomness from `generator`."""
@@ -144,7 +145,7 @@ def _table_factors(section: Devices, population: int, generator: np.random.Gener
 
 def _own_factors(section: Devices, population: int, generator: np.random.Generator) -> npt.NDArray[np.float64]:
     own = own_class(section.model, "devices.model")
-    model: DeviceModel = own(section)
+    model: DeviceModel = own_options.made(own, section.model, "devices", section)
     factors = np.asarray(model.speed_factors(population, generator), dtype=np.float64)
     if factors.shape != (population,) or not (np.isfinite(factors) & (factors > 0)).all():
         raise ExperimentError(

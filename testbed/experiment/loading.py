@@ -62,20 +62,14 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
 
     Every point of a sweep is validated too. Raises `ExperimentError`: one line per mistake, with file and key path.
     """
-    from testbed.experiment.stages import check_stages
+    from testbed.experiment.stages import check_points
     from testbed.experiment.sweep import points
 
     data = read_yaml(path)
     for override in overrides:
         apply_override(data, override)
     experiment = validated(data, str(path))
-    for point in points(experiment, str(path)):
-        if ":" in point.experiment.selection.protocol + point.experiment.aggregation.protocol:
-            continue  # a class of one's own may have stages that are known only where its module is
-        try:
-            check_stages(point.experiment)
-        except ExperimentError as error:
-            raise ExperimentError(f"{path}: {error}") from None
+    check_points([(point.where(str(path)), point.experiment) for point in points(experiment, str(path))])
     return experiment
 
 

@@ -4,7 +4,18 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    WithJsonSchema,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from testbed.adversary.section import AdversarySection
 from testbed.aggregation.combining import AggregationParameters
@@ -46,6 +57,12 @@ class OwnAggregation(AggregationParameters):
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
     protocol: _OwnName
+
+    @model_serializer(mode="wrap")
+    def _as_given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the defaults of built-in protocols: the class may have others."""
+        written: dict[str, Any] = handler(self)
+        return {key: value for key, value in written.items() if key in self.model_fields_set}
 
 
 SelectionSection = Annotated[

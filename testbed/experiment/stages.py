@@ -1,11 +1,19 @@
-"""Names of stages in an experiment: one that no protocol has would silently have no effect, so it is refused."""
+"""Names of stages in an experiment: one that its protocols do not have would silently have no effect, so it is refused.
+
+In a sweep the protocols differ. Where clients drop out must be a stage of each point, or that point would lose nobody
+and be compared with others that do. A deadline or a quorum may be of a stage that only other points have.
+"""
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.messages import Message
+
+_ALWAYS = "train"
+_WITH_AN_ADVERSARY = "adversary/"
+RANDOM = "random"  # availability.dropout.stage: any stage after selection
 
 
 def known_stages() -> set[str]:
@@ -15,39 +23,95 @@ def known_stages() -> set[str]:
     return {kind.stage for kind in _kinds_of(Message) if kind.stage}
 
 
-def check_stages(experiment: Experiment, own: Iterable[str] = ()) -> None:
-    """Raise `ExperimentError` for the name of a stage that does not exist.
+def stages_of(experiment: Experiment) -> tuple[str, ...] | None:
+    """The stages of a round, in order; None where a protocol is a class of the user's own, which is not imported."""
+    from testbed.registry import built_in_stages
 
-    A stage of another protocol than the experiment's is no mistake: in a sweep the protocols differ.
+    found = [built_in_stages(section) for section in (experiment.selection, experiment.aggregation)]
+    if found[0] is None or found[1] is None:
+        return None
+    return (*found[0], _ALWAYS, *found[1])
+
+
+def check_points(
+    experiments: Sequence[tuple[str, Experiment]],
+    stages: Callable[[Experiment], tuple[str, ...] | None] = stages_of,
+) -> None:
+    """Raise `ExperimentError` for a stage that the protocols of a point, or of all points, do not have.
 
     Args:
-        experiment: what names stages (drop-out, deadlines and quorums).
-        own: stages of protocols of the user's own.
+        experiments: all points of a sweep, or the one experiment, each with what its errors begin with.
+        stages: of a point; None: not known, so its names are left unchecked.
     """
-    known = known_stages() | set(own)
+    known = [stages(experiment) for _, experiment in experiments]
+    everywhere = None if None in known else {stage for found in known for stage in found or ()}
+    for (where, experiment), own in zip(experiments, known, strict=True):
+        if own is None:
+            continue
+        try:
+            check_stages(experiment, own, everywhere)
+        except ExperimentError as error:
+            raise ExperimentError(f"{where}: {error}") from None
+
+
+def check_stages(experiment: Experiment, stages: Iterable[str], elsewhere: Iterable[str] | None = None) -> None:
+    """Raise `ExperimentError` for the name of a stage that this experiment does not have.
+
+    Args:
+        experiment: one point; what names stages (drop-out, deadlines and quorums).
+        stages: of its protocols, in order.
+        elsewhere: stages of the other points of its sweep; None: not known, so any stage of a built-in protocol passes
+            where a deadline or a quorum names it.
+    """
+    stages = tuple(dict.fromkeys(stages))
+    known = known_stages()
+    if experiment.adversary is not None:
+        stages += tuple(sorted(stage for stage in known if stage.startswith(_WITH_AN_ADVERSARY)))
+    any_point = tuple(dict.fromkeys((*stages, *sorted(known if elsewhere is None else elsewhere))))
+    shown = stages if elsewhere is None else any_point
     dropout = experiment.availability.dropout
-    named = [("availability.dropout.stage", dropout.stage)] if dropout.stage != "random" else []
-    if isinstance(dropout.hazard, dict):
-        named += [("availability.dropout.hazard", stage) for stage in dropout.hazard]
-    named += [("time.stage_deadlines", stage) for stage in experiment.time.stage_deadlines]
-    named += [("time.stage_quorums", stage) for stage in experiment.time.stage_quorums]
-    for key, stage in named:
-        if stage not in known:
-            close = difflib.get_close_matches(stage, sorted(known), n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ExperimentError(f"{key}: unknown stage {stage!r}; {hint}allowed: {', '.join(sorted(known))}")
+    if dropout.stage != RANDOM:
+        _check("availability.dropout.stage", dropout.stage, stages, (RANDOM, *stages), experiment)
+    if isinstance(dropout.hazard, dict) and dropout.hazard:
+        for stage in dropout.hazard:
+            _check("availability.dropout.hazard", stage, any_point, shown, experiment)
+        if not set(stages).intersection(dropout.hazard):
+            _check("availability.dropout.hazard", next(iter(dropout.hazard)), stages, stages, experiment)
+    for key in ("stage_deadlines", "stage_quorums"):
+        for stage in getattr(experiment.time, key):
+            _check(f"time.{key}", stage, any_point, shown, experiment)
 
 
 def check_schedule(stages: Iterable[str], where: str, own: Iterable[str] = ()) -> None:
-    """Raise `ExperimentError` for a stage of a schedule that looks like a mistyped one.
+    """Raise `ExperimentError` for a stage of a schedule that no protocol has.
 
-    Other unknown stages are those of protocols that this run does not have.
+    Those of protocols that this run does not have are no mistake: `ScheduledAvailability` says what they mean.
+
+    Args:
+        stages: that the schedule names.
+        where: the schedule.
+        own: stages of protocols of the user's own, of all points.
     """
-    known = known_stages() | set(own)
+    known = {*known_stages(), *own}
     for stage in stages:
-        close = difflib.get_close_matches(stage, sorted(known), n=1, cutoff=0.85) if stage not in known else []
-        if stage and close:
-            raise ExperimentError(f"{where}: unknown stage {stage!r}; did you mean {close[0]!r}?")
+        if stage and stage not in known:
+            raise ExperimentError(f"{where}: unknown stage {stage!r}; {_allowed(stage, sorted(known))}")
+
+
+def _check(key: str, stage: str, fitting: Iterable[str], shown: Iterable[str], experiment: Experiment) -> None:
+    if stage in fitting:
+        return
+    shown = tuple(shown)
+    if stage in known_stages():
+        protocols = f"selection {experiment.selection.protocol} with aggregation {experiment.aggregation.protocol}"
+        raise ExperimentError(f"{key}: {stage!r} is no stage of {protocols}; {_allowed(stage, shown)}")
+    raise ExperimentError(f"{key}: unknown stage {stage!r}; {_allowed(stage, shown)}")
+
+
+def _allowed(stage: str, shown: Sequence[str]) -> str:
+    close = difflib.get_close_matches(stage, shown, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}allowed: {', '.join(shown)}"
 
 
 def _kinds_of(kind: type[Message]) -> Iterator[type[Message]]:

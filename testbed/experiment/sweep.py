@@ -30,6 +30,10 @@ class Point:
     values: dict[str, Any]
     experiment: Experiment
 
+    def where(self, file: str) -> str:
+        """What errors of this point begin with."""
+        return f"{file}: sweep point {self.label}" if self.label else file
+
 
 def points(experiment: Experiment, where: str) -> Iterator[Point]:
     """The experiment's points, in the order of the file.

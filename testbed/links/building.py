@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed import own_options
 from testbed.errors import ExperimentError
 from testbed.links.drawing import Drawn
 from testbed.links.outages import outage_traces
@@ -109,7 +110,8 @@ def client_links(section: Links, population: int, generator: np.random.Generator
 
 
 def _own_links(name: str, section: Links, population: int, generator: np.random.Generator) -> ClientLinks:
-    links = own_class(name, "links.model")(section).links(population, generator)
+    own = own_options.made(own_class(name, "links.model"), name, "links", section)
+    links = own.links(population, generator)
     if not isinstance(links, ClientLinks) or len(links.down) != population:
         raise ExperimentError(f"links.model: {name} must return the ClientLinks of {population} clients")
     return links

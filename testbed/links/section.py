@@ -140,8 +140,8 @@ class Links(BaseModel):
     outages: Outages | None = Field(None, description="Loss of connectivity; not beside bandwidth traces")
     model: Annotated[str, Field(pattern=OWN_CLASS)] | None = Field(
         None,
-        description="A class of your own, package.module:Name, instead of all that: Name(section).links(population, "
-        "generator) returns a testbed.links.ClientLinks",
+        description="A class of your own, package.module:Name, instead of all that: Name(section, **options).links("
+        "population, generator) returns a testbed.links.ClientLinks",
     )
     options: dict[str, Any] = Field(default_factory=dict, description="For a class of your own")
 

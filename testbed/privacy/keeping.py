@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from testbed.aggregation.noisy_sums import NoisyParameters
 from testbed.errors import ExperimentError
 from testbed.network.asking import no_ids
 from testbed.network.bookkeeping import Exchanges
@@ -108,10 +109,7 @@ def opened(plan: "Plan", workload: Workload) -> PrivacyBooks | None:
     accountant = accountant_of(plan, workload.dimension)
     if accountant is None:
         if section.budget is not None:
-            raise ExperimentError(
-                f"privacy.budget: {section.budget:g}, but aggregation {plan.experiment.aggregation.protocol} adds no "
-                "noise here, so that any round exceeds it; give it noise, or leave out the budget"
-            )
+            raise ExperimentError(_no_noise(plan, section.budget))
         return None
     records = records_of(accountant.unit, plan, workload)
     least = least_noise(plan)
@@ -127,6 +125,22 @@ def opened(plan: "Plan", workload: Workload) -> PrivacyBooks | None:
     own_noise = not shared and bool(getattr(plan.aggregation, "asks_everybody", False))
     charging = Charging(least, plan.dishonest, withstood, fewest, shared, own_noise)
     return PrivacyBooks(ledger, charging, plan)
+
+
+def check_budget(plan: "Plan") -> None:
+    """Raise `ExperimentError` for a budget beside a built-in aggregation without noise; it takes no data to tell."""
+    section, parameters = plan.experiment.privacy, plan.aggregation_parameters
+    if section is None or section.budget is None or hasattr(plan.aggregation, "accountant"):
+        return
+    if isinstance(parameters, NoisyParameters) and parameters.noise is None:
+        raise ExperimentError(_no_noise(plan, section.budget))
+
+
+def _no_noise(plan: "Plan", budget: float) -> str:
+    return (
+        f"privacy.budget: {budget:g}, but aggregation {plan.experiment.aggregation.protocol} adds no "
+        "noise here, so that any round exceeds it; give it noise, or leave out the budget"
+    )
 
 
 def accountant_of(plan: "Plan", dimension: int) -> Accountant | None:

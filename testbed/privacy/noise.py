@@ -169,7 +169,19 @@ class Noise(BaseModel):
 
     def check(self, participants: int, dimension: int, bits: int) -> None:
         """Raise `ExperimentError` (one line) where the sum would not fit the ring, or shares are of no use."""
+        self.check_share(participants, dimension)
         multiplier, steps = self.multiplier(participants, dimension), self.steps(dimension)
+        needed = self.encoding(dimension, bits).bits_needed(participants, multiplier)
+        if needed > bits:
+            raise ExperimentError(
+                f"aggregation.bits: {participants} updates of {steps:g} steps to the clip and their noise need "
+                f"{needed} bits, the ring has {bits}; set aggregation.bits to {needed}, or lower "
+                f"aggregation.noise.scale"
+            )
+
+    def check_share(self, participants: int, dimension: int) -> None:
+        """Raise `ExperimentError` (one line) where a participant's share of the noise cannot be drawn or accounted."""
+        steps = self.steps(dimension)
         deviation = self.share(participants, dimension, bytes(32)).variance ** 0.5
         least = LEAST_DEVIATION if self.mechanism == "discrete-gaussian" and participants > 1 else 2**-16
         if not least <= deviation <= 2**16:
@@ -181,13 +193,6 @@ class Noise(BaseModel):
             raise ExperimentError(
                 f"aggregation.noise.scale: at {steps:g} steps to the clip, each of {participants} participants adds "
                 f"noise of {deviation:.4g} steps, {why}"
-            )
-        needed = self.encoding(dimension, bits).bits_needed(participants, multiplier)
-        if needed > bits:
-            raise ExperimentError(
-                f"aggregation.bits: {participants} updates of {steps:g} steps to the clip and their noise need "
-                f"{needed} bits, the ring has {bits}; set aggregation.bits to {needed}, or lower "
-                f"aggregation.noise.scale"
             )
 
 

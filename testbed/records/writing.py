@@ -83,11 +83,15 @@ class RunDirectory:
         except OSError as error:
             raise RunError(f"{path}: cannot make the directory: {error.strerror}") from None
         directory = cls(path)
-        with _replacing(path / EXPERIMENT) as file:
-            file.write(yaml.dump(dict(experiment), Dumper=_Dumper, sort_keys=False, allow_unicode=True).encode())
-        if directory._mirror is not None:
-            directory._mirror.push_experiment()
+        directory.replace_experiment(experiment)
         return directory
+
+    def replace_experiment(self, experiment: Mapping[str, Any]) -> None:
+        """Write the experiment, wholly or not at all; raises `RunError` where it cannot be written."""
+        with _replacing(self.path / EXPERIMENT) as file:
+            file.write(yaml.dump(dict(experiment), Dumper=_Dumper, sort_keys=False, allow_unicode=True).encode())
+        if self._mirror is not None:
+            self._mirror.push_experiment()
 
     @classmethod
     def reopen(cls, path: Path) -> "RunDirectory":

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 from testbed.crashes import crashes_told
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.loading import load, set_key, validated
+from testbed.experiment.own_classes import own_classes
 from testbed.experiment.schema import Experiment
-from testbed.experiment.sweep import points
+from testbed.experiment.stages import check_points, stages_of
+from testbed.experiment.sweep import Point, points
 from testbed.federation import Plan
 from testbed.privacy.keeping import warnings as privacy_warnings
 from testbed.records import RunRecords, find_runs
 from testbed.records.mirroring import fetched, staged
+from testbed.running.checking import check_addresses, check_plan, warnings
 from testbed.running.lanes import drive
 from testbed.running.observing import Observer, Serialised
 from testbed.running.open_runs import OpenRun
@@ -34,6 +37,7 @@ def run(
     network: str | None = None,
     resume: bool = False,
     observer: Observer | None = None,
+    accept_changed_code: bool = False,
 ) -> Path:
     """Run an experiment, or all points of its sweep; returns the directory with the records.
 
@@ -44,6 +48,7 @@ def run(
         network: "ray" or "in-process", instead of what the experiment says.
         resume: go on with the runs that are there; finished ones are left as they are, missing ones are started.
         observer: told how it goes.
+        accept_changed_code: resume although your own modules have changed since the run began; the run records it.
 
     Raises:
         ExperimentError: the experiment cannot be run as written, or (resume) is not the one that is there.
@@ -61,7 +66,9 @@ def run(
         set_key(data, "cluster.network", network, where)
         experiment = validated(data, where)
     directory = staged(default_directory(experiment) if out is None else out)
-    run_all(experiment, directory, where=where, resume=resume, observer=observer)
+    run_all(
+        experiment, directory, where=where, resume=resume, observer=observer, accept_changed_code=accept_changed_code
+    )
     return directory
 
 
@@ -82,7 +89,13 @@ def runs_below(directories: Sequence[str | Path]) -> list[RunRecords]:
 
 
 def run_all(
-    experiment: Experiment, out: Path, *, where: str, resume: bool = False, observer: Observer | None = None
+    experiment: Experiment,
+    out: Path,
+    *,
+    where: str,
+    resume: bool = False,
+    observer: Observer | None = None,
+    accept_changed_code: bool = False,
 ) -> list[Path]:
     """Run every point of `experiment` that is not finished; returns the run directories in the sweep's order.
 
@@ -90,19 +103,20 @@ def run_all(
         experiment: with or without a sweep.
         out: the directory of the run, or of the sweep.
         where: begins the lines of errors; the experiment's file.
-        resume: see `run`.
+        resume, accept_changed_code: see `run`.
         observer: told how it goes.
 
     Raises: see `run`.
     """
     watching = Serialised(observer or Observer())
     with stopping_on_signals():
-        runs = planned(list(points(experiment, where)), out, resume=resume)
+        all_points = list(points(experiment, where))
+        runs = planned(all_points, out, resume=resume, accept_changed_code=accept_changed_code)
         watching.planned(runs)
         unfinished = [run for run in runs if not run.rounds_finished]
         if unfinished:
             watching.doing("checking")
-            _check(unfinished, where, watching)
+            _check(unfinished, all_points, where, watching)
         _run(runs, watching)
     return [run.path for run in runs]
 
@@ -129,20 +143,21 @@ def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
             run.end()
 
 
-def _check(runs: Sequence[PlannedRun], where: str, observer: Observer) -> None:
-    """Raise, before anything runs, what only the data and the protocols' own classes can tell."""
+def _check(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str, observer: Observer) -> None:
+    """Raise, before anything runs, what only the data and the protocols' own classes can tell of these runs."""
     import workloads
 
-    addresses = {run.point.experiment.cluster.address for run in runs if run.point.experiment.cluster.network == "ray"}
-    if len(addresses) > 1:
-        raise ExperimentError(f"{where}: sweep: cluster.address: the points of a sweep run on one cluster, give one")
+    check_addresses([run.point.experiment for run in runs], where)
     built: tuple[Any, Any] = (None, None)
+    stages: dict[int, tuple[str, ...]] = {}
     for run in runs:
         experiment = run.point.experiment
-        place = f"{where}: sweep point {run.point.label}" if run.point.label else where
+        place = run.point.where(where)
         try:
             with crashes_told(f"{place}: its preparation", then=""):
                 plan = Plan(experiment, run.simulation_seed)
+                check_plan(plan)
+                stages[id(experiment)] = plan.stages
                 key = (experiment.workload, experiment.population, plan.seed)
                 if built[0] != key:
                     built = (key, workloads.build(*key))
@@ -152,3 +167,9 @@ def _check(runs: Sequence[PlannedRun], where: str, observer: Observer) -> None:
                 observer.warned(run, line)
         except (ExperimentError, TraceError) as error:
             raise ExperimentError("\n".join(f"{place}: {line}" for line in str(error).splitlines())) from error
+    check_points(
+        [(point.where(where), point.experiment) for point in all_points],
+        lambda one: stages.get(id(one)) or stages_of(one),
+    )
+    for line in warnings(name for run in runs for _, name in own_classes(run.point.experiment)):
+        observer.warned(runs[0], line)

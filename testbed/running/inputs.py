@@ -29,6 +29,14 @@ def digests(experiment: Experiment) -> dict[str, str]:
     return found
 
 
+def missing(experiment: Experiment) -> Iterator[str]:
+    """A line, with its key, for each file or folder that `experiment` names and that is not here."""
+    for key, path in _keyed_paths(experiment.model_dump(mode="python"), ()):
+        if not path.exists():
+            relative = "" if path.is_absolute() else " (relative paths count from the working directory)"
+            yield f"{'.'.join(key)}: {path}: no such file or folder{relative}"
+
+
 def check_unchanged(recorded: Mapping[str, str], experiment: Experiment, where: str) -> None:
     """Raise `ExperimentError` when a file is not what it was when the run began (`recorded`: its digests then)."""
     for path, digest in digests(experiment).items():
@@ -49,15 +57,19 @@ def _absolute(value: Any) -> Any:
 
 
 def _paths(value: Any) -> Iterator[Path]:
+    return (path for _, path in _keyed_paths(value, ()))
+
+
+def _keyed_paths(value: Any, key: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Path]]:
     if isinstance(value, Path):
-        yield value
+        yield key, value
     elif isinstance(value, dict):
-        for key, inner in value.items():
-            if key not in _WRITTEN:
-                yield from _paths(inner)
+        for inner, more in value.items():
+            if inner not in _WRITTEN:
+                yield from _keyed_paths(more, (*key, str(inner)))
     elif isinstance(value, list):
-        for inner in value:
-            yield from _paths(inner)
+        for more in value:
+            yield from _keyed_paths(more, key)
 
 
 def _digest(path: Path) -> str:

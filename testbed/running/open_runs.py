@@ -6,11 +6,12 @@ from typing import Any
 
 from testbed.errors import CodeCrashed, RunError, TestbedError, reason
 from testbed.records import RunDirectory, RunRecords
+from testbed.records.changed_code import with_changed_code
 from testbed.records.locking import held
 from testbed.records.log import RunLog
 from testbed.running.inputs import digests
 from testbed.running.planning import PlannedRun
-from testbed.running.provenance import provenance
+from testbed.running.provenance import now, provenance
 
 
 class OpenRun:
@@ -44,6 +45,10 @@ class OpenRun:
             if not run.exists:  # under the lock: somebody else may have begun one here since we looked
                 RunDirectory.create(run.path, _resolved(run))
             self.records = RunDirectory.reopen(run.path)
+            if run.changed:
+                stored = RunRecords(run.path).experiment
+                origin = with_changed_code(stored["provenance"], run.rounds_done, run.changed, run.modules, now())
+                self.records.replace_experiment(stored | {"provenance": origin})
             self.outcomes: list[str] = self.records.table("rounds")["outcome"].to_pylist()
         except BaseException:
             self._lock.close()
@@ -52,7 +57,8 @@ class OpenRun:
         experiment = run.point.experiment
         said = {"label": run.label, "point": place, "points": places, "rounds": experiment.rounds}
         if run.exists:
-            self._log.write("run-resumed", **said, after_round=len(self.outcomes))
+            changed = {"changed_code": list(run.changed)} if run.changed else {}
+            self._log.write("run-resumed", **said, after_round=len(self.outcomes), **changed)
         else:
             self._log.write("run-started", **said, population=experiment.population, network=experiment.cluster.network)
 
@@ -109,4 +115,6 @@ def _resolved(run: PlannedRun) -> dict[str, Any]:
         origin["simulation_seed"] = run.simulation_seed
     if files := digests(experiment):
         origin["files"] = files
+    if run.modules:
+        origin["modules"] = dict(run.modules)
     return experiment.plain() | {"provenance": {"label": run.label, "sweep": run.point.values, **origin}}

@@ -4,18 +4,24 @@ import hashlib
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.loading import read_yaml, validated
+from testbed.experiment.own_classes import own_classes
 from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import Point
+from testbed.own_sources import digests
 from testbed.records import RunDirectory
+from testbed.records.changed_code import changed_modules
 from testbed.records.ending import stopped
 from testbed.records.writing import is_empty
 from testbed.running.inputs import check_unchanged
+
+ACCEPT_CHANGED_CODE = "--accept-changed-code"
+"""The option that goes on with a run although the user's own modules have changed."""
 
 _LONGEST_NAME = 100
 _MAY_DIFFER = ("cluster", "output", "provenance")  # no result depends on them
@@ -33,6 +39,8 @@ class PlannedRun:
         rounds_done: rounds recorded there.
         complete: all rounds are run, merged and summarised: nothing is left to do.
         stopped: why it ended before its last round and may not go on, in one line; empty otherwise.
+        modules: digests of the user's own modules as they are now (`testbed.own_sources.digests`).
+        changed: those of them that are not what the run has recorded, and that it goes on with all the same.
     """
 
     point: Point
@@ -42,6 +50,8 @@ class PlannedRun:
     rounds_done: int = 0
     complete: bool = False
     stopped: str = ""
+    modules: Mapping[str, str] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -59,7 +69,7 @@ def default_directory(experiment: Experiment) -> str | Path:
     return experiment.output.directory or Path("runs") / file_name(experiment.name)
 
 
-def planned(points: Sequence[Point], out: Path, *, resume: bool) -> list[PlannedRun]:
+def planned(points: Sequence[Point], out: Path, *, resume: bool, accept_changed_code: bool = False) -> list[PlannedRun]:
     """The runs of all points, in their order.
 
     Without a seed, all points of a sweep get the same random `simulation_seed`, so that they differ in nothing else;
@@ -69,6 +79,7 @@ def planned(points: Sequence[Point], out: Path, *, resume: bool) -> list[Planned
         points: all points of one experiment.
         out: the run's directory, or the sweep's.
         resume: runs that are there will be gone on with, rather than being an error.
+        accept_changed_code: also those whose own modules have changed since.
 
     Raises:
         RunError: a directory is there and (without resume) must not be, or is something else.
@@ -81,11 +92,18 @@ def planned(points: Sequence[Point], out: Path, *, resume: bool) -> list[Planned
     stored: dict[Path, PlannedRun] = {}
     for point, path in zip(points, paths, strict=True):
         if resume and (path / "experiment.yaml").is_file():
-            stored[path] = _existing(point, path)
+            stored[path] = _existing(point, path, accept_changed_code)
         else:
             _refuse_what_is_there(path)
     seed = next((run.simulation_seed for run in stored.values()), secrets.randbits(63))
-    return [stored.get(path) or PlannedRun(point, path, seed) for point, path in zip(points, paths, strict=True)]
+    return [
+        stored.get(path) or PlannedRun(point, path, seed, modules=digests(_names(point)))
+        for point, path in zip(points, paths, strict=True)
+    ]
+
+
+def _names(point: Point) -> list[str]:
+    return [name for _, name in own_classes(point.experiment)]
 
 
 def _refuse_what_is_there(path: Path) -> None:
@@ -99,7 +117,7 @@ def _refuse_what_is_there(path: Path) -> None:
     raise RunError(f"{path}: {what}; give another --out")
 
 
-def _existing(point: Point, path: Path) -> PlannedRun:
+def _existing(point: Point, path: Path, accept_changed_code: bool) -> PlannedRun:
     """The run at `path`, which must be one of `point`."""
     file = path / "experiment.yaml"
     stored = validated(read_yaml(file), str(file))
@@ -110,6 +128,13 @@ def _existing(point: Point, path: Path) -> PlannedRun:
         )
     provenance = stored.provenance or {}
     check_unchanged(provenance.get("files") or {}, point.experiment, str(path))
+    modules = digests(_names(point))
+    changed = changed_modules(provenance, modules)
+    if changed and not accept_changed_code:
+        raise ExperimentError(
+            f"{path}: --resume: your own {', '.join(changed)} changed since this run began; put back what was there, "
+            f"give another --out, or insist with {ACCEPT_CHANGED_CODE}, which the run records"
+        )
     seed = stored.seed if stored.seed is not None else provenance.get("simulation_seed")
     if not isinstance(seed, int) or seed < 0:
         raise ExperimentError(f"{file}: provenance.simulation_seed: is required to go on with a run without seed")
@@ -117,7 +142,8 @@ def _existing(point: Point, path: Path) -> PlannedRun:
     done = 0 if checkpoint is None else checkpoint.round_number
     merged = not (path / "parts").exists() and (path / "summary.json").is_file()
     why = stopped(path, done) if done < stored.rounds else ""
-    return PlannedRun(point, path, seed, True, done, (done >= stored.rounds or bool(why)) and merged, why)
+    complete = (done >= stored.rounds or bool(why)) and merged
+    return PlannedRun(point, path, seed, True, done, complete, why, modules, changed)
 
 
 def differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

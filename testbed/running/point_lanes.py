@@ -169,7 +169,8 @@ class RayLane(PointLane):
                 raise ClusterError("stopped; go on with --resume")
             on_progress(progress)
 
-        session.run(located(run.point.experiment), run.simulation_seed, records.path, unless_closed)
+        there = located(run.point.experiment).model_copy(update={"provenance": {"modules": dict(run.modules)}})
+        session.run(there, run.simulation_seed, records.path, unless_closed)
 
 
 class PointLanes:

@@ -23,8 +23,13 @@ def provenance() -> dict[str, Any]:
         "versions": _versions(),
         "git_commit": _git_commit(Path(testbed.__file__).resolve().parent.parent),
         "machine": {"cpus": os.cpu_count(), "processor": _processor(), "memory_bytes": _memory_bytes()},
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "started": now(),
     }
+
+
+def now() -> str:
+    """The time, in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _versions() -> dict[str, str | None]:

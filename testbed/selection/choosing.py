@@ -107,6 +107,8 @@ class Selection:
 class SelectionProtocol(Protocol):
     """Server side of a selection protocol. A user's own class has the same attributes.
 
+    It may have another, `Parameters`: a subclass of `SelectionParameters` that says which keys its section has.
+
     Attributes:
         stages: its stages, in order.
         needs_registration: whether clients must be registered with the PKI.

@@ -232,8 +232,8 @@ from testbed.availability import Presence
 class Even:
     comes_back = True
 
-    def __init__(self, section, population, randomness):
-        self.there = np.arange(population) % section.options["every"] == 0
+    def __init__(self, section, population, randomness, every):
+        self.there = np.arange(population) % every == 0
         assert randomness.seed == 1
 
     def presence(self, round_number, stage, now_s, clients):
@@ -305,16 +305,33 @@ def test_answers_of_the_wrong_kind_are_refused(available: Callable, own: str, st
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "options", "says"),
     [
-        ("Mute", "has no method presence"),
-        ("Undecided", "needs an attribute `comes_back`"),
-        ("Absent", "has no class Absent"),
+        ("Mute", {}, "has no method presence"),
+        ("Undecided", {"every": 1}, "needs an attribute `comes_back`"),
+        ("Absent", {}, "has no class Absent"),
     ],
 )
-def test_classes_that_are_no_models(available: Callable, own: str, name: str, says: str) -> None:
+def test_classes_that_are_no_models(available: Callable, own: str, name: str, options: dict, says: str) -> None:
     with pytest.raises(ExperimentError, match=rf"^availability\.model: {own}:{name}: .*{says}"):
-        available(7, model=f"{own}:{name}", options={"every": 1})
+        available(7, model=f"{own}:{name}", options=options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("Even", {"evry": 3}, "availability.options.evry: unknown option; did you mean 'every'? allowed: every"),
+        ("Mute", {"every": 3}, "availability.options.every: unknown option; allowed: none: {own}:Mute declares none"),
+        ("Even", {}, "availability: {own}:Even(..., ..., ...): missing a required argument: 'every'"),
+    ],
+)
+def test_options_that_the_class_does_not_declare_are_refused(
+    available: Callable, own: str, name: str, options: dict, says: str
+) -> None:
+    with pytest.raises(ExperimentError) as refused:
+        available(7, model=f"{own}:{name}", options=options)
+    assert str(refused.value).startswith(says.format(own=own))
+    assert "\n" not in str(refused.value)
 
 
 def test_what_goes_wrong_in_a_class_of_ones_own_comes_through(available: Callable, own: str) -> None:

@@ -82,7 +82,6 @@ def test_validate_names_the_points(call: Callable[..., Any], written: Callable[.
         (["workload.epoch=2"], "did you mean 'epochs'"),
         (["rounds=0"], "rounds"),
         (["sweep={rounds: [2, -1]}"], "sweep point rounds=-1"),
-        (["selection.protocol=nobody.has.this:Class"], "no module 'nobody'"),
         (["workload=digits", "workload.epochs=2"], "workload is not a section"),
     ],
 )

@@ -178,19 +178,17 @@ def test_warnings(call: Call, written: Written, tmp_path: Path) -> None:
 
 def test_guarantees_of_an_experiment_that_was_never_run(call: Call, written: Written) -> None:
     file = written(**NOISE)
-    ended = call("bound", "privacy", file)
+    ended = call("bound", "privacy", "--import-classes", file)
     assert ended.code == 0, ended.err
     assert ended.out.splitlines()[0] == str(file)
-    (found,) = json.loads(call("bound", "privacy", file, "--format", "json").out)
+    (found,) = json.loads(call("bound", "privacy", "--import-classes", file, "--format", "json").out)
     assert (found["selection"], found["planned_rounds"], found["delta"]) == ("random", 12, 1 / 80)
     curious, malicious = found["guarantees"]
     assert curious["epsilon"] < malicious["epsilon"]
     assert malicious["rounds"] == 12
     swept = written(**NOISE, sweep={"rounds": [5, 10]})
-    assert [row["planned_rounds"] for row in json.loads(call("bound", "privacy", swept, "--format", "json").out)] == [
-        5,
-        10,
-    ]
+    rows = json.loads(call("bound", "privacy", "--import-classes", swept, "--format", "json").out)
+    assert [row["planned_rounds"] for row in rows] == [5, 10]
     refused = call("bound", "privacy", written())
     assert refused.code == 2
     assert "aggregation plain adds no noise" in refused.err
@@ -232,4 +230,4 @@ def test_a_delta_that_promises_nothing_is_said_also_when_quiet_and_beforehand(
     quiet = call("run", file, "--out", tmp_path / "run", "--quiet")
     assert quiet.code == 0
     assert quiet.err.count("warning: privacy.delta: 0.5 is not below 1/8") == 1
-    assert "warning: " in call("bound", "privacy", file).err
+    assert "warning: " in call("bound", "privacy", "--import-classes", file).err

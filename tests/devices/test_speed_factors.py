@@ -98,8 +98,8 @@ def test_wrong_keys_and_values_are_refused_one_by_one(wrong: dict[str, object]) 
 
 def test_a_class_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     class TwoKinds:
-        def __init__(self, section: Devices) -> None:
-            self.slow_share = section.options["slow_share"]
+        def __init__(self, section: Devices, slow_share: float) -> None:
+            self.slow_share = slow_share
             self.slowest = section.slowest
 
         def speed_factors(self, population: int, generator: np.random.Generator) -> np.ndarray:

@@ -23,7 +23,7 @@ WRONG = [
     ({"clients": ["take-a-nap"]}, LOTTO, "clients: unknown 'take-a-nap'; allowed: inflate-utility, "),
     ({"server": ["re-use-round"]}, LOTTO, "server: unknown 're-use-round'; did you mean 'reuse-round'?"),
     ({"server": ["list-twice", "list-twice"]}, LOTTO, "server: list-twice stands twice"),
-    ({"server": [{"reuse-round": {"rond": 1}}]}, LOTTO, "server: reuse-round.rond: unknown option; allowed: round"),
+    ({"server": [{"reuse-round": {"rond": 1}}]}, LOTTO, "server: reuse-round.rond: unknown option; did you"),
     ({"server": [{"reuse-round": {"round": 0}}]}, LOTTO, "server: reuse-round.round: should be greater than 0, not 0"),
     ({"server": [{"list-twice": {}, "reuse-round": {}}]}, LOTTO, "server: an entry is a name, or one name with its"),
     *(({"server": wrong}, LOTTO, "server: an entry is a name, or one name with its options: {name: {option: value}}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment, load
 from testbed.experiment.loading import validated
-from testbed.experiment.stages import check_stages, known_stages
+from testbed.experiment.schema import AggregationSection, SelectionSection
+from testbed.experiment.stages import check_stages, known_stages, stages_of
 
 PROTOCOLS = (
     "'random', 'weighted-random', 'bernoulli', 'partition', 'batch-partition', 'oort', 'lotto-client-centric', "
@@ -231,16 +232,94 @@ def test_stages_that_no_protocol_has_are_refused(mistake: Callable[..., str]) ->
     assert line.startswith(
         "availability.dropout.stage: unknown stage 'secagg/maskedinput'; did you mean 'secagg/masked-input'? allowed: "
     )
-    assert mistake("time: {stage_deadlines: {lotto/anounce: 5}}").startswith(
-        "time.stage_deadlines: unknown stage 'lotto/anounce'; did you mean 'lotto/announce'? "
-        "allowed: adversary/hand-over, check-in, "
+    assert mistake("time: {stage_deadlines: {lotto/anounce: 5}}\nselection: lotto-client-centric").startswith(
+        "selection: should be a mapping"
+    )
+    assert mistake("time: {stage_deadlines: {lotto/anounce: 5}}\nselection: {protocol: lotto-client-centric}") == (
+        "time.stage_deadlines: unknown stage 'lotto/anounce'; did you mean 'lotto/announce'? allowed: lotto/announce, "
+        "lotto/participants, lotto/signatures, train, secagg/advertise-keys, secagg/share-keys, secagg/masked-input, "
+        "secagg/consistency, secagg/unmask"
     )
 
 
-def test_stages_of_other_protocols_are_allowed_for_sweeps(load_text: Callable[..., Experiment]) -> None:
-    for stage in ("check-in", "lotto/announce", "train", "secagg/unmask", "plain/update"):
-        assert stage in known_stages()
-        load_text(f"time: {{stage_deadlines: {{{stage}: 5}}}}\navailability: {{dropout: {{stage: {stage}}}}}")
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "aggregation: {protocol: plain}\navailability: {dropout: {rate: 0.3, stage: secagg/unmask}}",
+            "availability.dropout.stage: 'secagg/unmask' is no stage of selection random with aggregation plain; "
+            "allowed: random, check-in, train, plain/update",
+        ),
+        (
+            "aggregation: {protocol: plain}\navailability: {dropout: {hazard: {train: 0.1, secagg/unmask: 0.1}}}",
+            "availability.dropout.hazard: 'secagg/unmask' is no stage of selection random with aggregation plain; "
+            "allowed: check-in, train, plain/update",
+        ),
+        (
+            "time: {stage_deadlines: {lotto/announce: 5}}",
+            "time.stage_deadlines: 'lotto/announce' is no stage of selection random with aggregation secagg; allowed: "
+            "check-in, train, secagg/advertise-keys, secagg/share-keys, secagg/masked-input, secagg/consistency, "
+            "secagg/unmask",
+        ),
+        (
+            "time: {stage_quorums: {plain/update: 0.5}}",
+            "time.stage_quorums: 'plain/update' is no stage of selection random with aggregation secagg; allowed: "
+            "check-in, train, secagg/advertise-keys, secagg/share-keys, secagg/masked-input, secagg/consistency, "
+            "secagg/unmask",
+        ),
+        (
+            "aggregation: {consistency: none}\navailability: {dropout: {rate: 0.3, stage: secagg/consistency}}",
+            "availability.dropout.stage: 'secagg/consistency' is no stage of selection random with aggregation secagg; "
+            "allowed: random, check-in, train, secagg/advertise-keys, secagg/share-keys, secagg/masked-input, "
+            "secagg/unmask-survivors",
+        ),
+    ],
+)
+def test_stages_of_protocols_that_are_not_there_are_refused(text: str, line: str, mistake: Callable[..., str]) -> None:
+    assert mistake(text) == line
+
+
+SWEEP = "sweep: {aggregation: [{protocol: secagg}, {protocol: plain}]}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("availability: {dropout: {rate: 0.1, stage: train}}", ""),
+        ("availability: {dropout: {hazard: {plain/update: 0.1, secagg/masked-input: 0.1}}}", ""),
+        ("time: {stage_deadlines: {secagg/unmask: 5, plain/update: 2}, stage_quorums: {secagg/share-keys: 0.5}}", ""),
+        (
+            "availability: {dropout: {rate: 0.1, stage: secagg/unmask}}",
+            "sweep point plain: availability.dropout.stage: 'secagg/unmask' is no stage of",
+        ),
+        (
+            "availability: {dropout: {hazard: {secagg/unmask: 0.1}}}",
+            "sweep point plain: availability.dropout.hazard: 'secagg/unmask' is no stage of",
+        ),
+        ("time: {stage_deadlines: {lotto/announce: 5}}", "sweep point secagg: time.stage_deadlines: 'lotto/announce'"),
+    ],
+)
+def test_in_a_sweep_each_point_loses_clients_and_some_point_has_the_deadline(
+    text: str, line: str, load_text: Callable[..., Experiment], mistake: Callable[..., str]
+) -> None:
+    """Without its drop-outs a point would be compared with others as if everybody had stayed."""
+    if line:
+        assert mistake(SWEEP + text).startswith(line)
+    else:
+        load_text(SWEEP + text)
+
+
+def test_every_built_in_protocol_names_the_stages_that_it_asks() -> None:
+    named = {
+        stage
+        for selection in get_args(get_args(SelectionSection)[0])[:-1]
+        for aggregation in get_args(get_args(AggregationSection)[0])[:-1]
+        for made in [[get_args(one)[0].model_construct() for one in (selection, aggregation)]]
+        for stage in stages_of(Experiment.model_construct(selection=made[0], aggregation=made[1])) or ()
+    }
+    assert {stage for stage in known_stages() if not stage.startswith("adversary/")} == named | {
+        "secagg/unmask-survivors"  # with consistency: none
+    }
 
 
 def test_stages_of_classes_of_ones_own_are_known_where_the_class_is(load_text: Callable[..., Experiment]) -> None:
@@ -249,7 +328,7 @@ def test_stages_of_classes_of_ones_own_are_known_where_the_class_is(load_text: C
     )
     check_stages(experiment, ["theirs/first"])
     with pytest.raises(ExperimentError, match="unknown stage 'theirs/first'"):
-        check_stages(experiment)
+        check_stages(experiment, ["theirs/second"])
 
 
 # -- overrides ----------------------------------------------------------------------------------------------------

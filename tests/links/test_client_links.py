@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, Field
 from scipy.stats import binomtest, kstest, lognorm, truncnorm
 
 from testbed.errors import ExperimentError, TraceError
@@ -290,6 +291,11 @@ def test_a_hundred_thousand_clients_share_few_histories() -> None:
 class TwoMegabytes:
     """Links of one's own: as `options` say."""
 
+    class Options(BaseModel):
+        """What the experiment may say."""
+
+        rate: float = Field(1e6, ge=0)
+
     def __init__(self, section: Links) -> None:
         self.rate = section.options["rate"]
 
@@ -307,6 +313,16 @@ def test_a_class_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (first > 2e6).all()
     with pytest.raises(ExperimentError, match="must return the ClientLinks of 3 clients"):
         client_links(section.model_copy(update={"options": {"rate": 0}}), 3, np.random.default_rng(1))
+    default = client_links(section.model_copy(update={"options": {}}), 3, np.random.default_rng(1))
+    assert (default.down.at(0.0) < 2e6).all()
+    for options, says in (
+        ({"rat": 2e6}, "did you mean 'rate'? allowed: rate (Options of mine.links:TwoMegabytes)"),
+        ({"rate": -1}, "links.options.rate: should be greater than or equal to 0, not -1"),
+        ({"rate": "2e6"}, "links.options.rate: should be a valid number, not '2e6'"),
+    ):
+        with pytest.raises(ExperimentError) as refused:
+            client_links(section.model_copy(update={"options": options}), 3, np.random.default_rng(1))
+        assert says in str(refused.value)
 
 
 def test_a_class_of_ones_own_that_is_not_there() -> None:

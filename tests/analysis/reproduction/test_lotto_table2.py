@@ -6,7 +6,7 @@ import pytest
 from analysis.reproduction.lotto_overhead import COST_TABLES, SILENT, SIZES, Size, experiment
 from analysis.reproduction.lotto_overhead_judged import largest
 from analysis.reproduction.lotto_table2 import _SELECTIONS, claims
-from testbed.experiment.stages import check_stages
+from testbed.experiment.stages import check_points
 from testbed.experiment.sweep import points
 
 
@@ -17,8 +17,9 @@ def test_every_experiment_validates(scale: str) -> None:
         for costs in COST_TABLES:
             for population in size.participants:
                 block = experiment(size, application, costs, population, list(_SELECTIONS.values()))
-                for point in points(block, "table 2"):
-                    check_stages(point.experiment)
+                all_points = list(points(block, "table 2"))
+                check_points([(point.label, point.experiment) for point in all_points])
+                for point in all_points:
                     assert point.experiment.selection.participants == size.participants[population]
                     assert point.experiment.rounds == size.rounds_of(application, population)
                     assert str(point.experiment.rounds) in str(size)

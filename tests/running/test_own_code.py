@@ -1,0 +1,207 @@
+"""The user's own code in a run's provenance: what runs is what is named, and what has changed is not gone on with."""
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from testbed import own_sources, run
+from testbed.errors import ExperimentError
+from testbed.federation import Progress
+from testbed.records import RunRecords
+from testbed.running import Observer, PlannedRun
+
+SELECTION = """
+from their_lib.inner import order
+from . import beside
+from testbed.selection.random_selection import RandomSelection
+import numpy, {other}
+
+
+class Mine(RandomSelection):
+    def choose(self, present, round_):
+        return order(present)[: self.parameters.participants]
+"""
+FILES = {
+    "their_lib/__init__.py": "",
+    "their_lib/selection.py": SELECTION.format(other="their_other"),
+    "their_lib/inner.py": "import numpy as np\n\n\ndef order(present):\n    return np.sort(present)\n",
+    "their_lib/beside.py": "",
+    "their_lib/unrelated.py": "raise SystemExit\n",
+    "their_other.py": "",
+    "their_devices.py": "class Two:\n    def __init__(self, section): ...\n"
+    "    def speed_factors(self, population, generator): return [2.0] * population\n",
+}
+MODULES = {name for name in FILES if "unrelated" not in name}
+EXPERIMENT = {
+    "name": "own", "seed": 3, "rounds": 4, "population": 8,
+    "workload": {"dataset": "digits", "model": "logistic"},
+    "selection": {"protocol": "their_lib.selection:Mine", "participants": 4},
+    "aggregation": {"protocol": "plain"},
+    "devices": {"model": "their_devices:Two"},
+    "time": {"compute": "modelled"},
+    "cluster": {"network": "in-process"},
+}  # fmt: skip
+
+
+class StopAfterRound(Observer):
+    """Interrupts in the round after this one."""
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds = rounds
+
+    def progressed(self, run: PlannedRun, progress: Progress) -> None:
+        """See `Observer`."""
+        if progress.round_number > self.rounds:
+            raise KeyboardInterrupt
+
+
+def forget() -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0].startswith("their_")]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder on the path with modules of the user's own; each process has its own memory of what it imported."""
+    folder = tmp_path / "library"
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(own_sources, "_as_imported", {})
+    yield folder
+    forget()
+
+
+@pytest.fixture
+def another_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    def another_process() -> None:
+        forget()
+        monkeypatch.setattr(own_sources, "_as_imported", {})
+
+    return another_process
+
+
+def written(tmp_path: Path, **changes: Any) -> Path:
+    file = tmp_path / "own.yaml"
+    file.write_text(yaml.safe_dump(EXPERIMENT | changes))
+    return file
+
+
+def provenance(path: Path) -> dict[str, Any]:
+    return dict(yaml.safe_load((path / "experiment.yaml").read_text())["provenance"])
+
+
+def test_what_a_class_comes_from_and_what_that_imports_beside_it(library: Path) -> None:
+    """Nothing is imported to find out."""
+    found = own_sources.sources(["their_lib.selection:Mine", "their_devices:Two", "random:Random", "workloads:X"])
+    assert found == {name: library / name for name in sorted(MODULES)}
+    assert not [name for name in sys.modules if name.startswith("their_")]
+
+
+def test_of_an_installed_package_its_own_modules_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "site-packages"
+    for name in ("their_one/__init__.py", "their_one/part.py", "their_neighbour.py"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("import their_neighbour, their_one.part\n")
+    monkeypatch.syspath_prepend(folder)
+    assert list(own_sources.sources(["their_one:X"])) == ["their_one/__init__.py", "their_one/part.py"]
+
+
+def test_digests_are_recorded(library: Path, tmp_path: Path) -> None:
+    out = run(written(tmp_path), out=tmp_path / "out")
+    recorded = provenance(out)
+    assert recorded["modules"] == {
+        name: hashlib.sha256((library / name).read_bytes()).hexdigest() for name in sorted(MODULES)
+    }
+    assert str(tmp_path) not in str(recorded["modules"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("their_lib/inner.py", "def order(present):\n    return present[::-1]\n"),
+        ("their_lib/inner.py", None),
+        ("their_devices.py", FILES["their_devices.py"].replace("2.0", "3.0")),
+    ],
+)
+def test_what_has_changed_is_not_gone_on_with(
+    name: str, text: str | None, library: Path, tmp_path: Path, another_process: Callable[[], None]
+) -> None:
+    file, out = written(tmp_path), tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        run(file, out=out, observer=StopAfterRound(2))
+    another_process()
+    if text is None:
+        (library / name).unlink()
+    else:
+        (library / name).write_text(text)
+    before = (out / "experiment.yaml").read_bytes()
+    with pytest.raises(ExperimentError) as refused:
+        run(file, out=out, resume=True)
+    assert str(refused.value) == (
+        f"{out}: --resume: your own {name} changed since this run began; put back what was there, give another --out, "
+        "or insist with --accept-changed-code, which the run records"
+    )
+    assert (out / "experiment.yaml").read_bytes() == before
+    (library / name).write_text(FILES[name])
+    run(file, out=out, resume=True)
+    assert "changed_code" not in provenance(out)
+
+
+def test_insisting_is_recorded(library: Path, tmp_path: Path, another_process: Callable[[], None]) -> None:
+    file, out = written(tmp_path), tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        run(file, out=out, observer=StopAfterRound(2))
+    another_process()
+    (library / "their_lib/inner.py").write_text("def order(present):\n    return present[::-1][:4][::-1]\n")
+    with pytest.raises(KeyboardInterrupt):
+        run(file, out=out, resume=True, accept_changed_code=True, observer=StopAfterRound(3))
+    another_process()
+    run(file, out=out, resume=True)  # nothing has changed since
+    recorded = provenance(out)
+    (change,) = recorded["changed_code"]
+    assert (change["after_round"], change["changed"]) == (2, ["their_lib/inner.py"])
+    assert change["modules"] == own_sources.digests(["their_lib.selection:Mine", "their_devices:Two"])
+    assert recorded["modules"]["their_lib/inner.py"] != change["modules"]["their_lib/inner.py"]
+    records = RunRecords(out)
+    events = records.frame("events").query("kind == 'changed-code'")
+    assert events["round"].tolist() == [3]
+    assert events["detail"].tolist() == ["went on with changed their_lib/inner.py"]
+    took_part = records.frame("participation").groupby("round")["client"].apply(list).tolist()
+    assert took_part == [[0, 1, 2, 3]] * 2 + [[4, 5, 6, 7]] * 2
+
+
+def test_a_file_that_has_changed_since_it_was_imported_is_told(library: Path, tmp_path: Path) -> None:
+    """In a notebook: the old code would run, and the digest be the new one's."""
+    run(written(tmp_path), out=tmp_path / "one")
+    (library / "their_devices.py").write_text(FILES["their_devices.py"].replace("2.0", "3.0"))
+    with pytest.raises(ExperimentError, match=r"their_devices\.py: has changed since this process imported it"):
+        run(written(tmp_path), out=tmp_path / "two")
+    assert not (tmp_path / "two").exists()
+
+
+def test_the_option_goes_with_resume(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "testbed", "run", str(written(tmp_path)), "--accept-changed-code"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "error: --accept-changed-code: says how a run goes on; give --resume, too\n"
+
+
+def test_a_node_with_other_code_is_refused(library: Path) -> None:
+    names = ["their_lib.selection:Mine", "their_devices:Two"]
+    wanted = own_sources.digests(names)
+    own_sources.check_same(wanted, names, "node a")
+    (library / "their_lib/inner.py").write_text("")
+    (library / "their_devices.py").unlink()
+    with pytest.raises(ExperimentError, match=r"your own their_devices\.py is missing on node a; put the same file"):
+        own_sources.check_same(wanted, names, "node a")
+    (library / "their_devices.py").write_text(FILES["their_devices.py"])
+    with pytest.raises(ExperimentError, match=r"inner\.py is other code than where the run was started on node a"):
+        own_sources.check_same(wanted, names, "node a")
