@@ -14,19 +14,23 @@ class Choices:
     Args:
         given: the first decisions (one that is too large for its options counts as 0).
         source: draws what comes after them; None: all zeros.
-        honest: probability of option 0, beside its share of the rest, in a pick that does not say otherwise.
 
     Attributes:
         taken: the decisions so far.
         options: among how many each was taken.
     """
 
-    def __init__(self, given: Sequence[int] = (), source: random.Random | None = None, honest: float = 0.5) -> None:
+    def __init__(self, given: Sequence[int] = (), source: random.Random | None = None) -> None:
         self._given = given
         self._source = source
-        self._honest = honest
+        self._honest = 0.5  # probability of option 0, beside its share of the rest, in a pick that does not say otherwise
         self.taken: list[int] = []
         self.options: list[int] = []
+
+    def begin(self) -> None:
+        """A stage begins: the server is lively in some, and honest in most others, lest it be refused everywhere."""
+        if self._source is not None:
+            self._honest = self._source.choice((0.97, 0.95, 0.6, 0.2))
 
     def pick(self, options: int, honest: float | None = None) -> int:
         """One of 0 .. options - 1."""
@@ -56,18 +60,22 @@ class Choices:
         kept += [client for client in clients if client not in kept][: max(0, least - len(kept))]
         return frozenset(kept)
 
-    def told_apart(self, clients: Sequence[int], stories: int) -> dict[int, int]:
-        """Which of so many stories each client is told: all the first, one the second, two halves, or anything."""
-        if stories == 1:
-            return dict.fromkeys(clients, 0)
-        form = self.pick(4, 0.1)
+    def exactly(self, of: Sequence[int], size: int) -> frozenset[int]:
+        """A subset of this size, any."""
+        left, taken = list(of), []
+        while left and len(taken) < size:
+            taken.append(left.pop(self.pick(len(left), 0)))
+        return frozenset(taken)
+
+    def parted(self, clients: Sequence[int], stories: int) -> dict[int, int]:
+        """Which of so many stories each client is told: one of them another, the first few, or anything."""
+        form = self.pick(3, 0)
         if form == 0:
-            return dict.fromkeys(clients, 0)
-        if form == 1:
             other = self.pick(len(clients), 0)
             return {client: int(place == other) for place, client in enumerate(clients)}
-        if form == 2:
-            return {client: int(2 * place >= len(clients)) for place, client in enumerate(clients)}
+        if form == 1:
+            begin = self.pick(len(clients), 0)
+            return {client: int(place >= begin) for place, client in enumerate(clients)}
         return {client: self.pick(stories, 0) for client in clients}
 
 

@@ -41,7 +41,8 @@ def random(participants: int) -> dict[str, Any]:
 
 MIXES = (
     Mix("secagg, 2 accomplices", random(5), secagg(4), 8, frozenset({6, 7})),
-    Mix("secagg, no accomplice", random(4), secagg(3), 6, rounds=2),
+    Mix("secagg, 1 accomplice", random(6), secagg(4), 7, frozenset({6})),
+    Mix("secagg, no accomplice", random(5), secagg(3), 6),
     Mix("secagg with noise", random(5), secagg(4, weights="equal", noise=SKELLAM), 6, frozenset({5})),
     Mix(
         "secagg with removable noise",
@@ -54,8 +55,8 @@ MIXES = (
     Mix("secagg, whole batches", BATCHES, secagg(3), 8),
     Mix("secagg, whole batches, smallest sum", BATCHES, secagg(3, smallest_sum=2), 8),
     Mix("secagg, whole batches, unsigned", BATCHES, secagg(3, consistency="none"), 8),
-    Mix("lotto-client-centric with secagg", LOTTO, secagg(3), 8, frozenset({7}), rounds=3),
-    Mix("lotto-server-centric with secagg", SERVER_CENTRIC, secagg(3), 8, frozenset({7}), rounds=3),
+    Mix("lotto-client-centric with secagg", LOTTO, secagg(3), 8, frozenset({7}), rounds=2),
+    Mix("lotto-server-centric with secagg", SERVER_CENTRIC, secagg(3), 8, frozenset({7}), rounds=2),
     Mix(
         "lotto-server-centric with secagg-plus",
         {**SERVER_CENTRIC, "participants": 6, "over_selection": 1.5},

@@ -94,7 +94,7 @@ def _other_decisions() -> list[Mutant]:
 
 def _mixes(owner: type) -> tuple[str, ...]:
     if owner is SecAggClient:
-        return ("secagg,", "with secagg")
+        return ("secagg, 2", "secagg, no", "secagg, 1", "secagg, whole", "lotto-client-centric with secagg")
     if owner is SecAggPlusClient:
         return ("secagg-plus",)
     if owner is ServerCentricClient:

@@ -92,7 +92,7 @@ def search(
         federation = Federation(mix)
         while (plays is None or found.plays < plays) and (seconds is None or process_time() - began < seconds):
             source = random.Random(f"{seed} {mix.name} {found.plays}")
-            one = play(federation, Choices(source=source, honest=source.choice((0.4, 0.6, 0.8))))
+            one = play(federation, Choices(source=source))
             enter(found, one)
             if until(found):
                 break

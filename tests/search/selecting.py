@@ -45,7 +45,9 @@ class Selecting:
     def run(self) -> dict[int, Group]:
         """The list that each honest client has agreed on (nobody else is there)."""
         heard_before = {client: self.clients.client(client).last_round for client in self.federation.honest}
+        self.choices.begin()
         self.announce_all()
+        self.choices.begin()
         lists = self.lists()
         self.show_all(lists)
         agreed = {}

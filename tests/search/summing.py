@@ -38,6 +38,7 @@ from tests.search.knowledge import Input, Knowledge, Secret, Update
 from tests.search.world import CRAFTED_MODEL, HONEST_MODEL, Clients
 
 Group = frozenset[int]
+AGAIN = 3  # deviations from the order of the stages, after each of them
 
 
 class Summing:
@@ -75,18 +76,21 @@ class Summing:
         self.signed: dict[int, tuple[bytes, bytes]] = {}  # by client, what and the signature
 
     def run(self) -> None:
-        """All stages, with whatever comes between."""
-        for stage in (
-            self.train_all,
-            self.advertise_all,
-            self.share_all,
-            self.mask_all,
-            self.sign_all,
-            self.unmask_all,
-        ):
+        """All stages; between them anything once more, or an earlier stage over again."""
+        stages = (self.train_all, self.advertise_all, self.share_all, self.mask_all, self.sign_all, self.unmask_all)
+        for place, stage in enumerate(stages):
+            self.choices.begin()
             stage()
-            while self.choices.pick(2, 0.9):
-                self.once_more()
+            for _ in range(AGAIN):
+                deviation = self.choices.pick(3, 0.93)
+                if deviation == 0:
+                    break
+                if deviation == 1:
+                    self.once_more()
+                    continue
+                self.choices.begin()
+                for repeated in stages[place - self.choices.pick(place + 1, 0) : place + 1]:
+                    repeated()
 
     # -- stages: whom to ask what ---------------------------------------------------------------------------------
 
@@ -107,41 +111,37 @@ class Summing:
     def advertise_all(self) -> None:
         """Keys are asked for; s and t are the experiment's, mostly."""
         self.told_more = (0, 1, -1)[self.choices.pick(3, 0.97)]
-        self.told_less = self.choices.pick(3, 0.97)
+        self.told_less = self.choices.pick(3, 0.88)
         for client in self.there:
             self.advertise(client, self.size(client) + self.told_more)
 
     def share_all(self) -> None:
         """Whose keys each is shown."""
         lists = self.lists()
-        stories = self.stories([*self.accomplices, *self.adverts])
         shown = [client for client in sorted(self.adverts) if client in lists[client] or self.choices.pick(2, 0.98)]
-        told = self.choices.told_apart(shown, len(stories))
+        told = self.told([*self.accomplices, *self.adverts], shown)
         replaced: Group = frozenset()
         if self.choices.pick(2, 0.97):
             replaced = self.choices.some(shown, 1)
         for client in shown:
             foreign = self.choices.pick(2, 0.98)  # accomplices that do not take part
-            listed = lists[client] & stories[told[client]] | {client}
+            listed = lists[client] & told[client] | {client}
             self.share(client, listed | set(self.accomplices) if foreign else listed, replaced - {client})
 
     def mask_all(self) -> None:
         """Who has shared, as each is told."""
-        stories = self.stories([*self.accomplices, *self.sealed])
-        told = self.choices.told_apart(sorted(self.sealed), len(stories))
+        told = self.told([*self.accomplices, *self.sealed], sorted(self.sealed))
         for client in sorted(self.sealed):
-            self.mask(client, self.listed[client] & stories[told[client]] - {client})
+            self.mask(client, self.listed[client] & told[client] - {client})
 
     def sign_all(self) -> None:
         """Who has survived, as each is told."""
         if not self.masked:
             return
-        stories = self.stories([*self.accomplices, *self.masked])
-        told = self.choices.told_apart(sorted(self.masked), len(stories))
+        told = self.told([*self.accomplices, *self.masked], sorted(self.masked))
         as_it_is = self.choices.pick(2, 0.8)
         for client in sorted(self.masked):
-            story = stories[told[client]]
-            self.sign(client, story if as_it_is else story & self.could_survive(client))
+            self.sign(client, told[client] if as_it_is else told[client] & self.could_survive(client))
 
     def unmask_all(self) -> None:
         """Whoever can be made to reveal shares is."""
@@ -184,23 +184,33 @@ class Summing:
         """Fewer than so many, no client will believe."""
         return self.parameters.threshold_for(self.size(self.there[0])) - self.told_less
 
-    def stories(self, everybody: Iterable[int]) -> list[Group]:
-        """One to three sets of clients; the first is all of them (by whole batches), mostly."""
+    def told(self, everybody: Iterable[int], clients: list[int]) -> dict[int, Group]:
+        """Some of `everybody`, as each client is told: all (0), two stories, each its own, a few stories, one for all."""
         units = self.units(everybody)
-        largest = max((len(unit) for unit in units), default=1)
-        least = 0 if not self.choices.pick(2, 0.8) else -(-self.least // largest)
+        members = sorted({client for unit in units for client in unit})
+        form = self.choices.pick(5)
+        if form == 0 or not clients or not units:
+            return dict.fromkeys(clients, frozenset(members))
+        largest = max(len(unit) for unit in units)
+        least = 0 if self.choices.pick(2, 0.8) else self.least
+        by_units = largest > 1 and not self.choices.pick(2, 0.7)
 
-        def one() -> Group:
-            taken = self.choices.some(range(len(units)), least)
+        def story() -> Group:
+            if not by_units:
+                return self.choices.some(members, least)
+            taken = self.choices.some(range(len(units)), -(-least // largest))
             return frozenset(client for unit in taken for client in units[unit])
 
-        found = [one()]
-        for _ in range(self.choices.pick(3)):
-            if len(units) > 1 and self.choices.pick(2, 0.7):
-                found.append(self.choices.some(sorted({c for unit in units for c in unit}), least * largest))
-            else:
-                found.append(one())
-        return found
+        if form == 2:
+            return {
+                client: self.choices.exactly([one for one in members if one != client], least - 1) | {client}
+                for client in clients
+            }
+        if form == 4:
+            return dict.fromkeys(clients, story())
+        found = [frozenset(members) if form == 1 else story(), *(story() for _ in range(1 if form == 1 else 2))]
+        parts = self.choices.parted(clients, len(found))
+        return {client: found[parts[client]] for client in clients}
 
     def lists(self) -> dict[int, Group]:
         """Who takes part, as each client is told: s of all; where lists are agreed on, that one."""
@@ -327,18 +337,20 @@ class Summing:
             self.signed[client] = self.roles[client]._survivors_content, answer.signature
 
     def signatures(self, client: int) -> list[SignatureOf]:
-        """Those that this client will believe, of clients that were told the same, and of accomplices."""
+        """Those that this client will believe, of clients that were told the same, and of accomplices; else what there is."""
         role = self.roles[client]
         content, _ = self.signed[client]
-        rows = []
-        for signer in sorted(role._signers()):
+        fitting, others = [], []
+        for signer in sorted({*role._signers(), *self.signed}):
             if signer in self.accomplices:
-                rows.append(SignatureOf(signer, self.signature(signer, SURVIVORS_DOMAIN, content)))
-            elif signer in self.signed and self.signed[signer][0] == content:
-                rows.append(SignatureOf(signer, self.signed[signer][1]))
-        if self.choices.pick(2, 0.95):  # too few, or those of others
-            return [SignatureOf(signer, signed[1]) for signer, signed in self.signed.items() if signer in role._signers()]
-        return rows
+                fitting.append(SignatureOf(signer, self.signature(signer, SURVIVORS_DOMAIN, content)))
+            elif signer in self.signed:
+                same = self.signed[signer][0] == content and signer in role._signers()
+                (fitting if same else others).append(SignatureOf(signer, self.signed[signer][1]))
+        if len(fitting) < role._threshold:  # it will be refused, unless a check is missing
+            among = [row for row in others if row.client in role._signers()]
+            fitting += ([], among[: role._threshold - len(fitting)], others)[self.choices.pick(3, 0)]
+        return sorted(fitting, key=lambda row: row.client)
 
     def unmask(self, client: int) -> None:
         """Have the client's shares."""
@@ -363,8 +375,11 @@ class Summing:
         if answer is None:
             return
         kinds = {"mask key": answer.mask_keys, "self-mask seed": answer.self_masks}
+        made_here = self.replaced.get(holder, frozenset())  # shares of the server's own making say nothing
         for kind, rows in kinds.items():
             for row in rows:
+                if row.client in made_here:
+                    continue
                 self.knowledge.share(Secret(row.client, self.number, kind), holder, row.share)
 
     def again(self, client: int) -> None:

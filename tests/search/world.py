@@ -208,11 +208,13 @@ class Clients:
 def remembered() -> Iterator[None]:
     """Signatures, key agreements and VRF proofs are computed once: these functions hang on their arguments alone."""
     from_seed = PrivateKey.from_seed.__func__  # type: ignore[attr-defined]
-    sign, agree, prove = signatures.SigningKey.sign, PrivateKey.agree, vrf.SecretKey.prove
+    sign, agree = signatures.SigningKey.sign, PrivateKey.agree
+    prove, output = vrf.SecretKey.prove, vrf.SecretKey.output
     made = lru_cache(1 << 16)(lambda seed: from_seed(PrivateKey, seed))
     signed: dict[Any, bytes] = {}
     agreed: dict[Any, bytes] = {}
     proven: dict[Any, Any] = {}
+    drawn: dict[Any, bytes] = {}
 
     def sign_once(self: Any, domain: bytes, content: bytes) -> bytes:
         key = (self.public, domain, content)
@@ -232,6 +234,12 @@ def remembered() -> Iterator[None]:
             proven[key] = prove(self, alpha, *suite)
         return proven[key]
 
+    def output_once(self: Any, alpha: bytes, *suite: Any) -> bytes:
+        key = (self.public, alpha, *suite)
+        if key not in drawn:
+            drawn[key] = output(self, alpha, *suite)
+        return drawn[key]
+
     with ExitStack() as stack:
         for owner, name, instead in (
             (signatures.SigningKey, "sign", sign_once),
@@ -239,6 +247,7 @@ def remembered() -> Iterator[None]:
             (PrivateKey, "agree", agree_once),
             (PrivateKey, "from_seed", classmethod(lambda cls, seed: made(seed))),
             (vrf.SecretKey, "prove", prove_once),
+            (vrf.SecretKey, "output", output_once),
             (vrf, "verify", lru_cache(1 << 16)(vrf.verify)),
         ):
             stack.enter_context(patch.object(owner, name, instead))
