@@ -66,6 +66,7 @@ class Summing:
         self.model: dict[int, bool] = {}  # by client, whether it has trained on the crafted one
         self.told_more = 0  # participants than there are, and
         self.told_less = 0  # holders than are needed
+        self.filled_up = 0  # how a client that too few agree with is shown signatures
         self.adverts: dict[int, Any] = {}
         self.roles: dict[int, Any] = {}  # by client that has advertised keys: its side of the protocol, for what is public
         self.listed: dict[int, Group] = {}  # by client, whose keys it was shown
@@ -144,7 +145,8 @@ class Summing:
             self.sign(client, told[client] if as_it_is else told[client] & self.could_survive(client))
 
     def unmask_all(self) -> None:
-        """Whoever can be made to reveal shares is."""
+        """Whoever can be made to reveal shares is; where too few have signed, others' signatures may stand in."""
+        self.filled_up = self.choices.pick(3, 0)
         for client in sorted(self.survivors):
             self.unmask(client)
 
@@ -349,7 +351,7 @@ class Summing:
                 (fitting if same else others).append(SignatureOf(signer, self.signed[signer][1]))
         if len(fitting) < role._threshold:  # it will be refused, unless a check is missing
             among = [row for row in others if row.client in role._signers()]
-            fitting += ([], among[: role._threshold - len(fitting)], others)[self.choices.pick(3, 0)]
+            fitting += ([], among[: role._threshold - len(fitting)], others)[self.filled_up]
         return sorted(fitting, key=lambda row: row.client)
 
     def unmask(self, client: int) -> None:
