@@ -4,7 +4,7 @@
   updates or more that it does not know (docs/reconstruction.md; of a neighbourhood's t and x: docs/secagg-plus.md).
 - Whole batches: honest members of a batch are in each combination with one coefficient, all of them or none, and none of
   them alone is known (docs/batch-atomic.md).
-- Lists: in strict mode honest clients agree on one list in a round.
+- Lists: all participants are candidates (docs/lotto.md); in strict mode honest clients agree on one list in a round.
 - Round numbers: a client that agrees on a round has heard of the one before, as far as `max_round_gap` says.
 - The ledger: who is in a combination is charged, with no more noise than hides it there.
 """
@@ -92,7 +92,9 @@ def batches(federation: Federation, knowledge: Knowledge, basis: list[Combinatio
 
 
 def lists(federation: Federation, knowledge: Knowledge) -> Iterator[str]:
-    """Different lists in one round."""
+    """Lists with somebody who was no candidate; different lists in one round."""
+    for client, number, wrong in knowledge.stuffed[:1]:
+        yield f"stuffed list: client {client} agreed in round {number} on a list with {wrong}, no candidates"
     if getattr(federation.selection, "signatures", None) != "strict":
         return
     for number, one, other in agreeing(knowledge.agreed):

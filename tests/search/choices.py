@@ -29,7 +29,7 @@ class Choices:
 
     def begin(self) -> None:
         """A stage begins: the server is lively in some, and honest in most others, lest it be refused everywhere."""
-        if self._source is not None:
+        if self._source is not None and len(self.taken) >= len(self._given):
             self._honest = self._source.choice((0.97, 0.95, 0.6, 0.2))
 
     def pick(self, options: int, honest: float | None = None) -> int:

@@ -79,6 +79,7 @@ class Knowledge:
         asked_last: who was asked anything in the last stage, by round.
         agreed: (round, client) -> the list of participants that it has agreed on.
         skipped: (client, the last round that it had heard of, the round that it agreed on): numbers lie between.
+        stuffed: (client, round, who) of lists that it has agreed on with somebody who was no candidate.
     """
 
     inputs: list[Input] = field(default_factory=list)
@@ -86,6 +87,7 @@ class Knowledge:
     asked_last: dict[int, set[int]] = field(default_factory=dict)
     agreed: dict[tuple[int, int], frozenset[int]] = field(default_factory=dict)
     skipped: list[tuple[int, int, int]] = field(default_factory=list)
+    stuffed: list[tuple[int, int, list[int]]] = field(default_factory=list)
     _accomplices: dict[bytes, PrivateKey] = field(default_factory=dict)
     _keys: dict[Secret, bytes] = field(default_factory=dict)
     _shares: dict[Secret, dict[int, bytes]] = field(default_factory=dict)
@@ -126,6 +128,16 @@ class Knowledge:
         if of.kind == "mask key" and PrivateKey.from_seed(found).public != self._keys.get(of):
             return None
         return found
+
+    @property
+    def progress(self) -> tuple[object, ...]:
+        """How far the server has come: shares of either kind of each client's secrets, whoever they are."""
+        held = [
+            tuple(len(self._shares.get(Secret(client, number, kind), ())) for kind in ("mask key", "self-mask seed"))
+            for client, number, _ in self._keys
+        ]
+        inputs = len({one.update for one in self.inputs}), len(self.crafted), len(self.agreed)
+        return (*inputs, len(set(self.agreed.values())), tuple(sorted(held)))
 
     def private_keys(self) -> dict[bytes, PrivateKey]:
         """All mask keys that are known, by their public halves."""

@@ -5,9 +5,10 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from time import process_time
+from typing import Any
 
 from tests.search.bounds import violations
 from tests.search.choices import Choices, fewer
@@ -78,23 +79,46 @@ def kind_of(violation: str) -> str:
     return violation.split(":", 1)[0]
 
 
-def search(
-    mix: Mix,
-    seed: int,
-    plays: int | None = None,
-    seconds: float | None = None,
-    *,
-    until: Callable[[Found], bool] = lambda found: False,
-) -> Found:
+def plays(federation: Federation, seed: int) -> Iterator[Play]:
+    """One server after the other: every second one new, the others like an earlier one that came further than any before.
+
+    How far one has come is counted in shares (`Knowledge.progress`): a server that lacks one of a secret tells that it
+    is near, where the violations alone would tell nothing.
+    """
+    source = random.Random(f"{seed} {federation.mix.name}")
+    come_so_far: dict[tuple[object, ...], list[int]] = {}
+    while True:
+        given: list[int] = []
+        if come_so_far and source.random() < 0.5:
+            near = max((source.choice(list(come_so_far)) for _ in range(3)), key=nearness)
+            given = changed(come_so_far[near], source)
+        one = play(federation, Choices(given, source))
+        come_so_far.setdefault(one.knowledge.progress, one.decisions)
+        yield one
+
+
+def nearness(progress: tuple[Any, ...]) -> int:
+    """Shares of mask keys, which an honest round gives nobody, before those of seeds."""
+    return sum(10 * mask_key + min(mask_key, seed) for mask_key, seed in progress[-1])
+
+
+def changed(decisions: Sequence[int], source: random.Random) -> list[int]:
+    """A list of decisions with one to four of them taken otherwise, and maybe another end."""
+    given = list(decisions)
+    for _ in range(source.randint(1, 4)):
+        if given:
+            given[source.randrange(len(given))] = source.choice((0, 0, 1, 1, 2, 3, 4, 5))
+    return given if source.random() < 0.7 else given[: source.randint(0, len(given))]
+
+
+def search(mix: Mix, seed: int, count: int | None = None, seconds: float | None = None) -> Found:
     """Play so many servers (or for so many seconds of CPU time) with decisions drawn from `seed`."""
     found, began = Found(mix), process_time()
     with remembered():
         federation = Federation(mix)
-        while (plays is None or found.plays < plays) and (seconds is None or process_time() - began < seconds):
-            source = random.Random(f"{seed} {mix.name} {found.plays}")
-            one = play(federation, Choices(source=source))
+        for one in plays(federation, seed):
             enter(found, one)
-            if until(found):
+            if count is not None and found.plays >= count or seconds is not None and process_time() - began >= seconds:
                 break
         for kind, (_, decisions) in list(found.violations.items()):
             short = fewer(decisions, lambda given, kind=kind: _still(federation, given, kind))  # type: ignore[misc]

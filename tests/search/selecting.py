@@ -7,7 +7,7 @@ of them, and show any signatures. Its accomplices sign every list; it knows thei
 from itertools import combinations
 from typing import Any
 
-from testbed.selection.lotto import LIST_DOMAIN, ListSignatures, Lot, ParticipantList, SignedBy, selection_input
+from testbed.selection.lotto import LIST_DOMAIN, ListSignatures, Lot, ParticipantList, SignedBy, selection_input, under_threshold
 from testbed.selection.lotto_announcing import Announce
 from testbed.selection.lotto_server_centric import ServerCentricClient
 from testbed.selection.verifiable_batch_partition import Prove, VerifiableBatchPartitionParameters, candidate_batches
@@ -55,20 +55,39 @@ class Selecting:
             if self.sign_round(client):
                 agreed[client] = self.shown[client]
                 self.knowledge.agreed[self.number, client] = self.shown[client]
+                wrong = sorted(member for member in self.shown[client] if not self.may_be_listed(member))
+                if wrong:
+                    self.knowledge.stuffed.append((client, self.number, wrong))
                 if self.number - heard_before[client] > 1:
                     self.knowledge.skipped.append((client, heard_before[client], self.number))
         return agreed
+
+    def may_be_listed(self, member: int) -> bool:
+        """Whether a participant was a candidate, computed from the keys that the PKI gave out."""
+        output, _ = self.lot_of(member, self.evaluated())
+        if not self.by_batches:
+            return self.stands(output)
+        assert self.batches is not None
+        mates = self.batches.members([int(self.batches.of[member])]).tolist()
+        outputs = {mate: self.lot_of(mate, self.evaluated())[0] for mate in mates}
+        known = self.federation.environment.experiment_id, self.number, self.population
+        return len(candidate_batches(self.parameters, self.batches, outputs, *known)) == 1
 
     # -- announcing -------------------------------------------------------------------------------------------------
 
     def announce_all(self) -> None:
         """The round and the population; lots come back (or are computed)."""
         asked = self.evaluated()
+        stuffed = self.choices.pick(4, 0.9)  # with accomplices that are no candidates; with another number
         for client in self.accomplices:
-            self.claims[client] = self.lot_of(client, asked)
+            output, proof = self.lot_of(client, asked)
+            if stuffed or self.stands(output):
+                self.claims[client] = (bytes(len(output)) if stuffed == 2 else output), proof
         if not self.announces:
             for client in self.federation.honest:
-                self.claims[client] = self.lot_of(client, asked)
+                lot = self.lot_of(client, asked)
+                if self.stands(lot[0]):
+                    self.claims[client] = lot
             return
         heard = [c for c in self.federation.honest if not self.choices.pick(2, 0.97)]
         for client in heard:
@@ -82,6 +101,11 @@ class Selecting:
                     self.claims[client] = answer.output, proof.proof
             elif answer.proof is not None:
                 self.claims[client] = answer.output, answer.proof
+
+    def stands(self, output: bytes) -> bool:
+        """Whether this number makes a candidate (by itself; of batches it is asked later)."""
+        s, n = self.parameters.participants, self.population
+        return self.by_batches or under_threshold(output, self.parameters.factor, s, n)
 
     def announcement(self, population: int) -> Announce:
         """What begins the round."""
