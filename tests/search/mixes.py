@@ -1,0 +1,71 @@
+"""The combinations of protocols that are searched, each as small as its attacks allow.
+
+Keys that bind what clients train on, bound how far round numbers may jump, or give a public beacon stand here and
+nowhere else: `WITHOUT_FIXES` switches them off for the search that must then find the attacks.
+"""
+
+from typing import Any
+
+from tests.search.world import Mix
+
+LOTTO = {"protocol": "lotto-client-centric", "participants": 4, "over_selection": 2.0}
+SERVER_CENTRIC = {**LOTTO, "protocol": "lotto-server-centric"}
+VERIFIABLE = {
+    "protocol": "verifiable-batch-partition",
+    "participants": 4,
+    "privacy": 2,
+    "over_selection": 2.0,
+    "beacon": None,
+}
+BATCHES = {"protocol": "batch-partition", "participants": 4, "privacy": 2}
+NEIGHBOURS = {
+    "protocol": "secagg-plus",
+    "neighbours": 4,
+    "threshold": 4,
+    "accept_weaker": True,
+    "dishonest": 0.1,
+    "dropouts": 0.34,
+}
+SKELLAM = {"mechanism": "skellam", "noise_multiplier": 1.0, "scale": 64}
+
+
+def secagg(threshold: int, **more: Any) -> dict[str, Any]:
+    """The section for `secagg`."""
+    return {"protocol": "secagg", "threshold": threshold, **more}
+
+
+def random(participants: int) -> dict[str, Any]:
+    """The section for a selection that clients cannot verify."""
+    return {"protocol": "random", "participants": participants}
+
+
+MIXES = (
+    Mix("secagg, 2 accomplices", random(5), secagg(4), 8, frozenset({6, 7})),
+    Mix("secagg, 1 accomplice", random(6), secagg(4), 7, frozenset({6})),
+    Mix("secagg, no accomplice", random(5), secagg(3), 6),
+    Mix("secagg with noise", random(5), secagg(4, weights="equal", noise=SKELLAM), 6, frozenset({5})),
+    Mix(
+        "secagg with removable noise",
+        random(5),
+        secagg(4, weights="equal", noise={**SKELLAM, "enforcement": {"tolerated_dropouts": 1}}),
+        6,
+        frozenset({5}),
+    ),
+    Mix("secagg-plus, 2 accomplices", random(7), NEIGHBOURS, 9, frozenset({7, 8})),
+    Mix("secagg, whole batches", BATCHES, secagg(3), 8),
+    Mix("secagg, whole batches, smallest sum", BATCHES, secagg(3, smallest_sum=2), 8),
+    Mix("secagg, whole batches, unsigned", BATCHES, secagg(3, consistency="none"), 8),
+    Mix("lotto-client-centric with secagg", LOTTO, secagg(3), 8, frozenset({7}), rounds=2),
+    Mix("lotto-client-centric, few candidates", {**LOTTO, "over_selection": 1.25}, secagg(3), 8, frozenset({6, 7}), rounds=2),
+    Mix("lotto-server-centric with secagg", SERVER_CENTRIC, secagg(3), 8, frozenset({7}), rounds=2),
+    Mix(
+        "lotto-server-centric with secagg-plus",
+        {**SERVER_CENTRIC, "participants": 6, "over_selection": 1.5},
+        NEIGHBOURS,
+        9,
+        frozenset({7, 8}),
+        rounds=2,
+    ),
+    Mix("verifiable-batch-partition with secagg", VERIFIABLE, secagg(3), 8, frozenset({7}), rounds=2),
+    Mix("secagg, unsigned, 1 accomplice", random(4), secagg(3, consistency="none"), 5, frozenset({4}), known_broken=True),
+)
