@@ -9,9 +9,11 @@ from typing import Literal
 
 import pandas as pd
 
+from analysis.escaping import csv, markdown, markdown_table
 from analysis.losses import GROUPS, LOST, counts
 from analysis.measures import stage_order
 from analysis.rows import Row, rows_of
+from testbed.display import visible
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 
@@ -50,7 +52,7 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
     `ExperimentError` for another format.
     """
     if format == "csv":
-        return str(frame.to_csv(index=False, lineterminator="\n"))
+        return csv(frame)
     if format == "json":
         return json.dumps({"rows": frame.to_dict(orient="records")}, indent=2, ensure_ascii=False) + "\n"
     if format not in ("text", "markdown"):
@@ -73,7 +75,7 @@ def _cells(part: pd.DataFrame) -> list[list[str]]:
     """Stage, then for each group: asked, the four losses, their sum per round."""
     body = []
     for _, row in part.iterrows():
-        cells = [str(row["stage"])]
+        cells = [visible(str(row["stage"]))]
         for group in GROUPS:
             lost = [int(row[f"{group}_{outcome}"]) for outcome in LOST]
             cells += [str(row[group]), *map(str, lost), f"{sum(lost) / max(row['rounds'], 1):.2f}"]
@@ -97,11 +99,9 @@ def _text(title: str, cells: list[list[str]]) -> str:
     ]
     group = sum(widths[1:7]) + 2 * 5
     above = " " * (widths[0] + 2) + "Participants".ljust(group) + "  " + "All asked"
-    return "\n".join([title, above.rstrip(), lines[0], "─" * len(lines[0]), *lines[1:]]) + "\n"
+    return "\n".join([visible(title), above.rstrip(), lines[0], "─" * len(lines[0]), *lines[1:]]) + "\n"
 
 
 def _markdown(title: str, cells: list[list[str]]) -> str:
     heads = ["Stage", *(f"Participants {head}" for head in _HEADS), *(f"All {head}" for head in _HEADS)]
-    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *cells]
-    table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-    return f"**{title}**\n\n{table}\n"
+    return f"**{markdown(title)}**\n\n{markdown_table(heads, cells)}"

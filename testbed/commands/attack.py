@@ -7,6 +7,7 @@ import typer
 
 from testbed.commands.invocation import Debug, Overrides, examples
 from testbed.commands.results import Directories, runs_in
+from testbed.commands.terminal import echo
 from testbed.errors import ExperimentError
 
 attack = typer.Typer(
@@ -40,7 +41,7 @@ def summary(
     runs = runs_in(directories)
     from analysis import adversaries
 
-    typer.echo(adversaries.render(adversaries.adversaries(runs, eta), format), nl=False)
+    echo(adversaries.render(adversaries.adversaries(runs, eta), format), nl=False)
 
 
 @attack.command(epilog=_REGISTRATIONS_EPILOG)
@@ -67,4 +68,4 @@ def registrations(
         rows.append([one.name, str(one.tried), str(one.refused), ", ".join(one.checks) or "–", one.gained])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from testbed.commands.invocation import Debug, Overrides, examples
+from testbed.commands.terminal import echo
+from testbed.display import visible
 from testbed.errors import ExperimentError
 
 VALIDATE_EPILOG = examples(
@@ -43,13 +45,13 @@ def validate(
             raise ExperimentError(f"{file}: {error}") from error
     first = all_points[0].experiment
     if not experiment.sweep:
-        typer.echo(f"{file}: valid: {first.rounds} rounds, {first.population} clients, {_protocols(first)}")
+        echo(f"{file}: valid: {first.rounds} rounds, {first.population} clients, {_protocols(first)}")
         return
-    typer.echo(f"{file}: valid: a sweep of {len(all_points)} {'points' if len(all_points) > 1 else 'point'}")
-    width = max(len(point.label) for point in all_points)
+    echo(f"{file}: valid: a sweep of {len(all_points)} {'points' if len(all_points) > 1 else 'point'}")
+    width = max(len(visible(point.label)) for point in all_points)
     for point in all_points:
         one = point.experiment
-        typer.echo(f"  {point.label:{width}}  {one.rounds} rounds, {one.population} clients, {_protocols(one)}")
+        echo(f"  {visible(point.label):{width}}  {one.rounds} rounds, {one.population} clients, {_protocols(one)}")
 
 
 def _protocols(experiment: object) -> str:
@@ -62,4 +64,4 @@ def schema(debug: Debug = False) -> None:
     from testbed.experiment import Experiment
 
     description = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | Experiment.model_json_schema()
-    typer.echo(json.dumps(description, indent=2))
+    echo(json.dumps(description, indent=2))
