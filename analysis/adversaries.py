@@ -18,8 +18,10 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from analysis.bounds.lotto import allowed, dishonest_fraction_exceeds
+from analysis.escaping import csv, markdown_table
 from analysis.summary import protocol_name
 from testbed.adversary.section import AdversarySection, Named, name_of
+from testbed.display import visible
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 from testbed.selection.refinement import Refinement
@@ -193,7 +195,7 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
         flat = frame.assign(
             **{name: frame[name].map(json.dumps) for name in ("server", "clients", "checks", "distribution")}
         )
-        return str(flat.to_csv(index=False, lineterminator="\n"))
+        return csv(flat)
     if format == "json":
         rows = [
             {str(key): None if isinstance(value, float) and pd.isna(value) else value for key, value in row.items()}
@@ -248,6 +250,7 @@ def _shift(row: Any) -> list[str]:
 
 
 def _text(lines: list[list[str]], left: Sequence[int]) -> str:
+    lines = [list(map(visible, line)) for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     printed = [
         "  ".join(
@@ -260,10 +263,4 @@ def _text(lines: list[list[str]], left: Sequence[int]) -> str:
 
 
 def _markdown(lines: list[list[str]], left: Sequence[int]) -> str:
-    rule = ["---" if at in left else "---:" for at in range(len(lines[0]))]
-    return (
-        "\n".join(
-            "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in [lines[0], rule, *lines[1:]]
-        )
-        + "\n"
-    )
+    return markdown_table(lines[0], lines[1:], left)

@@ -15,6 +15,7 @@ from analysis.drawing import (
     protocol_axis,
     random_first,
 )
+from analysis.escaping import figure_text
 from analysis.figure_style import COLUMN_INCHES, protocol_colours, stage_colours
 from analysis.losses import LOST, first_losses
 from analysis.measures import stage_order
@@ -75,12 +76,13 @@ def availability(rows: Sequence[Row]) -> Figure:
             values = 100 * curve[share]
             (handles[row.label],) = axes.plot(
                 x, values["mean"], line, color=colour, marker=marker, markersize=3, linewidth=1.0,
-                markevery=max(1, len(curve) // 12), markeredgecolor="white", markeredgewidth=0.4, label=row.label,
+                markevery=max(1, len(curve) // 12), markeredgecolor="white", markeredgewidth=0.4,
+                label=figure_text(row.label),
             )  # fmt: skip
             if len(row.runs) > 1:
                 axes.fill_between(x, values["min"], values["max"], color=colour, alpha=0.15, linewidth=0)
     for column, setting in enumerate(settings):
-        panels[0, column].set_title(setting)
+        panels[0, column].set_title(figure_text(setting))
         panels[1, column].set_xlabel(f"Time [{unit.symbol}]")
         for axes in panels[:, column]:
             axes.grid()

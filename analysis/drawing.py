@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from analysis.escaping import figure_text
 from analysis.rows import Row
 from analysis.units import Unit
 
@@ -79,14 +80,14 @@ def bars(
 def protocol_axis(axes: Axes, rows: Sequence[Row], places: Sequence[float]) -> None:
     """Labels at the bars, the names of settings in bold above their first bar."""
     ticks = {
-        position: (textwrap.fill(row.label, 26, break_long_words=False), False)
+        position: (textwrap.fill(figure_text(row.label), 26, break_long_words=False), False)
         for row, position in zip(rows, places, strict=True)
     }
     setting = ""
     for row, position in zip(rows, places, strict=True):
         if row.setting != setting:
             setting = row.setting
-            ticks[position - 0.95] = (setting, True)
+            ticks[position - 0.95] = (figure_text(setting), True)
     axes.set_yticks(list(ticks), [label for label, _ in ticks.values()])
     for label, (_, bold) in zip(axes.get_yticklabels(), ticks.values(), strict=True):
         label.set_fontweight("bold" if bold else "normal")
@@ -97,7 +98,7 @@ def protocol_axis(axes: Axes, rows: Sequence[Row], places: Sequence[float]) -> N
 
 def part_handles(colours: Mapping[str, str]) -> list[Patch]:
     """Entries of a legend for the parts of the bars."""
-    return [Patch(facecolor=colour, label=part) for part, colour in colours.items()]
+    return [Patch(facecolor=colour, label=figure_text(part)) for part, colour in colours.items()]
 
 
 def legend_inches(handles: Sequence[object]) -> float:

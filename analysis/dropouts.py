@@ -10,9 +10,11 @@ from typing import Literal
 
 import pandas as pd
 
+from analysis.escaping import csv, markdown, markdown_table
 from analysis.losses import CRASHED, GROUPS, LOST, counts, rounds_with_participants
 from analysis.measures import stage_order
 from analysis.rows import Row, rows_of
+from testbed.display import visible
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 
@@ -54,7 +56,7 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
     `ExperimentError` for another format.
     """
     if format == "csv":
-        return str(frame.to_csv(index=False, lineterminator="\n"))
+        return csv(frame)
     if format == "json":
         return json.dumps({"rows": frame.to_dict(orient="records")}, indent=2, ensure_ascii=False) + "\n"
     if format not in ("text", "markdown"):
@@ -81,7 +83,7 @@ def _cells(part: pd.DataFrame, losses: Sequence[str]) -> list[list[str]]:
     """Stage, then for each group: asked, the losses, their sum per round."""
     body = []
     for _, row in part.iterrows():
-        cells = [str(row["stage"])]
+        cells = [visible(str(row["stage"]))]
         for group in GROUPS:
             lost = [int(row[f"{group}_{outcome}"]) for outcome in losses]
             cells += [str(row[group]), *map(str, lost), f"{sum(lost) / max(row['rounds'], 1):.2f}"]
@@ -107,12 +109,10 @@ def _text(title: str, cells: list[list[str]], losses: Sequence[str]) -> str:
     each = len(_heads(losses))
     group = sum(widths[1 : 1 + each]) + 2 * (each - 1)
     above = " " * (widths[0] + 2) + "Participants".ljust(group) + "  " + "All asked"
-    return "\n".join([title, above.rstrip(), lines[0], "─" * len(lines[0]), *lines[1:]]) + "\n"
+    return "\n".join([visible(title), above.rstrip(), lines[0], "─" * len(lines[0]), *lines[1:]]) + "\n"
 
 
 def _markdown(title: str, cells: list[list[str]], losses: Sequence[str]) -> str:
     names = _heads(losses)
     heads = ["Stage", *(f"Participants {head}" for head in names), *(f"All {head}" for head in names)]
-    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *cells]
-    table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-    return f"**{title}**\n\n{table}\n"
+    return f"**{markdown(title)}**\n\n{markdown_table(heads, cells)}"

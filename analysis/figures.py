@@ -27,6 +27,7 @@ from analysis.drawing import (
     protocol_axis,
     random_first,
 )
+from analysis.escaping import figure_text
 from analysis.figure_style import COLUMN_INCHES, house_style, protocol_colours, save, stage_colours
 from analysis.losses import somebody_was_lost
 from analysis.measures import by_stage, per_round, stage_order
@@ -180,12 +181,13 @@ def _accuracy(rows: Sequence[Row]) -> Figure:
         ):
             (handles[row.label],) = axes.plot(
                 x, 100 * curve["mean"], line, color=colour, marker=marker, markersize=3,
-                markevery=max(1, len(curve) // 12), markeredgecolor="white", markeredgewidth=0.4, label=row.label,
+                markevery=max(1, len(curve) // 12), markeredgecolor="white", markeredgewidth=0.4,
+                label=figure_text(row.label),
             )  # fmt: skip
             if len(row.runs) > 1:
                 axes.fill_between(x, 100 * curve["least"], 100 * curve["most"], color=colour, alpha=0.15, linewidth=0)
     for column, setting in enumerate(settings):
-        panels[0, column].set_title(setting)
+        panels[0, column].set_title(figure_text(setting))
         panels[0, column].set_xlabel(f"Time [{unit.symbol}]")
         panels[1, column].set_xlabel("Round")
         panels[1, column].xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -12,12 +12,7 @@ from analysis.cells import (
     round_counts,
     settings,
 )
-
-_SPECIAL = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "×": r"$\times$", "≥": r"$\geq$", "–": "--",
-    "<": r"$<$", ">": r"$>$", "|": r"$|$", '"': "''",
-}  # fmt: skip
+from analysis.escaping import latex
 
 
 def latex_table(frame: pd.DataFrame) -> str:
@@ -27,7 +22,7 @@ def latex_table(frame: pd.DataFrame) -> str:
             r"% needs \usepackage{booktabs}",
             r"\begin{table*}",
             r"\centering\footnotesize\setlength{\tabcolsep}{5pt}",
-            rf"\caption{{Time and traffic of a round. {_escaped(' '.join(notes(frame)))}}}",
+            rf"\caption{{Time and traffic of a round. {latex(' '.join(notes(frame)))}}}",
             r"\label{tab:overhead}\smallskip",
             *_costs(frame),
             r"\par\medskip",
@@ -60,14 +55,14 @@ def _results(frame: pd.DataFrame) -> list[str]:
         columns += _pairs(cost.cells)
     for head, column in quality_columns(frame).items():
         heads.append(head if len(head) > 1 else f"${head}$")
-        columns.append([_escaped(cell) for cell in column])
+        columns.append([latex(cell) for cell in column])
     return _tabular(frame, [" & ".join(heads) + r" \\"], columns)
 
 
 def _pairs(cells: list[tuple[str, str, str]]) -> tuple[list[str], list[str]]:
     """Mean and half-width in one column, the ratio in the next."""
-    means = [_escaped(mean + (f" ± {half}" if half else "")) for mean, half, _ in cells]
-    return means, [_escaped(f"{ratio}×" if ratio else "") for _, _, ratio in cells]
+    means = [latex(mean + (f" ± {half}" if half else "")) for mean, half, _ in cells]
+    return means, [latex(f"{ratio}×" if ratio else "") for _, _, ratio in cells]
 
 
 def _tabular(frame: pd.DataFrame, heading: list[str], columns: list[list[str]]) -> list[str]:
@@ -75,12 +70,8 @@ def _tabular(frame: pd.DataFrame, heading: list[str], columns: list[list[str]]) 
     for setting, start, end in settings(frame):
         lines += [r"\midrule"] if start else []
         if setting:
-            lines.append(rf"\multicolumn{{{1 + len(columns)}}}{{l}}{{\emph{{{_escaped(setting)}}}}} \\")
+            lines.append(rf"\multicolumn{{{1 + len(columns)}}}{{l}}{{\emph{{{latex(setting)}}}}} \\")
         for row in range(start, end):
-            cells = [_escaped(frame["label"].iloc[row]), *(column[row] for column in columns)]
+            cells = [latex(frame["label"].iloc[row]), *(column[row] for column in columns)]
             lines.append(" & ".join(cells) + r" \\")
     return [*lines, r"\bottomrule", r"\end{tabular}"]
-
-
-def _escaped(text: str) -> str:
-    return "".join(_SPECIAL.get(character, character) for character in text)

@@ -23,7 +23,9 @@ from analysis.cells import (
     round_counts,
     settings,
 )
+from analysis.escaping import csv, markdown, markdown_table
 from analysis.latex import latex_table
+from testbed.display import visible
 from testbed.errors import ExperimentError
 
 Format = Literal["text", "markdown", "csv", "latex", "json"]
@@ -42,7 +44,7 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
     Raises `ExperimentError` for another format.
     """
     renderers: dict[str, Callable[[pd.DataFrame], str]] = {
-        "text": _text, "markdown": _markdown, "csv": _csv, "latex": latex_table, "json": _json,
+        "text": _text, "markdown": _markdown, "csv": csv, "latex": latex_table, "json": _json,
     }  # fmt: skip
     if format not in renderers:
         raise ExperimentError(f"--format {format}: unknown; allowed: {', '.join(renderers)}")
@@ -61,8 +63,8 @@ def _text(frame: pd.DataFrame) -> str:
         *(_aligned(heading, cells) for heading, cells in quality_columns(frame).items()),
     ]
     room = min(_WIDTH - sum(len(column[0]) + 2 for column in columns) for columns in (first, second))
-    labels = [_shortened(label, max(room, _SHORTEST_LABEL)) for label in frame["label"]]
-    lines = [line for note in notes(frame) for line in textwrap.wrap(note, _WIDTH, break_on_hyphens=False)]
+    labels = [_shortened(label, max(room, _SHORTEST_LABEL)) for label in map(visible, frame["label"])]
+    lines = [line for note in notes(frame) for line in textwrap.wrap(visible(note), _WIDTH, break_on_hyphens=False)]
     return "\n\n".join([_grid(frame, labels, first), _grid(frame, labels, second), "\n".join(lines)]) + "\n"
 
 
@@ -97,7 +99,7 @@ def _grid(frame: pd.DataFrame, labels: list[str], columns: list[list[str]]) -> s
     ]
     body = [lines[0], "─" * max(map(len, lines))]
     for setting, start, end in settings(frame):
-        body += [setting] if setting else []
+        body += [visible(setting)] if setting else []
         body += lines[1 + start : 1 + end]
         body += [""] if setting and end < len(labels) else []
     return "\n".join(body)
@@ -118,17 +120,11 @@ def _markdown(frame: pd.DataFrame) -> str:
     columns |= pair_columns(frame)
     columns |= {"Done/skipped/aborted": round_counts(frame), **quality_columns(frame)}
     left = 2 if several else 1
-    lines = [list(columns), ["---"] * left + ["---:"] * (len(columns) - left)]
-    lines += [[cell.replace("|", "\\|") for cell in row] for row in zip(*columns.values(), strict=True)]
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return f"{table}\n\n{' '.join(notes(frame))}\n"
+    table = markdown_table(list(columns), list(zip(*columns.values(), strict=True)), left)
+    return f"{table}\n{markdown(' '.join(notes(frame)))}\n"
 
 
 # -- for programs ---------------------------------------------------------------------------------------------------
-
-
-def _csv(frame: pd.DataFrame) -> str:
-    return str(frame.to_csv(index=False, lineterminator="\n"))
 
 
 def _json(frame: pd.DataFrame) -> str:

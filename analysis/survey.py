@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from analysis.adversaries import attained
+from analysis.escaping import markdown_table
 from analysis.limits import limit
 from testbed.adversary.catalogue import OF_PARTY, names
 from testbed.adversary.section import AdversarySection, name_of
@@ -153,8 +154,7 @@ def render(found: Sequence[Finding], format: str = "text") -> str:
         counts = [str(number) for number in (one.attacked, one.refused, one.completed)]
         lines.append([one.trial.name, one.trial.party, *counts, one.outcome])
     if format == "markdown":
-        rule = ["---", "---", "---:", "---:", "---:", "---"]
-        return "".join("| " + " | ".join(line) + " |\n" for line in [lines[0], rule, *lines[1:]])
+        return markdown_table(lines[0], lines[1:], left=(0, 1, 5))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     printed = [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines

@@ -11,7 +11,9 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from analysis.escaping import csv, markdown, markdown_table
 from analysis.measures import Interval, mean_interval, per_round
+from testbed.display import visible
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 
@@ -89,7 +91,7 @@ def _named(value: Any) -> str:
 def render(frame: pd.DataFrame, keys: Sequence[str], format: str = "text") -> str:
     """The table that `tuned` made as ``text``, ``markdown``, ``csv`` or ``json``, ending in a line feed."""
     if format == "csv":
-        return str(frame.to_csv(index=False, lineterminator="\n"))
+        return csv(frame)
     if format == "json":
         plain = frame.astype(object).where(frame.notna(), None)
         return json.dumps({"rows": plain.to_dict(orient="records")}, indent=2, ensure_ascii=False) + "\n"
@@ -119,16 +121,16 @@ def _cell(accuracy: Interval) -> str:
 
 
 def _text(setting: str, heads: list[str], cells: list[list[str]]) -> str:
+    heads, *cells = ([visible(cell) for cell in row] for row in [heads, *cells])
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
     lines = [
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in [heads, *cells]
     ]
     body = [lines[0], "─" * max(map(len, lines)), *lines[1:]]
-    return "\n".join([*([setting] if setting else []), *body]) + "\n"
+    return "\n".join([*([visible(setting)] if setting else []), *body]) + "\n"
 
 
 def _markdown(setting: str, heads: list[str], cells: list[list[str]]) -> str:
-    lines = [heads, ["---:"] * len(heads), *cells]
-    table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-    return f"**{setting}**\n\n{table}\n" if setting else f"{table}\n"
+    table = markdown_table(list(map(markdown, heads)), cells, left=0)
+    return f"**{markdown(setting)}**\n\n{table}" if setting else table

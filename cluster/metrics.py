@@ -17,12 +17,14 @@ from collections.abc import Sequence
 import numpy as np
 from ray.util.metrics import Counter, Gauge, Histogram
 
+from testbed.display import visible
 from testbed.network.bookkeeping import OUTCOMES, Event, Exchanges
 
 _log = logging.getLogger(__name__)
 
 RAYS_SWITCH = "RAY_enable_metrics_collection"
 MAXIMUM_WORDS = 64  # values that one tag takes in one run: a class of one's own may name checks as it likes
+LONGEST_WORD = 100
 _OTHER = "other"
 
 COUNTERS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -72,7 +74,7 @@ class RunMetrics:
     """
 
     def __init__(self, run: str, protocol: str) -> None:
-        self._own = {"run": run, "protocol": protocol}
+        self._own = {"run": visible(run)[:LONGEST_WORD], "protocol": visible(protocol)[:LONGEST_WORD]}
         self._words: dict[str, set[str]] = {}
         self.on = os.environ.get(RAYS_SWITCH, "1").lower() not in ("0", "false")
         if self.on:
@@ -179,6 +181,7 @@ class RunMetrics:
 
     def _word(self, tag: str, word: str) -> str:
         """`word`, or "other" when this tag has taken too many values already."""
+        word = visible(word)[:LONGEST_WORD]
         known = self._words.setdefault(tag, set())
         if word not in known and len(known) >= MAXIMUM_WORDS:
             return _OTHER

@@ -20,6 +20,7 @@ from analysis.attacks.inversion import Found, Search, Target, invert
 from analysis.attacks.reconstruction import errors, estimates, spanned
 from analysis.attacks.victims import Victims
 from analysis.attacks.view import view
+from analysis.escaping import figure_text
 from analysis.figure_style import COLUMN_INCHES, house_style, save
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
@@ -188,7 +189,7 @@ def pictures(found: Sequence[tuple[str, Inversion]], path: Path) -> list[Path]:
             axis.set_axis_off()
         for line, (name, made) in zip(axes, found, strict=True):
             for i, original in enumerate(made.originals):
-                line[2 * i].set_title(name if i == 0 else "")
+                line[2 * i].set_title(figure_text(name) if i == 0 else "")
                 line[2 * i + 1].set_title(f"{made.psnr[i]:.1f} dB", fontweight="normal")
                 for axis, image in ((line[2 * i], original), (line[2 * i + 1], made.found.images[i])):
                     axis.imshow(np.clip(image, 0, 1), cmap="gray", vmin=0, vmax=1)

@@ -14,6 +14,7 @@ import pandas as pd
 from analysis.attacks.reconstruction import Estimates, cosines, errors, estimates
 from analysis.attacks.victims import Victims
 from analysis.attacks.view import View, view
+from analysis.escaping import csv, figure_text
 from analysis.figure_style import COLUMN_INCHES, house_style, save
 from testbed.atomic_file import replacing
 from testbed.errors import RunError
@@ -119,7 +120,7 @@ def text(made: Reconstruction) -> str:
 def files(made: Reconstruction, out: Path) -> list[Path]:
     """Write reconstruction.csv, reconstruction.json and the histogram into `out`; raises `RunError`."""
     contents = {
-        "reconstruction.csv": made.table.to_csv(index=False, lineterminator="\n"),
+        "reconstruction.csv": csv(made.table),
         "reconstruction.json": json.dumps(row(made), indent=2, allow_nan=False) + "\n",
     }
     paths = []
@@ -154,7 +155,7 @@ def histogram(found: Mapping[str, npt.NDArray[np.float64]], path: Path) -> list[
             axis.hist(np.clip(values, bins[0], None), bins, color=colour)
             axis.axvline(values.mean(), color="#7F7F7F", linewidth=0.8, linestyle="--")
             axis.set(xscale="log", ylabel="clients")
-            axis.set_title(f"{name}{': ' if name else ''}mean {values.mean():.3g}")
+            axis.set_title(f"{figure_text(name)}{': ' if name else ''}mean {values.mean():.3g}")
         axes[-1, 0].set_xlabel("error of the reconstructed update")
         figure.tight_layout()
         path.parent.mkdir(parents=True, exist_ok=True)

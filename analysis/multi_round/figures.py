@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from analysis.escaping import figure_text
 from analysis.figure_style import COLUMN_INCHES, house_style, protocol_colours, save
 from analysis.multi_round.over_rounds import OverRounds
 
@@ -72,7 +73,15 @@ def _line(axes: Axes, line: Line, metric: str, colour: str, style: str) -> None:
     low = _stacked(line, "lower_bound") if metric == "weak" else values
     there = ~np.isnan(values).any(axis=0)
     rounds, values, low = rounds[there], values[:, there], low[:, there]
-    axes.plot(rounds, values.mean(axis=0), style, drawstyle="steps-post", color=colour, label=line.label, linewidth=1.0)
+    axes.plot(
+        rounds,
+        values.mean(axis=0),
+        style,
+        drawstyle="steps-post",
+        color=colour,
+        label=figure_text(line.label),
+        linewidth=1.0,
+    )
     axes.fill_between(rounds, low.min(axis=0), values.max(axis=0), color=colour, alpha=0.2, linewidth=0)
 
 

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.escaping import csv, markdown_table
 from analysis.measures import participation_matrix, summed_clients
 from analysis.multi_round.over_rounds import TIME_LIMIT_S, OverRounds, over_rounds
 from analysis.multi_round.settling import Tell, silent
 from analysis.summary import protocol_name
+from testbed.display import visible
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 
@@ -102,12 +104,11 @@ def render(runs: Sequence[Measured], format: str, every: int | None) -> str:
         return "\n".join(_text(run) for run in runs)
     frame = pd.concat([run.frame(every or len(run.metrics)) for run in runs], ignore_index=True)
     if format == "csv":
-        return str(frame.to_csv(index=False, lineterminator="\n"))
+        return csv(frame)
     cells = [list(_HEADERS.values()), *(_cells(row) for row in frame.to_dict("records"))]
     if format == "markdown":
-        lines = [" | ".join(row) for row in cells]
-        lines.insert(1, " | ".join(["---"] * len(_HEADERS)))
-        return "".join(f"| {line} |\n" for line in lines)
+        return markdown_table(cells[0], cells[1:], left=len(_HEADERS))
+    cells = [list(map(visible, row)) for row in cells]
     widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADERS))]
     return "".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n" for row in cells
@@ -137,7 +138,7 @@ def _text(run: Measured) -> str:
     rounds = f"{len(run.metrics)} rounds"
     if len(run.metrics) < run.planned:
         rounds = f"{len(run.metrics)} of {run.planned} rounds (not finished)"
-    return f"{run.label}: {rounds}, {run.population} clients\n{body}"
+    return f"{visible(run.label)}: {rounds}, {run.population} clients\n{body}"
 
 
 def _combination(certificate: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from analysis.escaping import figure_text
 from analysis.figure_style import COLUMN_INCHES, house_style, save
 from analysis.privacy.spending import Spending
 
@@ -30,7 +31,7 @@ def draw(runs: Sequence[Spending], out: Path, name: str = "privacy") -> list[Pat
         for place, run in enumerate(runs):
             colour = _COLOURS[place % len(_COLOURS)]
             rounds, achieved = run.by_round["round"], run.by_round["epsilon_max"]
-            axes.plot([], [], color=colour, label=run.label)
+            axes.plot([], [], color=colour, label=figure_text(run.label))
             for kind, (_, line) in _KINDS.items():
                 values = run.by_round[f"{kind}_max"].to_numpy(np.float64)
                 if np.isfinite(values).all() and (kind == "epsilon" or not np.array_equal(values, achieved)):

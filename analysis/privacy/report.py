@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from analysis.escaping import markdown_table
 from analysis.privacy.planned import Planned, lines, number, planned
 from analysis.privacy.spending import EPSILONS, Spending
+from testbed.display import visible
 from testbed.errors import ExperimentError
 from testbed.experiment.loading import validated
 from testbed.experiment.schema import Experiment
@@ -79,11 +81,11 @@ def render(
         rows += [{"run": label, "mechanism": None} for label in without_noise]
         return json.dumps(rows, indent=1, allow_nan=False) + "\n"
     if format == "markdown":
-        cells = [_HEADERS, tuple(["---"] * len(_HEADERS)), *[_row(spent, plan) for spent, plan in runs]]
+        cells = [_row(spent, plan) for spent, plan in runs]
         cells += [(label, "no noise", *["–"] * (len(_HEADERS) - 2)) for label in without_noise]
-        return "".join(f"| {' | '.join(row)} |\n" for row in cells)
+        return markdown_table(_HEADERS, cells, left=len(_HEADERS))
     texts = [_text(spent, plan, every) for spent, plan in runs]
-    return "\n".join(texts + [f"{label}: adds no noise, so nothing is private\n" for label in without_noise])
+    return "\n".join(texts + [f"{visible(label)}: adds no noise, so nothing is private\n" for label in without_noise])
 
 
 def quantiles(spent: Spending, kind: str) -> dict[str, float]:
@@ -105,12 +107,12 @@ def _row(spent: Spending, plan: Planned) -> tuple[str, ...]:
 def _text(spent: Spending, plan: Planned, every: int | None) -> str:
     accountant, population = plan.accountant, plan.plan.experiment.population
     text = (
-        f"{spent.label}: {accountant.mechanism}, protects a {accountant.unit}, delta {spent.delta:.3g}\n"
+        f"{visible(spent.label)}: {accountant.mechanism}, protects a {accountant.unit}, delta {spent.delta:.3g}\n"
         f"  {spent.rounds} of {plan.plan.experiment.rounds} rounds, {len(spent.clients)} of {population} clients "
         "charged\n"
     )
     if spent.budget is not None:
-        text += f"  budget {spent.budget:g}{': ' + spent.stopped if spent.stopped else ', not spent'}\n"
+        text += f"  budget {spent.budget:g}{': ' + visible(spent.stopped) if spent.stopped else ', not spent'}\n"
     heads = ["epsilon so far", *_QUANTILES]
     cells = [heads]
     cells += [[_SAID[kind], *[number(value, "inf") for value in quantiles(spent, kind).values()]] for kind in EPSILONS]

@@ -30,6 +30,7 @@ from testbed.commands.results import COMPARE_EPILOG, DROPOUTS_EPILOG, PLOT_EPILO
 from testbed.commands.run import RUN_EPILOG, run
 from testbed.commands.status import STATUS_EPILOG, status
 from testbed.commands.submit import SUBMIT_EPILOG, submit
+from testbed.commands.terminal import echo
 from testbed.commands.trace import trace
 from testbed.commands.tune import TUNE_EPILOG, tune
 from testbed.stopping import stopping_on_signals
@@ -81,7 +82,7 @@ app.add_typer(plan)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"testbed {testbed.__version__}")
+        echo(f"testbed {testbed.__version__}")
         raise typer.Exit
 
 
@@ -96,7 +97,7 @@ def _main(
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        echo(context.get_help())
         raise typer.Exit(2)
 
 

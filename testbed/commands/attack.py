@@ -7,6 +7,7 @@ import typer
 
 from testbed.commands.invocation import Debug, ImportClasses, Overrides, examples
 from testbed.commands.results import Directories, runs_in
+from testbed.commands.terminal import echo
 from testbed.errors import ExperimentError
 
 attack = typer.Typer(
@@ -46,7 +47,7 @@ def summary(
     runs = runs_in(directories)
     from analysis import adversaries
 
-    typer.echo(adversaries.render(adversaries.adversaries(runs, eta), format), nl=False)
+    echo(adversaries.render(adversaries.adversaries(runs, eta), format), nl=False)
 
 
 @attack.command(epilog=_MODELS_EPILOG)
@@ -62,7 +63,7 @@ def models(
     runs = runs_in(directories)
     from analysis.attacks import other_models
 
-    typer.echo(other_models.render(other_models.other_models(runs), format), nl=False)
+    echo(other_models.render(other_models.other_models(runs), format), nl=False)
 
 
 @attack.command(epilog=_REGISTRATIONS_EPILOG)
@@ -93,4 +94,4 @@ def registrations(
         rows.append([one.name, str(one.tried), str(one.refused), ", ".join(one.checks) or "–", one.gained])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

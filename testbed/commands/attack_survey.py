@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import STOPPED, Debug, Overrides, examples, messages, quoted
+from testbed.commands.invocation import STOPPED, Debug, Overrides, examples, quoted
+from testbed.commands.terminal import echo, messages
 
 SURVEY_EPILOG = examples(
     "testbed attack survey examples/threats.yaml",
@@ -57,6 +58,6 @@ def survey(
             )
             printed = render(findings(tried, [RunRecords(path) for path in paths]), format)
     except KeyboardInterrupt:
-        console.print("stopped; nothing is printed of an unfinished survey (--out DIR keeps its runs)", markup=False)
+        console.print("stopped; nothing is printed of an unfinished survey (--out DIR keeps its runs)")
         raise typer.Exit(STOPPED) from None
-    typer.echo(printed, nl=False)
+    echo(printed, nl=False)

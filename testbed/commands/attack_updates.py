@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from testbed.commands.invocation import Debug, examples, messages
+from testbed.commands.invocation import Debug, examples
 from testbed.commands.results import runs_in
+from testbed.commands.terminal import echo, messages
 from testbed.commands.writable import check_folder
 from testbed.errors import ExperimentError
 
@@ -48,11 +49,11 @@ def reconstruct(
     if out is not None:
         check_folder("--out", out)
     made = report.reconstruct(one_run(directory), first, last)
-    typer.echo(json.dumps(report.row(made), indent=2) if format == "json" else report.text(made))
+    echo(json.dumps(report.row(made), indent=2) if format == "json" else report.text(made))
     if out is not None:
         console = messages()
         for path in report.files(made, out):
-            console.print(f"written: {path}", markup=False)
+            console.print(f"written: {path}")
 
 
 def invert(
@@ -94,11 +95,11 @@ def invert(
         raise ExperimentError(f"--client: {client} of {population} clients, which are numbered from 0")
     inverter = report.Inverter(run, first, len(run.rounds) if last is None else last)
     made = inverter.invert(client, Search(iterations, starts, smoothness=smoothness), alone=alone)
-    typer.echo(json.dumps(report.row(made), indent=2) if format == "json" else report.text(made))
+    echo(json.dumps(report.row(made), indent=2) if format == "json" else report.text(made))
     if out is not None:
         console = messages()
         for path in report.pictures([(f"client {client}", made)], out / f"client-{client}"):
-            console.print(f"written: {path}", markup=False)
+            console.print(f"written: {path}")
 
 
 def one_run(directory: str) -> Any:

@@ -20,6 +20,7 @@ from testbed.commands.bound_options import (
     threshold_of,
 )
 from testbed.commands.invocation import Debug, examples
+from testbed.commands.terminal import echo
 
 _LOTTO = "--population 200000 --dishonest 1000 --participants 200"
 _BOUND_LOTTO_EPILOG = examples(
@@ -62,7 +63,7 @@ plan = typer.Typer(
 @plan.callback(invoke_without_command=True)
 def _main(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        echo(context.get_help())
         raise typer.Exit(2)
 
 
@@ -219,13 +220,13 @@ _PLAN_TEXT = {
 
 def _print(row: Mapping[str, Any], format: str, text: Mapping[str, str]) -> None:
     if format == "json":
-        typer.echo(json.dumps(row, indent=2, allow_nan=False))
+        echo(json.dumps(row, indent=2, allow_nan=False))
         return
-    typer.echo(", ".join(f"{_GIVEN[key]} = {number(row[key])}" for key in row if key in _GIVEN))
+    echo(", ".join(f"{_GIVEN[key]} = {number(row[key])}" for key in row if key in _GIVEN))
     lines = [(label.format_map(row), key) for key, label in text.items() if key in row]
     width = max(len(label) for label, _ in lines)
     for label, key in lines:
-        typer.echo(f"{label:{width}}  {_value(row, key)}".rstrip())
+        echo(f"{label:{width}}  {_value(row, key)}".rstrip())
 
 
 def _value(row: Mapping[str, Any], key: str) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from testbed.commands.bound_options import Format, in_options, number
 from testbed.commands.invocation import Debug, examples
+from testbed.commands.terminal import echo
 from testbed.errors import ExperimentError
 
 _PAPER = "--users 120 --selected 12"
@@ -90,7 +91,7 @@ def bound_batch_partition(
         if not missing:
             problem = Problem(**given)
             row |= report.convergence_report(users, selected, privacy, chances, problem, local_steps, rounds or users)
-    typer.echo(json.dumps(row, indent=2, allow_nan=False) if format == "json" else _text(row))
+    echo(json.dumps(row, indent=2, allow_nan=False) if format == "json" else _text(row))
 
 
 def _dropout(text: str) -> float | list[float]:

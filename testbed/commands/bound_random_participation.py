@@ -8,6 +8,7 @@ import typer
 
 from testbed.commands.bound_options import Format, in_options
 from testbed.commands.invocation import Debug, examples
+from testbed.commands.terminal import echo
 
 _WHO = "--local-samples 30 --client-rate 0.001 --sample-rate 0.1"
 BOUND_RANDOM_PARTICIPATION_EPILOG = examples(
@@ -62,8 +63,8 @@ def bound_random_participation(
         who = Participation(local_samples, client_rate, sample_rate, clip)
         row = random_participation_bounds(who, delta, epsilon=epsilon, sigma=sigma, rounds=rounds, clients=clients)
     if (warning := row.get("warning")) is not None:
-        typer.echo(f"warning: {warning}", err=True)
-    typer.echo(json.dumps(row, indent=2, allow_nan=False) if format == "json" else _text(row))
+        echo(f"warning: {warning}", err=True)
+    echo(json.dumps(row, indent=2, allow_nan=False) if format == "json" else _text(row))
 
 
 def _text(row: Mapping[str, Any]) -> str:

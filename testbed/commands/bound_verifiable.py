@@ -18,6 +18,7 @@ from testbed.commands.bound_options import (
     threshold_of,
 )
 from testbed.commands.invocation import Debug, examples
+from testbed.commands.terminal import echo
 
 _LARGE = "--population 200000 --dishonest 1000 --participants 200"
 VERIFIABLE_EPILOG = examples(
@@ -60,7 +61,7 @@ def bound_verifiable(
     with in_options():
         setting = Setting(population, participants, privacy, over_selection, dishonest, min_population)
         row = verifiable_bounds(setting, eta, threshold_of(threshold), dropout)
-    typer.echo(json.dumps(row, indent=2, allow_nan=False) if format == "json" else _text(row))
+    echo(json.dumps(row, indent=2, allow_nan=False) if format == "json" else _text(row))
 
 
 _TINY = 1e-300  # what reads 0 is below it

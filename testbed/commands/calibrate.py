@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from testbed.commands.invocation import Debug, examples, messages
+from testbed.commands.invocation import Debug, examples
+from testbed.commands.terminal import echo, messages
 from testbed.errors import ExperimentError
 
 CALIBRATE_EPILOG = examples(
@@ -45,10 +46,10 @@ def calibrate(
         costs = measured_costs(
             local_training, repeat, lambda operation: bars.update(bar, description=operation, completed=next(done))
         )
-    typer.echo(table(costs))
+    echo(table(costs))
     if out is not None:
         write_costs(out, costs)
-        messages().print(f"wrote {out}; use it with time: {{compute: modelled, costs: {out}}}", markup=False)
+        messages().print(f"wrote {out}; use it with time: {{compute: modelled, costs: {out}}}")
 
 
 def table(costs: Mapping[str, float]) -> str:

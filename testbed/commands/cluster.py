@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import FAILED, Debug, ImportClasses, Overrides, examples, messages
+from testbed.commands.invocation import FAILED, Debug, ImportClasses, Overrides, examples
+from testbed.commands.terminal import echo, messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +74,7 @@ def check(
     failed = any(finding.level == "fail" for finding in findings)
     if output_format == "json":
         lines = [asdict(finding) for finding in findings]
-        typer.echo(json.dumps({"fits": not failed, "findings": lines}, indent=2))
+        echo(json.dumps({"fits": not failed, "findings": lines}, indent=2))
     else:
         _print_table(findings)
     if failed:
@@ -87,6 +88,6 @@ def _print_table(findings: "Sequence[Finding]") -> None:
     colours = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail": typer.colors.RED}
     for finding in findings:
         level = typer.style(f"{finding.level:4}", fg=colours[finding.level], bold=finding.level == "fail")
-        typer.echo(f"{level}  {finding.check:{checks}}  {finding.where:{places}}  {finding.detail}")
+        echo(f"{level}  {finding.check:{checks}}  {finding.where:{places}}  {finding.detail}")
         if finding.advice:
-            typer.echo(f"{'':4}  {'':{checks}}  {'':{places}}  -> {finding.advice}")
+            echo(f"{'':4}  {'':{checks}}  {'':{places}}  -> {finding.advice}")

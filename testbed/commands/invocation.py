@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
+from testbed.commands.terminal import echo, messages
 from testbed.errors import CodeCrashed, ExperimentError, TestbedError, TraceError
 from testbed.own_class import IMPORT_CLASSES
 
@@ -77,11 +77,6 @@ def examples(*commands: str, then: str = "") -> str:
     return "\n".join([*lines, f"[dim]{then}[/dim]"] if then else lines)
 
 
-def messages() -> Console:
-    """Where progress and messages go: standard error. Results go to standard output, unadorned."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
-
-
 def quoted(value: str) -> str:
     """`value` as YAML that is this very string, whatever it looks like."""
     return json.dumps(value)
@@ -96,9 +91,9 @@ def report(error: BaseException, invocation: Invocation) -> int:
         _print(["stopped"], "")
         return STOPPED
     if invocation.debug:
-        traceback.print_exception(error)
+        echo("".join(traceback.format_exception(error)), nl=False, err=True)
         if isinstance(error, CodeCrashed) and error.__cause__ is None:  # raised in another process
-            print(error.trace, file=sys.stderr)
+            echo(error.trace, err=True)
     if isinstance(error, TestbedError):
         _print(str(error).splitlines() or [type(error).__name__])
         return BAD_INPUT if isinstance(error, ExperimentError | TraceError) else FAILED

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from testbed.commands.durations import clock_time
-from testbed.commands.invocation import STOPPED, Debug, examples, messages
+from testbed.commands.invocation import STOPPED, Debug, examples
 from testbed.commands.submit import Address, To, end
+from testbed.commands.terminal import echo, messages, without_colours
 
 if TYPE_CHECKING:
     from cluster.jobs import Job
@@ -43,11 +44,11 @@ def list_(
 
     found = Jobs(address).experiments()
     if format == "json":
-        typer.echo(json.dumps([_plain(job) for job in found], indent=2))
+        echo(json.dumps([_plain(job) for job in found], indent=2))
     elif found:
-        typer.echo(_table(found, datetime.now(UTC)))
+        echo(_table(found, datetime.now(UTC)))
     else:
-        messages().print("no experiments were submitted to this cluster", markup=False)
+        messages().print("no experiments were submitted to this cluster")
 
 
 @jobs.command()
@@ -62,13 +63,13 @@ def logs(
 
     at = Jobs(address)
     if not follow:
-        typer.echo(at.logs(id), nl=False)
+        echo(without_colours(at.logs(id)), nl=False)
         return
     at.job(id)  # an unknown id is no lost connection
     try:
-        ended = at.follow(id, lambda text: typer.echo(text, nl=False))
+        ended = at.follow(id, lambda text: echo(without_colours(text), nl=False))
     except KeyboardInterrupt:
-        messages().print(f"no longer following; the job goes on; stop it with: testbed jobs stop {id}", markup=False)
+        messages().print(f"no longer following; the job goes on; stop it with: testbed jobs stop {id}")
         raise typer.Exit(STOPPED) from None
     end(ended)
 
@@ -81,9 +82,9 @@ def stop(id: Id, address: Address = None, debug: Debug = False) -> None:
     at = Jobs(address)
     job = at.job(id)
     if job.over or not at.stop(id):
-        messages().print(f"{id}: has ended before ({job.state.lower()})", markup=False)
+        messages().print(f"{id}: has ended before ({job.state.lower()})")
     else:
-        messages().print(f"{id}: stopping; its finished rounds stay in {job.out}", markup=False)
+        messages().print(f"{id}: stopping; its finished rounds stay in {job.out}")
 
 
 @jobs.command()
@@ -93,7 +94,7 @@ def fetch(id: Id, address: Address = None, to: To = None, debug: Debug = False) 
     from testbed.running.planning import file_name
 
     at = Jobs(address)
-    typer.echo(at.fetch(id, to or Path("runs") / file_name(at.job(id).experiment)))
+    echo(at.fetch(id, to or Path("runs") / file_name(at.job(id).experiment)))
 
 
 def _plain(job: "Job") -> dict[str, Any]:

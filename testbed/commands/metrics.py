@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from testbed.commands.invocation import Debug, examples, messages
+from testbed.commands.invocation import Debug, examples
 from testbed.commands.results import Directories, runs_in
+from testbed.commands.terminal import Console, echo, messages
 from testbed.commands.writable import check_folder
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from analysis.multi_round.report import Measured
 
 METRICS_EPILOG = examples(
@@ -56,12 +55,12 @@ def metrics(
 
     console = messages()
     found = [_measured(run, time_limit, console, quiet) for run in runs]
-    typer.echo(report.render(found, format, every), nl=False)
+    echo(report.render(found, format, every), nl=False)
     if out is not None:
         from analysis.multi_round.figures import Line, draw
 
         lines = [Line(run.label, run.protocol, [run.metrics]) for run in found]
-        console.print(f"written: {', '.join(map(str, draw(lines, out)))}", markup=False)
+        console.print(f"written: {', '.join(map(str, draw(lines, out)))}")
 
 
 def _measured(run: Any, time_limit_s: float, console: "Console", quiet: bool) -> "Measured":

@@ -9,9 +9,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import Debug, ImportClasses, Overrides, examples, messages
+from testbed.commands.invocation import Debug, ImportClasses, Overrides, examples
 from testbed.commands.results import Directories, runs_in
+from testbed.commands.terminal import echo, messages
 from testbed.commands.writable import check_folder
+from testbed.display import visible
 from testbed.errors import ExperimentError
 
 PRIVACY_EPILOG = examples(
@@ -62,11 +64,11 @@ def privacy(
         )
     spent = [spending(run) for run in noisy]
     others = [run.label for run in runs if run not in noisy]
-    typer.echo(report.render([(one, report.of_run(one.run, one)) for one in spent], format, every, others), nl=False)
+    echo(report.render([(one, report.of_run(one.run, one)) for one in spent], format, every, others), nl=False)
     if figures is not None:
         from analysis.privacy.figures import draw
 
-        messages().print(f"written: {', '.join(map(str, draw(spent, figures)))}", markup=False)
+        messages().print(f"written: {', '.join(map(str, draw(spent, figures)))}")
 
 
 def bound_privacy(
@@ -91,12 +93,12 @@ def bound_privacy(
         label = point.where(str(file))
         found.append(planned(point.experiment, label, 0))
         if found[-1].warning:
-            typer.echo(f"warning: {label}: {found[-1].warning}", err=True)
+            echo(f"warning: {label}: {found[-1].warning}", err=True)
     if format == "json":
         rows = [{"experiment": one.label, **one.facts(), "guarantees": one.rows()} for one in found]
-        typer.echo(json.dumps(rows, indent=1, allow_nan=False))
+        echo(json.dumps(rows, indent=1, allow_nan=False))
         return
-    typer.echo("\n".join(f"{one.label}\n{_facts(one.facts())}{lines(one.rows())}" for one in found), nl=False)
+    echo("\n".join(f"{visible(one.label)}\n{_facts(one.facts())}{lines(one.rows())}" for one in found), nl=False)
 
 
 def _facts(facts: dict[str, object]) -> str:

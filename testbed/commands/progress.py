@@ -10,10 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rich.console import Console
-
 from testbed.commands.durations import duration
 from testbed.commands.pace import Pace, time_left
+from testbed.commands.terminal import Console
+from testbed.display import visible
 from testbed.federation import Progress as Standing
 from testbed.records.reasons import behind_told, crashes_told
 from testbed.running import Observer, PlannedRun
@@ -112,7 +112,7 @@ class Display(Observer):
 
     def warned(self, run: PlannedRun, line: str) -> None:
         """See `Observer`."""
-        self.console.print(f"{run.label}: warning: {line}", markup=False)
+        self.console.print(f"{visible(run.label)}: warning: {visible(line)}")
 
     def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
         """See `Observer`."""
@@ -199,4 +199,5 @@ def remarks(summary: Mapping[str, Any]) -> list[str]:
 
 def shortened(label: str) -> str:
     """A label that leaves room for the bar."""
+    label = visible(label)
     return label if len(label) <= WIDEST_LABEL else f"{label[: WIDEST_LABEL - 1]}…"

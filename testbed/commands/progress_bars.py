@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.constrain import Constrain
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -23,6 +23,7 @@ from testbed.commands.progress import (
     shortened,
     summarised,
 )
+from testbed.commands.terminal import Console
 from testbed.running import PlannedRun
 
 _ALL = "all points"

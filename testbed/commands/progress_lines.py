@@ -5,6 +5,7 @@ from typing import Any
 
 from testbed.commands.durations import duration
 from testbed.commands.progress import Display, Watched, finished_before, remarks, summarised
+from testbed.display import visible
 from testbed.federation import Progress as Standing
 from testbed.running import PlannedRun
 
@@ -41,4 +42,4 @@ class Lines(Display):
             self._line(run, text)
 
     def _line(self, run: PlannedRun, text: str) -> None:
-        self.console.print(f"{run.label}: {text}", markup=False)
+        self.console.print(f"{visible(run.label)}: {text}")

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from testbed.commands.invocation import Debug, ImportClasses, Overrides, examples, messages
+from testbed.commands.invocation import Debug, ImportClasses, Overrides, examples
+from testbed.commands.terminal import echo, messages
+from testbed.display import visible
 from testbed.own_class import IMPORT_CLASSES
 
 if TYPE_CHECKING:
@@ -45,24 +47,24 @@ def validate(
     checked = check(all_points, str(file), import_classes=import_classes)
     _print_points(file, experiment, all_points)
     for (key, name), source in checked.imported.items():
-        typer.echo(f"  {key}: {name} from {source or 'no file'}")
+        echo(f"  {key}: {name} from {source or 'no file'}")
     if checked.not_imported:
         names = ", ".join(f"{key} {name}" for key, name in checked.not_imported)
-        typer.echo(f"  not imported, so not checked: {names}; {IMPORT_CLASSES} imports them")
+        echo(f"  not imported, so not checked: {names}; {IMPORT_CLASSES} imports them")
     for line in checked.warnings:
-        messages().print(f"warning: {line}", markup=False)
+        messages().print(f"warning: {line}")
 
 
 def _print_points(file: Path, experiment: "Experiment", all_points: "list[Point]") -> None:
     first = all_points[0].experiment
     if not experiment.sweep:
-        typer.echo(f"{file}: valid: {first.rounds} rounds, {first.population} clients, {_protocols(first)}")
+        echo(f"{file}: valid: {first.rounds} rounds, {first.population} clients, {_protocols(first)}")
         return
-    typer.echo(f"{file}: valid: a sweep of {len(all_points)} {'points' if len(all_points) > 1 else 'point'}")
-    width = max(len(point.label) for point in all_points)
+    echo(f"{file}: valid: a sweep of {len(all_points)} {'points' if len(all_points) > 1 else 'point'}")
+    width = max(len(visible(point.label)) for point in all_points)
     for point in all_points:
         one = point.experiment
-        typer.echo(f"  {point.label:{width}}  {one.rounds} rounds, {one.population} clients, {_protocols(one)}")
+        echo(f"  {visible(point.label):{width}}  {one.rounds} rounds, {one.population} clients, {_protocols(one)}")
 
 
 def _protocols(experiment: object) -> str:
@@ -75,4 +77,4 @@ def schema(debug: Debug = False) -> None:
     from testbed.experiment import Experiment
 
     description = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | Experiment.model_json_schema()
-    typer.echo(json.dumps(description, indent=2))
+    echo(json.dumps(description, indent=2))

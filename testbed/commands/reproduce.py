@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import STOPPED, Debug, Invocation, examples, messages, quoted
+from testbed.commands.invocation import STOPPED, Debug, Invocation, examples, quoted
+from testbed.commands.terminal import Console, echo, messages
 from testbed.commands.writable import check_folder
 from testbed.errors import ExperimentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from rich.console import Console
 
     from analysis.reproduction.contract import Reproduction
     from testbed.experiment import Experiment
@@ -77,7 +76,7 @@ def reproduce(
     from analysis.reproduction import catalogue
 
     if listing:
-        typer.echo(_listed(catalogue.named(names or [catalogue.ALL]), format), nl=False)
+        echo(_listed(catalogue.named(names or [catalogue.ALL]), format), nl=False)
         return
     if not names:
         raise ExperimentError("which one? name it, e.g. lotto-table2; `testbed reproduce --list` says what there is")
@@ -92,12 +91,12 @@ def reproduce(
     try:
         for place, (one, directory) in enumerate(zip(wanted, directories, strict=True)):
             if place:
-                typer.echo("")
+                echo("")
             files = data if one.reads else None
             _make(one, scale, directory, format, _runner(flags, console, quiet), console, quiet, files)
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
-        console.print(f"stopped; go on with: {invocation.again}", markup=False)
+        console.print(f"stopped; go on with: {invocation.again}")
         raise typer.Exit(STOPPED) from None
 
 
@@ -143,7 +142,7 @@ def _make(
 
     def note(line: str) -> None:
         if not quiet:
-            console.print(f"{one.name}: {line}", markup=False)
+            console.print(f"{one.name}: {line}")
 
     try:
         made = one.make(Bench(scale, directory, run, note, data))
@@ -153,8 +152,8 @@ def _make(
             raise
         raise ExperimentError(f"--data: {one.name}: {what}") from None  # the option that the key was made of
     written = presenting.write(one, made, scale, directory)
-    typer.echo(presenting.render(one, made, scale, format), nl=False)
-    console.print(f"\nwritten: {', '.join(str(path) for path in written)}", markup=False)
+    echo(presenting.render(one, made, scale, format), nl=False)
+    console.print(f"\nwritten: {', '.join(str(path) for path in written)}")
 
 
 def _runner(flags: list[str], console: "Console", quiet: bool) -> "Callable[[Experiment, Path], list[RunRecords]]":

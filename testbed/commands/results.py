@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from testbed.commands.invocation import Debug, examples, messages
+from testbed.commands.invocation import Debug, examples
+from testbed.commands.terminal import echo, messages
 from testbed.errors import ExperimentError
 
 COMPARE_EPILOG = examples(
@@ -52,7 +53,7 @@ def compare(
     from analysis import overhead, pairing, rendering
 
     frame = (pairing.compare_paired if paired else overhead.compare)(runs, baseline)
-    typer.echo(rendering.render(frame, format), nl=False)
+    echo(rendering.render(frame, format), nl=False)
 
 
 def dropouts(
@@ -66,7 +67,7 @@ def dropouts(
     runs = runs_in(directories)
     from analysis import dropouts as tables
 
-    typer.echo(tables.render(tables.dropouts(runs), format), nl=False)
+    echo(tables.render(tables.dropouts(runs), format), nl=False)
 
 
 def plot(
@@ -85,7 +86,7 @@ def plot(
     console = messages()
     beside = Path() if is_uri(directories[0]) else Path(directories[0])
     for path in figures.plot(runs, out or beside / "figures", note=console.print):
-        typer.echo(path)
+        echo(path)
 
 
 def runs_in(directories: list[str]) -> list[Any]:

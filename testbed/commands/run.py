@@ -1,15 +1,13 @@
 """``testbed run``: an experiment file becomes run directories and the overhead table."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import STOPPED, Debug, Invocation, Overrides, examples, messages, quoted
+from testbed.commands.invocation import STOPPED, Debug, Invocation, Overrides, examples, quoted
+from testbed.commands.terminal import Console, echo, messages
 from testbed.errors import ExperimentError, TestbedError
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 RUN_EPILOG = examples(
     "testbed run examples/quickstart.yaml --out runs/quickstart",
@@ -95,16 +93,16 @@ def run(
         _print_table(paths, where, console)
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
-        console.print(f"stopped; go on with: {invocation.resuming}", markup=False)
+        console.print(f"stopped; go on with: {invocation.resuming}")
         raise typer.Exit(STOPPED) from None
 
 
-def _print_table(paths: list[Path], where: str | Path, console: "Console") -> None:
+def _print_table(paths: list[Path], where: str | Path, console: Console) -> None:
     from analysis import rendering
     from testbed.running import compare
 
     try:
-        typer.echo(rendering.render(compare(paths)), nl=False)
+        echo(rendering.render(compare(paths)), nl=False)
     except TestbedError as error:  # the runs are all there; only which is the baseline may not be clear
-        console.print(f"no table: {error}; see `testbed compare --help`", markup=False)
-    console.print(f"\nrecords: {where}", markup=False)
+        console.print(f"no table: {error}; see `testbed compare --help`")
+    console.print(f"\nrecords: {where}")

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from testbed.commands.durations import clock_time, duration
 from testbed.commands.invocation import Debug, examples
+from testbed.commands.terminal import Console
+from testbed.display import visible
 from testbed.records.reasons import behind_told, crashes_told
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def status(
     debug: Debug = False,
 ) -> None:
     """Show how runs stand: rounds done and left, outcomes, accuracy, restarts, last events, and how to go on."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(soft_wrap=True)
     if follow and format == "text" and console.is_terminal:
         from rich.live import Live
 
@@ -60,7 +61,7 @@ def status(
     for found in _looks(directories) if follow else [_look(directories)]:
         text = _json(found) if format == "json" else _lines(found)
         if str(text) != shown:
-            console.print(text, markup=False, end="")
+            console.print(text, end="")
             shown = str(text)
 
 
@@ -136,7 +137,7 @@ def _one(run: "RunStatus", where: str) -> Text:
     if run.round_s is not None and run.left_s and run.state != "finished":
         rows.append(("pace", Text(f"{_short(run.round_s)} a round, about {clock_time(run.left_s)} for the rest")))
     rows += _troubles(run)
-    lines = Text.assemble((run.label, "bold"), (f"  {run.selection} under {run.aggregation}, ", "dim"))
+    lines = Text.assemble((visible(run.label), "bold"), (f"  {run.selection} under {run.aggregation}, ", "dim"))
     lines.append(f"{run.population} clients, {where}\n", style="dim")
     for name, value in rows:
         lines.append(f"  {name:10}", style="dim").append_text(value).append("\n")
@@ -173,7 +174,7 @@ def _several(found: _Found) -> Text:
         lines.append(f"  about {clock_time(max(left))} until those that run have ended\n", style="dim")
     for run in runs:
         for name, value in _troubles(run):
-            lines.append(f"  {run.label}: {name}: ", style="dim").append_text(value).append("\n")
+            lines.append(f"  {visible(run.label)}: {name}: ", style="dim").append_text(value).append("\n")
     if states["interrupted"] or (states["not started"] and not states["running"]):
         lines.append("  go on with: ", style="dim")
         lines.append(f"testbed run EXPERIMENT.yaml --out {shlex.quote(where)} --resume\n")
@@ -181,7 +182,8 @@ def _several(found: _Found) -> Text:
 
 
 def _cells(run: "RunStatus") -> tuple[str, ...]:
-    label = run.label if len(run.label) <= _WIDEST_LABEL else f"{run.label[: _WIDEST_LABEL - 1]}…"
+    label = visible(run.label)
+    label = label if len(label) <= _WIDEST_LABEL else f"{label[: _WIDEST_LABEL - 1]}…"
     accuracy = "" if run.accuracy is None else f"{100 * run.accuracy:.1f}%"
     pace = "" if run.round_s is None else _short(run.round_s)
     left = "" if run.state == "finished" or run.left_s is None else clock_time(run.left_s)
@@ -193,7 +195,7 @@ def _state(run: "RunStatus") -> Text:
     text = Text(run.state, style=_COLOURS[run.state])
     seen = "" if run.seen_s is None else f"last sign of life {_ago(run.seen_s)}"
     if run.state == "interrupted":
-        text.append(f" ({_SAID[run.ending]}{f': {run.error}' if run.error else ''}; {seen})", style="default")
+        text.append(f" ({_SAID[run.ending]}{f': {visible(run.error)}' if run.error else ''}; {seen})", style="default")
     elif run.state == "unclear":
         text.append(f" (runs elsewhere, or was killed: nobody here can tell; {seen})", style="default")
     elif run.state == "running" and seen:
@@ -219,7 +221,7 @@ def _troubles(run: "RunStatus") -> list[tuple[str, Text]]:
     if run.refusals:
         rows.append(("refusals", Text(str(run.refusals))))
     if run.stopped:
-        rows.append(("stopped", Text(run.stopped, style="yellow")))
+        rows.append(("stopped", Text(visible(run.stopped), style="yellow")))
     return rows
 
 
@@ -252,4 +254,4 @@ def _told(entry: Any) -> str:
     for key in ("after_round", "host", "reason", "detail", "error"):
         if entry.get(key):
             said.append(f"· {key.replace('_', ' ')} {entry[key]}")
-    return " ".join(said)
+    return visible(" ".join(said))

@@ -5,8 +5,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
-from testbed.commands.invocation import FAILED, STOPPED, Debug, Invocation, Overrides, examples, messages
+from testbed.commands.invocation import FAILED, STOPPED, Debug, Invocation, Overrides, examples
+from testbed.commands.terminal import echo, messages, without_colours
 from testbed.errors import ExperimentError
 
 if TYPE_CHECKING:
@@ -83,22 +85,22 @@ def submit(
         where = records_at(out, packed)
         jobs = Jobs(address)
         for note in (*packed.notes, *_differing_ray(jobs.ray_version)):
-            console.print(f"note: {note}", markup=False)
+            console.print(f"note: {note}")
         job = jobs.submit(packed, where, resume, accept_changed_code)
-    console.print(f"submitted {job} to {jobs.address}, records: {where}", markup=False)
+    console.print(f"submitted {job} to {jobs.address}, records: {where}")
     if not follow:
         _say_how_to_go_on(jobs, job)
-        typer.echo(job)
+        echo(job)
         return
     try:
-        ended = jobs.follow(job, lambda text: typer.echo(text, nl=False))
+        ended = jobs.follow(job, lambda text: echo(without_colours(text), nl=False))
     except KeyboardInterrupt:
-        console.print("no longer following; the job goes on", markup=False)
+        console.print("no longer following; the job goes on")
         _say_how_to_go_on(jobs, job)
         raise typer.Exit(STOPPED) from None
     invocation: Invocation = context.obj
     end(ended, invocation.resuming)
-    console.print(f"results: {jobs.fetch(job, results)}", markup=False)
+    console.print(f"results: {jobs.fetch(job, results)}")
 
 
 def end(job: "Job", resuming: str | None = None) -> None:
@@ -110,16 +112,16 @@ def end(job: "Job", resuming: str | None = None) -> None:
     """
     console = messages()
     if job.state == "SUCCEEDED":
-        console.print(f"{job.id}: succeeded", markup=False)
+        console.print(f"{job.id}: succeeded")
         return
     again = f"; go on with: {resuming}" if resuming else "; submit again with --resume to go on"
     again = "" if job.exit_code == 2 else again
     if job.state == "STOPPED":
-        console.print(f"{job.id}: stopped{again}", markup=False)
+        console.print(f"{job.id}: stopped{again}")
         raise typer.Exit(STOPPED)
     from cluster.jobs import why_failed
 
-    console.print(f"[bold red]error: [/bold red]{_escaped(f'{job.id}: failed: {why_failed(job)}{again}')}")
+    console.print(Text.assemble(("error: ", "bold red"), f"{job.id}: failed: {why_failed(job)}{again}"))
     raise typer.Exit(job.exit_code if job.exit_code in (2, STOPPED) else FAILED)
 
 
@@ -130,13 +132,7 @@ def _differing_ray(there: str) -> list[str]:
     return [] if here == there else [f"the cluster runs Ray {there}, this machine {here}; only the cluster's matters"]
 
 
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
-
-
 def _say_how_to_go_on(jobs: "Jobs", job: str) -> None:
     console = messages()
     for what, command in (("follow", f"logs {job} --follow"), ("stop", f"stop {job}"), ("results", f"fetch {job}")):
-        console.print(f"{f'{what}:':9}testbed jobs {command} --address {jobs.address}", markup=False)
+        console.print(f"{f'{what}:':9}testbed jobs {command} --address {jobs.address}")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from testbed.commands.durations import seconds
-from testbed.commands.invocation import Debug, examples, messages
+from testbed.commands.invocation import Debug, examples
+from testbed.commands.terminal import echo, messages
 from testbed.commands.trace_text import counts_table, duration, facts_json, facts_text
 from testbed.errors import ExperimentError, TraceError
 
@@ -64,7 +65,7 @@ RoundSeconds = Annotated[
 @trace.callback(invoke_without_command=True)
 def _main(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        echo(context.get_help())
         raise typer.Exit(2)
 
 
@@ -127,7 +128,7 @@ def convert(
     else:
         found, counts = _converted(format, source, given, round_s)
     found.write(out)
-    typer.echo(counts_table(counts), nl=False)
+    echo(counts_table(counts), nl=False)
     _tell(found, out)
 
 
@@ -172,8 +173,8 @@ def _write_capacity(table: Any, counts: "Counts", out: Path) -> None:
             file.write(table.to_csv(index=False).encode())
         else:
             parquet_files.write_table(pa.Table.from_pandas(table, preserve_index=False), file)
-    typer.echo(counts_table(counts), nl=False)
-    typer.echo(f"{out}: capacities of {len(table)} clients: {', '.join(table.columns)}")
+    echo(counts_table(counts), nl=False)
+    echo(f"{out}: capacities of {len(table)} clients: {', '.join(table.columns)}")
 
 
 @trace.command(epilog=_INSPECT_EPILOG)
@@ -199,12 +200,12 @@ def inspect(
         raise ExperimentError(f"--out: {out}: pictures are .png and .pdf")
     traced = open_trace(file)
     found = facts(traced)
-    typer.echo(facts_json(found) if format == "json" else facts_text(found), nl=False)
+    echo(facts_json(found) if format == "json" else facts_text(found), nl=False)
     if out is not None:
         from analysis import trace_figures
 
         for path in trace_figures.draw(traced, out):
-            messages().print(str(path), markup=False)
+            messages().print(str(path))
 
 
 @trace.command(epilog=_SYNTHESIZE_EPILOG)
@@ -264,8 +265,8 @@ def record(
         raise ExperimentError(f"{run}: {len(runs)} runs; choose one, e.g. {names}")
     schedule = record(runs[0])
     schedule.write(out)
-    typer.echo(facts_text(describe_schedule(schedule)), nl=False)
-    typer.echo(f"{out}: {len(schedule)} rows")
+    echo(facts_text(describe_schedule(schedule)), nl=False)
+    echo(f"{out}: {len(schedule)} rows")
 
 
 def _check_target(out: Path, force: bool, source: Path | None = None) -> None:
@@ -290,4 +291,4 @@ def _tell(written: "AvailabilityTrace", out: Path) -> None:
             f"note: CSV has no place for the {never} clients that are never online, nor for the horizon; .parquet has",
             markup=False,
         )
-    typer.echo(f"{out}: {len(written)} clients, {len(written.online_from_s)} intervals, {duration(written.horizon_s)}")
+    echo(f"{out}: {len(written)} clients, {len(written.online_from_s)} intervals, {duration(written.horizon_s)}")

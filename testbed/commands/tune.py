@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 import yaml
 
-from testbed.commands.invocation import STOPPED, Debug, Invocation, Overrides, examples, messages, quoted
+from testbed.commands.invocation import STOPPED, Debug, Invocation, Overrides, examples, quoted
+from testbed.commands.terminal import echo, messages
 from testbed.commands.writable import check_file
 from testbed.errors import ExperimentError
 
@@ -97,15 +98,15 @@ def tune(
         frame = tuning.tuned(list(zip(values, map(RunRecords, paths), strict=True)), keys, by)
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
-        console.print(f"stopped; go on with: {invocation.resuming}", markup=False)
+        console.print(f"stopped; go on with: {invocation.resuming}")
         raise typer.Exit(STOPPED) from None
     if not quiet:
         console.print()
-    typer.echo(tuning.render(frame, keys, format), nl=False)
+    echo(tuning.render(frame, keys, format), nl=False)
     if write is not None:
         _write(plain, _chosen(frame, keys), write)
-        console.print(f"\nwritten: {write}", markup=False)
-    console.print(f"\nrecords: {directory}", markup=False)
+        console.print(f"\nwritten: {write}")
+    console.print(f"\nrecords: {directory}")
 
 
 def _key(one: str) -> str:

@@ -62,7 +62,7 @@ class PrivateKey:
         secret = self.exchange(peer_public)
         first, second = sorted((self.public, peer_public))
         info = _DOMAIN + len(purpose).to_bytes(4, "big") + purpose + first + second
-        return HKDF(_SHA256, AGREED_KEY_BYTES, None, info).derive(secret)
+        return _derived(secret, info)
 
     def exchange(self, peer_public: bytes) -> bytes:
         """The bare X25519 function of RFC 7748, 32 bytes: not a key; for a key derivation only.
@@ -75,3 +75,8 @@ class PrivateKey:
             return self._private.exchange(X25519PublicKey.from_public_bytes(peer_public))
         except ValueError:
             raise InvalidKey("the X25519 public key is of small order: the result is zero") from None
+
+
+def _derived(secret: bytes, info: bytes) -> bytes:
+    """HKDF-SHA-256 without a salt: `AGREED_KEY_BYTES` bytes."""
+    return HKDF(_SHA256, AGREED_KEY_BYTES, None, info).derive(secret)

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from testbed.display import visible
 from testbed.errors import RunError
 
 FILE = "log.jsonl"
@@ -48,7 +49,7 @@ class RunLog:
         """
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         entry = {"time": now, "event": event} | {name: _plain(value) for name, value in fields.items()}
-        line = json.dumps(entry, ensure_ascii=False, allow_nan=False).encode(errors="replace") + b"\n"
+        line = visible(json.dumps(entry, ensure_ascii=False, allow_nan=False)).encode() + b"\n"
         try:
             file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:

@@ -4,11 +4,11 @@ import io
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from testbed.commands.pace import Pace, time_left
 from testbed.commands.progress_bars import Bars
 from testbed.commands.progress_lines import Lines
+from testbed.commands.terminal import Console
 from testbed.experiment import Experiment
 from testbed.experiment.sweep import Point
 from testbed.federation import Progress

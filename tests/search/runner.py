@@ -1,6 +1,6 @@
 """Plays servers against honest clients until a budget is spent, and says what was found.
 
-    python -m tests.search --seconds 600 --seed 1
+python -m tests.search --seconds 600 --seed 1
 """
 
 import random
@@ -118,7 +118,9 @@ def search(mix: Mix, seed: int, count: int | None = None, seconds: float | None 
         federation = Federation(mix)
         for one in plays(federation, seed):
             enter(found, one)
-            if count is not None and found.plays >= count or seconds is not None and process_time() - began >= seconds:
+            if (count is not None and found.plays >= count) or (
+                seconds is not None and process_time() - began >= seconds
+            ):
                 break
         for kind, (_, decisions) in list(found.violations.items()):
             short = fewer(decisions, lambda given, kind=kind: _still(federation, given, kind))  # type: ignore[misc]
@@ -151,7 +153,9 @@ def state(clients: Clients) -> int:
     everybody = range(clients.federation.mix.population)
     colour = {client: hash((client in accomplices,)) for client in everybody}
     for _ in range(3):
-        colour = {client: hash((colour[client], _coloured(clients.told.get(client, []), colour))) for client in everybody}
+        colour = {
+            client: hash((colour[client], _coloured(clients.told.get(client, []), colour))) for client in everybody
+        }
     return hash(tuple(sorted(colour.values())))
 
 

@@ -190,7 +190,9 @@ class Clients:
         encoded = None if private is None else {client: encode(private)}
         delivery = Delivery(key, type(message), detached.header, detached.vectors, np.array([client]), encoded)
         answers = self._host.deliver(delivery)
-        self.crashes += [f"crash: client {number}, {type(message).__name__}: {line}" for number, line in answers.failures]
+        self.crashes += [
+            f"crash: client {number}, {type(message).__name__}: {line}" for number, line in answers.failures
+        ]
         told = self.told.setdefault(client, [])
         if answers.refusals:
             check = answers.refusals[0].check

@@ -1,9 +1,18 @@
-"""Who is connected: the door of a live network. Strangers are turned away before they can say anything."""
+"""Who is connected: the door of a live network. Strangers are turned away before they can say anything.
+
+Whoever has not said yet who it is, is *unknown*. So many may be unknown at once as clients are missing, and some
+more; one address may not be all of them. Where there are too many, those that have said nothing for longest are cut
+off: a client answers the challenge at once, so strangers that connect and stay silent keep nobody out. A client that
+is cut off comes again (`clients.LiveClients`). What a flood of connections does to the machine before they are
+accepted, e.g. to its queue of them, is not defended against.
+"""
 
 import asyncio
+import ipaddress
 import secrets
 import socket
 from collections.abc import Callable
+from functools import partial
 
 from testbed.errors import ClusterError
 from testbed.network.live import sockets
@@ -18,13 +27,20 @@ from testbed.network.live.framing import (
     greeted,
 )
 
-GREETING_S = 10.0  # a stranger that takes longer to say who it is has stalled
-STRANGERS = 256  # so many are listened to at the same time
+GREETING_S = 2.0  # who takes longer to say who it is has stalled
+STRANGERS = 256  # so many unknown ones are listened to at the same time, beside the clients that are missing
+PER_ADDRESS = 128  # of these, from one address
 
 
 def connecting_s(clients: int) -> float:
     """Seconds in which so many clients are given up if they have not connected: a start takes a few ms of them."""
     return 60 + 0.05 * clients
+
+
+def network_of(host: str) -> str:
+    """What counts as one address: of IPv6 the network of 64 bits, which belongs to one host or household."""
+    plain = host.partition("%")[0]  # a link-local address names its interface
+    return str(ipaddress.ip_network((plain, 64), strict=False)) if ":" in plain else plain
 
 
 class Connection:
@@ -86,6 +102,7 @@ class Admission:
         self._changed = asyncio.Event()
         self._listener: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unknown: dict[str, dict[asyncio.Task[None], None]] = {}  # by address, the oldest first
 
     async def open(self, host: str, *, small_buffers: bool) -> Address:
         """Begin to listen on a free port of `host`; raises `ClusterError`."""
@@ -149,18 +166,40 @@ class Admission:
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        listened_to = asyncio.Semaphore(STRANGERS)
         while True:
-            await listened_to.acquire()
             try:
                 stream, where = await loop.sock_accept(listener)
             except OSError as error:  # e.g. no file descriptors left
-                listened_to.release()
                 self._on_stranger(f"a connection could not be accepted: {error.strerror or error}")
                 await asyncio.sleep(0.1)
                 continue
+            address = network_of(str(where[0]))
+            self._make_room(address)
             task = self._start(self._admit(stream, str(where[0])))
-            task.add_done_callback(lambda _: listened_to.release())
+            self._unknown.setdefault(address, {})[task] = None
+            task.add_done_callback(partial(self._known, address))
+            await asyncio.sleep(0)  # those that have answered come before those that connect
+
+    def _make_room(self, address: str) -> None:
+        """Before one more from `address`: cut off the silent ones that are too many, the oldest first."""
+        missing = max(0, self._population - len(self._connections))
+        while True:
+            if len(self._unknown.get(address, ())) >= missing + PER_ADDRESS:
+                crowded = address
+            elif sum(map(len, self._unknown.values())) >= missing + STRANGERS:
+                crowded = max(self._unknown, key=lambda one: len(self._unknown[one]))
+            else:
+                return
+            oldest = next(iter(self._unknown[crowded]))
+            self._known(crowded, oldest)
+            oldest.cancel()
+            self._on_stranger(f"{crowded} has too many connections that do not say who they are")
+
+    def _known(self, address: str, task: "asyncio.Task[None]") -> None:
+        tasks = self._unknown.get(address, {})
+        tasks.pop(task, None)
+        if not tasks:
+            self._unknown.pop(address, None)
 
     def _start(self, work: "asyncio._CoroutineLike[None]") -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

@@ -44,7 +44,7 @@ from testbed.network.asking import Replies
 from testbed.network.bookkeeping import DROPPED, OFFLINE, RoundBooks, Timing
 from testbed.network.hosting import HostAnswers, Ids
 from testbed.network.live import framing, sockets
-from testbed.network.live.admission import Admission
+from testbed.network.live.admission import STRANGERS, Admission
 from testbed.network.live.collecting import collected, summed
 from testbed.network.live.conversation import Asked, Conversation
 from testbed.network.live.exchange import Exchange
@@ -115,7 +115,7 @@ class LiveNetwork(RoundBooks):
 
     async def open(self) -> Address:
         """Begin to listen; what is returned is all that clients need. Raises `ClusterError`."""
-        sockets.allow(len(self.speed_factors))
+        sockets.allow(len(self.speed_factors) + STRANGERS)
         return await self._admission.open(self._listen_host, small_buffers=self._throttled)
 
     async def wait_for_clients(self, count: int, timeout_s: float) -> None:

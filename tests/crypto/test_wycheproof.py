@@ -1,0 +1,102 @@
+"""The primitives against Project Wycheproof's vectors (C2SP/wycheproof, testvectors_v1), trimmed to what they take.
+
+"valid" must be accepted with that very result, "invalid" be refused, each by the module's own error. What is
+"acceptable" there is decided here, and said in each test: where the testbed is stricter than it must be, it refuses.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.crypto import key_agreement, sealing, signatures
+from testbed.crypto.failures import InvalidKey, InvalidSignature, OpeningFailed
+from testbed.crypto.key_agreement import PrivateKey
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+Vector = dict[str, Any]
+
+
+def every(primitive: str) -> Any:
+    """Parametrizes a test with all vectors of a primitive, their hexadecimal values as bytes."""
+    vectors = json.loads((VECTORS / primitive / "wycheproof.json").read_text())["vectors"]
+    words = ("id", "flags", "result")
+    values = [{key: one if key in words else bytes.fromhex(one) for key, one in vector.items()} for vector in vectors]
+    return pytest.mark.parametrize("vector", values, ids=[str(vector["id"]) for vector in vectors])
+
+
+@every("x25519")
+def test_x25519(vector: Vector) -> None:
+    """Keys on the twist and u that are not below p are taken, as RFC 7748 asks; a result of zero is refused."""
+    private = PrivateKey.from_seed(vector["private"])
+    if "ZeroSharedSecret" in vector["flags"]:
+        assert vector["shared"] == bytes(32)
+        for use in (private.exchange, lambda public: private.agree(public, b"purpose")):
+            with pytest.raises(InvalidKey, match="small order"):
+                use(vector["public"])
+    else:
+        assert vector["result"] in ("valid", "acceptable")
+        assert private.exchange(vector["public"]) == vector["shared"]
+
+
+@every("hkdf")
+def test_hkdf(vector: Vector) -> None:
+    """Key agreement takes 32 bytes: outputs of other lengths begin alike (RFC 5869, section 2.3)."""
+    assert vector["result"] == "valid"
+    key = key_agreement._derived(vector["ikm"], vector["info"])
+    length = min(len(key), len(vector["okm"]))
+    assert length >= 20
+    assert key[:length] == vector["okm"][:length]
+
+
+@every("ed25519")
+def test_ed25519(vector: Vector) -> None:
+    """Keys of small or mixed order never get as far as a signature: they are refused when they are registered."""
+    public, message, signature = vector["public"], vector["message"], vector["signature"]
+    if {"SmallOrderPublicKey", "MixedOrderPublicKey"} & set(vector["flags"]):
+        with pytest.raises(InvalidKey):
+            signatures.validate_public_key(public)
+        return
+    signatures.validate_public_key(public)
+    if vector["result"] == "valid":
+        signatures._verify_message(public, message, signature)
+    else:
+        assert vector["result"] == "invalid"
+        with pytest.raises(InvalidSignature):
+            signatures._verify_message(public, message, signature)
+
+
+@every("aes_gcm")
+def test_aes_gcm(vector: Vector) -> None:
+    """Other keys than of 32 bytes and other nonces than of 12 are refused, also where the standard has them."""
+    key, nonce, associated = vector["key"], vector["nonce"], vector["associated"]
+    plaintext, sealed = vector["plaintext"], vector["ciphertext"] + vector["tag"]
+    if len(key) != sealing.KEY_BYTES:
+        for use in (sealing.seal, sealing.open_sealed):
+            with pytest.raises(InvalidKey, match="32 bytes"):
+                use(key, nonce, sealed, associated)
+    elif len(nonce) != sealing.NONCE_BYTES:
+        with pytest.raises(ValueError, match="nonce"):
+            sealing.seal(key, nonce, plaintext, associated)
+        with pytest.raises(OpeningFailed, match="nonce"):
+            sealing.open_sealed(key, nonce, sealed, associated)
+    elif vector["result"] == "valid":
+        assert sealing.seal(key, nonce, plaintext, associated) == sealed
+        assert sealing.open_sealed(key, nonce, sealed, associated) == plaintext
+        for shorter in range(1, sealing.TAG_BYTES + 1):  # a tag is never cut short
+            with pytest.raises(OpeningFailed):
+                sealing.open_sealed(key, nonce, sealed[:-shorter], associated)
+    else:
+        assert vector["result"] == "invalid"
+        with pytest.raises(OpeningFailed):
+            sealing.open_sealed(key, nonce, sealed, associated)
+
+
+@pytest.mark.parametrize("primitive", ["x25519", "hkdf", "ed25519", "aes_gcm"])
+def test_every_class_is_there(primitive: str) -> None:
+    """What the file says of its flags is what its vectors have."""
+    contents = json.loads((VECTORS / primitive / "wycheproof.json").read_text())
+    assert {flag for vector in contents["vectors"] for flag in vector["flags"]} == set(contents["flags"])
+    assert "wycheproof" in contents["source"]
+    assert contents["licence"] == "Apache-2.0"
