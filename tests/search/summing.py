@@ -68,9 +68,7 @@ class Summing:
         self.told_less = 0  # holders than are needed
         self.filled_up = 0  # how a client that too few agree with is shown signatures
         self.adverts: dict[int, Any] = {}
-        self.roles: dict[
-            int, Any
-        ] = {}  # by client that has advertised keys: its side of the protocol, for what is public
+        self.roles: dict[int, Any] = {}  # by client that has advertised keys: its side of the protocol, for what is public
         self.listed: dict[int, Group] = {}  # by client, whose keys it was shown
         self.replaced: dict[int, Group] = {}  # by client, for whom it was shown keys of the server's
         self.sealed: dict[int, dict[int, bytes]] = {}
@@ -273,9 +271,7 @@ class Summing:
     def share(self, client: int, listed: Group, replaced: Group = frozenset()) -> None:
         """Show the client keys, for some peers those of the server; it deals its secrets."""
         self.replaced[client] = replaced | frozenset(self.accomplices)
-        rows = [
-            self.advert(peer, client) for peer in sorted(listed) if peer in self.adverts or peer in self.accomplices
-        ]
+        rows = [self.advert(peer, client) for peer in sorted(listed) if peer in self.adverts or peer in self.accomplices]
         answer = self.share_question(client, rows)
         if answer is None:
             return
