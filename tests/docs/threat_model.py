@@ -1,0 +1,96 @@
+"""docs/threat-model.md: its tables are what ``testbed attack survey`` prints, and this puts them there.
+
+    python -m tests.docs.threat_model
+
+Each table stands between two comments; the first one has the arguments of the survey. The matrix at the top is made of
+all of them.
+"""
+
+import contextlib
+import io
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testbed.commands import main
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "threat-model.md"
+EXPERIMENT = "examples/threats.yaml"
+_TABLE = re.compile(r"<!-- survey (?P<name>[^:]+): (?P<arguments>.*?) -->\n(?P<table>.*?)<!-- end -->\n", re.DOTALL)
+_MATRIX = re.compile(r"<!-- matrix -->\n.*?<!-- end -->\n", re.DOTALL)
+_NOT_HERE = "–"
+
+
+@dataclass(frozen=True)
+class Table:
+    """One survey of the page: the name of its column in the matrix, its arguments, and what stands there."""
+
+    name: str
+    arguments: list[str]
+    printed: str
+
+
+def tables(page: str) -> Iterator[Table]:
+    """The surveys of a page, in its order."""
+    for found in _TABLE.finditer(page):
+        yield Table(found["name"], json.loads(found["arguments"]), found["table"])
+
+
+def surveyed(arguments: list[str], format: str) -> str:
+    """What the command prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        code = main(["attack", "survey", str(ROOT / EXPERIMENT), "--quiet", "--format", format, *arguments])
+    if code:
+        raise SystemExit(code)
+    return printed.getvalue()
+
+
+def block(arguments: list[str], rows: str) -> str:
+    """The command and its table, as they stand on the page."""
+    quoted = " ".join(f"'{one}'" if re.search(r"[\s{}\[\]]", one) else one for one in arguments)
+    command = f"testbed attack survey {EXPERIMENT} --format markdown {quoted}".rstrip()
+    return f"\n    {command}\n\n{rows}\n"
+
+
+def matrix(found: dict[str, list[dict[str, Any]]]) -> str:
+    """Misbehaviours and protocols: in a cell the check that refuses, the bound, or that there is none."""
+    names = dict.fromkeys(row["trial"]["name"] for rows in found.values() for row in rows)
+    lines = ["| | " + " | ".join(found) + " |", "| --- |" + " --- |" * len(found)]
+    for name in names:
+        cells = [next((_cell(row) for row in rows if row["trial"]["name"] == name), _NOT_HERE) for rows in found.values()]
+        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    return "\n" + "\n".join(lines) + "\n\n"
+
+
+def _cell(row: dict[str, Any]) -> str:
+    if row["verdict"] == "did not arise":
+        return _NOT_HERE
+    if row["verdict"].startswith("refused"):
+        check = row["checks"][0].partition(" at ")[0]
+        named = f"`{check}`" if re.fullmatch(r"[\w.-]+", check) else "seen by the honest server"
+        return named if row["verdict"] == "refused" else f"{named}, in part"
+    if row["verdict"] == "bounded":
+        return row["limit"].partition(" (")[0]
+    return "**not protected**"
+
+
+def written(page: str) -> str:
+    """The page with its tables as they come out now."""
+    found = {one.name: json.loads(surveyed(one.arguments, "json"))["rows"] for one in tables(page)}
+
+    def table(match: re.Match[str]) -> str:
+        arguments = json.loads(match["arguments"])
+        head = match[0][: match[0].index("\n") + 1]
+        return f"{head}{block(arguments, surveyed(arguments, 'markdown'))}<!-- end -->\n"
+
+    page = _TABLE.sub(table, page)
+    return _MATRIX.sub(lambda _: f"<!-- matrix -->\n{matrix(found)}<!-- end -->\n", page)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text()))
