@@ -24,6 +24,7 @@ from testbed.adversary.model_inconsistency import (
     inspectable,
 )
 from testbed.adversary.section import AdversarySection, name_of, options
+from testbed.aggregation.noisy_sums import noise_of
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 from testbed.records.aggregates import RoundAggregate
@@ -43,16 +44,17 @@ class RecoveredUpdate:
     Attributes:
         round, victim: numbers.
         dimension: d.
-        recovered: coordinates that are off by no more than the rounding of all summands can make them.
-        largest_error: of a coordinate, in steps of the quantisation; NaN without one.
+        recovered: coordinates that are off by no more than the rounding of all summands can make them; None where
+            updates have noise in them, whose steps are as long as many a coordinate.
+        largest_error: of a coordinate, in steps of the quantisation; None without one.
         relative_error: |d - d^|^2 / |d|^2.
     """
 
     round: int
     victim: int
     dimension: int
-    recovered: int
-    largest_error: float
+    recovered: int | None
+    largest_error: float | None
     relative_error: float
 
 
@@ -80,7 +82,7 @@ class RecoveredSamples:
 def recovered_updates(run: RunRecords, victims: Victims) -> list[RecoveredUpdate]:
     """What `send-different-models` has brought in each completed round; raises as `_attacked` does."""
     section, found = victims.experiment.aggregation, []
-    step = _step(section, victims)
+    step = _step(section)
     dishonest = _dishonest(run)
     for number, detail, seen in _attacked(run, SendDifferentModels.name):
         match = _VICTIM.match(detail)
@@ -102,8 +104,8 @@ def recovered_updates(run: RunRecords, victims: Victims) -> list[RecoveredUpdate
                 number,
                 victim,
                 len(true),
-                int((error <= allowed).sum()),
-                float(error.max() / step) if step else float("nan"),
+                None if noise_of(section) is not None else int((error <= allowed).sum()),
+                float(error.max() / step) if step else None,
                 float((error @ error) / max(float(true @ true), 1e-300)),
             )
         )
@@ -172,11 +174,10 @@ def _gain(run: RunRecords) -> float:
     return chosen.gain
 
 
-def _step(section: Any, victims: Victims) -> float:
-    """Between two values that a coordinate can have in what is summed; 0: any float."""
-    if getattr(section, "noise", None) is not None:
-        encoding = section.noise.encoding(victims.workload.dimension, section.bits)
-        return float(encoding.clip / encoding.scale)
+def _step(section: Any) -> float:
+    """Between two values that a coordinate can have in what is summed; 0: any float, or they are rounded rotated."""
+    if noise_of(section) is not None:
+        return 0.0
     quantisation = getattr(section, "quantisation", None)
     return 0.0 if quantisation is None else float(2 * quantisation.clip / quantisation.highest)
 
@@ -184,7 +185,7 @@ def _step(section: Any, victims: Victims) -> float:
 def _clipped(section: Any, victims: Victims, client: int, seen: RoundAggregate, number: int) -> Floats:
     """A client's update as it may be summed: nobody could have more of it."""
     delta = victims.workload.train(client, seen.model, number).delta.astype(np.float64)
-    noise, quantisation = getattr(section, "noise", None), getattr(section, "quantisation", None)
+    noise, quantisation = noise_of(section), getattr(section, "quantisation", None)
     clipped: Floats = delta
     if noise is not None:
         clipped = delta * min(1.0, noise.clip / max(float(np.linalg.norm(delta)), 1e-300))
@@ -200,8 +201,9 @@ def other_models(runs: Sequence[RunRecords]) -> pd.DataFrame:
     """One row per run that sends other models.
 
     Columns: label; selection, aggregation, binding; attack; rounds (attacked), completed; clients (in a sum, mean);
-    of `send-different-models`: coordinates (of a round's update), recovered (mean), largest_error (steps),
-    relative_error (mean); of `send-crafted-model`: samples (in a sum, mean), recovered (mean of a round), share.
+    refused_by (checks); of `send-different-models`: of (coordinates of an update), recovered (of them, mean),
+    largest_error (steps), relative_error (mean); of `send-crafted-model`: of (samples in a sum, mean), recovered (of
+    them, mean), psnr (median of the recovered ones, dB).
 
     Raises `ExperimentError` where no run does, or one has not recorded what its server saw.
     """
@@ -239,8 +241,8 @@ def _row(run: RunRecords, name: str) -> dict[str, Any]:
         return row | {
             "completed": len(updates),
             "of": victims.workload.dimension,
-            "recovered": _mean([one.recovered for one in updates]),
-            "largest_error": max((one.largest_error for one in updates), default=None),
+            "recovered": _mean([one.recovered for one in updates if one.recovered is not None]),
+            "largest_error": max((one.largest_error for one in updates if one.largest_error is not None), default=None),
             "relative_error": _mean([one.relative_error for one in updates]),
         }
     samples = recovered_samples(run, victims)
@@ -280,7 +282,7 @@ def _cells(frame: pd.DataFrame) -> list[list[str]]:
     for row in frame.astype(object).where(frame.notna(), None).to_dict(orient="records"):
         updates = row["attack"] == SendDifferentModels.name
         recovered, error = "–", "–"
-        if row["completed"]:
+        if row["recovered"] is not None:
             what = "coordinates" if updates else f"samples of {row['clients']:g} clients"
             recovered = f"{row['recovered']:.4g} of {row['of']:.4g} {what}"
         if updates and row["completed"]:
