@@ -43,6 +43,7 @@ from testbed.adversary.lotto_rounds import (
     TellDifferentPopulations,
     UnderstatePopulation,
 )
+from testbed.adversary.lotto_skipping import SkipRounds
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
 from testbed.adversary.reconstruction import ContradictDropouts
 from testbed.adversary.shrinking import ShrinkTheSum, SplitTheSharing
@@ -58,6 +59,7 @@ SERVER: tuple[type[ServerMisbehaviour], ...] = (
     ShowDifferentPopulations,
     ReuseRound,
     GrindRound,
+    SkipRounds,
     ForgeOutput,
     CopyOutput,
     ListTwice,
