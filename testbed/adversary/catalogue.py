@@ -45,6 +45,8 @@ from testbed.adversary.lotto_rounds import (
 )
 from testbed.adversary.lotto_skipping import SkipRounds
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
+from testbed.adversary.parallel_lists import ParallelLists
+from testbed.adversary.parallel_sums import ParallelSums
 from testbed.adversary.reconstruction import ContradictDropouts
 from testbed.adversary.shrinking import ShrinkTheSum, SplitTheSharing
 
@@ -64,6 +66,8 @@ SERVER: tuple[type[ServerMisbehaviour], ...] = (
     CopyOutput,
     ListTwice,
     ShowDifferentLists,
+    ParallelLists,
+    ParallelSums,
     ForgeSignatures,
     KeepDishonestBatches,
     ReserveMostSelectedBatch,
