@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analysis.bounds.lotto_rounds import lists_at_once
+
 POPULATION, PARTICIPANTS, DISHONEST, ROUNDS = 40, 6, 8, 6
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "lotto-client-centric": {"over_selection": 3.5},
@@ -56,6 +58,11 @@ def test_each_list_has_a_sum_of_its_own(protocol: str, run: Callable) -> None:
         assert set(honest) == {PARTICIPANTS - ours}
         assert ours + sum(honest) > PARTICIPANTS  # more than an honest server's round has
     assert {outcome.state for outcome in done.outcomes if len(outcome.survivors)} == {"completed"}
+    if protocol != "verifiable-batch-partition":
+        for number, found in lines(done, "attack", r"(\d+) lists in one round, with the same (\d+) of its clients"):
+            candidates = done.outcomes[number - 1].candidates
+            if int(found[2]) < PARTICIPANTS - 1:  # with more of them, some are in no list
+                assert int(found[1]) == lists_at_once(candidates, int(found[2]), PARTICIPANTS)
 
 
 def test_the_sums_are_right(run: Callable) -> None:
