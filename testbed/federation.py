@@ -100,7 +100,10 @@ class Plan:
             self.selection = selection_protocol(experiment.selection, experiment.population)
             self.aggregation = aggregation_protocol(experiment.aggregation)
         else:
-            self.adversary = Adversary(experiment.adversary, experiment.population, experiment.rounds, self.randomness)
+            tolerated = experiment.aggregation.tolerated(experiment.selection.participants)
+            self.adversary = Adversary(
+                experiment.adversary, experiment.population, experiment.rounds, self.randomness, max(1, tolerated + 1)
+            )
             corrupted = self.adversary.corrupted
             self.selection = selection_protocol(experiment.selection, experiment.population, corrupted)
             self.aggregation = aggregation_protocol(experiment.aggregation, corrupted)

@@ -92,14 +92,17 @@ class PrivacyCost:
     reason: str = field(default="", compare=False)
 
 
-def cost_with_lotto(training: Training, variant: Variant) -> PrivacyCost:
-    """The least epsilon over all k and r, and which they are (Corollary 2 or 3)."""
+def cost_with_lotto(training: Training, variant: Variant, again: Callable[[int], float] | None = None) -> PrivacyCost:
+    """The least epsilon over all k and r, and which they are (Corollary 2 or 3).
+
+    `again` gives other q_r than the variant's, from r.
+    """
     p = dishonest_majorities(training)
     if p[-1] >= training.delta:
         return PrivacyCost(inf, None, None, reason=_too_many(training, p[-1]))
     divergences = lru_cache(maxsize=None)(lambda k: _divergences(training, k))
     return cheapest(
-        training.delta, p, lambda r: repeated(training, variant, r), training.rounds,
+        training.delta, p, again or (lambda r: repeated(training, variant, r)), training.rounds,
         lambda k, r, delta: epsilon(divergences(k), r, delta),
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from analysis.bounds import lotto, planning
 from analysis.bounds.lotto_dp import PrivacyCost, Training, cost_with_lotto, cost_without_lotto
+from analysis.bounds.lotto_rounds import BrokenRounds, cost_with_parallel_lists
 from analysis.bounds.tails import log10_survival
 
 Row = dict[str, Any]
@@ -23,8 +24,13 @@ def lotto_bounds(
     min_population: int | None,
     eta: float | Fraction,
     threshold: int | float,
+    rounds: int | None = None,
+    round_gap: int | None = None,
 ) -> Row:
-    """Theorems 1 and 2 and Corollary 1 for one setting; `min_population` None: the population."""
+    """Theorems 1 and 2 and Corollary 1 for one setting; `min_population` None: the population.
+
+    With `rounds`, Corollary 1 over that many, for a server that may skip rounds; `round_gap` None: any.
+    """
     least = population if min_population is None else min_population
     lotto.check_counts(population, dishonest, participants, least)
     p = lotto.selection_probability(participants, over_selection, least)
@@ -48,11 +54,33 @@ def lotto_bounds(
         "dishonest_tolerated": tolerated,
         "secagg_fails": lotto.secagg_fails(dishonest, participants, over_selection, least, threshold),
         **_logarithm("secagg_fails", tolerated, dishonest, p),
+        **(
+            {}
+            if rounds is None
+            else _over_rounds(
+                BrokenRounds(dishonest, participants, over_selection, least, threshold, rounds, round_gap)
+            )
+        ),
     }
 
 
-def lotto_dp_costs(training: Training, population: int) -> Row:
-    """Corollaries 2 and 3, and the epsilon without Lotto, for one training."""
+def _over_rounds(broken: BrokenRounds) -> Row:
+    """Corollary 1 for a server that chooses which round numbers happen."""
+    found = {
+        "some_round_fails": broken.rounds,
+        "first_round_fails": broken.reached(1),
+        "round_fails_with_beacon": broken.reached(1),
+    }
+    row: Row = {"rounds": broken.rounds, **_found("round_gap", broken.gap, "clients accept any later number")}
+    for name, numbers in found.items():
+        value = broken.log10_some_of(numbers)
+        row |= {name: broken.some_of(numbers)}
+        row |= _found(f"{name}_log10", value if isfinite(value) else None, "it cannot happen")
+    return row | {"failing_rounds_expected": broken.expected, "failing_share_expected": broken.share}
+
+
+def lotto_dp_costs(training: Training, population: int, *, parallel_lists: bool = False) -> Row:
+    """Corollaries 2 and 3, and the epsilon without Lotto, for one training; and with several lists in a round."""
     lotto.check_counts(population, training.dishonest, training.participants, training.min_population)
     if training.maximum_population < population:
         raise ValueError(f"maximum_population: n_max = {training.maximum_population} with a population of {population}")
@@ -72,6 +100,7 @@ def lotto_dp_costs(training: Training, population: int) -> Row:
         "scale": mechanism.scale,
         "selection_probability": float(training.p),
         **_cost("client_centric", cost_with_lotto(training, "client-centric")),
+        **(_cost("parallel_lists", cost_with_parallel_lists(training, population)) if parallel_lists else {}),
         **_cost("server_centric", cost_with_lotto(training, "server-centric")),
         **_cost("insecure", cost_without_lotto(training)),
     }

@@ -48,9 +48,10 @@ class _Accomplice(LottoClient):
 
     @handles(ListSignatures)
     def on_signatures(self, message: ListSignatures) -> Agreed:
-        """Take part with whoever is in the list."""
+        """Take part with whoever is in the list, and in the others of this round."""
         rows = () if self._list is None else self._list.participants
-        self.client.agreed_participants = {lot.client: lot.registration_key for lot in rows}
+        others = self.client.agreed_participants or {}
+        self.client.agreed_participants = others | {lot.client: lot.registration_key for lot in rows}
         return Agreed()
 
 

@@ -43,8 +43,11 @@ from testbed.adversary.lotto_rounds import (
     TellDifferentPopulations,
     UnderstatePopulation,
 )
+from testbed.adversary.lotto_skipping import SkipRounds
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
 from testbed.adversary.model_inconsistency import PassOnAllKeys, SendCraftedModel, SendDifferentModels
+from testbed.adversary.parallel_lists import ParallelLists
+from testbed.adversary.parallel_sums import ParallelSums
 from testbed.adversary.reconstruction import ContradictDropouts
 from testbed.adversary.shrinking import ShrinkTheSum, SplitTheSharing
 
@@ -59,10 +62,13 @@ SERVER: tuple[type[ServerMisbehaviour], ...] = (
     ShowDifferentPopulations,
     ReuseRound,
     GrindRound,
+    SkipRounds,
     ForgeOutput,
     CopyOutput,
     ListTwice,
     ShowDifferentLists,
+    ParallelLists,
+    ParallelSums,
     ForgeSignatures,
     KeepDishonestBatches,
     ReserveMostSelectedBatch,

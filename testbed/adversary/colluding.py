@@ -5,12 +5,15 @@ from typing import Annotated, ClassVar
 from testbed.aggregation.secagg_client import SecAggClient
 from testbed.aggregation.secagg_messages import (
     SURVIVORS_DOMAIN,
+    AdvertiseKeys,
     CheckSurvivors,
+    KeyAdvert,
     Many,
     ShareOf,
     SurvivorsSignature,
     survivors_content,
 )
+from testbed.aggregation.secagg_plus_client import SecAggPlusClient
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.errors import Refusal
 from testbed.messages import Key32, Message, RoundNumber
@@ -35,7 +38,16 @@ class HandOver(Message, frozen=True):
 
 
 class SecAggAccomplice(SecAggClient, answers=(*SecAggClient.questions, HandOver)):
-    """An honest client in everything that others can see, up to the survivors."""
+    """An honest client in everything that others can see, up to the survivors; it begins as often as it is asked to."""
+
+    @handles(AdvertiseKeys)
+    def on_advertise_keys(self, message: AdvertiseKeys) -> KeyAdvert:
+        """Also when it has taken part in another sum of this round."""
+        self._next_step = 0
+        return super().on_advertise_keys(message)
+
+    def _check_size(self, participants: int) -> None:
+        """Any list will do."""
 
     @handles(CheckSurvivors)
     def on_check_survivors(self, message: CheckSurvivors) -> SurvivorsSignature:
@@ -56,3 +68,17 @@ class SecAggAccomplice(SecAggClient, answers=(*SecAggClient.questions, HandOver)
             [ShareOf(peer, shares[:SHARE_BYTES]) for peer, shares in opened],
             [ShareOf(peer, shares[SHARE_BYTES : 2 * SHARE_BYTES]) for peer, shares in opened],
         )
+
+
+class AmongNeighbours(SecAggPlusClient):
+    """An accomplice where masks are shared among neighbours: it begins as often as it is asked to, with any list."""
+
+    @handles(AdvertiseKeys)
+    def on_advertise_keys(self, message: AdvertiseKeys) -> KeyAdvert:
+        """Also when it has taken part in another sum of this round."""
+        self._next_step = 0
+        self.client.agreed_participants = None
+        return super().on_advertise_keys(message)
+
+    def _check_size(self, participants: int) -> None:
+        """Any list will do."""

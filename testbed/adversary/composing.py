@@ -29,6 +29,7 @@ class Adversary:
         population: number of clients n.
         rounds: of the experiment.
         randomness: the experiment's, which draws the dishonest clients.
+        enough: dishonest participants that break the aggregation.
 
     Attributes:
         dishonest: their numbers.
@@ -37,7 +38,9 @@ class Adversary:
         ExperimentError: a class of one's own cannot be found, is none of a misbehaviour, or lacks the options given.
     """
 
-    def __init__(self, section: AdversarySection, population: int, rounds: int, randomness: Randomness) -> None:
+    def __init__(
+        self, section: AdversarySection, population: int, rounds: int, randomness: Randomness, enough: int = 1
+    ) -> None:
         self.dishonest = section.drawn(population, randomness)
         given: dict[type[Misbehaviour], Any] = {}
         self._server = {name_of(one): _found("server", one, ServerMisbehaviour, given) for one in section.server}
@@ -46,7 +49,7 @@ class Adversary:
             for name, (first, *_) in kinds.items():
                 if ":" in name:  # the others are checked with the experiment
                     _checked(section, party, name, given[first], population)
-        self._conspiracy = Conspiracy(self.dishonest, given, rounds, section.from_round, section.every)
+        self._conspiracy = Conspiracy(self.dishonest, given, rounds, section.from_round, section.every, enough)
         self._unused = set(self._server)
 
     @property

@@ -46,6 +46,7 @@ class Conspiracy:
         rounds: of the experiment.
         from_round: the first round that is attacked.
         every: of the rounds from then on, every so many-th is attacked.
+        enough: dishonest participants that break the aggregation; 1 where it takes none.
     """
 
     dishonest: frozenset[int]
@@ -53,6 +54,7 @@ class Conspiracy:
     rounds: int = 2**40
     from_round: int = 1
     every: int = 1
+    enough: int = 1
 
     def attacks(self, round_number: int) -> bool:
         """Whether this round is attacked; in the others everybody behaves."""

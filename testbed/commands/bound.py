@@ -21,11 +21,13 @@ from testbed.commands.bound_options import (
 )
 from testbed.commands.invocation import Debug, examples
 from testbed.commands.terminal import echo
+from testbed.errors import ExperimentError
 
 _LOTTO = "--population 200000 --dishonest 1000 --participants 200"
 _BOUND_LOTTO_EPILOG = examples(
     f"testbed bound lotto {_LOTTO} --over-selection 1.3 --eta 10 --threshold 0.53",
     "testbed bound lotto --population 700 --dishonest 70 --participants 70 --over-selection 1.3 --format json",
+    "testbed bound lotto --population 100 --dishonest 20 --participants 10 --threshold 9 --rounds 3000 --round-gap 1",
     then="Probabilities are exact down to 5e-324; JSON holds their logarithms too.",
 )
 _BOUND_LOTTO_DP_EPILOG = examples(
@@ -40,6 +42,7 @@ _PLAN_LOTTO_EPILOG = examples(
 )
 _HELP = {"help_option_names": ["--help", "-h"]}
 _ROUNDS = 100_000
+_NUMBERS = 10_000_000
 _SUMMED = 10**6  # participants over whose dishonest ones a guarantee is minimised: seconds, too
 _COULD_BE = 10**9  # devices that could register, unless the population is larger
 
@@ -78,19 +81,44 @@ def bound_lotto(
         float, typer.Option(metavar="E", help="How many times their due share dishonest participants may reach.")
     ] = 10.0,
     threshold: Threshold = "0.7",
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            metavar="R",
+            min=1,
+            max=_NUMBERS,
+            show_default=False,
+            help="Also over so many rounds, of which the server chooses which happen.",
+        ),
+    ] = None,
+    round_gap: Annotated[
+        int | None,
+        typer.Option(
+            metavar="G",
+            min=1,
+            max=_NUMBERS,
+            show_default=False,
+            help="How far above the last round that it has heard "
+            "of a client accepts one (max_round_gap).  \\[default: any later one]",
+        ),
+    ] = None,
     format: Format = "text",
     debug: Debug = False,
 ) -> None:
     """Lotto in one round: enough candidates, too many dishonest participants, SecAgg broken.
 
-    Theorem 1, Theorem 2 and Corollary 1 of the Lotto paper.
+    Theorem 1, Theorem 2 and Corollary 1 of the Lotto paper; with --rounds, the last one over the rounds that a server
+    lets happen.
     """
     from analysis.bounds.report import lotto_bounds
 
+    if round_gap is not None and rounds is None:
+        raise ExperimentError("--round-gap: needs --rounds, over which it holds")
     with in_options():
         row = lotto_bounds(
-            population, dishonest, participants, over_selection, min_population, eta, threshold_of(threshold)
-        )
+            population, dishonest, participants, over_selection, min_population, eta, threshold_of(threshold), rounds,
+            round_gap,
+        )  # fmt: skip
     _print(row, format, _BOUND_TEXT)
 
 
@@ -127,6 +155,10 @@ def bound_lotto_dp(
         int, typer.Option(metavar="D", min=1, help="Coordinates of an update, padded to a power of two.")
     ] = 2**20,
     scale: Annotated[float, typer.Option(metavar="K", help="The clipping norm in integer steps.")] = 2.0**15,
+    parallel_lists: Annotated[
+        bool,
+        typer.Option("--parallel-lists", help="Also for a server with several participant lists in a round."),
+    ] = False,
     format: Format = "text",
     debug: Debug = False,
 ) -> None:
@@ -146,7 +178,7 @@ def bound_lotto_dp(
             Skellam(noise_multiplier, dimension, scale),
             max(_COULD_BE, population) if maximum_population is None else maximum_population,
         )  # fmt: skip
-        row = lotto_dp_costs(training, population)
+        row = lotto_dp_costs(training, population, parallel_lists=parallel_lists)
     _print(row, format, _BOUND_DP_TEXT)
 
 
@@ -189,19 +221,25 @@ def plan_lotto(
 # What the text says for a key; keys that are not here are not printed, the given ones stand on the first line.
 _GIVEN = {
     "population": "n", "dishonest": "c", "participants": "s", "over_selection": "a", "min_population": "n_min",
-    "threshold": "t", "eta": "eta", "rounds": "R", "delta": "delta", "noise_multiplier": "noise multiplier",
-    "dimension": "dimension", "scale": "scale", "target": "target", "sufficiency": "sufficiency",
-    "base_rate": "base rate",
+    "threshold": "t", "eta": "eta", "rounds": "R", "round_gap": "G", "delta": "delta",
+    "noise_multiplier": "noise multiplier", "dimension": "dimension", "scale": "scale", "target": "target",
+    "sufficiency": "sufficiency", "base_rate": "base rate",
 }  # fmt: skip
 _BOUND_TEXT = {
     "selection_probability": "a client is a candidate",
     "candidates_suffice": "at least s candidates (Theorem 1)",
     "dishonest_fraction_exceeds": "more than {dishonest_allowed} of {participants} dishonest (Theorem 2)",
     "secagg_fails": "SecAgg fails: more than {dishonest_tolerated} dishonest (Corollary 1)",
+    "some_round_fails": "SecAgg fails in some round of {rounds}",
+    "failing_rounds_expected": "rounds of {rounds} in which it fails, expected",
+    "first_round_fails": "it fails in the first round that the server lets happen",
+    "failing_share_expected": "share of announced rounds in which it fails, expected",
+    "round_fails_with_beacon": "with a beacon: in the next round, whatever went before",
 }
 _BOUND_DP_TEXT = {
     "selection_probability": "a client is a candidate",
     "client_centric_epsilon": "epsilon, client-centric (Corollary 2)",
+    "parallel_lists_epsilon": "epsilon, client-centric, several lists a round",
     "server_centric_epsilon": "epsilon, server-centric (Corollary 3)",
     "insecure_epsilon": "epsilon, the server chooses",
 }
@@ -222,7 +260,7 @@ def _print(row: Mapping[str, Any], format: str, text: Mapping[str, str]) -> None
     if format == "json":
         echo(json.dumps(row, indent=2, allow_nan=False))
         return
-    echo(", ".join(f"{_GIVEN[key]} = {number(row[key])}" for key in row if key in _GIVEN))
+    echo(", ".join(f"{_GIVEN[key]} = {number(row[key])}" for key in row if key in _GIVEN and row[key] is not None))
     lines = [(label.format_map(row), key) for key, label in text.items() if key in row]
     width = max(len(label) for label, _ in lines)
     for label, key in lines:

@@ -36,6 +36,39 @@ def test_lotto_prints_the_papers_numbers(call: Callable[..., Any]) -> None:
     ]
 
 
+def test_lotto_over_rounds_that_a_server_may_skip(call: Callable[..., Any]) -> None:
+    given = ("--population", 100, "--dishonest", 20, "--participants", 10, "--threshold", 9, "--rounds", 3000)
+    lines = call("bound", "lotto", *given, "--round-gap", 3).out.splitlines()
+    assert lines[0] == "n = 100, c = 20, s = 10, a = 1.3, n_min = 100, eta = 10, t = 9, R = 3000, G = 3"
+    assert lines[4:] == [
+        "SecAgg fails: more than 7 dishonest (Corollary 1)        0.00239005",
+        "SecAgg fails in some round of 3000                       0.999237",
+        "rounds of 3000 in which it fails, expected               7.17015",
+        "it fails in the first round that the server lets happen  0.00715303",
+        "share of announced rounds in which it fails, expected    0.00717015",
+        "with a beacon: in the next round, whatever went before   0.00715303",
+    ]
+    unbounded = call("bound", "lotto", *given).out.splitlines()
+    assert unbounded[0].endswith("R = 3000")
+    assert [line.split()[-1] for line in unbounded[5:]] == ["0.999237", "7.17015", "0.999237", "1", "0.999237"]
+    found = object_in(call("bound", "lotto", *given, "--format", "json").out)
+    assert (found["round_gap"], found["failing_share_expected"]) == (None, 1.0)
+    nobody = object_in(call("bound", "lotto", *given, "--dishonest", 0, "--format", "json").out)
+    assert (nobody["some_round_fails"], nobody["some_round_fails_log10"]) == (0.0, None)
+
+
+def test_a_gap_is_about_rounds(call: Callable[..., Any]) -> None:
+    ended = call("bound", "lotto", *PAPER, "--round-gap", 1)
+    assert (ended.code, ended.err) == (2, "error: --round-gap: needs --rounds, over which it holds\n")
+
+
+def test_lotto_dp_with_several_lists_a_round(call: Callable[..., Any]) -> None:
+    lines = call("bound", "lotto-dp", *PAPER, *DP, "--parallel-lists").out.splitlines()
+    assert lines[3] == "epsilon, client-centric, several lists a round  1.77466  (k = 12, r = 6)"
+    found = object_in(call("bound", "lotto-dp", *PAPER, *DP, "--parallel-lists", "--format", "json").out)
+    assert found["client_centric_epsilon"] < found["parallel_lists_epsilon"] < found["server_centric_epsilon"]
+
+
 def test_lotto_as_json_holds_every_digit(call: Callable[..., Any]) -> None:
     found = object_in(call("bound", "lotto", *PAPER, "--min-population", 150_000, "--format", "json").out)
     assert found["candidates_suffice"] == candidates_suffice(200_000, 200, 1.3)
@@ -235,7 +268,7 @@ def test_examples_of_the_help_run(call: Callable[..., Any], monkeypatch: pytest.
     ended = call(*command.split(), "--help")
     lines = [line.strip() for line in ended.out.splitlines()]
     shown = [line.removeprefix("$ testbed ") for line in lines if line.startswith("$ testbed ")]
-    assert len(shown) == 2
+    assert len(shown) == (3 if command in ("bound", "bound lotto") else 2)
     for line in shown:
         assert call(*line.split()).code == 0
 
