@@ -30,6 +30,7 @@ _OUTCOMES = ("rounds_completed", "rounds_skipped", "rounds_aborted")
 _COUNTS = (*_OUTCOMES, "rounds_planned", "stopped")
 _MEANS = ("participants_mean", "final_accuracy", "final_perplexity", "fairness_gap", "aggregation_cardinality")
 _PRIVACY = "multi_round_privacy_weak"
+_CAVEATS = "privacy_caveats"
 
 
 def compare(
@@ -45,7 +46,8 @@ def compare(
     rounds_planned (of which an unfinished run has not had all), stopped (how many of the runs have ended before their
     last round, at their privacy budget), participants_mean,
     final_accuracy, final_perplexity (of language models), fairness_gap, aggregation_cardinality and
-    multi_round_privacy_weak with ``_certified`` and ``_lower_bound``. Unknown values are missing.
+    multi_round_privacy_weak with ``_certified`` and ``_lower_bound``, privacy_caveats (what the
+    epsilon of runs with noise does not cover). Unknown values are missing.
 
     Repetitions with other seeds are one row. Its values are means over the seeds, its intervals are taken over the
     seeds too (rounds of one seed share devices and links, so they do not tell how much these matter), rounds are
@@ -81,7 +83,7 @@ def compare(
 def _columns() -> list[str]:
     costs = [name for cost in _MEASURED for name in (cost, f"{cost}_half_width", f"{cost}_ratio")]
     who = ["setting", "label", "protocol", "aggregation", "population", "seeds", "baseline", "is_baseline"]
-    return [*who, *costs, *_COUNTS, *_MEANS, _PRIVACY, f"{_PRIVACY}_certified", f"{_PRIVACY}_lower_bound"]
+    return [*who, *costs, *_COUNTS, *_MEANS, _PRIVACY, f"{_PRIVACY}_certified", f"{_PRIVACY}_lower_bound", _CAVEATS]
 
 
 def _is_number(column: str) -> bool:
@@ -107,6 +109,8 @@ def _measured(row: Row, privacy_time_limit_s: float) -> dict[str, Any]:
             record[cost], record[f"{cost}_half_width"] = interval.mean, interval.half_width
     record.update({key: sum(summary[key] for summary in summaries) for key in _OUTCOMES})
     record["rounds_planned"] = sum(int(run.experiment.get("rounds", len(run.rounds))) for run in row.runs)
+    said = [summary.get(_CAVEATS) for summary in summaries]
+    record[_CAVEATS] = "; ".join(dict.fromkeys(one for one in said if one))
     record["stopped"] = sum(bool(summary.get("stopped")) for summary in summaries)
     record.update({key: mean_interval(_values(summaries, key)).mean for key in _MEANS})
     record.update(_privacy(summaries))

@@ -29,7 +29,7 @@ from testbed.network.hosting import Hosts
 from testbed.network.live import LiveNetwork
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.pki import Directory
-from testbed.privacy.keeping import opened
+from testbed.privacy.keeping import opened, reports_training
 from testbed.randomness import Randomness
 from testbed.records import RunDirectory
 from testbed.records.aggregates import RoundAggregate
@@ -141,6 +141,7 @@ class Plan:
             self.experiment.rounds,
             getattr(self.selection, "batches", None),
             getattr(self.selection, "client_rate", None),
+            reports_training(self, workload.dimension),
         )
 
     def of_aggregation(self, name: str) -> Any:
@@ -198,6 +199,7 @@ class Plan:
         heaviest = int(workload.sample_counts.max(initial=1))
         self.experiment.aggregation.check_weights(self.maximum_participants, heaviest)
         self.experiment.aggregation.check_dimension(self.maximum_participants, workload.dimension)
+        reports_training(self, workload.dimension)
 
 
 class Federation:

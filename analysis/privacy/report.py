@@ -81,7 +81,8 @@ def render(
     if format == "markdown":
         cells = [_HEADERS, tuple(["---"] * len(_HEADERS)), *[_row(spent, plan) for spent, plan in runs]]
         cells += [(label, "no noise", *["–"] * (len(_HEADERS) - 2)) for label in without_noise]
-        return "".join(f"| {' | '.join(row)} |\n" for row in cells)
+        said = "".join(f"\n{spent.label}: {line}.\n" for spent, plan in runs for line in plan.facts()["caveats"])
+        return "".join(f"| {' | '.join(row)} |\n" for row in cells) + said
     texts = [_text(spent, plan, every) for spent, plan in runs]
     return "\n".join(texts + [f"{label}: adds no noise, so nothing is private\n" for label in without_noise])
 
@@ -109,6 +110,7 @@ def _text(spent: Spending, plan: Planned, every: int | None) -> str:
         f"  {spent.rounds} of {plan.plan.experiment.rounds} rounds, {len(spent.clients)} of {population} clients "
         "charged\n"
     )
+    text += "".join(f"  {line}\n" for line in plan.facts()["caveats"])
     if spent.budget is not None:
         text += f"  budget {spent.budget:g}{': ' + spent.stopped if spent.stopped else ', not spent'}\n"
     heads = ["epsilon so far", *_QUANTILES]

@@ -5,7 +5,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -95,8 +95,9 @@ def bound_privacy(
     typer.echo("\n".join(f"{one.label}\n{_facts(one.facts())}{lines(one.rows())}" for one in found), nl=False)
 
 
-def _facts(facts: dict[str, object]) -> str:
+def _facts(facts: dict[str, Any]) -> str:
+    said = "".join(f"  {line}\n" for line in facts["caveats"])
     return (
         f"  {facts['mechanism']}, protects a {facts['unit']}, delta {facts['delta']:.3g}; {facts['selection']} under "
-        f"{facts['aggregation']}, {facts['planned_rounds']} rounds, {facts['dishonest']} dishonest clients\n\n"
+        f"{facts['aggregation']}, {facts['planned_rounds']} rounds, {facts['dishonest']} dishonest clients\n{said}\n"
     )

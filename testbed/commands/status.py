@@ -211,6 +211,7 @@ def _troubles(run: "RunStatus") -> list[tuple[str, Text]]:
         rows.append(("left out", Text(f"{len(run.poisoned)} clients that killed their hosts: {some}", style="red")))
     if run.refusals:
         rows.append(("refusals", Text(str(run.refusals))))
+    rows += [("privacy", Text(line, style="yellow")) for line in run.privacy_caveats]
     if run.stopped:
         rows.append(("stopped", Text(run.stopped, style="yellow")))
     return rows

@@ -14,7 +14,7 @@ from testbed.network.bookkeeping import Exchanges
 from testbed.privacy.accountant import Accountant
 from testbed.privacy.charging import Charging
 from testbed.privacy.ledger import Ledger, Shares
-from testbed.privacy.section import PrivacySection, Unit
+from testbed.privacy.section import NEEDS_LOSSES, PrivacySection, Unit
 from testbed.records import RunDirectory
 from testbed.records.streaming import stretches
 from testbed.records.tables import privacy_table
@@ -127,6 +127,23 @@ def opened(plan: "Plan", workload: Workload) -> PrivacyBooks | None:
     own_noise = not shared and bool(getattr(plan.aggregation, "asks_everybody", False))
     charging = Charging(least, plan.dishonest, withstood, fewest, shared, own_noise)
     return PrivacyBooks(ledger, charging, plan)
+
+
+def reports_training(plan: "Plan", dimension: int) -> bool:
+    """Whether clients say what their mean loss was: not beside noise, unless the experiment says so.
+
+    Raises `ExperimentError` where a selection, or a class of one's own that learns from reports, needs to know.
+    """
+    section = plan.experiment.privacy or PrivacySection()
+    if section.report_losses or accountant_of(plan, dimension) is None:
+        return True
+    selection = plan.experiment.selection
+    needs = selection.by_losses
+    if ":" in selection.protocol and hasattr(plan.selection, "learn") and getattr(plan.selection, "by_losses", True):
+        needs = f"protocol: {selection.protocol}"
+    if needs:
+        raise ExperimentError(f"privacy.report_losses: false, but selection.{needs} {NEEDS_LOSSES}")
+    return False
 
 
 def accountant_of(plan: "Plan", dimension: int) -> Accountant | None:

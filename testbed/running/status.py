@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from testbed.errors import RunError, reason
+from testbed.privacy.caveats import caveats
 from testbed.records.checkpoints import stamp
 from testbed.records.ending import stopped
 from testbed.records.locking import LOCK, WRITER, is_held
@@ -59,6 +60,7 @@ class RunStatus:
         poisoned: clients that killed their hosts and were left out.
         refusals: on record.
         stopped: why it ended before its last round and may not go on; empty otherwise.
+        privacy_caveats: of a run that keeps a privacy ledger, what its epsilon does not cover.
         seen_s: seconds since the last sign of life (log or checkpoint), or None.
         events: the last entries of its log but for rounds, and the last round.
     """
@@ -87,6 +89,7 @@ class RunStatus:
     poisoned: Sequence[int]
     refusals: int
     stopped: str
+    privacy_caveats: Sequence[str]
     seen_s: float | None
     events: Sequence[Mapping[str, Any]]
 
@@ -185,9 +188,16 @@ def _status(path: Path) -> RunStatus:
         poisoned=sorted({int(e["party"].removeprefix("client:")) for e in events if e["kind"] == "poisoned"}),
         refusals=sum(event["kind"] == "refusal" for event in events),
         stopped=why,
+        privacy_caveats=caveats(experiment) if _keeps_ledger(path, done) else [],
         seen_s=_seen_s(path, log),
         events=told[-_LAST_EVENTS:],
     )
+
+
+def _keeps_ledger(path: Path, done: int) -> bool:
+    """Whether somebody's epsilon is recorded: the table is merged, or a part of the last round."""
+    file = "privacy.parquet"
+    return (path / file).is_file() or (part_of(path, done) / file).is_file()
 
 
 def _experiment(path: Path) -> dict[str, Any]:
