@@ -24,6 +24,7 @@ from testbed.adversary.clients import (
     WithholdNumber,
     WrongSignature,
 )
+from testbed.adversary.dealing import DealInconsistentShares
 from testbed.adversary.free_choice import PreferDishonest
 from testbed.adversary.lotto_lists import (
     CopyOutput,
@@ -77,6 +78,7 @@ SERVER: tuple[type[ServerMisbehaviour], ...] = (
     BreakBatch,
 )
 CLIENTS: tuple[type[ClientMisbehaviour], ...] = (
+    DealInconsistentShares,
     InflateUtility,
     ClaimCandidacy,
     ClaimFalseNumber,

@@ -58,6 +58,7 @@ class RunStatus:
         accuracy, accuracy_round: last measured, and after which round; None when it was not.
         host_restarts, coordinator_restarts: how often one died and was replaced.
         poisoned: clients that killed their hosts and were left out.
+        excluded: clients that are left out of all later rounds for what they were proven to have done.
         refusals: on record.
         stopped: why it ended before its last round and may not go on; empty otherwise.
         privacy_caveats: of a run that keeps a privacy ledger, what its epsilon does not cover.
@@ -87,6 +88,7 @@ class RunStatus:
     host_restarts: int
     coordinator_restarts: int
     poisoned: Sequence[int]
+    excluded: Sequence[int]
     refusals: int
     stopped: str
     privacy_caveats: Sequence[str]
@@ -185,13 +187,19 @@ def _status(path: Path) -> RunStatus:
         accuracy_round=measured[-1]["round"] if measured else None,
         host_restarts=max(restarts["host"], logged["host-restarted"]),  # the log knows at once, the table for ever
         coordinator_restarts=max(restarts["coordinator"], logged["coordinator-restarted"]),
-        poisoned=sorted({int(e["party"].removeprefix("client:")) for e in events if e["kind"] == "poisoned"}),
+        poisoned=_clients(events, "poisoned"),
+        excluded=_clients(events, "excluded"),
         refusals=sum(event["kind"] == "refusal" for event in events),
         stopped=why,
         privacy_caveats=caveats(experiment) if _keeps_ledger(path, done) else [],
         seen_s=_seen_s(path, log),
         events=told[-_LAST_EVENTS:],
     )
+
+
+def _clients(events: Sequence[Mapping[str, Any]], kind: str) -> list[int]:
+    """The clients with an event of this kind, sorted."""
+    return sorted({int(event["party"].removeprefix("client:")) for event in events if event["kind"] == kind})
 
 
 def _keeps_ledger(path: Path, done: int) -> bool:
