@@ -164,6 +164,10 @@ def notes(frame: pd.DataFrame) -> list[str]:
         who = ", ".join(dict.fromkeys(frame.loc[frame["stopped"] > 0, "label"]))
         lines.append(f"Stopped at the privacy budget, after so many of the rounds planned: {who}.")
     lines += _trouble_notes(frame)
+    if "privacy_caveats" in frame:
+        for said in dict.fromkeys(one for one in frame["privacy_caveats"] if one):
+            who = ", ".join(dict.fromkeys(frame.loc[frame["privacy_caveats"] == said, "label"]))
+            lines.append(f"Privacy of {who}: {said}.")
     if has_failures(frame):
         lines.append("Per update: what all rounds took, skipped and aborted ones included, per completed round.")
     if "transport_bytes" in result_costs(frame):

@@ -31,6 +31,7 @@ _OUTCOMES = ("rounds_completed", "rounds_skipped", "rounds_aborted")
 _COUNTS = (*_OUTCOMES, "rounds_planned", "stopped", "crashes", "behind_rounds")
 _MEANS = ("participants_mean", "final_accuracy", "final_perplexity", "fairness_gap", "aggregation_cardinality")
 _PRIVACY = "multi_round_privacy_weak"
+_CAVEATS = "privacy_caveats"
 
 
 def compare(
@@ -48,7 +49,8 @@ def compare(
     the machine could not keep up), behind_factor (of the worst run), reasons (why rounds did not complete, in words),
     participants_mean, final_accuracy, final_perplexity (of language models), fairness_gap,
     aggregation_cardinality and
-    multi_round_privacy_weak with ``_certified`` and ``_lower_bound``. Unknown values are missing.
+    multi_round_privacy_weak with ``_certified`` and ``_lower_bound``, privacy_caveats (what the
+    epsilon of runs with noise does not cover). Unknown values are missing.
 
     Repetitions with other seeds are one row. Its values are means over the seeds, its intervals are taken over the
     seeds too (rounds of one seed share devices and links, so they do not tell how much these matter), rounds are
@@ -94,6 +96,7 @@ def _columns() -> list[str]:
         _PRIVACY,
         f"{_PRIVACY}_certified",
         f"{_PRIVACY}_lower_bound",
+        _CAVEATS,
     ]
 
 
@@ -126,6 +129,8 @@ def _measured(row: Row, privacy_time_limit_s: float) -> dict[str, Any]:
     record["reasons"] = summed_up(
         end for run in row.runs for end in zip(run.rounds["outcome"], run.rounds["reason"], strict=True)
     )
+    said = [summary.get(_CAVEATS) for summary in summaries]
+    record[_CAVEATS] = "; ".join(dict.fromkeys(one for one in said if one))
     record["stopped"] = sum(bool(summary.get("stopped")) for summary in summaries)
     record.update({key: mean_interval(_values(summaries, key)).mean for key in _MEANS})
     record.update(_privacy(summaries))

@@ -12,6 +12,7 @@ from analysis.measures import by_outcome, mean_interval, participation_matrix, p
 from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy, weak_privacy
 from analysis.privacy.spending import of_honest, why_stopped
 from testbed.experiment.workload import LANGUAGE_DATASETS
+from testbed.privacy.caveats import caveats
 from testbed.records import RunRecords
 from testbed.records.reasons import counted, summed_up
 
@@ -34,7 +35,8 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     times as long as links and devices say these have taken (None: in no round);
     ``final_perplexity`` and ``best_perplexity`` are None unless the next word is
     what is learned; ``training`` is ``real`` or ``simulated``. Of runs with a privacy ledger, ``epsilon_max`` and
-    ``epsilon_median`` are over the honest clients that were charged, ``stopped`` says why the budget ended the run.
+    ``epsilon_median`` are over the honest clients that were charged, ``privacy_caveats`` says what they do not cover (a
+    seed, losses that are reported), ``stopped`` why the budget ended the run.
 
     Args:
         run: the records; also of a run that is still going on.
@@ -161,6 +163,7 @@ def _spending(run: RunRecords) -> dict[str, Any]:
         "epsilon_median": last["epsilon"].median(),
         "planned_epsilon_max": last["planned_epsilon"].max(),
         "colluding_epsilon_max": last["colluding_epsilon"].max(),
+        "privacy_caveats": "; ".join(caveats(run.experiment)) or None,
         "stopped": why_stopped(run) or None,
     }
 

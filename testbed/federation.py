@@ -34,7 +34,7 @@ from testbed.network.live import LiveNetwork
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import BeaconAccess, RoundBeacon
-from testbed.privacy.keeping import opened
+from testbed.privacy.keeping import opened, reports_training
 from testbed.randomness import Randomness
 from testbed.records import RunDirectory
 from testbed.records.aggregates import RoundAggregate
@@ -181,6 +181,7 @@ class Plan:
             self.experiment.rounds,
             getattr(self.selection, "batches", None),
             getattr(self.selection, "client_rate", None),
+            reports_training(self, workload.dimension),
         )
 
     def of_aggregation(self, name: str) -> Any:
@@ -241,6 +242,7 @@ class Plan:
         self.aggregation_parameters.check_dimension(self.maximum_participants, workload.dimension)
         if self.adversary is not None:
             self.adversary.check_workload(workload)
+        reports_training(self, workload.dimension)
 
 
 class Federation:

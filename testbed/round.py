@@ -11,6 +11,7 @@ from testbed.broadcast import Asked, Broadcast, TrainingRound
 from testbed.errors import Refusal, RoundAborted, RoundSkipped
 from testbed.messages import Vector
 from testbed.network.asking import RoundNetwork, no_ids
+from testbed.network.leaving_out import EXCLUDED, LeavingOut
 from testbed.selection.choosing import Selection, SelectionProtocol, SelectionRound
 from testbed.selection.reports import reports_of, together
 from testbed.training import Train, Workload
@@ -62,6 +63,8 @@ async def run_round(
     outcome = Outcome(model)
     await network.begin_round(start.number)
     try:
+        if len(excluded := start.memory.get(EXCLUDED, no_ids())):
+            start.network = LeavingOut(network, excluded)
         chosen = await selection.select(start)
         if chosen.available is not None and getattr(aggregation, "asks_everybody", False):
             chosen = replace(chosen, participants=chosen.available)

@@ -120,10 +120,11 @@ class Trained(Message, frozen=True):
     """Training is done; the update itself waits for the aggregation protocol.
 
     What it says is the client's word: a server that chooses by it can be lied to. A loss that is not a number says
-    nothing.
+    nothing, and neither does a missing number of samples: beside noise that is to protect a client both would be
+    releases of their own (`Environment.reports_training`).
     """
 
-    samples: Count
+    samples: Count | None
     loss: float
     squared_loss: float | None = None
 
@@ -190,6 +191,8 @@ class Trainer(Role):
 
     def told(self, update: LocalUpdate) -> Trained:
         """What the server hears of it before it asks for the update."""
+        if not self.environment.reports_training:
+            return Trained(None, float("nan"))
         squared_loss = update.squared_loss
         return Trained(update.samples, update.loss, None if squared_loss is None else float(squared_loss))
 

@@ -10,6 +10,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.federation import Plan
 from testbed.privacy.accountant import Accountant
+from testbed.privacy.caveats import caveats
 from testbed.privacy.keeping import accountant_of, least_noise, records_of
 from testbed.privacy.section import PrivacySection
 
@@ -48,6 +49,7 @@ class Planned:
             "planned_rounds": experiment.rounds,
             "dishonest": len(self.plan.dishonest),
             "least_noise": self.least_noise,
+            "caveats": caveats(experiment.plain()),
         }
 
     def rows(self) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.escaping import markdown_table
+from analysis.escaping import markdown, markdown_table
 from analysis.privacy.planned import Planned, lines, number, planned
 from analysis.privacy.spending import EPSILONS, Spending
 from testbed.display import visible
@@ -83,7 +83,10 @@ def render(
     if format == "markdown":
         cells = [_row(spent, plan) for spent, plan in runs]
         cells += [(label, "no noise", *["–"] * (len(_HEADERS) - 2)) for label in without_noise]
-        return markdown_table(_HEADERS, cells, left=len(_HEADERS))
+        said = "".join(
+            f"\n{markdown(spent.label)}: {line}.\n" for spent, plan in runs for line in plan.facts()["caveats"]
+        )
+        return markdown_table(_HEADERS, cells, left=len(_HEADERS)) + "".join(said)
     texts = [_text(spent, plan, every) for spent, plan in runs]
     return "\n".join(texts + [f"{visible(label)}: adds no noise, so nothing is private\n" for label in without_noise])
 
@@ -111,6 +114,7 @@ def _text(spent: Spending, plan: Planned, every: int | None) -> str:
         f"  {spent.rounds} of {plan.plan.experiment.rounds} rounds, {len(spent.clients)} of {population} clients "
         "charged\n"
     )
+    text += "".join(f"  {line}\n" for line in plan.facts()["caveats"])
     if spent.budget is not None:
         text += f"  budget {spent.budget:g}{': ' + visible(spent.stopped) if spent.stopped else ', not spent'}\n"
     heads = ["epsilon so far", *_QUANTILES]

@@ -24,6 +24,7 @@ from testbed.adversary.clients import (
     WithholdNumber,
     WrongSignature,
 )
+from testbed.adversary.dealing import DealInconsistentShares
 from testbed.adversary.free_choice import PreferDishonest
 from testbed.adversary.lotto_lists import (
     CopyOutput,
@@ -87,6 +88,7 @@ SERVER: tuple[type[ServerMisbehaviour], ...] = (
     SendCraftedModel,
 )
 CLIENTS: tuple[type[ClientMisbehaviour], ...] = (
+    DealInconsistentShares,
     InflateUtility,
     ClaimCandidacy,
     ClaimFalseNumber,

@@ -216,8 +216,10 @@ class Contradicting(ServerMisbehaviour, SecAgg):
             f"{_fewest(seed_rows, members)} of {t} of the self-mask seed"
         )
         try:
-            seeds = recover(t, sorted(members), seed_rows).secrets
-            known = {**keys, **recover(t, sorted(gone), mask_rows).secrets}
+            self_masks, mask_keys = recover(t, sorted(members), seed_rows), recover(t, sorted(gone), mask_rows)
+            for client, why in {**self_masks.undecided, **mask_keys.undecided}.items():
+                raise RoundAborted("wrong-shares", f"client {client}: {why}")
+            seeds, known = self_masks.secrets, {**keys, **mask_keys.secrets}
             pairs = {client: PrivateKey.from_seed(secret) for client, secret in known.items()}
             for client, pair in pairs.items():
                 if pair.public != self._adverts[client].mask_key:

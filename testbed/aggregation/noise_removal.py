@@ -124,7 +124,7 @@ def remove_noise(
         revealed: the answers to `UnmaskAndRemove`, by client.
 
     Raises:
-        RoundAborted: too few shares, or too many wrong ones.
+        RoundAborted: too few shares.
     """
     plan = None if noise is None else noise.removable(len(round_.participants))
     first = None if plan is None else plan.first_removed(len(survivors))
@@ -135,6 +135,9 @@ def remove_noise(
     for client, holder in found.wrong:
         detail = f"unmask: wrong share of the noise of client {client}, dealt so by it or changed by client {holder}"
         round_.network.record_event(f"client:{holder}", "misbehaviour", detail)
+    for client, why in found.undecided.items():  # more noise than planned protects no less
+        detail = f"unmask: the shares of its noise contradict each other ({why}): it stays in the sum"
+        round_.network.record_event(f"client:{client}", "misbehaviour", detail)
     excess = [
         noise.component(plan, round_.dimension, number, seed_of(later))
         for secret in found.secrets.values()

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from testbed.aggregation.batch_atomic import NOBODY, WholeBatches
 from testbed.aggregation.combining import Aggregate, AggregationRound, Ids, of_shape
+from testbed.aggregation.dealt_shares import MASK_KEY, SELF_MASK, sealed_bytes
 from testbed.aggregation.mask_threads import add_masks_in_threads
 from testbed.aggregation.noise_removal import UnmaskAndRemove, remove_noise, shares_each
 from testbed.aggregation.secagg_client import MASK_PURPOSE, SecAggClient
@@ -44,11 +45,10 @@ from testbed.aggregation.secagg_messages import (
 )
 from testbed.aggregation.secagg_parameters import SecAggParameters
 from testbed.aggregation.share_correction import recover
+from testbed.aggregation.share_disputes import UndecidedShares, settled
 from testbed.cost import charge
 from testbed.crypto import signatures
 from testbed.crypto.key_agreement import PrivateKey
-from testbed.crypto.sealing import TAG_BYTES
-from testbed.crypto.shamir import SHARE_BYTES
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Message
 from testbed.network import Replies
@@ -98,7 +98,7 @@ class SecAgg(WholeBatches):
         excluded = self.left_out(round_, masked, _ids(bundles), arrived, survivors)
         revealed = await self.collect_reveals(round_, t, survivors, excluded)
         total = await masked.total(survivors)
-        self.unmask(round_, total, t, adverts, _ids(bundles), survivors, revealed)
+        revealed = await self.unmasked(round_, total, t, adverts, bundles, survivors, revealed)
         remove_noise(self.parameters.noise, round_, total, self.parameters.bits, t, survivors, revealed)
         mean, weight = self.parameters.mean(total, len(survivors), round_)
         if self.parameters.weights == "equal" and weight != len(survivors):
@@ -187,7 +187,7 @@ class SecAgg(WholeBatches):
     ) -> dict[int, dict[int, bytes]]:
         """What those have sealed who leave nobody out, nor anything."""
         bundles = {}
-        size = shares_each(self.parameters.noise, len(round_.participants)) * SHARE_BYTES + TAG_BYTES
+        size = sealed_bytes(shares_each(self.parameters.noise, len(round_.participants)))
         for client, answer in replies.valid().items():
             bundle = {row.client: row.sealed for row in answer.shares if len(row.sealed) == size}
             if len(bundle) == len(answer.shares) and bundle.keys() == set(self.peers(client, adverts)):
@@ -280,6 +280,27 @@ class SecAgg(WholeBatches):
             raise RoundAborted("below-threshold", f"{len(answers)} of {t} needed {what}{because}")
         return answers
 
+    async def unmasked(
+        self,
+        round_: AggregationRound,
+        total: npt.NDArray[Any],
+        t: int,
+        adverts: dict[int, KeyAdvert],
+        bundles: dict[int, dict[int, bytes]],
+        survivors: Ids,
+        revealed: dict[int, Shares],
+    ) -> dict[int, Shares]:
+        """`unmask`, and where shares contradict each other, once more without those that their holders cannot prove."""
+        for _ in (MASK_KEY, SELF_MASK):
+            try:
+                self.unmask(round_, total, t, adverts, _ids(bundles), survivors, revealed)
+            except UndecidedShares as undecided:
+                revealed = await settled(round_, t, self._digest, adverts, bundles, revealed, undecided)
+            else:
+                return revealed
+        self.unmask(round_, total, t, adverts, _ids(bundles), survivors, revealed)
+        return revealed
+
     def unmask(
         self,
         round_: AggregationRound,
@@ -300,6 +321,10 @@ class SecAgg(WholeBatches):
             shared: who has shared (their pairwise masks are in the inputs).
             survivors: whose input is in the sum.
             revealed: the answers to `Unmask`, by client.
+
+        Raises:
+            UndecidedShares: shares contradict each other; `total` is as it was.
+            RoundAborted: too few of them.
         """
         gone = np.setdiff1d(shared, survivors)
         mask_keys = recover(t, gone.tolist(), {c: answer.mask_keys for c, answer in revealed.items()})
@@ -307,12 +332,15 @@ class SecAgg(WholeBatches):
         for client, holder in mask_keys.wrong + self_masks.wrong:
             detail = f"unmask: wrong share of client {client}, dealt so by it or changed by client {holder}"
             round_.network.record_event(f"client:{holder}", "misbehaviour", detail)
+        for kind, found in ((MASK_KEY, mask_keys), (SELF_MASK, self_masks)):
+            if found.undecided:
+                raise UndecidedShares(kind, found.undecided)
         seeds = list(self_masks.secrets.values())
         signs = [-1] * len(seeds)
         for client, secret in mask_keys.secrets.items():
             key = PrivateKey.from_seed(secret)
             if key.public != adverts[client].mask_key:
-                raise RoundAborted("wrong-shares", f"the shares of client {client} give another key than its own")
+                raise UndecidedShares(MASK_KEY, {client: "the shares give another key than its own"})
             for survivor in self.peers(client, survivors.tolist()):
                 seeds.append(key.agree(adverts[survivor].mask_key, MASK_PURPOSE))
                 signs.append(-1 if client > survivor else 1)

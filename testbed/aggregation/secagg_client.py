@@ -5,7 +5,7 @@ they were told the same (``consistency: none``: without that). Everything else i
 the client's part in the round. Where selection has batches, whole ones alone are summed (`batch_atomic`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.batch_atomic import check_whole, mates
+from testbed.aggregation.dealt_shares import (
+    MASK_KEY,
+    SELF_MASK,
+    ProveShare,
+    ShareKey,
+    open_shares,
+    seal_shares,
+    sealed_bytes,
+    share_key,
+)
 from testbed.aggregation.noise_removal import RemovingClient, SharesAndNoise, UnmaskAndRemove
 from testbed.aggregation.secagg_messages import (
     KEYS_DOMAIN,
@@ -39,7 +49,7 @@ from testbed.aggregation.secagg_messages import (
 )
 from testbed.batches import Batches
 from testbed.cost import charge
-from testbed.crypto import sealing, shamir, signatures
+from testbed.crypto import shamir, signatures
 from testbed.crypto.failures import InvalidSignature, OpeningFailed
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.masks import add_masks, lane_dtype
@@ -54,6 +64,7 @@ if TYPE_CHECKING:
 
 SEALING_PURPOSE = b"testbed/secagg/sealing/v1"
 MASK_PURPOSE = b"testbed/secagg/mask/v1"
+_REVEALED = 5  # the step after the last
 
 
 class SecAggClient(RemovingClient):
@@ -166,7 +177,7 @@ class SecAggClient(RemovingClient):
         secrets |= {
             f"the noise {n}": part for n, part in enumerate(self.noise_chain(self._participants, self._round), 1)
         }
-        shares = [shamir.share(it, t, points, self._secret(f"polynomial of {name}")) for name, it in secrets.items()]
+        shares = [self._deal(name, secret, points) for name, secret in secrets.items()]
         charge("shamir.share.term", len(secrets) * t * len(points))
         self._sealing_keys: dict[int, bytes] = {}
         sealed = []
@@ -176,11 +187,15 @@ class SecAggClient(RemovingClient):
                 continue
             key = self._sealing.agree(self._adverts[holder].sealing_key, SEALING_PURPOSE)
             self._sealing_keys[holder] = key
-            nonce, associated = self._envelope(self.client.number, holder)
-            sealed.append(SharesFor(holder, sealing.seal(key, nonce, dealt, associated)))
+            associated = self._associated(self.client.number, holder)
+            sealed.append(SharesFor(holder, seal_shares(key, self.client.number, holder, dealt, associated)))
         charge("x25519.agree", len(sealed))
-        charge("aead.seal", len(sealed))
+        charge("aead.seal", min(len(secrets), 3) * len(sealed))
         return sealed
+
+    def _deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
+        """A share of one of the secrets for each holder."""
+        return shamir.share(secret, self._threshold, points, self._secret(f"polynomial of {name}"))
 
     def _check_adverts(self, adverts: dict[int, AdvertOf], count: int) -> None:
         if len(adverts) != count:
@@ -226,12 +241,9 @@ class SecAggClient(RemovingClient):
         agreed = self.client.agreed_participants
         return agreed[client] if agreed is not None else self.environment.directory.signing_key(client)
 
-    def _envelope(self, sender: int, receiver: int) -> tuple[bytes, bytes]:
-        """Nonce and associated data: the pair's key serves both directions once, told apart by the sender.
-
-        They open for a receiver that was shown the same keys.
-        """
-        return sender.to_bytes(12, "big"), signed_content(self._round, sender, receiver, self._digest)
+    def _associated(self, sender: int, receiver: int) -> bytes:
+        """What sealed shares are bound to: they open for a receiver that was shown the same keys."""
+        return signed_content(self._round, sender, receiver, self._digest)
 
     # -- masked input ---------------------------------------------------------------------------------------------
 
@@ -345,17 +357,31 @@ class SecAggClient(RemovingClient):
                 raise Refusal("secagg.unsigned-survivors", "nobody has signed the survivors")
             self._survivors = self._believable(message.survivors)
             check_whole(self._batches, message.survivors)
-            return self._shares(self._open_shares())
+            shares = self._shares(self._open_shares())
+        self._next_step = _REVEALED  # not the stage in between, which would reveal more
+        return shares
 
     def _shares(self, opened: dict[int, bytes]) -> Shares:
         mask_keys, self_masks = [], []
+        self._revealed: dict[int, int] = {}
         for peer, shares in opened.items():
             if peer in self._survivors:
                 if self._masks_with_me(peer):
                     self_masks.append(ShareOf(peer, shares[SHARE_BYTES : 2 * SHARE_BYTES]))
             else:
                 mask_keys.append(ShareOf(peer, shares[:SHARE_BYTES]))
+        self._revealed |= {row.client: MASK_KEY for row in mask_keys} | {row.client: SELF_MASK for row in self_masks}
         return Shares(mask_keys, self_masks)
+
+    @handles(ProveShare)
+    def on_prove_share(self, message: ProveShare) -> ShareKey:
+        """Show the key of the share that this client has revealed: it opens nothing else."""
+        if self._next_step != _REVEALED or message.round != self._round:
+            raise Refusal("secagg.out-of-order", "no share has been revealed in this round")
+        dealer = message.dealer
+        if self._revealed.get(dealer) != message.kind or dealer == self.client.number:
+            raise Refusal("secagg.not-revealed", f"the share of client {dealer} that is asked for was not revealed")
+        return ShareKey(share_key(self._sealing_keys[dealer], dealer, self.client.number, message.kind))
 
     def _masks_with_me(self, peer: int) -> bool:
         """Whether a survivor whose shares this client holds has masked with it, too; here nobody needs to ask.
@@ -396,8 +422,7 @@ class SecAggClient(RemovingClient):
 
     def _open(self, peer: int) -> bytes:
         """All shares of a peer; raises `OpeningFailed`, also for more or fewer than everybody deals."""
-        nonce, associated = self._envelope(peer, self.client.number)
-        opened = sealing.open_sealed(self._sealing_keys[peer], nonce, self._received[peer], associated)
-        if len(opened) != len(self._own_shares):
-            raise OpeningFailed(f"{len(opened)} bytes of shares, not {len(self._own_shares)}")
-        return opened
+        number, sealed = self.client.number, self._received[peer]
+        if len(sealed) != sealed_bytes(len(self._own_shares) // SHARE_BYTES):
+            raise OpeningFailed(f"{len(sealed)} bytes of sealed shares, not those of as many secrets as everybody has")
+        return open_shares(self._sealing_keys[peer], peer, number, sealed, self._associated(peer, number))

@@ -6,8 +6,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from testbed.crypto.sealing import TAG_BYTES
-from testbed.crypto.shamir import SHARE_BYTES
+from testbed.aggregation.dealt_shares import sealed_bytes
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, Vector, signed_content
 from testbed.privacy.removable import MOST_TOLERATED
 
@@ -19,9 +18,9 @@ MAXIMUM_PARTICIPANTS = 100_000
 Many = msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)
 SealedShares = Annotated[
     bytes,
-    msgspec.Meta(min_length=2 * SHARE_BYTES + TAG_BYTES, max_length=(2 + MOST_TOLERATED) * SHARE_BYTES + TAG_BYTES),
+    msgspec.Meta(min_length=sealed_bytes(2), max_length=sealed_bytes(2 + MOST_TOLERATED)),
 ]
-"""A share of 33 bytes of each secret, tag of 16: of two secrets, and one for each removable component of the noise."""
+"""A share of 33 bytes of each secret: of two, and one for each removable component of the noise (`dealt_shares`)."""
 Share33 = Annotated[bytes, msgspec.Meta(min_length=33, max_length=33)]
 
 

@@ -7,6 +7,7 @@ have signed one set of survivors of the whole round.
 
 from typing import TYPE_CHECKING
 
+from testbed.aggregation.dealt_shares import ProveShare
 from testbed.aggregation.neighbourhood_graph import NeighbourGraph, list_digest
 from testbed.aggregation.secagg_client import SecAggClient
 from testbed.aggregation.secagg_messages import (
@@ -50,6 +51,7 @@ _QUESTIONS = (
     MaskInputAmongNeighbours,
     CheckSurvivors,
     UnmaskNeighbours,
+    ProveShare,
 )
 
 

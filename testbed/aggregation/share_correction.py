@@ -5,7 +5,7 @@ wrong, and up to (m - t) / 2 wrong ones can be found and left out. Decoding: Gao
 Reed-Solomon Codes, 2003. Checking that nothing is wrong, the usual case, costs as much as one reconstruction.
 
 With m = t nothing can be checked here. A wrong share is the work of the client that revealed it or of the client
-whose secret it is, which may have dealt it so; nothing in the protocol tells which.
+whose secret it is, which may have dealt it so: where too many are wrong, `share_disputes` finds out which.
 """
 
 import hashlib
@@ -32,17 +32,18 @@ class Recovered:
     Attributes:
         secrets: 32 bytes per client.
         wrong: (client whose secret it is, client that revealed the share) for each wrong share.
+        undecided: why, by client, a secret cannot be had: too many shares are wrong.
     """
 
     secrets: dict[int, bytes] = field(default_factory=dict)
     wrong: list[tuple[int, int]] = field(default_factory=list)
+    undecided: dict[int, str] = field(default_factory=dict)
 
 
 def recover(t: int, clients: Sequence[int], revealed: Mapping[int, Sequence[ShareOf]]) -> Recovered:
     """The secrets of `clients` from the rows that each client (key of `revealed`) has sent.
 
-    Raises `RoundAborted`: ``below-threshold`` when a secret has fewer than t shares, ``wrong-shares`` when too many are
-    wrong.
+    Raises `RoundAborted`: ``below-threshold`` when a secret has fewer than t shares.
     """
     held: dict[int, dict[int, bytes]] = {client: {} for client in clients}
     for holder, rows in sorted(revealed.items()):
@@ -61,7 +62,8 @@ def recover(t: int, clients: Sequence[int], revealed: Mapping[int, Sequence[Shar
         try:
             found.secrets[client], wrong = groups[holders].secret(list(shares.values()))
         except ProtocolError as error:
-            raise RoundAborted("wrong-shares", f"client {client}: {error}") from None
+            found.undecided[client] = str(error)
+            continue
         found.wrong += [(client, holders[position]) for position in wrong]
     return found
 

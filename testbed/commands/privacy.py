@@ -5,7 +5,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -101,8 +101,9 @@ def bound_privacy(
     echo("\n".join(f"{visible(one.label)}\n{_facts(one.facts())}{lines(one.rows())}" for one in found), nl=False)
 
 
-def _facts(facts: dict[str, object]) -> str:
+def _facts(facts: dict[str, Any]) -> str:
+    said = "".join(f"  {line}\n" for line in facts["caveats"])
     return (
         f"  {facts['mechanism']}, protects a {facts['unit']}, delta {facts['delta']:.3g}; {facts['selection']} under "
-        f"{facts['aggregation']}, {facts['planned_rounds']} rounds, {facts['dishonest']} dishonest clients\n\n"
+        f"{facts['aggregation']}, {facts['planned_rounds']} rounds, {facts['dishonest']} dishonest clients\n{said}\n"
     )

@@ -209,9 +209,10 @@ def _troubles(run: "RunStatus") -> list[tuple[str, Text]]:
     died += [f"{run.coordinator_restarts} of the coordinator"] if run.coordinator_restarts else []
     if died:
         rows.append(("restarts", Text(", ".join(died), style="yellow")))
-    if run.poisoned:
-        some = ", ".join(map(str, run.poisoned[:10])) + (", ..." if len(run.poisoned) > 10 else "")
-        rows.append(("left out", Text(f"{len(run.poisoned)} clients that killed their hosts: {some}", style="red")))
+    for clients, that in ((run.poisoned, "that killed their hosts"), (run.excluded, "for proven misbehaviour")):
+        if clients:
+            some = ", ".join(map(str, clients[:10])) + (", ..." if len(clients) > 10 else "")
+            rows.append(("left out", Text(f"{len(clients)} clients {that}: {some}", style="red")))
     if run.reasons:
         rows.append(("reasons", Text(run.reasons, style="yellow")))
     if run.crashes:
@@ -220,6 +221,7 @@ def _troubles(run: "RunStatus") -> list[tuple[str, Text]]:
         rows.append(("behind", Text(behind_told(run.behind_rounds), style="yellow")))
     if run.refusals:
         rows.append(("refusals", Text(str(run.refusals))))
+    rows += [("privacy", Text(line, style="yellow")) for line in run.privacy_caveats]
     if run.stopped:
         rows.append(("stopped", Text(visible(run.stopped), style="yellow")))
     return rows

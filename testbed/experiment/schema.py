@@ -17,9 +17,10 @@ from pydantic import (
     model_validator,
 )
 
-from testbed.adversary.section import AdversarySection
+from testbed.adversary.section import AdversarySection, name_of
 from testbed.aggregation.combining import AggregationParameters
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
+from testbed.aggregation.noisy_sums import noise_of
 from testbed.aggregation.plain import PlainParameters
 from testbed.aggregation.secagg_parameters import SecAggParameters
 from testbed.aggregation.secagg_plus import SecAggPlusParameters
@@ -32,7 +33,7 @@ from testbed.experiment.recording import RecordsSection
 from testbed.experiment.workload import Workload
 from testbed.links import Links
 from testbed.own_class import OWN, OWN_CLASS, alternative_by
-from testbed.privacy.section import PrivacySection
+from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
 from testbed.selection.batch_partition import BatchPartitionParameters, PartitionParameters
 from testbed.selection.choosing import SelectionParameters
 from testbed.selection.lotto_client_centric import ClientCentricParameters
@@ -279,6 +280,8 @@ class Experiment(_Section):
             section = "adversary"
             if self.adversary is not None:
                 self.adversary.check(self.population, self.selection.protocol, self.aggregation.protocol)
+            section = "privacy"
+            self._check_reports(ledger.report_losses)
             section = "records"
             self.records.check(self.rounds)
             section = "workload"
@@ -287,6 +290,25 @@ class Experiment(_Section):
         except ValueError as error:
             raise ValueError(f"{section}.{error}") from None
         return self
+
+    def _check_reports(self, allowed: bool) -> None:
+        """Losses and counts beside noise leave the clients only where the experiment says so."""
+        if isinstance(self.aggregation, RandomParticipationParameters):
+            if allowed:
+                raise ValueError(
+                    f"report_losses: clients never report any under {self.aggregation.protocol}; leave it out"
+                )
+            return
+        if allowed or noise_of(self.aggregation) is None:
+            return
+        if needs := self.selection.by_losses:
+            raise ValueError(f"report_losses: false, but selection.{needs} {NEEDS_LOSSES}")
+        named = [] if self.adversary is None else [name_of(one) for one in self.adversary.clients]
+        if "inflate-utility" in named:
+            raise ValueError(
+                "report_losses: false, so that no losses leave the clients, and adversary.clients: inflate-utility has "
+                "none to lie about; set privacy.report_losses: true, or leave it out"
+            )
 
     @classmethod
     def load(cls, path: str | Path, overrides: list[str] | None = None) -> "Experiment":

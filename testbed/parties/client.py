@@ -39,6 +39,7 @@ class Environment:
         maximum_participants: nor does an honest server ever have more.
         batches: groups of clients whose updates may only be summed together, where selection works with such.
         client_rate: probability with which each available client takes part in a round, where that is independent.
+        reports_training: whether clients say what their mean loss was, and how many samples they have.
     """
 
     population: int
@@ -53,6 +54,7 @@ class Environment:
     rounds: int = 2**40
     batches: Batches | None = None
     client_rate: float | None = None
+    reports_training: bool = True
 
     def look_up(self, clients: Iterable[int]) -> Directory:
         """Query the PKI for the keys of `clients`; the asking client pays for the bytes."""

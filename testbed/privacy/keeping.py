@@ -15,7 +15,7 @@ from testbed.network.bookkeeping import Exchanges
 from testbed.privacy.accountant import Accountant
 from testbed.privacy.charging import Charging
 from testbed.privacy.ledger import Ledger, Shares
-from testbed.privacy.section import PrivacySection, Unit
+from testbed.privacy.section import NEEDS_LOSSES, PrivacySection, Unit
 from testbed.records import RunDirectory
 from testbed.records.streaming import stretches
 from testbed.records.tables import privacy_table
@@ -141,6 +141,23 @@ def _no_noise(plan: "Plan", budget: float) -> str:
         f"privacy.budget: {budget:g}, but aggregation {plan.experiment.aggregation.protocol} adds no "
         "noise here, so that any round exceeds it; give it noise, or leave out the budget"
     )
+
+
+def reports_training(plan: "Plan", dimension: int) -> bool:
+    """Whether clients say what their mean loss was: not beside noise, unless the experiment says so.
+
+    Raises `ExperimentError` where a selection, or a class of one's own that learns from reports, needs to know.
+    """
+    section = plan.experiment.privacy or PrivacySection()
+    if section.report_losses or accountant_of(plan, dimension) is None:
+        return True
+    selection = plan.experiment.selection
+    needs = selection.by_losses
+    if ":" in selection.protocol and hasattr(plan.selection, "learn") and getattr(plan.selection, "by_losses", True):
+        needs = f"protocol: {selection.protocol}"
+    if needs:
+        raise ExperimentError(f"privacy.report_losses: false, but selection.{needs} {NEEDS_LOSSES}")
+    return False
 
 
 def accountant_of(plan: "Plan", dimension: int) -> Accountant | None:

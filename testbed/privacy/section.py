@@ -6,6 +6,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Unit = Literal["client", "sample"]
 
+NEEDS_LOSSES = (
+    "chooses by losses that clients report, which would leave them without the noise of this experiment; set "
+    "privacy.report_losses: true (epsilon then does not cover them), or select otherwise"
+)
+
 
 class PrivacySection(BaseModel):
     """How the privacy ledger accounts; it is kept wherever an aggregation adds noise, also without this section."""
@@ -24,6 +29,12 @@ class PrivacySection(BaseModel):
         gt=0,
         description="The epsilon that no client may exceed: the run ends before a round that could take any client "
         "beyond it. None: no end",
+    )
+
+    report_losses: bool = Field(
+        False,
+        description="May clients tell the server their mean loss and number of samples beside noisy updates, for "
+        "selection by losses (oort, refine)? They leave without noise, and epsilon does not cover them",
     )
 
     def delta_for(self, records: int) -> float:

@@ -19,6 +19,7 @@ import yaml
 
 from testbed import parquet_files, plain_yaml
 from testbed.errors import RunError, reason
+from testbed.privacy.caveats import caveats
 from testbed.records.checkpoints import stamp
 from testbed.records.ending import stopped
 from testbed.records.locking import LOCK, WRITER, is_held
@@ -58,11 +59,13 @@ class RunStatus:
         accuracy, accuracy_round: last measured, and after which round; None when it was not.
         host_restarts, coordinator_restarts: how often one died and was replaced.
         poisoned: clients that killed their hosts and were left out.
+        excluded: clients that are left out of all later rounds for what they were proven to have done.
         refusals: on record.
         crashes: of clients' code, on record.
         behind_rounds: of a live run, in which the machine could not keep up.
         reasons: why rounds did not complete, summed up; empty when all did.
         stopped: why it ended before its last round and may not go on; empty otherwise.
+        privacy_caveats: of a run that keeps a privacy ledger, what its epsilon does not cover.
         seen_s: seconds since the last sign of life (log or checkpoint), or None.
         events: the last entries of its log but for rounds, and the last round.
     """
@@ -89,11 +92,13 @@ class RunStatus:
     host_restarts: int
     coordinator_restarts: int
     poisoned: Sequence[int]
+    excluded: Sequence[int]
     refusals: int
     crashes: int
     behind_rounds: int
     reasons: str
     stopped: str
+    privacy_caveats: Sequence[str]
     seen_s: float | None
     events: Sequence[Mapping[str, Any]]
 
@@ -189,15 +194,28 @@ def _status(path: Path) -> RunStatus:
         accuracy_round=measured[-1]["round"] if measured else None,
         host_restarts=max(restarts["host"], logged["host-restarted"]),  # the log knows at once, the table for ever
         coordinator_restarts=max(restarts["coordinator"], logged["coordinator-restarted"]),
-        poisoned=sorted({int(e["party"].removeprefix("client:")) for e in events if e["kind"] == "poisoned"}),
+        poisoned=_clients(events, "poisoned"),
+        excluded=_clients(events, "excluded"),
         refusals=sum(event["kind"] == "refusal" for event in events),
         crashes=sum(event["kind"] == "crash" for event in events),
         behind_rounds=len({event["round"] for event in events if event["kind"] == "behind"}),
         reasons=summed_up((str(row["outcome"]), str(row.get("reason") or "")) for row in rounds),
         stopped=why,
+        privacy_caveats=caveats(experiment) if _keeps_ledger(path, done) else [],
         seen_s=_seen_s(path, log),
         events=told[-_LAST_EVENTS:],
     )
+
+
+def _clients(events: Sequence[Mapping[str, Any]], kind: str) -> list[int]:
+    """The clients with an event of this kind, sorted."""
+    return sorted({int(event["party"].removeprefix("client:")) for event in events if event["kind"] == kind})
+
+
+def _keeps_ledger(path: Path, done: int) -> bool:
+    """Whether somebody's epsilon is recorded: the table is merged, or a part of the last round."""
+    file = "privacy.parquet"
+    return (path / file).is_file() or (part_of(path, done) / file).is_file()
 
 
 def _experiment(path: Path) -> dict[str, Any]:

@@ -26,6 +26,11 @@ class SelectionParameters(BaseModel):
 
     participants: Annotated[int, Field(gt=0, description="Participants of a round (K; Lotto: s)")] = 10
 
+    @property
+    def by_losses(self) -> str:
+        """The key by which clients are chosen by the losses that they report; empty where they are not."""
+        return ""
+
     def check(self, population: int) -> None:
         """Raise `ValueError` (one line: key, what is allowed) when the parameters do not fit the population."""
         if self.participants > population:

@@ -76,6 +76,11 @@ class AgreedListParameters(SelectionParameters):
         """The smallest n that an honest server may announce of `population` clients."""
         return population if self.refinement is None else self.refinement.smallest(population)
 
+    @property
+    def by_losses(self) -> str:
+        """See `SelectionParameters.by_losses`."""
+        return "refine.by: loss" if self.refinement is not None and "loss" in self.refinement.by else ""
+
     @cached_property
     def factor(self) -> Fraction:
         """The over-selection factor as the exact decimal fraction that the experiment says."""

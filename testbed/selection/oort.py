@@ -71,6 +71,11 @@ class OortParameters(SelectionParameters):
     )
     blacklist_share: float = Field(0.3, ge=0, le=1, description="At most this share of the population is left out")
 
+    @property
+    def by_losses(self) -> str:
+        """See `SelectionParameters.by_losses`."""
+        return "protocol: oort"
+
 
 class OortSelection(ServersChoice):
     """Server side. What it knows of the clients is in the round's memory:

@@ -23,7 +23,7 @@ class TrainingReports:
 
     Attributes:
         clients: `(m,)` int64, sorted clients that trained and answered in time.
-        samples: `(m,)` int64, training samples that each says it holds.
+        samples: `(m,)` int64, training samples that each says it holds; 0 where it does not say.
         loss: `(m,)` float64, mean training loss that each reports.
         squared_loss: `(m,)` float64, mean squared loss that each reports, or its squared mean loss where the workload
             does not say. A report that is not finite, or here negative, counts as 0.
@@ -66,7 +66,7 @@ def reports_of(trained: Replies, asked: Ids) -> TrainingReports:
     """The reports in the answers to `Train`, which `asked` were sent; answers that do not decode are none."""
     said = trained.valid()
     clients = np.fromiter(said, np.int64, len(said))
-    samples = np.array([answer.samples for answer in said.values()], np.int64)
+    samples = np.array([answer.samples or 0 for answer in said.values()], np.int64)
     loss = np.array([answer.loss for answer in said.values()], np.float64)
     squared = [
         answer.loss * answer.loss if answer.squared_loss is None else answer.squared_loss for answer in said.values()

@@ -57,7 +57,7 @@ async def attack(
         answers = (await ask(np.array([client]), ShareKeys(1, [rows[peer] for peer in listed]))).valid()
         sealed[client] = {row.client: row.sealed for row in answers[client].shares}
     private = {
-        client: SealedFromPeers([SharesFor(p, sealed[p].get(client, bytes(82))) for p in listed if p != client])
+        client: SealedFromPeers([SharesFor(p, sealed[p].get(client, bytes(98))) for p in listed if p != client])
         for client, listed in lists.items()
     }
     arrived = {c for c, a in (await ask(np.arange(21), MaskInput(1), private=private)).valid().items() if len(a.input)}

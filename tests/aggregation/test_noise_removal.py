@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 from scipy.stats import chi2
 
+from testbed.aggregation.dealt_shares import seal_shares
 from testbed.aggregation.mask_threads import add_in_threads
 from testbed.aggregation.noise_removal import SharesAndNoise, UnmaskAndRemove
 from testbed.aggregation.plain import PlainParameters
@@ -16,7 +17,6 @@ from testbed.aggregation.secagg_messages import CheckSurvivors, ShareKeys, Share
 from testbed.aggregation.secagg_parameters import SecAggParameters
 from testbed.aggregation.secagg_plus import SecAggPlusParameters
 from testbed.cost import metered
-from testbed.crypto.sealing import seal
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.errors import RoundAborted
 from testbed.messages import decode
@@ -247,9 +247,10 @@ class SealsMore(SecAggClient):
         plain = super()._share(holders)
         sealed = []
         for row in plain:
-            nonce, associated = self._envelope(self.client.number, row.client)
+            me, holder = self.client.number, row.client
             shares = bytes(len(self._own_shares) + SHARE_BYTES)
-            sealed.append(SharesFor(row.client, seal(self._sealing_keys[row.client], nonce, shares, associated)))
+            bundle = seal_shares(self._sealing_keys[holder], me, holder, shares, self._associated(me, holder))
+            sealed.append(SharesFor(holder, bundle))
         return sealed
 
 
@@ -323,3 +324,22 @@ def test_threads_charge_what_one_would() -> None:
     assert (totals[0] == totals[1]).all()
     assert totals[0].max() < 2**20
     assert charges[0] == charges[1] == {"noise.element": 6 * 999}
+
+
+class DealsNoNoise(SecAggClient):
+    """Numbers instead of shares of the secrets of its noise."""
+
+    def _deal(self, name: str, secret: bytes, points: Any) -> list[bytes]:
+        dealt = super()._deal(name, secret, points)
+        return [bytes([0, *part[:0:-1]]) for part in dealt] if name.startswith("the noise") else dealt
+
+
+def test_noise_whose_shares_contradict_each_other_stays_in_the_sum(federation: Any) -> None:
+    """One dealer ends nobody's round: the sum has more noise than it should, and that protects no less."""
+    small, aggregate = play(federation, 0, "none", roles=[RoleSpec(DealsNoNoise, parameters(), only={3})])
+    assert len(aggregate.survivors) == N
+    assert {client for client, _ in small.misbehaviour()} == {3}
+    assert "the shares of its noise contradict each other" in small.misbehaviour()[0][1]
+    plan = RemovableNoise(N, T)
+    expected = 1 + sum(plan.part(k) for k in range(1, T + 1))
+    assert BAND[0] * expected <= variance_of(small, aggregate) <= BAND[1] * expected + ROUNDING

@@ -240,7 +240,7 @@ def test_shares_from_too_few_neighbours_or_from_others_are_refused(federation: A
     def from_(peers: list[int]) -> Callable[[Stand], tuple[Any, ...]]:
         return lambda stand: (
             MaskInputAmongNeighbours(1),
-            SealedFromPeers([SharesFor(peer, bytes(82)) for peer in peers]),
+            SealedFromPeers([SharesFor(peer, bytes(98)) for peer in peers]),
         )
 
     assert refused(federation, "mask", from_(NEAR[: T - 2])) == ["secagg.too-few"]

@@ -84,7 +84,8 @@ def test_a_sweep_in_markdown_and_figures(call: Call, ran: Callable[..., Path], t
     path = ran(sweep={"aggregation.noise_multiplier": [4.0, 8.0]}, privacy={"budget": 40.0})
     ended = call("privacy", path, "--format", "markdown", "--figures", tmp_path / "figures")
     assert ended.code == 0
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in ended.out.splitlines()]
+    table = [line for line in ended.out.splitlines() if line.startswith("|")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     assert rows[0][:3] == ["Run", "Mechanism", "Unit"]
     assert len(rows) == 4
     assert float(rows[2][7]) > float(rows[3][7])  # less noise, more epsilon
