@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import Debug, Overrides, examples
+from testbed.commands.invocation import Debug, Overrides, examples, reads_records
 from testbed.commands.results import Directories, runs_in
 from testbed.errors import ExperimentError
 
@@ -26,6 +26,7 @@ _REGISTRATIONS_EPILOG = examples("testbed attack registrations examples/adversar
 
 
 @attack.command(epilog=_SUMMARY_EPILOG)
+@reads_records
 def summary(
     directories: Directories,
     eta: Annotated[

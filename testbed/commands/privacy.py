@@ -9,10 +9,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import Debug, Overrides, examples, messages
+from testbed.commands.invocation import Debug, ImportClasses, Overrides, examples, messages
 from testbed.commands.results import Directories, runs_in
 from testbed.commands.writable import check_folder
 from testbed.errors import ExperimentError
+from testbed.own_class import IMPORT_CLASSES
 
 PRIVACY_EPILOG = examples(
     "testbed privacy runs/privacy-budget",
@@ -46,6 +47,7 @@ def privacy(
             show_default=False,
         ),
     ] = None,
+    import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:  # fmt: skip
     """Print what the clients of runs have spent, planned and achieved, and what their selection guarantees."""
@@ -62,7 +64,14 @@ def privacy(
         )
     spent = [spending(run) for run in noisy]
     others = [run.label for run in runs if run not in noisy]
-    typer.echo(report.render([(one, report.of_run(one.run, one)) for one in spent], format, every, others), nl=False)
+    told = [(one, report.of_run(one.run, one)) for one in spent]
+    if unknown := [one.label for one, plan in told if plan is None]:
+        messages().print(
+            f"note: {', '.join(unknown)}: name classes of somebody's own, whose modules are not imported: what the "
+            f"selection guarantees is not said; give {IMPORT_CLASSES} if you trust them",
+            markup=False,
+        )
+    typer.echo(report.render(told, format, every, others), nl=False)
     if figures is not None:
         from analysis.privacy.figures import draw
 
