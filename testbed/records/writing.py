@@ -16,7 +16,6 @@ import io
 import json
 import re
 import shutil
-import zipfile
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from testbed import parquet_files
 from testbed.atomic_file import replacing
 from testbed.errors import RunError
 from testbed.records import aggregates, attempts
+from testbed.records.arrays import ERRORS, Arrays
 from testbed.records.locking import LOCK, WRITER
 from testbed.records.pushing import CHECKPOINT, EXPERIMENT, MARK, SUMMARY, Mirror
 from testbed.records.streaming import damaged, joined, write_merged
@@ -124,13 +124,13 @@ class RunDirectory:
         if not path.is_file():
             return None
         try:
-            with np.load(path, allow_pickle=False) as stored:
-                memory = {name.removeprefix(_MEMORY): stored[name] for name in stored.files if name.startswith(_MEMORY)}
+            with Arrays(path) as stored:
+                memory = {name.removeprefix(_MEMORY): stored[name] for name in stored.names if name.startswith(_MEMORY)}
                 return Checkpoint(
                     int(stored["round_number"]), float(stored["now_s"]), stored["model"], stored["participations"],
                     float(stored["wall_s"]), memory,
                 )  # fmt: skip
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except (TypeError, *ERRORS) as error:
             raise RunError(f"{path}: damaged checkpoint ({error}); start the run anew with another --out") from None
 
     def append_round(

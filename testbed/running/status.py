@@ -6,7 +6,6 @@ the parts of a run that goes on only those that hold something; for the outcomes
 
 import contextlib
 import os
-import zipfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 import yaml
 
 from testbed import parquet_files, plain_yaml
 from testbed.errors import RunError, reason
+from testbed.records.arrays import ERRORS, Arrays
 from testbed.records.ending import stopped
 from testbed.records.locking import LOCK, WRITER, is_held
 from testbed.records.log import RunLog
@@ -131,9 +130,7 @@ def status(path: Path) -> RunStatus:
             OSError,
             pa.ArrowException,
             yaml.YAMLError,
-            zipfile.BadZipFile,
-            ValueError,
-            KeyError,
+            *ERRORS,
             TypeError,
         ) as error:
             if not left:
@@ -215,7 +212,7 @@ def _state(path: Path, ended: bool) -> State:
 def _checkpoint(path: Path) -> tuple[int, float, float]:
     """Rounds, seconds of the run's clock and wall-clock seconds; the model is left where it is."""
     try:
-        with np.load(path / "checkpoint.npz", allow_pickle=False) as stored:
+        with Arrays(path / "checkpoint.npz") as stored:
             return int(stored["round_number"]), float(stored["now_s"]), float(stored["wall_s"])
     except FileNotFoundError:
         return 0, 0.0, 0.0
