@@ -75,7 +75,9 @@ def pack(
         *inputs.notes,
         *(f"{name}: not beside the experiment; the cluster's nodes must have it" for name in missing),
     ]
-    mine = {name: source for found in (inputs.packed, modules) for name, source in _files(found)}
+    links: list[Path] = []
+    mine = {name: source for found in (inputs.packed, modules) for name, source in _files(found, links)}
+    notes += [f"{link}: a symbolic link, not sent; put there what it stands for" for link in links]
     packed = validated(plain, str(file))
     path = into / "job.zip"
     _write(path, {**_code(), **mine}, {EXPERIMENT: json.dumps(plain, indent=2, ensure_ascii=False) + "\n"})
@@ -214,15 +216,25 @@ def _code() -> dict[str, Path]:
     return dict(_files(found))
 
 
-def _files(found: dict[str, Path]) -> Iterator[tuple[str, Path]]:
-    """All files in the folders of `found` (name in the zip, path), in a fixed order."""
+def _files(found: dict[str, Path], links: list[Path] | None = None) -> Iterator[tuple[str, Path]]:
+    """All files in the folders of `found` (name in the zip, path), in a fixed order.
+
+    Args:
+        found: files and folders, by their names in the zip; what is named itself may be a symbolic link.
+        links: takes the symbolic links within the folders, which may lead to anything that is not meant to leave this
+            machine, and are left out. None: they are followed (the testbed's own code, as some installers link it).
+    """
     for name, path in sorted(found.items()):
         if not path.is_dir():
             yield name, path
             continue
         for file in sorted(path.rglob("*")):
             inside = file.relative_to(path)
-            if file.is_file() and not _LEFT_OUT.intersection(inside.parts):
+            if _LEFT_OUT.intersection(inside.parts):
+                continue
+            if links is not None and file.is_symlink():
+                links.append(file)
+            elif file.is_file():
                 yield f"{name}/{inside.as_posix()}", file
 
 

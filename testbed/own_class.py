@@ -2,7 +2,8 @@
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from testbed import own_sources
@@ -28,6 +29,27 @@ def alternative_by(key: str, default: str) -> Callable[[Any], str]:
     return named
 
 
+class NotImportedError(ExperimentError):
+    """A class of somebody's own is needed, and nobody has said that its module may be imported."""
+
+
+_importing = True  # of the whole process: what reads records may do so in several threads
+
+
+@contextmanager
+def importing_classes(allowed: bool) -> Iterator[None]:
+    """Whether `own_class` imports, until the end of the context; outside of any, it does.
+
+    For what reads records that others have made: importing a module runs its code.
+    """
+    global _importing
+    before, _importing = _importing, allowed
+    try:
+        yield
+    finally:
+        _importing = before
+
+
 def own_class(name: str, key: str) -> Any:
     """The class that `name` names, looked for on PYTHONPATH and, last, in the working directory.
 
@@ -36,8 +58,14 @@ def own_class(name: str, key: str) -> Any:
         key: where the name stands in the experiment, for the error.
 
     Raises:
+        NotImportedError: see `importing_classes`.
         ExperimentError: no such module or class. What goes wrong inside the module comes through unchanged.
     """
+    if not _importing:
+        raise NotImportedError(
+            f"{key}: {name}: a class of somebody's own, whose module is not imported here unless you trust it and give "
+            f"{IMPORT_CLASSES}"
+        )
     module_name, _, class_name = name.partition(":")
     own_sources.search_working_directory()
     new = module_name not in sys.modules

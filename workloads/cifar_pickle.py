@@ -59,6 +59,7 @@ class _BatchReader(PlainReader):
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
+        self._octets_left = 2 * len(data)  # text that is recalled again and again must not become bytes each time
         self._plain |= {b"c": self._global, b"\x93": self._stack_global, b"R": self._reduce, b"b": self._build}
 
     def _global(self) -> None:
@@ -88,7 +89,7 @@ class _BatchReader(PlainReader):
         elif called == "dtype" and arguments:
             self._stack.append(_Type(arguments[0]))
         elif called == "encode" and len(arguments) == 2 and isinstance(arguments[0], str) and arguments[1] == "latin1":
-            self._stack.append(_octets(arguments[0]))
+            self._stack.append(self._octets(arguments[0]))
         else:
             raise Unreadable("the pickle calls something else than CIFAR's do; nothing is executed")
 
@@ -102,17 +103,19 @@ class _BatchReader(PlainReader):
         _, shape, kind, is_fortran, content = state
         if kind not in [_Type(name) for name in _BYTE] or is_fortran:
             raise Unreadable("an array of something else than bytes, row by row")
-        octets = _octets(content) if isinstance(content, str) else content
+        octets = self._octets(content) if isinstance(content, str) else content
         if not isinstance(octets, bytes) or shape != (len(octets) // _PIXELS, _PIXELS) or len(octets) % _PIXELS:
             raise Unreadable(f"an array that is not of shape (images, {_PIXELS})")
         target.values = np.frombuffer(octets, np.uint8).reshape(-1, _PIXELS)
 
-
-def _octets(text: str) -> bytes:
-    try:
-        return text.encode("latin-1")
-    except UnicodeEncodeError:
-        raise Unreadable("a damaged pickle: text where bytes were expected") from None
+    def _octets(self, text: str) -> bytes:
+        self._octets_left -= len(text)
+        if self._octets_left < 0:
+            raise Unreadable("more bytes than there are in the file")
+        try:
+            return text.encode("latin-1")
+        except UnicodeEncodeError:
+            raise Unreadable("a damaged pickle: text where bytes were expected") from None
 
 
 def batch(content: bytes, classes: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

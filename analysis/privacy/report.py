@@ -14,6 +14,8 @@ from testbed.errors import ExperimentError
 from testbed.experiment.loading import validated
 from testbed.experiment.schema import Experiment
 from testbed.federation import Plan
+from testbed.own_class import NotImportedError
+from testbed.privacy.caveats import caveats
 from testbed.privacy.keeping import accountant_of
 from testbed.records import RunRecords
 
@@ -43,6 +45,8 @@ def adds_noise(run: RunRecords) -> bool:
         return True
     try:
         return accountant_of(Plan(_experiment(run), _seed(run)), len(run.model)) is not None
+    except NotImportedError:
+        return not run.frame("privacy").empty
     except ExperimentError as error:
         raise ExperimentError(f"{run.path}: {error}") from None
 
@@ -55,18 +59,23 @@ def _seed(run: RunRecords) -> int:
     return int((run.experiment.get("provenance") or {}).get("simulation_seed") or 0)
 
 
-def of_run(run: RunRecords, spent: Spending) -> Planned:
-    """What the run's selection guarantees; raises `ExperimentError` where its own classes are not at hand."""
+def of_run(run: RunRecords, spent: Spending) -> Planned | None:
+    """What the run's selection guarantees; None where that takes classes that may not be imported.
+
+    Raises `ExperimentError` where they are not at hand.
+    """
     experiment, seed = _experiment(run), _seed(run)
     assert run.model is not None
     try:
         return planned(experiment, run.label, seed, len(run.model), spent.delta)
+    except NotImportedError:
+        return None
     except ExperimentError as error:
         raise ExperimentError(f"{run.path}: {error}") from None
 
 
 def render(
-    runs: Sequence[tuple[Spending, Planned]], format: str, every: int | None, without_noise: Sequence[str] = ()
+    runs: Sequence[tuple[Spending, Planned | None]], format: str, every: int | None, without_noise: Sequence[str] = ()
 ) -> str:
     """What runs have spent, in one of the formats text, markdown and json; json holds every `every`-th round.
 
@@ -84,7 +93,7 @@ def render(
         cells = [_row(spent, plan) for spent, plan in runs]
         cells += [(label, "no noise", *["–"] * (len(_HEADERS) - 2)) for label in without_noise]
         said = "".join(
-            f"\n{markdown(spent.label)}: {line}.\n" for spent, plan in runs for line in plan.facts()["caveats"]
+            f"\n{markdown(spent.label)}: {line}.\n" for spent, _ in runs for line in caveats(spent.run.experiment)
         )
         return markdown_table(_HEADERS, cells, left=len(_HEADERS)) + "".join(said)
     texts = [_text(spent, plan, every) for spent, plan in runs]
@@ -97,24 +106,29 @@ def quantiles(spent: Spending, kind: str) -> dict[str, float]:
     return {said: float(np.quantile(values, at, method="inverted_cdf")) for said, at in _QUANTILES.items()}
 
 
-def _row(spent: Spending, plan: Planned) -> tuple[str, ...]:
+def _row(spent: Spending, plan: Planned | None) -> tuple[str, ...]:
     largest = [
         number(quantiles(spent, kind)["largest"], "inf") for kind in ("planned_epsilon", "epsilon", "colluding_epsilon")
     ]
     return (
-        spent.label, plan.accountant.mechanism, plan.accountant.unit, f"{spent.delta:.3g}", str(spent.rounds),
+        spent.label, *_mechanism(plan), f"{spent.delta:.3g}", str(spent.rounds),
         str(len(spent.clients)), *largest, number(spent.budget, "–"),
     )  # fmt: skip
 
 
-def _text(spent: Spending, plan: Planned, every: int | None) -> str:
-    accountant, population = plan.accountant, plan.plan.experiment.population
+def _mechanism(plan: Planned | None) -> tuple[str, str]:
+    """The mechanism and the unit that it protects."""
+    return ("unknown", "unknown") if plan is None else (plan.accountant.mechanism, plan.accountant.unit)
+
+
+def _text(spent: Spending, plan: Planned | None, every: int | None) -> str:
+    mechanism, unit = _mechanism(plan)
+    rounds, population = (spent.run.experiment[key] for key in ("rounds", "population"))
     text = (
-        f"{visible(spent.label)}: {accountant.mechanism}, protects a {accountant.unit}, delta {spent.delta:.3g}\n"
-        f"  {spent.rounds} of {plan.plan.experiment.rounds} rounds, {len(spent.clients)} of {population} clients "
-        "charged\n"
+        f"{visible(spent.label)}: {mechanism}, protects a {unit}, delta {spent.delta:.3g}\n"
+        f"  {spent.rounds} of {rounds} rounds, {len(spent.clients)} of {population} clients charged\n"
     )
-    text += "".join(f"  {line}\n" for line in plan.facts()["caveats"])
+    text += "".join(f"  {line}\n" for line in caveats(spent.run.experiment))
     if spent.budget is not None:
         text += f"  budget {spent.budget:g}{': ' + visible(spent.stopped) if spent.stopped else ', not spent'}\n"
     heads = ["epsilon so far", *_QUANTILES]
@@ -131,7 +145,7 @@ def _text(spent: Spending, plan: Planned, every: int | None) -> str:
             for row in kept.to_dict("records")
         ]
         text += "\n  The largest of a client, by round\n" + _table(cells)
-    return text + "\n" + lines(plan.rows())
+    return text if plan is None else text + "\n" + lines(plan.rows())
 
 
 def _table(cells: Sequence[Sequence[str]]) -> str:
@@ -142,15 +156,16 @@ def _table(cells: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _json(spent: Spending, plan: Planned, every: int) -> dict[str, Any]:
+def _json(spent: Spending, plan: Planned | None, every: int) -> dict[str, Any]:
     frame = spent.by_round
     kept = frame[[(place % every == 0) or place == len(frame) for place in range(1, len(frame) + 1)]]
     rows = [{key: _plain(value) for key, value in row.items()} for row in kept.to_dict("records")]
     spread = {f"{kind}_{said}": _plain(value) for kind in EPSILONS for said, value in quantiles(spent, kind).items()}
+    facts = {} if plan is None else plan.facts()
     return {
-        "run": spent.label, **plan.facts(), "budget": spent.budget, "stopped": spent.stopped or None,
-        "rounds": spent.rounds, "population": plan.plan.experiment.population, "clients": len(spent.clients),
-        **spread, "guarantees": plan.rows(), "by_round": rows,
+        "run": spent.label, **facts, "budget": spent.budget, "stopped": spent.stopped or None,
+        "rounds": spent.rounds, "population": spent.run.experiment["population"], "clients": len(spent.clients),
+        **spread, "guarantees": None if plan is None else plan.rows(), "by_round": rows,
     }  # fmt: skip
 
 

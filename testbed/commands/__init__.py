@@ -20,7 +20,7 @@ from testbed.commands.bound_random_participation import BOUND_RANDOM_PARTICIPATI
 from testbed.commands.bound_verifiable import VERIFIABLE_EPILOG, bound_verifiable
 from testbed.commands.calibrate import CALIBRATE_EPILOG, calibrate
 from testbed.commands.cluster import cluster
-from testbed.commands.invocation import Invocation, examples, report
+from testbed.commands.invocation import Invocation, examples, reads_records, report
 from testbed.commands.jobs import jobs
 from testbed.commands.metrics import METRICS_EPILOG, metrics
 from testbed.commands.privacy import BOUND_PRIVACY_EPILOG, PRIVACY_EPILOG, bound_privacy, privacy
@@ -54,18 +54,18 @@ app = typer.Typer(
 )
 app.command(epilog=RUN_EPILOG)(run)
 app.command(epilog=TUNE_EPILOG)(tune)
-app.command(epilog=STATUS_EPILOG)(status)
+app.command(epilog=STATUS_EPILOG)(reads_records(status))
 app.command(epilog=VALIDATE_EPILOG)(validate)
 app.command(epilog=SCHEMA_EPILOG)(schema)
-app.command(epilog=COMPARE_EPILOG)(compare)
-app.command(epilog=PLOT_EPILOG)(plot)
-app.command(epilog=DROPOUTS_EPILOG)(dropouts)
-app.command(epilog=METRICS_EPILOG)(metrics)
-app.command(epilog=PRIVACY_EPILOG)(privacy)
+app.command(epilog=COMPARE_EPILOG)(reads_records(compare))
+app.command(epilog=PLOT_EPILOG)(reads_records(plot))
+app.command(epilog=DROPOUTS_EPILOG)(reads_records(dropouts))
+app.command(epilog=METRICS_EPILOG)(reads_records(metrics))
+app.command(epilog=PRIVACY_EPILOG)(reads_records(privacy))
 app.command(epilog=REPRODUCE_EPILOG)(reproduce)
 attack.command(epilog=SURVEY_EPILOG)(survey)
-attack.command(epilog=RECONSTRUCT_EPILOG)(reconstruct)
-attack.command(epilog=INVERT_EPILOG)(invert)
+attack.command(epilog=RECONSTRUCT_EPILOG)(reads_records(reconstruct))
+attack.command(epilog=INVERT_EPILOG)(reads_records(invert))
 app.add_typer(attack)
 app.add_typer(trace)
 app.command(epilog=SUBMIT_EPILOG)(submit)

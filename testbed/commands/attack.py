@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import Debug, ImportClasses, Overrides, examples
+from testbed.commands.invocation import Debug, ImportClasses, Overrides, examples, reads_records
 from testbed.commands.results import Directories, runs_in
 from testbed.commands.terminal import echo
 from testbed.errors import ExperimentError
@@ -33,6 +33,7 @@ _REGISTRATIONS_EPILOG = examples("testbed attack registrations examples/adversar
 
 
 @attack.command(epilog=_SUMMARY_EPILOG)
+@reads_records
 def summary(
     directories: Directories,
     eta: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from testbed.commands.invocation import Debug, examples
+from testbed.commands.invocation import Debug, ImportClasses, examples
 from testbed.commands.results import runs_in
 from testbed.commands.terminal import echo, messages
 from testbed.commands.writable import check_folder
@@ -37,6 +37,7 @@ def reconstruct(
     last: Last,
     out: Out = None,
     format: Format = "text",
+    import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
     """Solve a run's sums for single updates (least squares), and say how close to the true ones they are.
@@ -78,6 +79,7 @@ def invert(
     ] = False,
     out: Out = None,
     format: Format = "text",
+    import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
     """Recover a client's update from a run's sums (least squares), and seek the images whose gradient it is.

@@ -1,20 +1,21 @@
 """What every command shares: the arguments as given, errors as lines, exit codes."""
 
+import functools
 import json
 import os
 import shlex
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from testbed.commands.terminal import echo, messages
 from testbed.errors import CodeCrashed, ExperimentError, TestbedError, TraceError
-from testbed.own_class import IMPORT_CLASSES
+from testbed.own_class import IMPORT_CLASSES, importing_classes
 
 BAD_INPUT, FAILED, STOPPED = 2, 3, 130
 _NO_READER = 1  # what typer says too, when it is the one to notice
@@ -69,6 +70,17 @@ ImportClasses = Annotated[
         help="Import the classes of your own that the experiment names, which runs the code of their modules.",
     ),
 ]
+
+
+def reads_records(command: Callable[..., None]) -> Callable[..., None]:
+    """The same command, which imports classes that records name only if it has, and is given, `ImportClasses`."""
+
+    @functools.wraps(command)
+    def guarded(*arguments: Any, **options: Any) -> None:
+        with importing_classes(bool(options.get("import_classes"))):
+            command(*arguments, **options)
+
+    return guarded
 
 
 def examples(*commands: str, then: str = "") -> str:

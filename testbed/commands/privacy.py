@@ -15,6 +15,7 @@ from testbed.commands.terminal import echo, messages
 from testbed.commands.writable import check_folder
 from testbed.display import visible
 from testbed.errors import ExperimentError
+from testbed.own_class import IMPORT_CLASSES
 
 PRIVACY_EPILOG = examples(
     "testbed privacy runs/privacy-budget",
@@ -48,6 +49,7 @@ def privacy(
             show_default=False,
         ),
     ] = None,
+    import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:  # fmt: skip
     """Print what the clients of runs have spent, planned and achieved, and what their selection guarantees."""
@@ -64,7 +66,13 @@ def privacy(
         )
     spent = [spending(run) for run in noisy]
     others = [run.label for run in runs if run not in noisy]
-    echo(report.render([(one, report.of_run(one.run, one)) for one in spent], format, every, others), nl=False)
+    told = [(one, report.of_run(one.run, one)) for one in spent]
+    if unknown := [one.label for one, plan in told if plan is None]:
+        messages().print(
+            f"note: {', '.join(unknown)}: name classes of somebody's own, whose modules are not imported: what the "
+            f"selection guarantees is not said; give {IMPORT_CLASSES} if you trust them"
+        )
+    echo(report.render(told, format, every, others), nl=False)
     if figures is not None:
         from analysis.privacy.figures import draw
 

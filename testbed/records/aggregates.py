@@ -8,7 +8,6 @@ compressor). Who was in the mean stands in the table ``participation``.
 
 import io
 import re
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from testbed.atomic_file import replacing
 from testbed.errors import RunError
+from testbed.records.arrays import ERRORS, Arrays
 
 _FOLDER = "aggregates"
 _FILE = re.compile(rf"{_FOLDER}/round-(\d{{6,}})\.npz")
@@ -74,11 +74,11 @@ def read(path: Path, round_number: int) -> RoundAggregate | None:
     """A round's file in a run directory; None when there is none. Raises `RunError` when it is damaged."""
     file = path / name_of(round_number)
     try:
-        with np.load(file, allow_pickle=False) as stored:
+        with Arrays(file) as stored:
             return RoundAggregate(stored["model"], stored["mean"], float(stored["weight"]))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (TypeError, *ERRORS) as error:
         raise RunError(f"{file}: damaged ({type(error).__name__}); run the experiment anew") from None
 
 

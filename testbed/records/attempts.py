@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed import limits
 from testbed.atomic_file import replacing
 from testbed.errors import RunError
 
@@ -43,9 +44,11 @@ def read(path: Path) -> dict[str, Attempt]:
     """
     file = path / FILE
     try:
-        return decoded(file.read_bytes(), str(file))
+        return decoded(limits.whole(file, limits.ATTEMPTS_BYTES), str(file))
     except FileNotFoundError:
         return {}
+    except limits.TooLarge as why:
+        raise RunError(f"{file}: {why}, so that it cannot be what a run wrote; put back what was there") from None
     except OSError as error:
         raise RunError(f"{file}: cannot read: {error.strerror}") from None
 
@@ -57,7 +60,7 @@ def decoded(stored: bytes, where: str) -> dict[str, Attempt]:
             str(name): Attempt(int(entry["round_number"]), list(map(int, entry["participants"])))
             for name, entry in json.loads(stored).items()
         }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(
             f"{where}: damaged ({type(error).__name__}), and it says whose privacy was spent; begin anew with another "
             "--out"

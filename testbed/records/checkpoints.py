@@ -9,7 +9,6 @@ import contextlib
 import io
 import os
 import shutil
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +19,12 @@ import numpy.typing as npt
 
 from testbed.atomic_file import replacing
 from testbed.errors import RunError
+from testbed.records.arrays import ERRORS, Arrays
 
 CHECKPOINT = "checkpoint.npz"
 PREVIOUS = "checkpoint-previous.npz"
 _MEMORY = "memory/"  # what the selection protocol's arrays are called in a checkpoint, before their names
-_DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)
+_DAMAGE = (TypeError, *ERRORS)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def read(path: Path) -> Found:
 def stamp(path: Path) -> Stamp | None:
     """As `read`, of a run whose model need not be read; None: no round has been recorded."""
     for name in (CHECKPOINT, PREVIOUS):
-        with contextlib.suppress(*_DAMAGE), np.load(path / name, allow_pickle=False) as stored:
+        with contextlib.suppress(*_DAMAGE), Arrays(path / name) as stored:
             return Stamp(int(stored["round_number"]), float(stored["now_s"]), float(stored["wall_s"]))
     found = read(path).checkpoint  # says what is wrong
     return None if found is None else Stamp(found.round_number, found.now_s, found.wall_s)
@@ -161,8 +161,8 @@ def cannot_write(path: Path, why: str) -> RunError:
 
 
 def _load(file: Path | IO[bytes]) -> Checkpoint:
-    with np.load(file, allow_pickle=False) as stored:
-        memory = {name.removeprefix(_MEMORY): stored[name] for name in stored.files if name.startswith(_MEMORY)}
+    with Arrays(file) as stored:
+        memory = {name.removeprefix(_MEMORY): stored[name] for name in stored.names if name.startswith(_MEMORY)}
         return Checkpoint(
             int(stored["round_number"]), float(stored["now_s"]), stored["model"], stored["participations"],
             float(stored["wall_s"]), memory,

@@ -14,11 +14,12 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from testbed import limits
 from testbed.display import visible
 from testbed.errors import RunError
 
@@ -65,24 +66,39 @@ class RunLog:
     def read(self) -> list[dict[str, Any]]:
         """All entries in the order in which they were written; none when there is no log.
 
-        Lines that are torn (a half-written last one, in particular) are left out.
+        Lines that are torn (a half-written last one, in particular), or too long to be an entry, are left out.
 
         Raises:
-            RunError: the file is there and cannot be read.
+            RunError: the file is there and cannot be read, or is larger than a log is.
         """
+        entries = []
         try:
-            lines = self.path.read_bytes().split(b"\n")
+            with open(self.path, "rb") as file:
+                for line in _lines(file):
+                    with contextlib.suppress(ValueError, RecursionError):  # of JSON and of UTF-8 alike
+                        entry = json.loads(line)
+                        if isinstance(entry, dict) and "event" in entry:
+                            entries.append(entry)
         except FileNotFoundError:
             return []
+        except limits.TooLarge as why:
+            raise RunError(f"{self.path}: {why}; move it away, no result depends on it") from None
         except OSError as error:
             raise RunError(f"{self.path}: cannot read: {error.strerror or error}") from None
-        entries = []
-        for line in lines:
-            with contextlib.suppress(ValueError):  # of JSON and of UTF-8 alike
-                entry = json.loads(line)
-                if isinstance(entry, dict) and "event" in entry:
-                    entries.append(entry)
         return entries
+
+
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """The lines of an open file, but for those that are too long to be an entry's."""
+    left, goes_on = limits.LOG_BYTES, False
+    while piece := file.readline(limits.LOG_LINE_BYTES):
+        left -= len(piece)
+        if left < 0:
+            raise limits.TooLarge(f"larger than {limits.size(limits.LOG_BYTES)}")
+        ends = piece.endswith(b"\n")
+        if not goes_on and (ends or len(piece) < limits.LOG_LINE_BYTES):
+            yield piece
+        goes_on = not ends
 
 
 def _plain(value: Any) -> Any:

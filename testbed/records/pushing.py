@@ -10,7 +10,6 @@ places are the same, and what the one at the URI looked like: when it has change
 import json
 import re
 import time
-import zipfile
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -18,12 +17,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO
 
-import numpy as np
-
 from testbed import limits
 from testbed.atomic_file import replacing
 from testbed.errors import RunError
 from testbed.records.aggregates import names_in, round_of_aggregate
+from testbed.records.arrays import ERRORS, Arrays
 from testbed.records.attempts import FILE as ATTEMPTS
 from testbed.records.checkpoints import CHECKPOINT, Stamp
 from testbed.records.log import FILE as LOG
@@ -57,11 +55,11 @@ def stamp_of(checkpoint: Path | bytes) -> Stamp | None:
     """The stamp of a checkpoint file (its path, which need not exist, or its bytes); raises `RunError` when damaged."""
     source: Path | IO[bytes] = BytesIO(checkpoint) if isinstance(checkpoint, bytes) else checkpoint
     try:
-        with np.load(source, allow_pickle=False) as stored:
+        with Arrays(source) as stored:
             return Stamp(int(stored["round_number"]), float(stored["now_s"]), float(stored["wall_s"]))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (TypeError, *ERRORS) as error:
         where = "the checkpoint at the URI" if isinstance(checkpoint, bytes) else str(checkpoint)
         raise RunError(f"{where}: damaged checkpoint ({error}); restore it, or begin anew with another --out") from None
 

@@ -6,7 +6,6 @@ the parts of a run that goes on only those that hold something; for the outcomes
 
 import contextlib
 import os
-import zipfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import yaml
 from testbed import parquet_files, plain_yaml
 from testbed.errors import RunError, reason
 from testbed.privacy.caveats import caveats
+from testbed.records.arrays import ERRORS
 from testbed.records.checkpoints import stamp
 from testbed.records.ending import stopped
 from testbed.records.locking import LOCK, WRITER, is_held
@@ -143,9 +143,7 @@ def status(path: Path) -> RunStatus:
             OSError,
             pa.ArrowException,
             yaml.YAMLError,
-            zipfile.BadZipFile,
-            ValueError,
-            KeyError,
+            *ERRORS,
             TypeError,
         ) as error:
             if not left:

@@ -195,3 +195,30 @@ def test_the_folder_of_a_workload_is_sent(tmp_path: Path, packed: Callable[..., 
     assert sorted(made.files) == ["inputs/femnist/test/all_data_0.json", "inputs/femnist/train/all_data_0.json"]
     assert str(made.experiment.workload.path) == "inputs/femnist"
     assert (unzipped(made) / "inputs" / "femnist" / "train" / "all_data_0.json").read_text() == "{}"
+
+
+def test_links_within_folders_are_reported_and_not_followed(tmp_path: Path, packed: Callable[..., Packed]) -> None:
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    (secrets / "key").write_text("mine")
+    file = folder(tmp_path, "mine", workload={"dataset": "own:Data", "model": "linear", "path": "data"})
+    data = file.parent / "data"
+    (data / "linked").symlink_to(secrets / "key")
+    (data / "folder").symlink_to(secrets)
+    package = file.parent / "own"
+    package.mkdir()
+    (package / "__init__.py").write_text("Data = object\n")
+    (package / "also.py").symlink_to(secrets / "key")
+    made = packed(file)
+    sent = unzipped(made)
+    assert sorted(made.files) == ["inputs/data/trace.csv", "own/__init__.py"]
+    assert not any(path.is_file() and path.read_bytes() == b"mine" for path in sent.rglob("*"))
+    links = [note for note in made.notes if note.endswith("a symbolic link, not sent; put there what it stands for")]
+    assert sorted(Path(note.partition(":")[0]).name for note in links) == ["also.py", "folder", "linked"]
+
+
+def test_a_link_that_the_experiment_names_is_followed(tmp_path: Path, packed: Callable[..., Packed]) -> None:
+    file = folder(tmp_path, "mine", **traced("trace.csv"))
+    (file.parent / "trace.csv").symlink_to(file.parent / "data" / "trace.csv")
+    made = packed(file)
+    assert (unzipped(made) / "inputs" / "trace.csv").read_text() == TRACE

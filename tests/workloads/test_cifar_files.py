@@ -15,6 +15,7 @@ import pytest
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
 from workloads import build
+from workloads.cifar_pickle import Unreadable, batch
 
 Files = dict[str, bytes]
 
@@ -149,6 +150,15 @@ class Calls:
 
     def __reduce__(self) -> tuple:
         return os.mkdir, (str(self.file),)
+
+
+def test_text_that_is_recalled_again_and_again_does_not_fill_the_memory() -> None:
+    """Ten bytes of the file each make another megabyte, if they may."""
+    text = b"X" + (1 << 20).to_bytes(4, "little") + b"a" * (1 << 20) + b"q\x00"
+    kind = b"X\x06\x00\x00\x00latin1q\x01"
+    call = b"c_codecs\nencode\n" + b"h\x00h\x01\x86R"
+    with pytest.raises(Unreadable, match="more bytes than there are in the file"):
+        batch(b"](" + text + kind + call * 50 + b"e.", 10)
 
 
 def test_nothing_in_a_pickle_is_executed(tmp_path: Path) -> None:

@@ -172,10 +172,12 @@ class Collected:
     def _numbers(self) -> Ids:
         """A client number for each device: its own name if all are whole numbers, else in order of appearance."""
         own = [whole_number(name) for name in self.names]
-        if None in own or len(set(own)) < len(own):
-            self.counts["devices_renumbered"] = len(own)
-            return np.arange(len(own))
-        return np.array(own, np.int64)
+        if None not in own:
+            numbers = np.array(own, np.int64)
+            if len(np.unique(numbers)) == len(numbers):  # sorted: hashes of numbers can be made to collide
+                return numbers
+        self.counts["devices_renumbered"] = len(own)
+        return np.arange(len(own))
 
 
 def disjoint(device: Ids, from_s: Floats, until_s: Floats) -> tuple[Ids, Floats, Floats]:

@@ -24,6 +24,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from testbed.errors import TraceError
@@ -39,8 +40,8 @@ _WHAT = (
 _KBIT_PER_MBIT = 1000.0
 
 
-def read(path: Path) -> dict[str | int, dict[str, Any]]:
-    """The clients in one of FedScale's pickles, read without executing anything.
+def read(path: Path) -> dict[str, dict[str, Any]]:
+    """The clients in one of FedScale's pickles, by their numbers or names as text; nothing is executed.
 
     Raises:
         TraceError: not a pickle of plain data, or not one that maps clients to dicts.
@@ -49,14 +50,14 @@ def read(path: Path) -> dict[str | int, dict[str, Any]]:
     if not isinstance(clients, dict) or not clients:
         raise TraceError(f"{path}: not a dict of clients; {_WHAT}")
     for name, entry in clients.items():
-        if not isinstance(name, str | int) or isinstance(name, bool):
+        if not isinstance(name, str):
             raise TraceError(f"{path}: client {shown(name)}: not a number and not a string; {_WHAT}")
         if not isinstance(entry, dict):
             raise TraceError(f"{path}: client {shown(name)}: a {type(entry).__name__}, not a dict; {_WHAT}")
     return clients
 
 
-def is_capacity(clients: dict[str | int, dict[str, Any]]) -> bool:
+def is_capacity(clients: dict[str, dict[str, Any]]) -> bool:
     """Whether this is the pickle with capacities, going by its first client."""
     return "computation" in next(iter(clients.values()))
 
@@ -79,7 +80,7 @@ def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace,
 
 
 def behaviour(
-    clients: dict[str | int, dict[str, Any]], where: str, outside: Outside = "repeat"
+    clients: dict[str, dict[str, Any]], where: str, outside: Outside = "repeat"
 ) -> tuple[AvailabilityTrace, Counts]:
     """As `convert`, of what `read` has read."""
     collected = Collected(where)
@@ -102,7 +103,7 @@ def behaviour(
     return collected.trace(outside, 0.0, longest)
 
 
-def capacity(clients: dict[str | int, dict[str, Any]], where: str) -> tuple[pd.DataFrame, Counts]:
+def capacity(clients: dict[str, dict[str, Any]], where: str) -> tuple[pd.DataFrame, Counts]:
     """The capacities of `client_device_capacity`, as `read` has read it.
 
     Returns:
@@ -125,7 +126,7 @@ def capacity(clients: dict[str | int, dict[str, Any]], where: str) -> tuple[pd.D
     if not rows:
         raise TraceError(f"{where}: no client has a positive computation and communication")
     numbers: list[int | None] = [whole_number(name) for name in names]
-    if None in numbers or len(set(numbers)) < len(numbers):
+    if None in numbers or len(np.unique(np.array(numbers, np.int64))) < len(numbers):
         numbers, counts["devices_renumbered"] = list(range(len(names))), len(names)
     table = pd.DataFrame(rows, columns=["computation_ms", "down_mbit_s", "up_mbit_s"])
     table.insert(0, "client", pd.Series(numbers, dtype="int64"))
@@ -133,6 +134,6 @@ def capacity(clients: dict[str | int, dict[str, Any]], where: str) -> tuple[pd.D
     return table.sort_values("client", ignore_index=True), counts
 
 
-def _require(entry: dict[str, Any], keys: tuple[str, ...], name: str | int, where: str) -> None:
+def _require(entry: dict[str, Any], keys: tuple[str, ...], name: str, where: str) -> None:
     if missing := [key for key in keys if key not in entry]:
         raise TraceError(f"{where}: client {shown(name)}: no {missing[0]}; {_WHAT}")

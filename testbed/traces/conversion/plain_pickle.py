@@ -7,8 +7,13 @@ booleans and None, and has no code for anything else. An opcode that would look 
 what was asked for. That holds for numpy's scalars too: what they are is in an import and a call.
 
 What a small file can do to memory or time is bounded too: the size of the file, the number of containers and of
-memorised values are limited; a dict's keys are strings, bytes and numbers only (hashing a tuple that holds another
-one twice, and so on 100 times, takes 2**100 steps). Values may share parts, or contain themselves: whoever follows them
+memorised values are limited, and every opcode takes time in proportion to the bytes or the values that it uses up. For
+dicts, that takes keys whose hashes nobody can choose. Python's hash of a number is no secret: integers that are equal
+modulo 2**61 - 1 have the same, and even among those of 64 bits enough can be chosen that each walks past all before
+it, so that n keys take n**2 steps. Hashes of text are keyed with a random number of the process (unless PYTHONHASHSEED
+says otherwise). So a whole number that is a key becomes text, its digits, must have 64 bits at most, and does not stand
+beside keys that are text; other keys are strings, bytes and None. (Tuples could be hashed: one that holds another one
+twice, and so on 100 times, takes 2**100 steps.) Values may share parts, or contain themselves: whoever follows them
 must look where it goes, to a fixed depth.
 """
 
@@ -19,14 +24,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from testbed import limits
 from testbed.errors import TraceError
 
-_LARGEST_FILE = 512 * 2**20
 _MOST_CONTAINERS = 5_000_000
 _MOST_REMEMBERED = 5_000_000
 _PROTOCOL = 5
 _SHOWN = 80
-_KEYS = (str, bytes, int, float, type(None))
+_KEYS = {str, bytes, int, type(None)}
 
 _MARK = object()
 _SIMPLE = {b"N": None, b"\x88": True, b"\x89": False}
@@ -47,17 +52,18 @@ class Unreadable(Exception):
 def read_plain_pickle(path: Path) -> Any:
     """The plain data in a pickle of protocol 0 to 5; nothing in the file is executed.
 
+    Keys of dicts that are whole numbers are text, their digits.
+
     Raises:
         TraceError: the file cannot be read, is too large, is no pickle or truncated, or holds anything but plain
             data; then the message names it.
     """
     try:
-        with open(path, "rb") as file:
-            data = file.read(_LARGEST_FILE + 1)
+        data = limits.whole(path, limits.PICKLE_BYTES)
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
-    if len(data) > _LARGEST_FILE:
-        raise TraceError(f"{path}: larger than {_LARGEST_FILE // 2**20} MiB; split it")
+    except limits.TooLarge as why:
+        raise TraceError(f"{path}: {why}; split it") from None
     if not data:
         raise TraceError(f"{path}: empty; a pickle was expected")
     try:
@@ -76,7 +82,9 @@ class PlainReader:
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
         self._stack: list[Any] = []
-        self._memo: dict[int, Any] = {}
+        self._memo: list[Any] = []  # by number, not hashed
+        self._remembered = 0
+        self._by_number: set[int] = set()  # the ids of dicts whose keys are numbers
         self._containers = 0
         self._opcode = b""
         self._plain: dict[bytes, Callable[[], None]] = {
@@ -97,7 +105,7 @@ class PlainReader:
             b"0": lambda: void(self._pop_any()),
             b"1": lambda: void(self._to_mark()),
             b"2": lambda: self._stack.append(self._top()),
-            b"\x94": lambda: self._remember(len(self._memo)),
+            b"\x94": lambda: self._remember(self._remembered),
             b"q": lambda: self._remember(self._number("<B")),
             b"r": lambda: self._remember(self._number("<I")),
             b"p": lambda: self._remember(self._decimal()),
@@ -223,11 +231,26 @@ class PlainReader:
     def _filled(self, target: Any, flat: list[Any]) -> Any:
         if not isinstance(target, dict) or len(flat) % 2:
             raise Unreadable("a damaged pickle: items without a dict")
-        for key in flat[::2]:
-            if not isinstance(key, _KEYS):
-                raise Unreadable(f"a {type(key).__name__} as the key of a dict; keys are strings, bytes and numbers")
-        target.update(zip(flat[::2], flat[1::2], strict=True))
+        keys = flat[::2]
+        self._check_keys(target, keys)
+        target.update(zip(map(_as_key, keys), flat[1::2], strict=True))
         return target
+
+    def _check_keys(self, target: dict[Any, Any], keys: list[Any]) -> None:
+        """Raise `Unreadable` unless the dict `target` may get these keys."""
+        kinds = set(map(type, keys))
+        if others := kinds - _KEYS:
+            what = next(kind.__name__ for kind in map(type, keys) if kind in others)
+            raise Unreadable(f"a {what} as the key of a dict; keys are strings, bytes and whole numbers")
+        if not target:
+            self._by_number.discard(id(target))  # of a dict that was there before it
+        before = id(target) in self._by_number
+        if (int in kinds and (kinds != {int} or (target and not before))) or (before and str in kinds):
+            raise Unreadable("numbers and others as the keys of one dict")
+        if int in kinds:
+            self._by_number.add(id(target))
+            if not all(-(2**63) <= key < 2**64 for key in keys):
+                raise Unreadable("a number of more than 64 bits as the key of a dict")
 
     def _set_item(self) -> None:
         value, key = self._pop(), self._pop()
@@ -249,12 +272,16 @@ class PlainReader:
         self._top().extend(values)
 
     def _remember(self, place: int) -> None:
-        if len(self._memo) >= _MOST_REMEMBERED and place not in self._memo:
+        value = self._top()
+        if not 0 <= place < _MOST_REMEMBERED:
             raise Unreadable(f"more than {_MOST_REMEMBERED} memorised values; split it")
-        self._memo[place] = self._top()
+        if place >= len(self._memo):
+            self._memo.extend([_MARK] * (place + 1 - len(self._memo)))
+        self._remembered += self._memo[place] is _MARK
+        self._memo[place] = value
 
     def _recall(self, place: int) -> None:
-        if place not in self._memo:
+        if not 0 <= place < len(self._memo) or self._memo[place] is _MARK:
             raise Unreadable("a damaged pickle: it recalls a value that it has not memorised")
         self._stack.append(self._memo[place])
 
@@ -289,6 +316,10 @@ class PlainReader:
             b"\x90": "a set",
             b"\x91": "a set",
         }.get(opcode, "a call")
+
+
+def _as_key(key: Any) -> Any:
+    return str(key) if type(key) is int else key
 
 
 def _named(*parts: Any) -> str:
