@@ -6,8 +6,10 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+LOWEST ?= .venv-lowest
+LOWEST_TESTS := tests/crypto tests/messages tests/cluster tests/commands tests/records tests/federation tests/network
 
-.PHONY: demo test test-all lint bench faults wheel clean
+.PHONY: demo test test-all test-lowest lint fuzz bench faults wheel clean
 
 demo: $(READY)
 	$(BIN)/testbed run examples/quickstart.yaml --out runs/quickstart --resume
@@ -18,6 +20,19 @@ test: $(READY) lint
 
 test-all: $(READY) lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# The crypto and cluster tests (and what lies between) with the lowest versions that pyproject.toml allows: minutes.
+test-lowest:
+	$(PYTHON) tests/lowest_versions.py > lowest.txt
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint lowest.txt --editable '.[dev]'
+	$(LOWEST)/bin/python -m pip list
+	$(LOWEST)/bin/python -m pytest -m "not slow and not launch" -n 2 --dist loadgroup $(LOWEST_TESTS)
+
+# The searches of tests/fuzz with another seed each time, longer than in the tests.
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz.messages --count 500000 --seed $$(date +%s)
+	$(BIN)/python -m tests.fuzz.rounds --federations 2000 --seed $$(date +%s)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -56,4 +71,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) lowest.txt build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
