@@ -8,6 +8,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
 from testbed.own_class import own_class
 from workloads.contract import FederatedWorkload
+from workloads.threads import one_thread
 
 
 def load(section: Workload, population: int, seed: int) -> FederatedWorkload:
@@ -19,6 +20,7 @@ def load(section: Workload, population: int, seed: int) -> FederatedWorkload:
     """
     name = section.dataset
     made_by = own_class(name, "workload.dataset")
+    one_thread()  # of what the module has loaded, too
     try:
         arguments = inspect.signature(made_by).bind(section, population, seed, **section.options)
     except TypeError as error:
