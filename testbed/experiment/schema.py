@@ -107,7 +107,7 @@ class Time(_Section):
     )
     compute: Literal["modelled", "measured"] = Field(
         "modelled",
-        description="Compute time: a cost table (modelled: the same bits on any machine), or thread CPU time of the real "
+        description="Compute time: a cost table (modelled: the same bits anywhere), or thread CPU time of the real "
         "work on this one (measured); on the wall clock, too, it is waited for",
     )
     costs: Annotated[dict[str, Annotated[float, Field(ge=0)]], _COSTS_SCHEMA] = Field(
