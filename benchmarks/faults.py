@@ -266,6 +266,7 @@ def poisoned(at: Trials) -> Row:
     """No undisturbed run to compare with: the client can do nothing else. One host, and three, must agree instead."""
     described = experiment(
         workload={"dataset": "benchmarks.breaking:Poison"},
+        on_crash="drop",
         selection={"protocol": "random", "participants": 20},
         aggregation={"protocol": "plain"},
     )

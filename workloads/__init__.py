@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.experiment.workload import Workload
 from workloads import own_class
 from workloads.contract import Evaluation, FederatedWorkload, LocalUpdate
+from workloads.threads import one_thread
 
 if TYPE_CHECKING:
     from workloads.classification import ImageClassification
@@ -45,8 +46,8 @@ def __getattr__(name: str) -> Any:
 def build(section: Workload, population: int, seed: int) -> FederatedWorkload:
     """The workload that an experiment describes; call it once in every process that trains or evaluates.
 
-    A built-in one sets torch to one thread in this process, takes CUDA when there is one, and draws nothing from the
-    global random number generators.
+    From then on arithmetic takes one thread in this process (`workloads.threads`). A built-in workload takes CUDA when
+    there is one, and draws nothing from the global random number generators.
 
     Args:
         section: the experiment's ``workload``.
@@ -56,6 +57,7 @@ def build(section: Workload, population: int, seed: int) -> FederatedWorkload:
     Raises:
         ExperimentError: data that cannot be read, clients without samples, or a class that does not fit.
     """
+    one_thread()
     if not section.is_built_in:
         return own_class.load(section, population, seed)
     from workloads.built_in import built_in

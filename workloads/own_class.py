@@ -7,6 +7,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
 from testbed.own_class import own_class
 from workloads.contract import FederatedWorkload
+from workloads.threads import one_thread
 
 
 def load(section: Workload, population: int, seed: int) -> FederatedWorkload:
@@ -18,6 +19,7 @@ def load(section: Workload, population: int, seed: int) -> FederatedWorkload:
     """
     name = section.dataset
     made_by = own_class(name, "workload.dataset")
+    one_thread()  # of what the module has loaded, too
     workload = own_options.made(made_by, name, "workload", section, population, seed)
     if not isinstance(workload, FederatedWorkload):
         lacking = [part for part in _PARTS if not hasattr(workload, part)]

@@ -25,6 +25,7 @@ from workloads.clipped_gradients import ClippedGradients
 from workloads.contract import Evaluation
 from workloads.models import SeededDropout
 from workloads.randomness import Purpose, stream
+from workloads.threads import one_thread
 
 IGNORED = -100
 """The label of a position that is none, such as padding (what torch's cross_entropy leaves out)."""
@@ -36,11 +37,10 @@ def prepare_process() -> torch.device:
     """Set what bit-identical results need in this process, and choose the device: CUDA if there is one, else
     CPU.
 
-    One thread: hosts share the cores among processes, and the order of torch's sums depends on the number of
-    threads. On CUDA cuDNN is kept to deterministic kernels; a GPU's sums still differ from a CPU's in the
-    last bits, so tables meant to be identical bit for bit need hosts of one kind.
+    One thread (`workloads.threads`). On CUDA cuDNN is kept to deterministic kernels; a GPU's sums still differ from a
+    CPU's in the last bits, so tables meant to be identical bit for bit need hosts of one kind.
     """
-    torch.set_num_threads(1)
+    one_thread()
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -123,9 +123,10 @@ class Time(_Section):
         description="virtual: time is computed from links and devices, not waited for; wall: live mode, the real bytes "
         "go through throttled sockets and everything is waited for",
     )
-    compute: Literal["measured", "modelled"] = Field(
-        "measured",
-        description="Compute time: thread CPU time of the real work, or a cost table (reproducible bit for bit)",
+    compute: Literal["modelled", "measured"] = Field(
+        "modelled",
+        description="Compute time: a cost table (modelled: the same bits anywhere), or thread CPU time of the real "
+        "work on this one (measured); on the wall clock, too, it is waited for",
     )
     costs: Annotated[dict[str, Annotated[float, Field(ge=0)]], _COSTS_SCHEMA] = Field(
         default_factory=dict,
@@ -286,7 +287,9 @@ class Experiment(_Section):
             self.records.check(self.rounds)
             section = "workload"
             if self.workload.training == "simulated" and self.time.compute != "modelled":
-                raise ValueError("training: simulated costs no time that could be measured; set time.compute: modelled")
+                raise ValueError(
+                    "training: simulated costs no time that could be measured; leave out time.compute: measured"
+                )
         except ValueError as error:
             raise ValueError(f"{section}.{error}") from None
         return self

@@ -57,6 +57,7 @@ def test_a_host_that_dies_again_and_again_stops_the_run_and_resume_goes_on(trial
 def test_a_client_that_kills_its_host_is_found_and_left_out_also_after_resume(trials: Trials, tmp_path: Path) -> None:
     described = experiment(
         workload={"dataset": "benchmarks.breaking:Poison"},
+        on_crash="drop",
         population=10,
         selection={"protocol": "random", "participants": 8},
         aggregation={"protocol": "plain"},
