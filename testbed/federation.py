@@ -118,7 +118,8 @@ class Plan:
             self.aggregation_parameters.check(self.maximum_participants)
         except ValueError as error:
             raise ExperimentError(
-                f"aggregation.{error}; a round of this selection may have {self.maximum_participants} participants"
+                f"aggregation.{error}; a round of this selection may have {self.maximum_participants} participants or "
+                f"as few as {experiment.selection.participants}: a number must be allowed for both"
             ) from None
         self.minimum_participants: int = getattr(self.selection, "minimum_participants", 2)
         self.seed = seed

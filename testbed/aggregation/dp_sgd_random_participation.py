@@ -106,8 +106,10 @@ class RandomParticipationParameters(AggregationParameters):
             raise ValueError(f"protocol: {_NAME} needs gradients; set workload.training to real")
         for key in _UNREAD:
             if getattr(workload, key) != type(workload).model_fields[key].default:
-                instead = f"; set aggregation.{key}" if key in ("learning_rate", "momentum") else ""
-                raise ValueError(f"protocol: {_NAME} does not read workload.{key}, as the server steps{instead}")
+                instead = f", and set aggregation.{key}" if key in ("learning_rate", "momentum") else ""
+                raise ValueError(
+                    f"protocol: {_NAME} does not read workload.{key}, as the server steps; leave it out{instead}"
+                )
 
     def check_workload(self, workload: Workload) -> None:
         """Raise `ExperimentError` for a workload that has no gradients of single samples."""

@@ -196,9 +196,12 @@ def with_neighbours(participants: int, neighbours: int, t: int | None, requireme
     if t is None:
         t = (s + dishonest) // 2 + 1 if complete else smallest_threshold(s, k, requirements)
         if t is None or (complete and t > s - gone):
+            advice = "leave out neighbours"
+            if complete and t is not None:
+                advice = f"so many dishonest allow at most {s - t} of {s} to drop out: lower dropouts, or dishonest"
             raise ValueError(
                 f"dishonest, dropouts: {dishonest} dishonest of {s} participants, {gone} that drop out and k = {k} "
-                f"neighbours leave no safe threshold; (1 + dishonest) / 2 + dropouts must stay below 1"
+                f"neighbours leave no safe threshold; {advice}"
             )
     return Neighbourhood(s, k, t, t if complete else s - gone)
 

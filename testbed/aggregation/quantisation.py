@@ -18,6 +18,7 @@ from testbed.cost import charge
 from testbed.crypto.masks import lane_dtype
 from testbed.errors import ExperimentError, Refusal, RoundAborted
 
+LARGEST_RING = 64  # bits
 _CHUNK = 1 << 15  # elements: the float64 working set stays in the second-level cache
 
 
@@ -46,9 +47,22 @@ class Quantisation:
         if largest >= 1 << self.bits:
             raise ExperimentError(
                 f"aggregation.bits: {participants} participants with weights up to {maximum_weight} at "
-                f"{self.levels_bits} bits need {largest.bit_length()} bits, the ring has {self.bits}; raise "
-                f"aggregation.bits, lower aggregation.levels_bits, or set aggregation.weights to equal"
+                f"{self.levels_bits} bits need {largest.bit_length()} bits, the ring has {self.bits}; "
+                f"{self._advice(participants, maximum_weight)}"
             )
+
+    def _advice(self, participants: int, maximum_weight: int) -> str:
+        """What makes the sum fit: each of these by itself."""
+        weighted, ring = participants * maximum_weight, 1 << self.bits
+        found = []
+        if (needed := (weighted * self.highest).bit_length()) <= LARGEST_RING:
+            found.append(f"aggregation.bits to {needed}")
+        # The most levels whose sum stays below the ring: (2**levels - 1) * weighted < 2**bits.
+        if (levels := ((ring - 1) // weighted + 1).bit_length() - 1) >= 1:
+            found.append(f"aggregation.levels_bits to {levels}")
+        if maximum_weight > 1 and participants * self.highest < ring:
+            found.append("aggregation.weights to equal")
+        return f"set {', or '.join(found)}" if found else "lower selection.participants"
 
     def encode(self, delta: npt.NDArray[np.float32], weight: int, generator: np.random.Generator) -> npt.NDArray[Any]:
         """`(d+1,)` ring elements: the weighted levels of `delta` `(d,)`, and the weight.

@@ -136,6 +136,11 @@ class SecAggParameters(NoisyParameters):
                 f"smallest_sum: {self.smallest_sum} of {participants} participants; at most {participants}"
             )
         enforcement = None if self.noise is None else self.noise.enforcement
+        if enforcement is not None and t == participants:
+            raise ValueError(
+                f"noise.enforcement: no round with fewer than t = {t} of {participants} goes on; lower threshold, or "
+                "leave out enforcement"
+            )
         if enforcement is not None and enforcement.tolerated_dropouts > participants - t:
             raise ValueError(
                 f"noise.enforcement.tolerated_dropouts: {enforcement.tolerated_dropouts} of {participants}; "

@@ -124,7 +124,10 @@ class SecAggPlusParameters(SecAggParameters):
         if self.neighbours is None:
             return smallest_neighbourhood(participants, self.requirements)
         if self.neighbours % 2 and self.neighbours < participants - 1:
-            raise ValueError(f"neighbours: k = {self.neighbours} is odd; half of them stand on either side")
+            nearest = " or ".join(str(k) for k in (self.neighbours - 1, self.neighbours + 1) if k)
+            raise ValueError(
+                f"neighbours: k = {self.neighbours} is odd; half of them stand on either side: take {nearest}"
+            )
         return with_neighbours(participants, self.neighbours, self.threshold, self.requirements)
 
     def threshold_for(self, participants: int) -> int:

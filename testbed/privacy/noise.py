@@ -23,6 +23,7 @@ from testbed.privacy.sampling import LARGEST_VARIANCE, SMALLEST_VARIANCE, Mechan
 from testbed.privacy.skellam import SkellamAccountant
 
 _FINEST = 2**14
+_LARGEST_RING = 64  # bits
 
 
 @dataclass(frozen=True)
@@ -175,8 +176,9 @@ class Noise(BaseModel):
         if needed > bits:
             raise ExperimentError(
                 f"aggregation.bits: {participants} updates of {steps:g} steps to the clip and their noise need "
-                f"{needed} bits, the ring has {bits}; set aggregation.bits to {needed}, or lower "
-                f"aggregation.noise.scale"
+                f"{needed} bits, the ring has {bits}; "
+                + (f"set aggregation.bits to {needed}, or lower " if needed <= _LARGEST_RING else "lower ")
+                + "aggregation.noise.scale"
             )
 
     def check_share(self, participants: int, dimension: int) -> None:

@@ -63,7 +63,9 @@ class AgreedListParameters(SelectionParameters):
         """n_min must not exceed n, nor a quorum s."""
         super().check(population)
         if self.min_population is not None and self.min_population > population:
-            raise ValueError(f"min_population: n_min = {self.min_population} of a population of {population}")
+            raise ValueError(
+                f"min_population: n_min = {self.min_population} of a population of {population}; at most {population}"
+            )
         if self.signatures != "strict" and self.signatures > self.participants:
             raise ValueError(f"signatures: {self.signatures} of {self.participants} participants; at most all")
 
@@ -108,8 +110,9 @@ class LottoParameters(AgreedListParameters):
         super().check(population)
         smallest = self.smallest_population(population)
         if self.refine is not None and not smallest:
+            most = self.refine.largest(population, max(self.participants, self.min_population or 0))
             raise ValueError(
-                f"refine.exclude: {self.refine.exclude:g} by two metrics with or may leave nobody; less than 0.5"
+                f"refine.exclude: {self.refine.exclude:g} by two metrics with or may leave nobody; at most {most:g}"
             )
         if self.min_population is not None and self.min_population > smallest:
             raise ValueError(

@@ -64,9 +64,11 @@ class BernoulliParameters(SelectionParameters):
         super().check(population)
         reachable = population * (1 - self.assumed_unavailable)
         if self.participants > reachable:
+            most = int(reachable)
+            advice = f"at most {most}, or a smaller assumed_unavailable" if most else "lower assumed_unavailable"
             raise ValueError(
                 f"participants: {self.participants} of {reachable:g} clients expected to be there "
-                f"(population * (1 - assumed_unavailable)); take fewer"
+                f"(population * (1 - assumed_unavailable)); {advice}"
             )
 
 

@@ -62,6 +62,12 @@ class Refinement(BaseModel):
         dropped = fraction_of(population, self.exclude)
         return max(0, population - (2 * dropped if len(self.by) == 2 and self.combine == "or" else dropped))
 
+    def largest(self, population: int, least: int) -> float:
+        """The largest fraction d, in hundredths, that leaves at least so many of `population` clients."""
+        hundredths = (number / 100 for number in range(99, 0, -1))
+        fitting = (d for d in hundredths if self.model_copy(update={"exclude": d}).smallest(population) >= least)
+        return next(fitting, 0.0)
+
 
 def refined(rule: Refinement, latency_s: Floats, quality: Floats) -> Mask:
     """Who is in the refined population.

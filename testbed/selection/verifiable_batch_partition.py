@@ -68,9 +68,10 @@ class VerifiableBatchPartitionParameters(AnnouncedParameters):
         super().check(population)
         check_batch_size(self.privacy, self.participants)
         if self.factor * self.participants > population:
+            most = population * 1000 // self.participants / 1000  # rounded down, so that it is allowed
             raise ValueError(
                 f"over_selection: a = {self.over_selection:g} with K = {self.participants} of {population} clients "
-                f"makes a K/n exceed 1; at most {population / self.participants:g}"
+                f"makes a K/n exceed 1; at most {most:g}"
             )
 
     @property

@@ -345,7 +345,7 @@ def test_announcements_and_proofs_out_of_turn_are_refused(selecting: Callable) -
         ({"privacy": 4}, 36, "privacy: T = 4 does not divide participants K = 6; allowed here: 1, 2, 3, 6"),
         ({}, 5, "participants: 6 of a population of 5; at most 5"),
         ({"over_selection": 7.0}, 36, "over_selection: a = 7 with K = 6 of 36 clients makes a K/n exceed 1; at most 6"),
-        ({"min_population": 37}, 36, "min_population: n_min = 37 of a population of 36"),
+        ({"min_population": 37}, 36, "min_population: n_min = 37 of a population of 36; at most 36"),
         ({"signatures": 7}, 36, "signatures: 7 of 6 participants; at most all"),
     ],
 )
