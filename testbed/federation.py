@@ -95,6 +95,7 @@ class Plan:
             self.aggregation = aggregation_protocol(experiment.aggregation, corrupted)
             self.broadcast = corrupted(Broadcast, {"train"})()
             self.adversary.check_used(self.roles)
+            self.adversary.check_learning(experiment.workload)
         check_stages(experiment, (*self.selection.stages, *self.aggregation.stages))
         self.maximum_participants: int = getattr(
             self.selection, "maximum_participants", experiment.selection.participants
