@@ -109,6 +109,7 @@ class Plan:
             self.aggregation = aggregation_protocol(experiment.aggregation, corrupted)
             self.broadcast = corrupted(Broadcast, {"train"})()
             self.adversary.check_used(self.roles)
+            self.adversary.check_learning(experiment.workload)
         check_stages(experiment, self.stages)
         self.aggregation_parameters = aggregation_parameters(experiment.aggregation)
         self.maximum_participants: int = getattr(

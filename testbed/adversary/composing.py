@@ -1,7 +1,7 @@
 """From the `adversary:` section to the classes that run: the server with decisions overridden, the clients' roles."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from testbed.adversary.catalogue import kinds_of
 from testbed.adversary.clients import SkipNoise
@@ -19,6 +19,9 @@ from testbed.own_class import own_class
 from testbed.parties.client import RoleSpec
 from testbed.randomness import Randomness
 from testbed.training import Workload
+
+if TYPE_CHECKING:
+    from testbed.experiment.workload import Workload as WorkloadSection
 
 
 class Adversary:
@@ -77,6 +80,11 @@ class Adversary:
                 only = self.dishonest if spec.only is None else spec.only & self.dishonest
                 more.append(RoleSpec(dishonest_role(spec.role, kinds, self._conspiracy), spec.parameters, only))
         return [*specs, *more]
+
+    def check_learning(self, section: "WorkloadSection") -> None:
+        """Raise `ExperimentError` for a misbehaviour that cannot be carried out with this `workload:` section."""
+        for kind in self._conspiracy.options:
+            kind.check_learning(section)
 
     def check_workload(self, workload: Workload) -> None:
         """Raise `ExperimentError` for a misbehaviour that cannot be carried out with what the clients learn."""

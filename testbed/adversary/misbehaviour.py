@@ -18,6 +18,7 @@ from testbed.parties.client import Role, RoleSpec
 if TYPE_CHECKING:
     from testbed.aggregation.combining import Aggregate, AggregationRound
     from testbed.broadcast import Asked, TrainingRound
+    from testbed.experiment.workload import Workload as WorkloadSection
     from testbed.selection.choosing import Selection, SelectionRound
     from testbed.training import Train, Workload
 
@@ -79,6 +80,10 @@ class Misbehaviour:
     applies_to: ClassVar[tuple[str, ...]]
     Options: ClassVar[type[MisbehaviourOptions]] = MisbehaviourOptions
     conspiracy: ClassVar[Conspiracy]
+
+    @classmethod
+    def check_learning(cls, section: "WorkloadSection") -> None:
+        """Raise `ExperimentError` (one line) for a `workload:` section that this cannot be done with; reads no data."""
 
     @classmethod
     def check_workload(cls, workload: "Workload", options: Any) -> None:

@@ -9,7 +9,7 @@ needed. Clients that sign what they were sent (``aggregation.model_binding: sign
 """
 
 import math
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -25,6 +25,9 @@ from testbed.errors import ExperimentError
 from testbed.messages import Vector
 from testbed.training import InspectableWorkload, Train, Workload
 
+if TYPE_CHECKING:
+    from testbed.experiment.workload import Workload as WorkloadSection
+
 
 class SendDifferentModels(ServerMisbehaviour, Broadcast):
     """Sends the model to the victim and to accomplices, whose updates it is told, and a silent one to the others."""
@@ -32,6 +35,11 @@ class SendDifferentModels(ServerMisbehaviour, Broadcast):
     name: ClassVar[str] = "send-different-models"
     applies_to: ClassVar[tuple[str, ...]] = ("train",)
     Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
+
+    @classmethod
+    def check_learning(cls, section: "WorkloadSection") -> None:
+        """See `Misbehaviour.check_learning`."""
+        _check_gradients(cls.name, section)
 
     def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
         """The victim's group first; where there is no honest client to attack, as the honest server."""
@@ -84,6 +92,17 @@ class SendCraftedModel(ServerMisbehaviour, Broadcast):
     Options: ClassVar[type[MisbehaviourOptions]] = ImprintOptions
 
     @classmethod
+    def check_learning(cls, section: "WorkloadSection") -> None:
+        """See `Misbehaviour.check_learning`."""
+        _check_gradients(cls.name, section)
+        layers = section.model == "mlp" or (section.model, section.dataset) == ("auto", "digits")
+        if section.is_built_in and not layers:
+            raise ExperimentError(
+                f"adversary.server: {cls.name} needs a multilayer perceptron; set workload.model to mlp, not "
+                f"{section.model}"
+            )
+
+    @classmethod
     def check_workload(cls, workload: Workload, options: MisbehaviourOptions) -> None:
         """See `Misbehaviour.check_workload`."""
         assert isinstance(options, ImprintOptions)
@@ -100,6 +119,11 @@ class SendCraftedModel(ServerMisbehaviour, Broadcast):
             SendCraftedModel, f"{made.rows - 1} bins for {samples} samples of {len(round_.trainers)} clients"
         )
         return super().questions_for(round_, Train(question.round, Vector(made.model, 0)))
+
+
+def _check_gradients(name: str, section: "WorkloadSection") -> None:
+    if section.is_built_in and section.training != "real":
+        raise ExperimentError(f"adversary.server: {name} needs gradients; set workload.training to real")
 
 
 def inspectable(workload: Workload | None) -> InspectableWorkload:

@@ -9,6 +9,11 @@ with its b_i. Nobody releases both for one peer, and clients unmask only a set o
 Without that signed set (``consistency: none``, the paper's variant against a server that follows the protocol) every
 client believes what it alone is told of the survivors.
 
+Clients sign with their keys what they were asked to train, and mask with those alone that were asked the same
+(``model_binding: signed``). Else a server sends all but one a model whose update it knows, and no sum hides that one:
+Pasquini, Francati, Ateniese, CCS 2022 (`testbed.adversary.model_inconsistency`). One model for all may still be a bad
+one.
+
 Where selection has batches, only whole batches are summed: `testbed.aggregation.batch_atomic`.
 """
 

@@ -9,7 +9,8 @@ Who chooses the graph? Nobody: it follows from the experiment, the round and the
 derives it. Under Lotto the list is the one that the participants have verified and signed. The server still has a say
 in it, as it chooses s of the candidates: trying 2**g lists costs it g of the `security` bits. With a selection that
 clients cannot verify, the server chooses the list, so the bound holds only if it does so without regard to the graph;
-clients check no more than that their neighbours were told the same list (their signed keys cover it).
+clients check no more than that their neighbours were told the same list, and sent the same model (their signed keys
+cover both).
 
 What a malicious server can do: clients sign the set of all survivors, and reveal shares only when t of their k + 1
 holders (they among them) have signed the set that they have. Let a client's neighbourhood have fewer than 2t - (k + 1)

@@ -132,10 +132,33 @@ def test_one_crafted_model_for_all_is_nobodys_contradiction() -> None:
     assert attack.startswith("send-crafted-model: 63 bins for ")
 
 
-def test_a_workload_that_no_such_model_is_known_for_is_refused_before_the_first_round() -> None:
-    workload = {"dataset": "digits", "model": "logistic"}
-    with pytest.raises(ExperimentError, match="send-crafted-model needs a multilayer perceptron"):
-        one_round("random", AGGREGATIONS["secagg"], adversary={"server": "send-crafted-model"}, workload=workload)
+@pytest.mark.parametrize(
+    ("server", "workload", "told"),
+    [
+        ("send-crafted-model", {"model": "logistic"}, "send-crafted-model needs a multilayer perceptron"),
+        ("send-crafted-model", {"model": "cnn"}, r"set workload\.model to mlp, not cnn"),
+        ("send-crafted-model", {"training": "simulated"}, r"needs gradients; set workload\.training to real"),
+        ("send-different-models", {"training": "simulated"}, r"needs gradients; set workload\.training to real"),
+    ],
+)
+def test_what_it_cannot_be_done_with_is_refused_before_data_are_read(
+    server: str, workload: dict[str, Any], told: str
+) -> None:
+    data = {
+        "workload": {"dataset": "digits", **workload}, "adversary": {"server": server},
+        "aggregation": {"protocol": "secagg"}, "time": {"compute": "modelled"},
+    }  # fmt: skip
+    with pytest.raises(ExperimentError, match=told):
+        Plan(validated(data, "test"), 1)
+
+
+def test_a_workload_of_ones_own_of_which_nothing_is_known_is_refused_before_the_first_round() -> None:
+    class Opaque:
+        dimension, sample_counts = 5, np.ones(100, np.int64)
+
+    plan = Plan(validated({"adversary": {"server": "send-crafted-model"}}, "test"), 1)
+    with pytest.raises(ExperimentError, match=r"needs a workload with parameter_shapes\(\)"):
+        plan.check_sums(Opaque())  # type: ignore[arg-type]
 
 
 def test_a_malicious_server_sees_single_updates_where_nothing_is_bound() -> None:
