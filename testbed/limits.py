@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 MIB, GIB = 1 << 20, 1 << 30
+_PIECE_BYTES = 4 * MIB
 
 YAML_BYTES = 64 * MIB
 """Experiment files, also those of run directories, and tables of costs: lists of 10^6 numbers fit."""
@@ -72,10 +73,13 @@ def text(path: Path, most: int, encoding: str = "utf-8") -> str:
 
 def read(file: IO[bytes], most: int) -> bytes:
     """What is left of an open file; raises `TooLarge` when that is more than `most` bytes."""
-    content = file.read(most + 1)
-    if len(content) > most:
-        raise TooLarge(f"larger than {size(most)}")
-    return content
+    pieces, left = [], most
+    while piece := file.read(min(left + 1, _PIECE_BYTES)):  # all at once would make room for all at once
+        left -= len(piece)
+        if left < 0:
+            raise TooLarge(f"larger than {size(most)}")
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 def lines(file: IO[str], most: int) -> Iterator[str]:

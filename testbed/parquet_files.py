@@ -20,6 +20,8 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from testbed import limits
+
 KEY = b"testbed.sha256"
 _DIGITS = 64
 _ZEROS = b"0" * _DIGITS
@@ -92,8 +94,12 @@ def read_table(path: Path, schema: pa.Schema | None = None, columns: Sequence[st
     """
     verified(path)
     wanted = None if columns is None else list(columns)
-    if schema is None:
-        with opened(path) as file:
+    with opened(path) as file:
+        try:
+            check_rows(file)
+        except limits.TooLarge as why:
+            raise pa.ArrowInvalid(str(why)) from None
+        if schema is None:
             return file.read(wanted)
     return pq.read_table(path, schema=schema, columns=wanted, page_checksum_verification=True)
 
@@ -112,6 +118,28 @@ def read_schema(path: Path) -> pa.Schema:
 def opened(source: Any, **options: Any) -> pq.ParquetFile:
     """A file of any origin, to be read by `pyarrow.parquet.ParquetFile` with the checksums of its pages."""
     return pq.ParquetFile(source, page_checksum_verification=True, **options)
+
+
+def read_opened(source: Any) -> pa.Table:
+    """All rows of a file of any origin, of which there must not be too many.
+
+    A few bytes of Parquet can stand for any number of rows.
+
+    Raises:
+        limits.TooLarge: more values than a table that is read as a whole may have.
+        pyarrow.ArrowException, OSError: damaged, or cannot be read.
+    """
+    with opened(source) as file:
+        check_rows(file)
+        return file.read()
+
+
+def check_rows(file: pq.ParquetFile) -> None:
+    """Raise `limits.TooLarge` when an open file says that it has more than can be read as a whole."""
+    rows, columns = file.metadata.num_rows, max(1, file.metadata.num_columns)
+    if rows > limits.TABLE_ROWS or rows * columns > limits.TABLE_VALUES:
+        most = f"{limits.TABLE_ROWS} rows and {limits.TABLE_VALUES} values"
+        raise limits.TooLarge(f"{rows} rows of {columns} columns; at most {most}")
 
 
 def _place_of_digest(file: IO[bytes]) -> int | None:

@@ -21,6 +21,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from testbed import limits
+from testbed.archives import SmallHeaders
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
 from testbed.experiment.workload_checks import FILES_OF
@@ -185,8 +187,12 @@ def _of_archive(archive: Path, folder: str, names: tuple[str, ...]) -> dict[str,
     wanted = {f"{folder}/{name}": name for name in names}
     found = {}
     try:
-        with tarfile.open(archive, "r:gz") as members:
+        with tarfile.open(archive, "r:gz", tarinfo=SmallHeaders) as members:
+            left = limits.ARCHIVE_BYTES
             for member in members:
+                left -= member.size
+                if left < 0:
+                    raise tarfile.ReadError(f"larger than {limits.size(limits.ARCHIVE_BYTES)} when it is unpacked")
                 name = wanted.get(member.name.removeprefix("./"))
                 content = members.extractfile(member) if name is not None and member.isfile() else None
                 if name is not None and content is not None:

@@ -4,7 +4,6 @@ The files are parsed by torchvision; it reads plain idx files only, so ``.gz`` f
 """
 
 import gzip
-import shutil
 import tempfile
 import zlib
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from testbed import limits
 from testbed.errors import ExperimentError
 from workloads.datasets import LabelledImages
 
@@ -49,11 +49,17 @@ def _find(folders: list[Path], name: str) -> Path | None:
 def _parse(file: Path, parser: Callable[[str], Tensor]) -> NDArray[Any]:
     try:
         if file.suffix != ".gz":
+            limits.check_size(file, limits.IDX_BYTES)
             return np.asarray(parser(str(file)))
         with tempfile.TemporaryDirectory() as folder:
             plain = Path(folder) / file.stem
             with gzip.open(file, "rb") as packed, plain.open("wb") as unpacked:
-                shutil.copyfileobj(packed, unpacked)
+                left = limits.IDX_BYTES  # a gzip file can stand for a thousand times as much
+                while block := packed.read(1 << 20):
+                    left -= len(block)
+                    if left < 0:
+                        raise limits.TooLarge(f"larger than {limits.size(limits.IDX_BYTES)} when it is unpacked")
+                    unpacked.write(block)
             return np.asarray(parser(str(plain)))
     except _DAMAGE as error:
         raise ExperimentError(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from testbed import limits
 from testbed.errors import ExperimentError
 
 Data = TypeVar("Data")
@@ -76,7 +77,7 @@ def _parsed(file: Path, convert: Callable[[Any, Any], Data]) -> dict[str, Any]:
         return _Made(convert, found["x"], found["y"]) if found.keys() >= {"x", "y"} else found
 
     try:
-        data = json.loads(file.read_bytes(), object_pairs_hook=made)
+        data = json.loads(limits.whole(file, limits.USERS_BYTES), object_pairs_hook=made)
     except (OSError, ValueError, RecursionError) as error:
         raise ExperimentError(
             f"workload.path: {file} cannot be read as LEAF's json ({error}); replace it with an undamaged copy"

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from testbed import limits
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
 from testbed.experiment.workload_checks import FILES_OF
@@ -45,7 +46,7 @@ def mapping(file: Path) -> Iterator[Row]:
     """
     try:
         with file.open(newline="", encoding="utf-8") as text:
-            rows = csv.reader(text)
+            rows = csv.reader(limits.lines(text, limits.USERS_BYTES))
             heading = tuple(cell.strip() for cell in next(rows, []))
             if heading != _COLUMNS:
                 raise ExperimentError(
@@ -55,7 +56,7 @@ def mapping(file: Path) -> Iterator[Row]:
             for number, row in enumerate(rows, start=2):
                 if row:
                     yield _row(row, f"{file}, line {number}")
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, UnicodeDecodeError, limits.TooLarge, csv.Error) as error:
         raise ExperimentError(
             f"workload.path: {file} cannot be read ({error}); give FedScale's folder, with this file in it"
         ) from None

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from testbed import limits
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
 from testbed.experiment.workload_checks import FILES_OF
@@ -59,7 +60,7 @@ def _users(folder: Path, words: text.Words) -> Iterator[tuple[str, Numbers]]:
         return
     for file in _texts(folder):
         try:
-            content = file.read_text(encoding="utf-8")
+            content = limits.text(file, limits.USERS_BYTES)
             user = numbered(content.split())
         except (OSError, ValueError) as error:
             raise ExperimentError(f"workload.path: {file}: {error}") from None
@@ -72,7 +73,7 @@ def _texts(folder: Path) -> list[Path]:
 
 def _vocabulary(file: Path, size: int) -> list[str]:
     try:
-        lines = file.read_text(encoding="utf-8").split("\n")
+        lines = limits.text(file, limits.NUMBERS_BYTES).split("\n")
     except (OSError, ValueError) as error:
         raise ExperimentError(f"workload.path: {file} cannot be read ({error}); a word a line is needed") from None
     found = [line.strip() for line in lines if line.strip() and line.strip() not in text.SPECIAL]

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from testbed import limits
 from testbed.commands.bound_options import Format, in_options, number
 from testbed.commands.invocation import Debug, examples
 from testbed.commands.terminal import echo
@@ -101,7 +102,9 @@ def _dropout(text: str) -> float | list[float]:
         numbers = [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
         try:
-            return [float(line) for line in Path(text).read_text().split()]
+            return [float(line) for line in limits.text(Path(text), limits.NUMBERS_BYTES).split()]
+        except limits.TooLarge as why:
+            problem = f"{text}: {why}"
         except OSError:
             problem = f"{text!r} is no number, no list of them and no file that can be read"
         except ValueError:

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from testbed import limits
 from testbed.errors import TraceError
 from testbed.traces.interval_rows import row_error
 
@@ -142,7 +143,7 @@ def _read_file(path: Path) -> tuple[Floats, Floats, float]:
     rates: list[float] = []
     try:
         with open(path, encoding="utf-8-sig") as file:
-            for row, line in enumerate(file, start=1):
+            for row, line in enumerate(limits.lines(file, limits.TRACE_BYTES), start=1):
                 if line.strip() and not line.startswith("#"):
                     moment, rate = _numbers(path, row, line)
                     if times and moment <= times[-1]:
@@ -151,6 +152,8 @@ def _read_file(path: Path) -> tuple[Floats, Floats, float]:
                     rates.append(rate)
     except UnicodeDecodeError:
         raise TraceError(f"{path}: not text (UTF-8); {_NEEDED}") from None
+    except limits.TooLarge as why:
+        raise TraceError(f"{path}: {why}; split it") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
     if not times:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed import limits
 from testbed.errors import TraceError, reason
 from testbed.traces.interval_rows import row_error
 
@@ -85,6 +86,8 @@ def _opened(path: Path) -> tuple[list[str], Iterable[Row]]:
         return {".csv": _csv_rows, ".parquet": _parquet_rows, ".json": _json_rows}[path.suffix](path)
     except UnicodeDecodeError:
         raise TraceError(f"{path}: not a text file (UTF-8)") from None
+    except limits.TooLarge as why:
+        raise TraceError(f"{path}: {why}; split it") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
 
@@ -92,7 +95,7 @@ def _opened(path: Path) -> tuple[list[str], Iterable[Row]]:
 def _csv_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            names, *rows = [cells for cells in csv.reader(file) if cells] or [[]]
+            names, *rows = [cells for cells in csv.reader(limits.lines(file, limits.TRACE_BYTES)) if cells] or [[]]
     except csv.Error as error:
         raise TraceError(f"{path}: not CSV: {error}") from None
     for number, cells in enumerate(rows, start=1):
@@ -109,7 +112,7 @@ def _parquet_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
     try:
         with pa.OSFile(str(path)) as source:
             parquet_files.verified(path)
-            table = parquet_files.opened(source).read()
+            table = parquet_files.read_opened(source)
         return _distinct(path, table.column_names), zip(*(column.to_pylist() for column in table.columns), strict=True)
     except (pa.ArrowException, OSError) as error:
         raise TraceError(f"{path}: not a Parquet file, or truncated: {reason(error)}") from None
@@ -117,7 +120,9 @@ def _parquet_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
 
 def _json_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8-sig"))
+        data = json.loads(limits.text(path, limits.TRACE_BYTES, "utf-8-sig"))
+    except limits.TooLarge:
+        raise
     except (ValueError, RecursionError) as error:
         if isinstance(error, UnicodeDecodeError):
             raise

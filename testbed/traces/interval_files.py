@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv
 
-from testbed import parquet_files
+from testbed import limits, parquet_files
 from testbed.atomic_file import replacing
 from testbed.errors import TraceError, reason
 from testbed.traces.interval_rows import COLUMNS, Floats, Ids, row_error
@@ -103,6 +103,7 @@ def _readable_parquet(path: Path) -> Iterator[Any]:
         # Not buffered ahead: that would hold a whole row group, which in a foreign file may be the whole file.
         with pa.OSFile(str(path)) as source, parquet_files.opened(source, **_SMALL) as file:
             _check_names(path, file.schema_arrow.names)
+            parquet_files.check_rows(file)
             yield file
     except (pa.ArrowException, OSError, ValueError) as error:
         raise TraceError(f"{path}: not a Parquet file, or truncated: {reason(error)}") from None
@@ -138,11 +139,14 @@ def _csv_batches(path: Path) -> Iterator[Columns]:
     kinds = pa.csv.ConvertOptions(column_types=_SCHEMA, null_values=[])
     rows = 0
     try:
+        limits.check_size(path, limits.TRACE_BYTES)
         with pa.OSFile(str(path)) as source, pa.csv.open_csv(source, reading, convert_options=kinds) as file:
             _check_names(path, file.schema.names)
             for batch in file:
                 yield _arrays(batch)
                 rows += len(batch)
+    except limits.TooLarge as why:
+        raise TraceError(f"{path}: {why}; write it as .parquet") from None
     except (pa.ArrowException, OSError) as error:
         yield from _rows_before_fault(path, rows)
         raise TraceError(f"{path}: not CSV: {reason(error)}") from None

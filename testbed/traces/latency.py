@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from testbed import parquet_files
+from testbed import limits, parquet_files
 from testbed.errors import TraceError, reason
 from testbed.traces.interval_rows import row_error
 
@@ -90,9 +90,11 @@ def _is_number(cell: str) -> bool:
 def _read_csv(path: Path) -> Matrix:
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            return _matrix_in(path, (cells for cells in csv.reader(file) if cells))
+            return _matrix_in(path, (cells for cells in csv.reader(limits.lines(file, limits.TRACE_BYTES)) if cells))
     except UnicodeDecodeError:
         raise TraceError(f"{path}: not a text file (UTF-8)") from None
+    except limits.TooLarge as why:
+        raise TraceError(f"{path}: {why}; give it as .npy") from None
     except csv.Error as error:
         raise TraceError(f"{path}: not CSV: {error}") from None
 
@@ -133,7 +135,7 @@ def _delays(path: Path, row: int, cells: list[str]) -> Floats:
 def _read_parquet(path: Path) -> Matrix:
     try:
         with pa.OSFile(str(path)) as source:
-            table = parquet_files.opened(source).read()
+            table = parquet_files.read_opened(source)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise TraceError(f"{path}: not a Parquet file, or truncated: {reason(error)}") from None
     names: Names | None = None
@@ -156,7 +158,7 @@ def _read_parquet(path: Path) -> Matrix:
 
 def _read_npy(path: Path) -> Matrix:
     try:
-        values: npt.NDArray[Any] = np.load(path, allow_pickle=False)
+        values: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)  # the header is not believed
     except (ValueError, EOFError, MemoryError) as error:
         raise TraceError(f"{path}: not an array of numbers in NumPy's .npy, or truncated: {reason(error)}") from None
     if not isinstance(values, np.ndarray) or values.ndim != 2 or values.dtype.kind not in "iuf":

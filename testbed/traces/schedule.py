@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from testbed import parquet_files
+from testbed import limits, parquet_files
 from testbed.atomic_file import replacing
 from testbed.errors import TraceError
 
@@ -98,6 +98,8 @@ class Schedule:
             raise TraceError(f"{path}: cannot be read: {_reason(error)}") from None
         except UnicodeDecodeError:
             raise TraceError(f"{path}: not a text file; a schedule in CSV begins with {','.join(COLUMNS)}") from None
+        except limits.TooLarge as why:
+            raise TraceError(f"{path}: {why}; split it") from None
         except csv.Error as error:
             raise TraceError(f"{path}: not CSV: {error}") from None
         except pa.ArrowException as error:
@@ -221,7 +223,8 @@ def _reader(path: Path) -> Callable[[Path], Iterator[Row]]:
 
 def _csv_rows(path: Path) -> Iterator[Row]:
     with open(path, encoding="utf-8-sig", newline="") as file:
-        lines = csv.reader((line for line in file if line.strip() and not line.startswith("#")), strict=True)
+        kept = (line for line in limits.lines(file, limits.TRACE_BYTES) if line.strip() and not line.startswith("#"))
+        lines = csv.reader(kept, strict=True)
         names = tuple(name.strip() for name in next(lines, []))
         _check_columns(path, names)
         order = [names.index(name) for name in COLUMNS]
@@ -235,6 +238,7 @@ def _csv_rows(path: Path) -> Iterator[Row]:
 def _parquet_rows(path: Path) -> Iterator[Row]:
     parquet_files.verified(path)
     with parquet_files.opened(path) as file:
+        parquet_files.check_rows(file)
         _check_columns(path, tuple(file.schema_arrow.names))
         for batch in file.iter_batches(_BATCH, columns=list(COLUMNS)):
             yield from zip(*(batch.column(name).to_pylist() for name in COLUMNS), strict=True)

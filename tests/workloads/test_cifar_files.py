@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from testbed import limits
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
 from workloads import build
@@ -150,6 +151,14 @@ class Calls:
 
     def __reduce__(self) -> tuple:
         return os.mkdir, (str(self.file),)
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, archive, files = version("python10")
+    monkeypatch.setattr(limits, "ARCHIVE_BYTES", 2_000_000)
+    pack(tmp_path / archive, {"zeros": bytes(3_000_000), **{f"{folder}/{file}": files[file] for file in files}})
+    with pytest.raises(ExperimentError, match=r"larger than .* when it is unpacked"):
+        opened(tmp_path / archive)
 
 
 def test_text_that_is_recalled_again_and_again_does_not_fill_the_memory() -> None:

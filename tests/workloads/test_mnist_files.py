@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from testbed import limits
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
 from workloads import build
@@ -105,6 +106,20 @@ def test_absent_and_damaged_files_are_named(tmp_path: Path) -> None:
     refused("28x28")
     plain.write_bytes(content)
     assert open_mnist(tmp_path).population == 5
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three kilobytes of gzip for three megabytes, and so on."""
+    for part in ("train", "t10k"):
+        write_part(tmp_path, part, 20, packed=True)
+    monkeypatch.setattr(limits, "IDX_BYTES", 1_000_000)
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(bytes(3_000_000)))
+    with pytest.raises(ExperimentError, match=r"train-images.* cannot be read .*larger than .* when it is unpacked"):
+        open_mnist(tmp_path)
+    (tmp_path / "train-images-idx3-ubyte.gz").unlink()
+    (tmp_path / "train-images-idx3-ubyte").write_bytes(bytes(3_000_000))
+    with pytest.raises(ExperimentError, match="larger than"):
+        open_mnist(tmp_path)
 
 
 def test_more_clients_than_samples_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, NoReturn
 
+from testbed import limits
 from testbed.errors import TraceError
 from testbed.traces.conversion.collecting import shown
 
@@ -23,8 +24,9 @@ def read_object(path: Path, what: str) -> dict[str, dict[str, Any]]:
         raise TraceError(f"{path}: {text} is not a number in JSON; correct it")
 
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            document = json.load(file, parse_constant=no_number)
+        document = json.loads(limits.text(path, limits.TRACE_BYTES, "utf-8-sig"), parse_constant=no_number)
+    except limits.TooLarge as why:
+        raise TraceError(f"{path}: {why}; split it") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from testbed import parquet_files
+from testbed import limits, parquet_files
 from testbed.errors import TraceError
 from testbed.traces.conversion.collecting import Counts, shown
 from testbed.traces.intervals import AvailabilityTrace
@@ -43,6 +43,8 @@ def convert(path: Path, round_seconds: float) -> tuple[AvailabilityTrace, Counts
     rows = _reader(path)(path)
     try:
         matrix = np.concatenate(list(rows))
+    except limits.TooLarge as why:
+        raise TraceError(f"{path}: {why}; split it") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (UnicodeDecodeError, csv.Error, pa.ArrowException):
@@ -87,7 +89,8 @@ def _csv_rows(path: Path) -> Iterator[Presence]:
     values = {"0": False, "1": True}
     width, row, batch = 0, 0, []
     with open(path, encoding="utf-8-sig", newline="") as file:
-        for cells in csv.reader(line for line in file if line.strip()):
+        lines = limits.lines(file, limits.TRACE_BYTES)
+        for cells in csv.reader(line for line in lines if line.strip()):
             words = [cell.strip() for cell in cells]
             if not width and _are_names(words):
                 width = len(words)
@@ -116,6 +119,8 @@ def _npy_rows(path: Path) -> Iterator[Presence]:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError):
         raise TraceError(f"{path}: not a .npy file of numbers, or truncated; {_WHAT}") from None
+    if not isinstance(array, np.ndarray):
+        raise TraceError(f"{path}: an archive; {_WHAT}")
     if array.ndim != 2 or array.dtype.kind not in "buif":
         raise TraceError(f"{path}: {array.ndim} dimensions of {array.dtype}; {_WHAT}")
     for start in range(0, max(1, len(array)), _BATCH):
@@ -125,6 +130,7 @@ def _npy_rows(path: Path) -> Iterator[Presence]:
 def _parquet_rows(path: Path) -> Iterator[Presence]:
     start = 0
     with parquet_files.opened(path) as file:
+        parquet_files.check_rows(file)
         for field in file.schema_arrow:
             if not (
                 pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_boolean(field.type)

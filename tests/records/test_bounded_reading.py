@@ -1,0 +1,116 @@
+"""Files of a run directory that are small, or endless, and ask for much: refused in one line, and no memory taken."""
+
+import io
+import json
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from testbed import limits
+from testbed.errors import RunError
+from testbed.records import RunDirectory, attempts
+from testbed.records.log import RunLog
+from testbed.records.pushing import stamp_of
+from testbed.running.status import status
+
+
+@pytest.fixture
+def recorded(run_path: Path, record_round: Callable) -> Path:
+    """A run after its first round."""
+    directory = RunDirectory.create(run_path, {"name": "bounded", "rounds": 2, "population": 3})
+    record_round(directory, 1)
+    return run_path
+
+
+def header(shape: tuple[int, ...], kind: str = "<f4") -> bytes:
+    """The beginning of an array of this shape, without its data."""
+    made = io.BytesIO()
+    np.lib.format.write_array_header_1_0(made, {"descr": kind, "fortran_order": False, "shape": shape})
+    return made.getvalue()
+
+
+def packed(name: str, content: bytes, how: int) -> bytes:
+    """A zip file of one member."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", how) as archive:
+        archive.writestr(name, content)
+    return made.getvalue()
+
+
+def bombs() -> dict[str, bytes]:
+    """Checkpoints that ask for memory."""
+    return {
+        "shape": packed("round_number.npy", header((1 << 40,)), zipfile.ZIP_STORED),
+        "shape that overflows": packed("round_number.npy", header((1 << 40, 1 << 40)), zipfile.ZIP_STORED),
+        "deflated": packed("round_number.npy", header((30_000_000,)) + bytes(120_000_000), zipfile.ZIP_DEFLATED),
+    }
+
+
+@pytest.mark.parametrize("name", bombs())
+def test_a_checkpoint_takes_no_more_memory_than_the_disk(recorded: Path, name: str) -> None:
+    content = bombs()[name]
+    file = recorded / "checkpoint.npz"
+    file.write_bytes(content)
+    tracemalloc.start()
+    with pytest.raises(RunError, match="damaged checkpoint"):
+        RunDirectory(recorded).checkpoint()
+    with pytest.raises(RunError, match="damaged checkpoint"):
+        stamp_of(content)
+    with pytest.raises(RunError, match="damaged"):
+        status(recorded)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20_000_000 + 4 * len(content)
+
+
+def test_members_that_lie_upon_one_another(recorded: Path) -> None:
+    """A thousand names for the same bytes: the sum is more than the file."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("memory/0.npy", header((100_000,)) + bytes(400_000))
+        first = archive.infolist()[0]
+        for number in range(1, 50):
+            again = zipfile.ZipInfo(f"memory/{number}.npy")
+            for name in ("file_size", "compress_size", "CRC", "header_offset"):
+                setattr(again, name, getattr(first, name))
+            archive.filelist.append(again)
+    (recorded / "checkpoint.npz").write_bytes(made.getvalue())
+    with pytest.raises(RunError, match="more bytes of arrays than there are in the file"):
+        RunDirectory(recorded).checkpoint()
+
+
+def test_lines_of_the_log_that_are_too_long_are_left_out(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LOG_LINE_BYTES", 100)
+    entry = json.dumps({"event": "x"}).encode()
+    long = json.dumps({"event": "y" * 500}).encode()
+    (recorded / "log.jsonl").write_bytes(b"\n".join([entry, long, b"{" * 99, entry, b"[" * 300, entry]))
+    assert [one["event"] for one in RunLog(recorded).read()] == ["x", "x", "x"]
+
+
+def test_a_log_and_attempts_that_are_too_large(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LOG_BYTES", 1000)
+    monkeypatch.setattr(limits, "ATTEMPTS_BYTES", 1000)
+    (recorded / "log.jsonl").write_bytes(b"{}\n" * 500)
+    with pytest.raises(RunError, match=r"log.jsonl: larger than .* MiB; move it away"):
+        RunLog(recorded).read()
+    (recorded / attempts.FILE).write_bytes(b" " * 2000)
+    with pytest.raises(RunError, match=r"attempts.json: larger than"):
+        attempts.read(recorded)
+    (recorded / attempts.FILE).write_bytes(b"[" * 900)
+    with pytest.raises(RunError, match="damaged"):
+        attempts.read(recorded)
+
+
+def test_a_table_of_few_bytes_and_many_rows(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TABLE_ROWS", 10_000)
+    file = recorded / "parts" / "round-000001" / "rounds.parquet"
+    pq.write_table(pa.table({"round": pa.array(np.ones(1_000_000, np.int32))}), file)
+    assert file.stat().st_size < 10_000
+    with pytest.raises(RunError, match="1000000 rows of 1 columns; at most 10000 rows"):
+        RunDirectory(recorded).table("rounds")

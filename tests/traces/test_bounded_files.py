@@ -1,0 +1,58 @@
+"""Traces and tables that are larger than any honest one, or have no end: one line, whatever reads them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testbed import limits
+from testbed.errors import TraceError
+from testbed.traces.bandwidth import read_bandwidth
+from testbed.traces.columns import column_names
+from testbed.traces.conversion import matrix
+from testbed.traces.conversion.json_objects import read_object
+from testbed.traces.interval_files import read_batches
+from testbed.traces.latency import read_latency_matrix
+from testbed.traces.schedule import Schedule
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "bandwidth.txt": read_bandwidth,
+    "table.csv": column_names,
+    "table.json": column_names,
+    "object.json": lambda path: read_object(path, "an object"),
+    "matrix.csv": lambda path: matrix.convert(path, 60.0),
+    "intervals.csv": lambda path: list(read_batches(path)),
+    "latency.csv": read_latency_matrix,
+    "schedule.csv": Schedule.read,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("content", [b"1" * 5000, b"1,1\n" * 2000], ids=["one line", "lines"])
+def test_larger_than_the_limit(name: str, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TRACE_BYTES", 1000)
+    path = tmp_path / name
+    path.write_bytes(b"round,client,stage,fate\n" + content if name == "schedule.csv" else content)
+    with pytest.raises(TraceError, match=r"larger than|two numbers|the columns must|values|not later") as error:
+        READERS[name](path)
+    if name not in ("bandwidth.txt", "schedule.csv", "matrix.csv"):
+        assert "larger than" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_an_array_whose_header_asks_for_terabytes(tmp_path: Path) -> None:
+    for name, read in (("m.npy", READERS["matrix.csv"]), ("l.npy", read_latency_matrix)):
+        with (tmp_path / name).open("wb") as file:
+            np.lib.format.write_array_header_1_0(
+                file, {"descr": "<f8", "fortran_order": False, "shape": (1 << 20, 1 << 20)}
+            )
+        with pytest.raises(TraceError, match=r"truncated|not an array"):
+            read(tmp_path / name)
+
+
+def test_an_archive_is_no_matrix(tmp_path: Path) -> None:
+    np.savez(tmp_path / "m.npz", a=np.ones((2, 2)))
+    (tmp_path / "m.npz").rename(tmp_path / "m.npy")
+    with pytest.raises(TraceError, match="an archive"):
+        matrix.convert(tmp_path / "m.npy", 60.0)
