@@ -60,7 +60,10 @@ def sums(federation: Federation, knowledge: Knowledge, number: int, basis: list[
 
 def promised(federation: Federation, knowledge: Knowledge, number: int) -> int:
     """The fewest honest updates in anything of this round; 0: nothing is promised of sums."""
-    parameters, accomplices = federation.aggregation, federation.mix.accomplices
+    accomplices = federation.mix.accomplices
+    parameters = federation.aggregation
+    if getattr(parameters, "model_binding", "signed") == "none":  # what is promised with it; the attack is to be found
+        parameters = parameters.model_copy(update={"model_binding": "signed"})
     fewest = len(federation.honest)
     for one in knowledge.inputs:
         if one.update.round != number:
@@ -104,14 +107,11 @@ def lists(federation: Federation, knowledge: Knowledge) -> Iterator[str]:
 def gaps(federation: Federation, knowledge: Knowledge) -> Iterator[str]:
     """Rounds that were agreed on though numbers before them were left out.
 
-    `max_round_gap` None says that the bound is off; where the section has no such key, the gap that a client should
-    allow is 1. With a public beacon nobody can look ahead, and gaps are free.
+    Where the section does not say how many, or switches the bound off, it is 1: the attack is then to be found.
     """
-    allowed = getattr(federation.selection, "max_round_gap", 1)
-    if getattr(federation.selection, "round_beacon", "none") == "public":
-        return
+    allowed = getattr(federation.selection, "round_gap", None) or 1
     for client, before, number in knowledge.skipped:
-        if allowed is None or number - before > allowed:
+        if number - before > allowed:
             yield f"skipped rounds: client {client} agreed on round {number} after round {before}"
             return
 
@@ -119,7 +119,8 @@ def gaps(federation: Federation, knowledge: Knowledge) -> Iterator[str]:
 def ledger(federation: Federation, knowledge: Knowledge, number: int, basis: list[Combination]) -> Iterator[str]:
     """Releases that are not charged, or with more noise than they had.
 
-    The round is charged as one that ended early: what a malicious server makes of it, it keeps to itself.
+    The round is charged as one that ended early: what a malicious server makes of it, it keeps to itself. Where noise is
+    removable, how much has been removed is not followed here: only whether a release is charged at all.
     """
     if federation.aggregation.noise is None or not basis:
         return
@@ -128,8 +129,8 @@ def ledger(federation: Federation, knowledge: Knowledge, number: int, basis: lis
     s = inputs[0].participants
     asked = np.array(sorted(knowledge.asked_last.get(number, ())), np.int64)
     accomplices = federation.mix.accomplices
-    honest = sorted({one.update.client for one in inputs})
-    participants = np.array(sorted({*honest, *sorted(accomplices)[: max(0, s - len(honest))]}), np.int64)
+    involved = {one.update.client for one in inputs}.union(*(one.around for one in inputs))
+    participants = np.array(sorted(involved), np.int64)
     charging = Charging(least_noise(plan), accomplices, parameters.tolerated, parameters.fewest_summed)
     charges = charging.of_round(Outcome(np.zeros(0), "aborted", participants=participants), asked, skipping=False)
     charged = {client: shares for shares, clients in charges.items() for client in clients.tolist()}
@@ -139,7 +140,7 @@ def ledger(federation: Federation, knowledge: Knowledge, number: int, basis: lis
             if update.client not in charged:
                 yield f"uncharged release: {written([update])} is in a sum, and is not charged"
                 return
-            if charged[update.client].colluding_noise > hidden + 1e-12:
+            if parameters.noise.enforcement is None and charged[update.client].colluding_noise > hidden + 1e-12:
                 yield (
                     f"undercharged release: {written([update])} is hidden by {hidden:.3g} of the planned noise, charged as "
                     f"{charged[update.client].colluding_noise:.3g}"

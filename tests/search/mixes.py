@@ -1,12 +1,78 @@
 """The combinations of protocols that are searched, each as small as its attacks allow.
 
-Keys that bind what clients train on, bound how far round numbers may jump, or give a public beacon stand here and
-nowhere else: `WITHOUT_FIXES` switches them off for the search that must then find the attacks.
+`FIXES` is the one place for the keys that close an attack: `guarded` sets them, `unguarded` switches them off, for the
+search that must then find the attack again.
 """
 
+from dataclasses import dataclass, replace
 from typing import Any
 
+from testbed.aggregation.secagg import SecAggParameters
+from testbed.aggregation.secagg_plus import SecAggPlusParameters
+from testbed.selection.lotto_client_centric import ClientCentricParameters
+from testbed.selection.lotto_server_centric import ServerCentricParameters
+from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters
 from tests.search.world import Mix
+
+PARAMETERS: dict[str, Any] = {
+    "secagg": SecAggParameters,
+    "secagg-plus": SecAggPlusParameters,
+    "lotto-client-centric": ClientCentricParameters,
+    "lotto-server-centric": ServerCentricParameters,
+    "verifiable-batch-partition": VerifiableBatchPartitionParameters,
+}
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A key that closes an attack.
+
+    Attributes:
+        attack: the kind of violation (`bounds`).
+        section, key: where it stands.
+        on, off: its values.
+    """
+
+    attack: str
+    section: str
+    key: str
+    on: Any
+    off: Any
+
+    def known_to(self, mix: Mix) -> bool:
+        """Whether the mix's protocol has such a key."""
+        return self.key in getattr(PARAMETERS.get(getattr(mix, self.section)["protocol"]), "model_fields", {})
+
+    def set(self, mix: Mix, value: Any) -> Mix:
+        """The mix with this value."""
+        return replace(mix, **{self.section: {**getattr(mix, self.section), self.key: value}})
+
+
+FIXES = (
+    Fix("model inconsistency", "aggregation", "model_binding", "signed", "none"),
+    Fix("skipped rounds", "selection", "max_round_gap", 1, None),
+    Fix("parallel lists", "selection", "round_beacon", "public", "none"),
+)
+
+
+def guarded(mix: Mix) -> Mix:
+    """With all fixes that its protocols have."""
+    for fix in FIXES:
+        mix = fix.set(mix, fix.on) if fix.known_to(mix) else mix
+    return mix
+
+
+def unguarded(mix: Mix) -> Mix:
+    """With none of them."""
+    for fix in FIXES:
+        mix = fix.set(mix, fix.off) if fix.known_to(mix) else mix
+    return mix
+
+
+def left_open(mix: Mix) -> set[str]:
+    """The attacks that no key of this mix's protocols closes."""
+    return {fix.attack for fix in FIXES if not fix.known_to(mix)}
+
 
 LOTTO = {"protocol": "lotto-client-centric", "participants": 4, "over_selection": 2.0}
 SERVER_CENTRIC = {**LOTTO, "protocol": "lotto-server-centric"}

@@ -7,9 +7,11 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from time import process_time
 from typing import Any
 
+from tests.search import beacon
 from tests.search.bounds import violations
 from tests.search.choices import Choices, fewer
 from tests.search.knowledge import Knowledge
@@ -57,15 +59,42 @@ class Found:
     refusals: Counter[str] = field(default_factory=Counter)
     violations: dict[str, tuple[str, list[int]]] = field(default_factory=dict)
 
+    @property
+    def line(self) -> str:
+        """For the report."""
+        return (
+            f"{self.mix.name}: {self.plays} servers, {self.questions} questions, {self.inputs} inputs, "
+            f"{len(self.states)} distinct states, {len(self.refusals)} checks that refused "
+            f"({sum(self.refusals.values())} times)"
+        )
+
+    @staticmethod
+    def written(decisions: Sequence[int]) -> str:
+        """Decisions in few words: `12*0 1` are twelve zeros and a one."""
+        parts = []
+        for value, run in groupby(decisions):
+            count = len(list(run))
+            parts.append(f"{count}*{value}" if count > 2 else " ".join([str(value)] * count))
+        return " ".join(parts)
+
+    @staticmethod
+    def read(written: str) -> list[int]:
+        """The decisions that `written` gave."""
+        decisions: list[int] = []
+        for part in written.split():
+            count, _, value = part.rpartition("*")
+            decisions += [int(value)] * int(count or 1)
+        return decisions
+
 
 def play(federation: Federation, choices: Choices) -> Play:
     """Let a server with these decisions have its rounds."""
     clients, knowledge = Clients(federation), Knowledge()
-    number = 0
+    number, opener = 0, beacon.made_for(federation.plan)
     for _ in range(federation.mix.rounds):
         number = max(1, number + (1, 0, 2, 4)[choices.pick(4, 0.8)])
         clients.begin_round()
-        agreed = Selecting(clients, knowledge, choices, number).run() if federation.agrees else None
+        agreed = Selecting(clients, knowledge, choices, number, opener).run() if federation.agrees else None
         if agreed is not None and not agreed:
             continue
         among_neighbours = federation.aggregation.protocol == "secagg-plus"
@@ -125,6 +154,21 @@ def search(mix: Mix, seed: int, count: int | None = None, seconds: float | None 
             lines = play(federation, Choices(short)).violations
             found.violations[kind] = next(line for line in lines if kind_of(line) == kind), short
     return found
+
+
+def replayed(mix: Mix, written: str) -> str:
+    """What a server with these decisions told whom, what was refused, and what it then has."""
+    with remembered():
+        federation = Federation(mix)
+        one = play(federation, Choices(Found.read(written)))
+    lines = []
+    for client, told in sorted(one.clients.told.items()):
+        lines.append(f"client {client}:")
+        for entry in told:
+            kind, about, *refused = entry if isinstance(entry, tuple) else (entry, "")
+            shown = sorted(about) if isinstance(about, frozenset) else about
+            lines.append(f"  {kind} {shown}" + (f" -> refused: {refused[0]}" if refused else ""))
+    return "\n".join([*lines, *(one.violations or ["nothing beyond what is promised"])])
 
 
 def _still(federation: Federation, given: Sequence[int], kind: str) -> bool:

@@ -12,6 +12,7 @@ from testbed.selection.lotto_announcing import Announce
 from testbed.selection.lotto_server_centric import ServerCentricClient
 from testbed.selection.verifiable_batch_partition import Prove, VerifiableBatchPartitionParameters, candidate_batches
 from testbed.crypto import prf
+from tests.search.beacon import Opening
 from tests.search.choices import Choices
 from tests.search.knowledge import Knowledge
 from tests.search.world import Clients
@@ -27,10 +28,14 @@ class Selecting:
         knowledge: what the server has seen, and sees here.
         choices: its decisions.
         number: the round.
+        beacon: that opens rounds; None: none does.
     """
 
-    def __init__(self, clients: Clients, knowledge: Knowledge, choices: Choices, number: int) -> None:
+    def __init__(
+        self, clients: Clients, knowledge: Knowledge, choices: Choices, number: int, beacon: Any = None
+    ) -> None:
         self.clients, self.knowledge, self.choices, self.number = clients, knowledge, choices, number
+        self.opening = Opening(clients.federation.plan, beacon, number)
         self.federation = clients.federation
         self.parameters: Any = self.federation.selection
         self.population = self.federation.mix.population
@@ -44,7 +49,7 @@ class Selecting:
 
     def run(self) -> dict[int, Group]:
         """The list that each honest client has agreed on (nobody else is there)."""
-        heard_before = {client: self.clients.client(client).last_round for client in self.federation.honest}
+        heard_before = dict(self.clients.heard)
         self.choices.begin()
         self.announce_all()
         self.choices.begin()
@@ -58,8 +63,9 @@ class Selecting:
                 wrong = sorted(member for member in self.shown[client] if not self.may_be_listed(member))
                 if wrong:
                     self.knowledge.stuffed.append((client, self.number, wrong))
-                if self.number - heard_before[client] > 1:
-                    self.knowledge.skipped.append((client, heard_before[client], self.number))
+                before = heard_before.get(client, 0)
+                if self.announces and self.number - before > 1:
+                    self.knowledge.skipped.append((client, before, self.number))
         return agreed
 
     def may_be_listed(self, member: int) -> bool:
@@ -110,11 +116,12 @@ class Selecting:
     def announcement(self, population: int) -> Announce:
         """What begins the round."""
         factor = self.parameters.factor
-        return Announce(self.number, population, self.parameters.participants, factor.numerator, factor.denominator)
+        s = self.parameters.participants
+        return self.opening.announced(Announce(self.number, population, s, factor.numerator, factor.denominator))
 
     def evaluated(self) -> bytes:
         """What lots are drawn on in this round."""
-        return selection_input(self.federation.environment.experiment_id, self.number)
+        return selection_input(self.federation.environment.experiment_id, self.number, *self.opening.randomness)
 
     def lot_of(self, client: int, asked: bytes) -> tuple[bytes, bytes]:
         """An accomplice's lot, or in the server-centric variant anybody's."""
@@ -169,9 +176,8 @@ class Selecting:
         directory = self.federation.environment.directory
         rows = [Lot(one, directory.signing_key(one), *self.claims[one]) for one in sorted(members)]
         population = self.population + self.choices.pick(2, 0.98)
-        answer = self.clients.ask(
-            client, ParticipantList(self.number, population, rows), about=(self.number, population, members)
-        )
+        message = self.opening.listed(ParticipantList(self.number, population, rows))
+        answer = self.clients.ask(client, message, about=(self.number, population, members))
         if answer is not None:
             role = self.clients.role(client, ParticipantList)
             self.shown[client] = members

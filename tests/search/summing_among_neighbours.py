@@ -71,10 +71,10 @@ class SummingAmongNeighbours(Summing):
         """Ask with the neighbours' signatures and words."""
         self.knowledge.asked_last.setdefault(self.number, set()).add(client)
         rows = self.signatures(client)
-        private = NeighbourSignatures(rows, self.told(client))
+        private = NeighbourSignatures(rows, self.words_to(client))
         return self.ask(client, UnmaskNeighbours(self.number), private, frozenset(row.client for row in rows))
 
-    def told(self, client: int) -> list[MaskedWith]:
+    def words_to(self, client: int) -> list[MaskedWith]:
         """Each neighbour's word that it has masked with this client; accomplices always say so."""
         role, words = self.roles[client], []
         for peer in sorted(role._received):

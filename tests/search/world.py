@@ -24,7 +24,9 @@ from testbed.network.hosting import Delivery
 from testbed.parties.client import Environment, Role
 from testbed.parties.host import Host
 from testbed.parties.pki import PKI, Identity
+from testbed.selection.lotto_announcing import Announce
 from testbed.training import LocalUpdate
+from tests.search import beacon
 
 DIMENSION = 3
 HONEST_MODEL = np.zeros(DIMENSION, np.float32)
@@ -103,6 +105,8 @@ class Federation:
         pki = PKI(mix.population, self.plan.randomness)
         host.accept_registrations(pki.register_many(host.registrations()))
         self.environment.directory = pki.directory()
+        if beacon.used_by(self.plan):
+            self.environment.directory = self.plan.with_beacon(self.environment.directory)
         self.identities = {client: _identity(host, client) for client in range(mix.population)}
 
     @property
@@ -143,6 +147,7 @@ class Clients:
         asked: questions so far.
         told: what each has been told and what it did, in order: the state of the search.
         sent: every question so far with its receiver and private part, to be sent again.
+        heard: up to which round each has heard of announcements; one that it refuses counts as the next number.
     """
 
     federation: Federation
@@ -151,6 +156,7 @@ class Clients:
     asked: int = 0
     told: dict[int, list[object]] = field(default_factory=dict)
     sent: list[tuple[int, Message, Message | None]] = field(default_factory=list)
+    heard: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         known = self.federation
@@ -189,7 +195,10 @@ class Clients:
         key = (0, self.asked)
         encoded = None if private is None else {client: encode(private)}
         delivery = Delivery(key, type(message), detached.header, detached.vectors, np.array([client]), encoded)
-        answers = self._host.deliver(delivery)
+        answers = self._host.deliver(beacon.heard(delivery, self.heard.get(client, 0)))
+        if isinstance(message, Announce):
+            known = self.heard.get(client, 0)
+            self.heard[client] = known + 1 if answers.refusals else max(known, message.round)
         self.crashes += [f"crash: client {number}, {type(message).__name__}: {line}" for number, line in answers.failures]
         told = self.told.setdefault(client, [])
         if answers.refusals:
