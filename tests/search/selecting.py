@@ -163,10 +163,10 @@ class Selecting:
         """Each client a list that it is in, now and then another, or a second one."""
         for client in self.federation.honest:
             fitting = [one for one in lists if client in one]
-            if not fitting or self.choices.pick(2, 0.97):
+            if self.choices.pick(2, 0.97):
                 fitting = lists
-                if self.choices.pick(2, 0.7):
-                    continue
+            if not fitting:
+                continue
             self.show(client, fitting[self.choices.pick(len(fitting))])
             if self.choices.pick(2, 0.95):
                 self.show(client, lists[self.choices.pick(len(lists), 0)])

@@ -66,9 +66,9 @@ def first(mix: Mix, attack: str, servers: int) -> list[int] | None:
     raise AssertionError
 
 
-def test_unsigned_sums_fall_as_the_documentation_says() -> None:
-    """docs/reconstruction.md: with t = 3 of s = 4 and one accomplice a single update is to be had."""
-    assert first(NAMED["secagg, unsigned, 1 accomplice"], "small sum", 3000) is not None
+def test_with_one_accomplice_too_many_a_single_update_is_had() -> None:
+    """docs/reconstruction.md: from x = 2t - s on. The search finds the two stories by itself."""
+    assert first(NAMED["secagg, more accomplices than it withstands"], "small sum", 1500) is not None
 
 
 def test_the_same_seed_is_the_same_search() -> None:
