@@ -122,7 +122,14 @@ MIXES = (
     Mix("secagg, whole batches, smallest sum", BATCHES, secagg(3, smallest_sum=2), 8),
     Mix("secagg, whole batches, unsigned", BATCHES, secagg(3, consistency="none"), 8),
     Mix("lotto-client-centric with secagg", LOTTO, secagg(3), 8, frozenset({7}), rounds=2),
-    Mix("lotto-client-centric, few candidates", {**LOTTO, "over_selection": 1.25}, secagg(3), 8, frozenset({6, 7}), rounds=2),
+    Mix(
+        "lotto-client-centric, few candidates",
+        {**LOTTO, "over_selection": 1.25},
+        secagg(3),
+        8,
+        frozenset({6, 7}),
+        rounds=2,
+    ),
     Mix("lotto-server-centric with secagg", SERVER_CENTRIC, secagg(3), 8, frozenset({7}), rounds=2),
     Mix(
         "lotto-server-centric with secagg-plus",

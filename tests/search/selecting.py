@@ -7,11 +7,19 @@ of them, and show any signatures. Its accomplices sign every list; it knows thei
 from itertools import combinations
 from typing import Any
 
-from testbed.selection.lotto import LIST_DOMAIN, ListSignatures, Lot, ParticipantList, SignedBy, selection_input, under_threshold
+from testbed.crypto import prf
+from testbed.selection.lotto import (
+    LIST_DOMAIN,
+    ListSignatures,
+    Lot,
+    ParticipantList,
+    SignedBy,
+    selection_input,
+    under_threshold,
+)
 from testbed.selection.lotto_announcing import Announce
 from testbed.selection.lotto_server_centric import ServerCentricClient
 from testbed.selection.verifiable_batch_partition import Prove, VerifiableBatchPartitionParameters, candidate_batches
-from testbed.crypto import prf
 from tests.search.beacon import Opening
 from tests.search.choices import Choices
 from tests.search.knowledge import Knowledge

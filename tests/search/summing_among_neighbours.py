@@ -1,4 +1,4 @@
-"""The server's decisions in one round of `secagg-plus`: those of `secagg`, by lists that concern a client's neighbours."""
+"""The server's decisions in one round of `secagg-plus`: as in `secagg`, by lists that concern a client's neighbours."""
 
 from typing import Any
 
@@ -14,7 +14,8 @@ from testbed.aggregation.secagg_plus_messages import (
     UnmaskNeighbours,
 )
 from testbed.crypto import sealing
-from tests.search.summing import Group, Summing
+from tests.search.stories import Group
+from tests.search.summing import Summing
 
 
 class SummingAmongNeighbours(Summing):
@@ -31,7 +32,9 @@ class SummingAmongNeighbours(Summing):
     def advertise_all(self) -> None:
         """The list of participants, which is where the graph comes from."""
         self.participants = self.lists()
-        self.left_out = {c for c, listed in self.participants.items() if c not in listed and not self.choices.pick(2, 0.98)}
+        self.left_out = {
+            c for c, listed in self.participants.items() if c not in listed and not self.choices.pick(2, 0.98)
+        }
         super().advertise_all()
 
     def lists(self) -> dict[int, Group]:

@@ -58,14 +58,16 @@ def test_the_smallest_combination_is_found_among_sums_of_sums() -> None:
 
 
 def test_the_nullspace_is_all_of_it() -> None:
-    source = random.Random(1)
+    source = random.Random(1)  # noqa: S311
     for _ in range(30):
         rows = [{column: source.choice((-1, 0, 1)) for column in range(4)} for _ in range(5)]
         basis = nullspace(rows)
         matrix = np.array([[row[column] for column in range(4)] for row in rows])
         assert len(basis) == 5 - np.linalg.matrix_rank(matrix)
         for vector in basis:
-            assert not any(sum(a * row[column] for a, row in zip(vector, rows, strict=True)) % (2**61 - 1) for column in range(4))
+            assert not any(
+                sum(a * row[column] for a, row in zip(vector, rows, strict=True)) % (2**61 - 1) for column in range(4)
+            )
 
 
 def test_shares_are_interpolated_as_they_were_dealt() -> None:
