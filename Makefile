@@ -9,7 +9,7 @@ READY  := $(VENV)/.ready
 LOWEST ?= .venv-lowest
 LOWEST_TESTS := tests/crypto tests/messages tests/cluster tests/commands tests/records tests/federation tests/network
 
-.PHONY: demo test test-all test-lowest lint fuzz bench faults wheel clean
+.PHONY: demo test test-all test-lowest lint fuzz search bench faults wheel clean
 
 demo: $(READY)
 	$(BIN)/testbed run examples/quickstart.yaml --out runs/quickstart --resume
@@ -38,6 +38,12 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# A malicious server that is searched for: make search SECONDS=3600 SEED=7
+SECONDS ?= 600
+SEED    ?= 1
+search: $(READY)
+	$(BIN)/python -m tests.search --seconds $(SECONDS) --seed $(SEED)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.vrf

@@ -4,7 +4,19 @@ import argparse
 import sys
 
 from tests.search.mixes import MIXES, guarded, left_open, unguarded
+from tests.search.mutants import mutants, noticed
 from tests.search.runner import Found, replayed, search
+
+
+def table(servers: int, seed: int) -> None:
+    """Which missing checks are noticed."""
+    count = 0
+    for mutant in mutants():
+        found = noticed(mutant, seed, servers)
+        count += found is not None
+        what = f"{found.kind} ({found.mix}, server {found.servers})" if found else f"not noticed by {servers} servers"
+        print(f"{mutant.name}: {what}", flush=True)
+    print(f"{count} of {len(mutants())} noticed")
 
 
 def main() -> int:
@@ -15,7 +27,13 @@ def main() -> int:
     options.add_argument("--mix", default="", help="only mixes with this in their name")
     options.add_argument("--unguarded", action="store_true", help="with the fixes switched off")
     options.add_argument("--replay", help="decisions as they were printed, of one --mix: what each client was told")
+    options.add_argument(
+        "--mutants", type=int, metavar="N", help="leave out one check at a time, N servers in each mix"
+    )
     given = options.parse_args()
+    if given.mutants is not None:
+        table(given.mutants, given.seed)
+        return 0
     chosen = [mix for mix in MIXES if given.mix in mix.name]
     if not chosen:
         options.error(f"--mix: none has {given.mix!r} in its name; there are: " + "; ".join(mix.name for mix in MIXES))

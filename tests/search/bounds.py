@@ -1,9 +1,10 @@
 """What the documentation promises of each mix, and where a server has more.
 
-- Sums: with no more accomplices than `tolerated`, every combination of inputs that a server can compute has t - x honest
-  updates or more that it does not know (docs/reconstruction.md; of a neighbourhood's t and x: docs/secagg-plus.md).
-- Whole batches: honest members of a batch are in each combination with one coefficient, all of them or none, and none of
-  them alone is known (docs/batch-atomic.md).
+- Sums: with no more accomplices than `tolerated`, every combination of inputs that a server can compute has t - x
+  honest updates or more that it does not know (docs/reconstruction.md; with the t and x of a neighbourhood:
+  docs/secagg-plus.md).
+- Whole batches: honest members of a batch are in each combination with one coefficient, all of them or none, and none
+  of them alone is known (docs/batch-atomic.md).
 - Lists: all participants are candidates (docs/lotto.md); in strict mode honest clients agree on one list in a round.
 - Round numbers: a client that agrees on a round has heard of the one before, as far as `max_round_gap` says.
 - The ledger: who is in a combination is charged, with no more noise than hides it there.
@@ -53,8 +54,8 @@ def sums(federation: Federation, knowledge: Knowledge, number: int, basis: list[
         unknown = [update for update in one.updates if update not in knowledge.crafted]
         crafted = written([update for update in one.updates if update in knowledge.crafted])
         yield (
-            f"model inconsistency: a combination of {written(unknown)} alone, beside {crafted} that trained on a crafted "
-            f"model; promised are {fewest} honest updates"
+            f"model inconsistency: a combination of {written(unknown)} alone, beside {crafted} that trained on a "
+            f"crafted model; promised are {fewest} honest updates"
         )
 
 
@@ -101,7 +102,7 @@ def lists(federation: Federation, knowledge: Knowledge) -> Iterator[str]:
     if getattr(federation.selection, "signatures", None) != "strict":
         return
     for number, one, other in agreeing(knowledge.agreed):
-        yield f"parallel lists: round {number}, {sorted(one)} and {sorted(other)}, agreed on by all their honest members"
+        yield f"parallel lists: round {number}, {sorted(one)} and {sorted(other)}, agreed on by all honest members"
 
 
 def gaps(federation: Federation, knowledge: Knowledge) -> Iterator[str]:
@@ -119,8 +120,8 @@ def gaps(federation: Federation, knowledge: Knowledge) -> Iterator[str]:
 def ledger(federation: Federation, knowledge: Knowledge, number: int, basis: list[Combination]) -> Iterator[str]:
     """Releases that are not charged, or with more noise than they had.
 
-    The round is charged as one that ended early: what a malicious server makes of it, it keeps to itself. Where noise is
-    removable, how much has been removed is not followed here: only whether a release is charged at all.
+    The round is charged as one that ended early: what a malicious server makes of it, it keeps to itself. Where noise
+    is removable, how much has been removed is not followed here: only whether a release is charged at all.
     """
     if federation.aggregation.noise is None or not basis:
         return
@@ -142,7 +143,7 @@ def ledger(federation: Federation, knowledge: Knowledge, number: int, basis: lis
                 return
             if parameters.noise.enforcement is None and charged[update.client].colluding_noise > hidden + 1e-12:
                 yield (
-                    f"undercharged release: {written([update])} is hidden by {hidden:.3g} of the planned noise, charged as "
-                    f"{charged[update.client].colluding_noise:.3g}"
+                    f"undercharged release: {written([update])} is hidden by {hidden:.3g} of the planned noise, "
+                    f"charged as {charged[update.client].colluding_noise:.3g}"
                 )
                 return

@@ -23,7 +23,9 @@ class Choices:
     def __init__(self, given: Sequence[int] = (), source: random.Random | None = None) -> None:
         self._given = given
         self._source = source
-        self._honest = 0.5  # probability of option 0, beside its share of the rest, in a pick that does not say otherwise
+        self._honest = (
+            0.5  # probability of option 0, beside its share of the rest, in a pick that does not say otherwise
+        )
         self.taken: list[int] = []
         self.options: list[int] = []
 

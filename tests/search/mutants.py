@@ -22,6 +22,9 @@ from testbed.selection.lotto import LottoClient
 from testbed.selection.lotto_announcing import AnnouncedClient
 from testbed.selection.lotto_server_centric import ServerCentricClient
 from testbed.selection.verifiable_batch_partition import VerifiableBatchClient
+from tests.search.mixes import MIXES, guarded, left_open
+from tests.search.runner import kind_of, plays
+from tests.search.world import Federation, remembered
 
 CLIENTS = (
     SecAggClient,
@@ -145,3 +148,43 @@ def _without(owner: Any, name: str, function: Any, check: str, line: int, among:
     if hasattr(function, "_handles"):
         made._handles = function._handles
     return Mutant(f"{check} ({owner.__name__.rsplit('.', 1)[-1]}.{name}, line {line})", owner, name, made, among)
+
+
+@dataclass(frozen=True)
+class Noticed:
+    """That a missing check was noticed.
+
+    Attributes:
+        mix: where.
+        kind: of the violation.
+        servers: played until then.
+    """
+
+    mix: str
+    kind: str
+    servers: int
+
+
+def noticed(mutant: Mutant, seed: int, servers: int) -> Noticed | None:
+    """Whether up to so many servers in each of its mixes have something that they have not from whole clients.
+
+    A client without a check may fail in other ways, and so may the server that finds it changed; that does not count.
+    """
+    for mix in MIXES:
+        if mix.known_broken or not any(part in mix.name for part in mutant.among):
+            continue
+        known, count = {*left_open(mix), "crash"}, 0
+        with remembered(), mutant.at_work():
+            federation = Federation(guarded(mix))
+            while count < servers:
+                try:
+                    for one in plays(federation, seed + count):
+                        count += 1
+                        found = {kind_of(line) for line in one.violations} - known
+                        if found:
+                            return Noticed(mix.name, min(found), count)
+                        if count >= servers:
+                            break
+                except Exception:
+                    count += 1
+    return None

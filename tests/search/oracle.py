@@ -103,7 +103,7 @@ def _combination(knowledge: Knowledge, coefficients: Mapping[int, int]) -> Combi
 
 
 def smallest(basis: Sequence[Combination], known: Collection[Update], below: int) -> Combination | None:
-    """A combination with at least one and fewer than `below` updates that the server does not know; None: there is none.
+    """A combination with at least one, and fewer than `below`, updates that the server does not know; or None.
 
     By enumeration of the sets that it may have.
     """

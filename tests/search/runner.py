@@ -1,6 +1,6 @@
 """Plays servers against honest clients until a budget is spent, and says what was found.
 
-    python -m tests.search --seconds 600 --seed 1
+python -m tests.search --seconds 600 --seed 1
 """
 
 import random
@@ -109,12 +109,12 @@ def kind_of(violation: str) -> str:
 
 
 def plays(federation: Federation, seed: int) -> Iterator[Play]:
-    """One server after the other: every second one new, the others like an earlier one that came further than any before.
+    """One server after the other: every second one new, the others like an earlier one that came further.
 
     How far one has come is counted in shares (`Knowledge.progress`): a server that lacks one of a secret tells that it
     is near, where the violations alone would tell nothing.
     """
-    source = random.Random(f"{seed} {federation.mix.name}")
+    source = random.Random(f"{seed} {federation.mix.name}")  # noqa: S311
     come_so_far: dict[tuple[object, ...], list[int]] = {}
     while True:
         given: list[int] = []
@@ -147,7 +147,7 @@ def search(mix: Mix, seed: int, count: int | None = None, seconds: float | None 
         federation = Federation(mix)
         for one in plays(federation, seed):
             enter(found, one)
-            if count is not None and found.plays >= count or seconds is not None and process_time() - began >= seconds:
+            if found.plays == count or (seconds is not None and process_time() - began >= seconds):
                 break
         for kind, (_, decisions) in list(found.violations.items()):
             short = fewer(decisions, lambda given, kind=kind: _still(federation, given, kind))  # type: ignore[misc]
@@ -195,7 +195,9 @@ def state(clients: Clients) -> int:
     everybody = range(clients.federation.mix.population)
     colour = {client: hash((client in accomplices,)) for client in everybody}
     for _ in range(3):
-        colour = {client: hash((colour[client], _coloured(clients.told.get(client, []), colour))) for client in everybody}
+        colour = {
+            client: hash((colour[client], _coloured(clients.told.get(client, []), colour))) for client in everybody
+        }
     return hash(tuple(sorted(colour.values())))
 
 

@@ -7,11 +7,19 @@ of them, and show any signatures. Its accomplices sign every list; it knows thei
 from itertools import combinations
 from typing import Any
 
-from testbed.selection.lotto import LIST_DOMAIN, ListSignatures, Lot, ParticipantList, SignedBy, selection_input, under_threshold
+from testbed.crypto import prf
+from testbed.selection.lotto import (
+    LIST_DOMAIN,
+    ListSignatures,
+    Lot,
+    ParticipantList,
+    SignedBy,
+    selection_input,
+    under_threshold,
+)
 from testbed.selection.lotto_announcing import Announce
 from testbed.selection.lotto_server_centric import ServerCentricClient
 from testbed.selection.verifiable_batch_partition import Prove, VerifiableBatchPartitionParameters, candidate_batches
-from testbed.crypto import prf
 from tests.search.beacon import Opening
 from tests.search.choices import Choices
 from tests.search.knowledge import Knowledge
@@ -163,10 +171,10 @@ class Selecting:
         """Each client a list that it is in, now and then another, or a second one."""
         for client in self.federation.honest:
             fitting = [one for one in lists if client in one]
-            if not fitting or self.choices.pick(2, 0.97):
+            if self.choices.pick(2, 0.97):
                 fitting = lists
-                if self.choices.pick(2, 0.7):
-                    continue
+            if not fitting:
+                continue
             self.show(client, fitting[self.choices.pick(len(fitting))])
             if self.choices.pick(2, 0.95):
                 self.show(client, lists[self.choices.pick(len(lists), 0)])

@@ -35,9 +35,9 @@ from testbed.messages import Vector
 from testbed.training import Train
 from tests.search.choices import Choices
 from tests.search.knowledge import Input, Knowledge, Secret, Update
+from tests.search.stories import Group, told, units
 from tests.search.world import CRAFTED_MODEL, HONEST_MODEL, Clients
 
-Group = frozenset[int]
 AGAIN = 3  # deviations from the order of the stages, after each of them
 
 
@@ -68,7 +68,7 @@ class Summing:
         self.told_less = 0  # holders than are needed
         self.filled_up = 0  # how a client that too few agree with is shown signatures
         self.adverts: dict[int, Any] = {}
-        self.roles: dict[int, Any] = {}  # by client that has advertised keys: its side of the protocol, for what is public
+        self.roles: dict[int, Any] = {}  # by client: its side of the protocol, for what is public of it
         self.listed: dict[int, Group] = {}  # by client, whose keys it was shown
         self.replaced: dict[int, Group] = {}  # by client, for whom it was shown keys of the server's
         self.sealed: dict[int, dict[int, bytes]] = {}
@@ -174,12 +174,8 @@ class Summing:
         return self.federation.environment.maximum_participants if self.agreed is None else len(self.agreed[client])
 
     def units(self, clients: Iterable[int]) -> list[list[int]]:
-        """Whole batches where there are such, single clients elsewhere; those of accomplices first."""
-        kept = list(dict.fromkeys(clients))
-        if self.parameters.kept_whole(self.batches) is None:
-            return [[client] for client in sorted(kept, key=lambda one: (one not in self.accomplices, one))]
-        assert self.batches is not None
-        return [self.batches.members([batch]).tolist() for batch in self.batches.whole(sorted(kept))]
+        """See `stories.units`."""
+        return units(clients, self.parameters.kept_whole(self.batches), self.accomplices)
 
     @property
     def least(self) -> int:
@@ -187,32 +183,8 @@ class Summing:
         return self.parameters.threshold_for(self.size(self.there[0])) - self.told_less
 
     def told(self, everybody: Iterable[int], clients: list[int]) -> dict[int, Group]:
-        """Some of `everybody`, as each client is told: all (0), two stories, each its own, a few stories, one for all."""
-        units = self.units(everybody)
-        members = sorted({client for unit in units for client in unit})
-        form = self.choices.pick(5)
-        if form == 0 or not clients or not units:
-            return dict.fromkeys(clients, frozenset(members))
-        largest = max(len(unit) for unit in units)
-        least = 0 if self.choices.pick(2, 0.8) else self.least
-        by_units = largest > 1 and not self.choices.pick(2, 0.7)
-
-        def story() -> Group:
-            if not by_units:
-                return self.choices.some(members, least)
-            taken = self.choices.some(range(len(units)), -(-least // largest))
-            return frozenset(client for unit in taken for client in units[unit])
-
-        if form == 2:
-            return {
-                client: self.choices.exactly([one for one in members if one != client], least - 1) | {client}
-                for client in clients
-            }
-        if form == 4:
-            return dict.fromkeys(clients, story())
-        found = [frozenset(members) if form == 1 else story(), *(story() for _ in range(1 if form == 1 else 2))]
-        parts = self.choices.parted(clients, len(found))
-        return {client: found[parts[client]] for client in clients}
+        """See `stories.told`."""
+        return told(self.choices, self.units(everybody), clients, self.least)
 
     def lists(self) -> dict[int, Group]:
         """Who takes part, as each client is told: s of all; where lists are agreed on, that one."""
@@ -271,7 +243,9 @@ class Summing:
     def share(self, client: int, listed: Group, replaced: Group = frozenset()) -> None:
         """Show the client keys, for some peers those of the server; it deals its secrets."""
         self.replaced[client] = replaced | frozenset(self.accomplices)
-        rows = [self.advert(peer, client) for peer in sorted(listed) if peer in self.adverts or peer in self.accomplices]
+        rows = [
+            self.advert(peer, client) for peer in sorted(listed) if peer in self.adverts or peer in self.accomplices
+        ]
         answer = self.share_question(client, rows)
         if answer is None:
             return
@@ -339,7 +313,7 @@ class Summing:
             self.signed[client] = self.roles[client]._survivors_content, answer.signature
 
     def signatures(self, client: int) -> list[SignatureOf]:
-        """Those that this client will believe, of clients that were told the same, and of accomplices; else what there is."""
+        """Those that this client will believe: of who was told the same, and of accomplices; else what there is."""
         role = self.roles[client]
         content, _ = self.signed[client]
         fitting, others = [], []

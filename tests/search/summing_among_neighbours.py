@@ -1,4 +1,4 @@
-"""The server's decisions in one round of `secagg-plus`: those of `secagg`, by lists that concern a client's neighbours."""
+"""The server's decisions in one round of `secagg-plus`: as in `secagg`, by lists that concern a client's neighbours."""
 
 from typing import Any
 
@@ -14,7 +14,8 @@ from testbed.aggregation.secagg_plus_messages import (
     UnmaskNeighbours,
 )
 from testbed.crypto import sealing
-from tests.search.summing import Group, Summing
+from tests.search.stories import Group
+from tests.search.summing import Summing
 
 
 class SummingAmongNeighbours(Summing):
@@ -25,11 +26,15 @@ class SummingAmongNeighbours(Summing):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.participants: dict[int, Group] = {}
+        self.left_out: set[int] = set()  # who hears nothing of the aggregation
         self.words: dict[int, dict[int, bytes]] = {}  # by client, its word to each neighbour
 
     def advertise_all(self) -> None:
         """The list of participants, which is where the graph comes from."""
         self.participants = self.lists()
+        self.left_out = {
+            c for c, listed in self.participants.items() if c not in listed and not self.choices.pick(2, 0.98)
+        }
         super().advertise_all()
 
     def lists(self) -> dict[int, Group]:
@@ -37,6 +42,11 @@ class SummingAmongNeighbours(Summing):
         if not self.participants:
             return super().lists()
         return {client: self.roles[client]._around for client in self.adverts}
+
+    def advertise(self, client: int, size: int) -> None:
+        """As in `secagg`, of those that are on their list."""
+        if client not in self.left_out:
+            super().advertise(client, size)
 
     def advertise_question(self, client: int, size: int) -> Any:
         """The list, k and t."""

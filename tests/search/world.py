@@ -1,8 +1,8 @@
 """The honest clients, the real ones, and the accomplices' keys. The server talks to a client as a host does.
 
-Accomplices are no clients here: the server has their secrets and says what it likes in their names. Where it needs bytes
-that a client would check (what is signed, what an envelope authenticates), it takes them from that client's own role:
-they are public, and the search does not write the protocols' formats down a second time.
+Accomplices are no clients here: the server has their secrets and says what it likes in their names. Where it needs
+bytes that a client would check (what is signed, what an envelope authenticates), it takes them from that client's own
+role: they are public, and the search does not write the protocols' formats down a second time.
 """
 
 from collections import Counter
@@ -199,7 +199,9 @@ class Clients:
         if isinstance(message, Announce):
             known = self.heard.get(client, 0)
             self.heard[client] = known + 1 if answers.refusals else max(known, message.round)
-        self.crashes += [f"crash: client {number}, {type(message).__name__}: {line}" for number, line in answers.failures]
+        self.crashes += [
+            f"crash: client {crash.client}, {type(message).__name__}: {crash.detail}" for crash in answers.crashes
+        ]
         told = self.told.setdefault(client, [])
         if answers.refusals:
             check = answers.refusals[0].check
