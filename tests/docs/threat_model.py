@@ -62,7 +62,8 @@ def matrix(found: dict[str, list[dict[str, Any]]]) -> str:
     names = dict.fromkeys(row["trial"]["name"] for rows in found.values() for row in rows)
     lines = ["| | " + " | ".join(found) + " |", "| --- |" + " --- |" * len(found)]
     for name in names:
-        cells = [next((_cell(row) for row in rows if row["trial"]["name"] == name), _NOT_HERE) for rows in found.values()]
+        tried = [{row["trial"]["name"]: row for row in rows} for rows in found.values()]
+        cells = [_cell(rows[name]) if name in rows else _NOT_HERE for rows in tried]
         lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
     return "\n" + "\n".join(lines) + "\n\n"
 

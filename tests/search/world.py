@@ -200,7 +200,7 @@ class Clients:
             known = self.heard.get(client, 0)
             self.heard[client] = known + 1 if answers.refusals else max(known, message.round)
         self.crashes += [
-            f"crash: client {crash.client}, {type(message).__name__}: {crash.detail}" for crash in answers.crashes
+            f"crash: client {crash.client}, {type(message).__name__}: {crash.error}" for crash in answers.crashes
         ]
         told = self.told.setdefault(client, [])
         if answers.refusals:
