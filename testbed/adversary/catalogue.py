@@ -78,13 +78,13 @@ SERVER: tuple[type[ServerMisbehaviour], ...] = (
     BreakBatch,
 )
 CLIENTS: tuple[type[ClientMisbehaviour], ...] = (
-    DealInconsistentShares,
     InflateUtility,
     ClaimCandidacy,
     ClaimFalseNumber,
     WithholdNumber,
     WrongSignature,
     SkipNoise,
+    DealInconsistentShares,
 )
 OF_PARTY: dict[str, tuple[type[Misbehaviour], ...]] = {"server": SERVER, "clients": CLIENTS}
 
