@@ -88,13 +88,13 @@ SERVER: tuple[type[ServerMisbehaviour], ...] = (
     SendCraftedModel,
 )
 CLIENTS: tuple[type[ClientMisbehaviour], ...] = (
-    DealInconsistentShares,
     InflateUtility,
     ClaimCandidacy,
     ClaimFalseNumber,
     WithholdNumber,
     WrongSignature,
     SkipNoise,
+    DealInconsistentShares,
 )
 OF_PARTY: dict[str, tuple[type[Misbehaviour], ...]] = {"server": SERVER, "clients": CLIENTS}
 

@@ -63,8 +63,9 @@ def test_dishonest_clients_may_skip_their_noise(protocol: str, run: Callable[...
 
 
 def test_who_skips_no_noise_is_not_among_those_that_do() -> None:
-    adversary = {"dishonest": 0.4, "clients": ["deal-inconsistent-shares"]}
-    plan = Plan(Experiment.model_validate(noisy() | {"adversary": adversary}), 0)
+    adversary = {"dishonest": 0.4, "clients": ["inflate-utility"]}
+    keys = {"adversary": adversary, "privacy": {"report_losses": True}}
+    plan = Plan(Experiment.model_validate(noisy() | keys), 0)
     assert plan.adversary is not None
     assert plan.adversary.skips_noise == frozenset()
     assert len(plan.dishonest) == 40

@@ -51,7 +51,7 @@ def training(dishonest: int, **more: Any) -> Training:
 @pytest.mark.parametrize("protocol", ["random", "weighted-random", "oort"])
 @pytest.mark.parametrize("dishonest", [0, 5, 10, 40])
 def test_where_the_server_chooses_it_chooses_the_victim_every_time(protocol: str, dishonest: int) -> None:
-    _, malicious = found({"protocol": protocol}, dishonest)
+    _, malicious = found({"protocol": protocol}, dishonest, privacy={"report_losses": True})  # which oort needs
     insecure = cost_without_lotto(training(dishonest))
     assert malicious.cost.epsilon == pytest.approx(insecure.epsilon, rel=1e-9)
     assert (malicious.cost.rounds, malicious.cost.dishonest) == (R, min(dishonest, S - 1))
