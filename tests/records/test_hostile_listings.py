@@ -145,3 +145,14 @@ def test_names_that_are_fine(tmp_path: Path) -> None:
     for name in ("a", "a/b=1,c=2.5/rounds.parquet", "..a/b..", "ä/é.yaml", "a b"):
         check_name(name, "here")
         assert inside(tmp_path, name, "here") == tmp_path / name
+
+
+def test_an_object_store_whose_keys_climb(s3: str, machine: Callable[[str], None], tmp_path: Path) -> None:
+    """Keys are any text to S3: a real server lists what was put there."""
+    boto3 = pytest.importorskip("boto3")
+    address = s3.partition("endpoint_override=")[2].partition("&")[0]
+    client = boto3.client("s3", endpoint_url=f"http://{address}", region_name="us-east-1")
+    client.put_object(Bucket="results", Key="climbing/a/../../../evil/experiment.yaml", Body=b"name: evil\n")
+    with pytest.raises(RunError, match=r"'a/\.\./\.\./\.\./evil/experiment\.yaml' could lie outside"):
+        fetched(f"s3://results/climbing?{s3}")
+    assert not list(tmp_path.rglob("experiment.yaml"))
