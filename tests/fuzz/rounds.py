@@ -202,7 +202,8 @@ class DishonestHosts(LocalHosts):
         choice = self._rng.randrange(5)
         try:
             if choice == 4:
-                foreign = self._rng.choice(QUESTIONS)
+                known = list(self.hosts[0].questions.values())
+                foreign = self._rng.choice(known if self._rng.random() < 0.5 else QUESTIONS)
                 self.did = f"{foreign.__name__} instead of {kind.__name__}"
                 return self._foreign(delivery, foreign)
             if choice == 0 and self._past:
