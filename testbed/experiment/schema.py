@@ -105,7 +105,7 @@ class Time(_Section):
         description="virtual: time is computed from links and devices, not waited for; wall: live mode, the real bytes "
         "go through throttled sockets and everything is waited for",
     )
-    compute: Literal["modelled", "measured"] = Field(
+    compute: Literal["measured", "modelled"] = Field(
         "modelled",
         description="Compute time: a cost table (modelled: the same bits anywhere), or thread CPU time of the real "
         "work on this one (measured); on the wall clock, too, it is waited for",
