@@ -268,7 +268,7 @@ class Experiment(_Section):
             section = "workload"
             if self.workload.training == "simulated" and self.time.compute != "modelled":
                 raise ValueError(
-                    "training: simulated costs no time that could be measured; leave out time.compute: measured"
+                    "training: simulated costs no time that could be measured; set time.compute: modelled"
                 )
         except ValueError as error:
             raise ValueError(f"{section}.{error}") from None
