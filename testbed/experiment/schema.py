@@ -123,7 +123,7 @@ class Time(_Section):
         description="virtual: time is computed from links and devices, not waited for; wall: live mode, the real bytes "
         "go through throttled sockets and everything is waited for",
     )
-    compute: Literal["modelled", "measured"] = Field(
+    compute: Literal["measured", "modelled"] = Field(
         "modelled",
         description="Compute time: a cost table (modelled: the same bits anywhere), or thread CPU time of the real "
         "work on this one (measured); on the wall clock, too, it is waited for",
@@ -288,7 +288,7 @@ class Experiment(_Section):
             section = "workload"
             if self.workload.training == "simulated" and self.time.compute != "modelled":
                 raise ValueError(
-                    "training: simulated costs no time that could be measured; leave out time.compute: measured"
+                    "training: simulated costs no time that could be measured; set time.compute: modelled"
                 )
         except ValueError as error:
             raise ValueError(f"{section}.{error}") from None

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.errors import ExperimentError, Refusal, RoundAborted
+from testbed.errors import CodeCrashed, ExperimentError, Refusal, RoundAborted
 from testbed.experiment import Experiment
 from testbed.federation import Plan
 from testbed.records.tables import SCHEMAS
@@ -184,8 +184,9 @@ def test_a_fault_of_the_program_is_not_an_outcome(run: Callable) -> None:
     federation = run(PLAIN, "run")
     federation.plan.selection = Choosing(federation.experiment.selection, 30)
     federation.plan.selection.error = ZeroDivisionError("a fault")
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(CodeCrashed, match="the server's side of round 1 crashed: ZeroDivisionError: a fault") as ended:
         federation.rounds(1)
+    assert isinstance(ended.value.__cause__, ZeroDivisionError)
     assert federation.rows("rounds") == []
 
 
