@@ -3,9 +3,9 @@
 The federation sees a model as one vector of 32-bit floats and a client's work as the change of that vector. A
 class of the user's own (``dataset: package.module:ClassName``) implements the same interface; torch is not
 needed for it. It is constructed as ``ClassName(section, population, seed, **section.options)`` in every
-process that trains or evaluates (options that it does not take are refused), so construction must be
-deterministic and cheap, and heavy data are best made when a client first trains.
-A complete one, every client estimating a mean by gradient steps:
+process that trains or evaluates (options that it does not take are refused), so construction must be deterministic
+and cheap, and heavy data are best made when a client first trains. A complete one, every client estimating a mean by
+gradient steps:
 
     class MeanEstimation:
         name, model_name, dimension = "mean-estimation", "mean", 16
