@@ -7,7 +7,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-all lint bench faults wheel clean
+.PHONY: demo test test-all lint search bench faults wheel clean
 
 demo: $(READY)
 	$(BIN)/testbed run examples/quickstart.yaml --out runs/quickstart --resume
@@ -23,6 +23,12 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# A malicious server that is searched for: make search SECONDS=3600 SEED=7
+SECONDS ?= 600
+SEED    ?= 1
+search: $(READY)
+	$(BIN)/python -m tests.search --seconds $(SECONDS) --seed $(SEED)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.vrf

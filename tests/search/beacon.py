@@ -1,0 +1,74 @@
+"""What the search knows of a beacon that opens rounds and registers lists, where the code has one.
+
+Without `testbed.parties.round_beacon` there is nothing to ask, and `Announce` and `ParticipantList` go as they are.
+"""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from testbed.errors import Refusal
+from testbed.network.hosting import Delivery
+from testbed.selection import lotto
+
+try:
+    from testbed.parties import round_beacon
+except ImportError:  # a version without it
+    round_beacon = None  # type: ignore[assignment]
+
+
+def used_by(plan: Any) -> bool:
+    """Whether a beacon opens the rounds of this experiment."""
+    return getattr(plan.experiment.selection, "round_beacon", "none") == "public"
+
+
+def heard(delivery: Delivery, number: int) -> Delivery:
+    """The delivery to one client that has heard of announcements up to this number."""
+    known = {field.name for field in fields(Delivery)}
+    return replace(delivery, heard=np.array([number])) if "heard" in known else delivery  # type: ignore[call-arg]
+
+
+class Opening:
+    """The server's way to the beacon in one round; without one it says nothing.
+
+    Args:
+        plan: of the experiment.
+        beacon: the party, which all rounds of a play share; None: there is none.
+        number: the round.
+    """
+
+    def __init__(self, plan: Any, beacon: Any, number: int) -> None:
+        self._plan, self._beacon, self._number = plan, beacon, number
+        self.pulse: bytes | None = None
+        if beacon is not None:
+            try:
+                self.pulse = beacon.open(number)
+            except Refusal:
+                self.pulse = None
+
+    @property
+    def randomness(self) -> tuple[bytes, ...]:
+        """What lots are drawn on beside the round."""
+        return () if self.pulse is None else (round_beacon.randomness_of(self.pulse),)
+
+    def announced(self, message: Any) -> Any:
+        """The announcement with the pulse."""
+        return message if self._beacon is None else msgspec.structs.replace(message, pulse=self.pulse)
+
+    def listed(self, message: Any) -> Any:
+        """The list with the beacon's receipt, if it gives one."""
+        if self._beacon is None:
+            return message
+        content = lotto.list_content(self._plan.experiment_id, self._plan.experiment.selection, message)
+        try:
+            receipt = self._beacon.register(self._number, lotto.list_digest(content))
+        except Refusal:
+            receipt = bytes(64)
+        return msgspec.structs.replace(message, beacon=lotto.Registered(receipt, self.pulse))
+
+
+def made_for(plan: Any) -> Any:
+    """The beacon of a play, or None."""
+    return plan.round_beacon(None) if used_by(plan) else None

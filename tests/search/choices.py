@@ -1,0 +1,127 @@
+"""Decisions of a server as a list of small numbers: recorded, given again, enumerated, and made fewer.
+
+Every decision is a pick among a number of options. Option 0 is always what an honest server does, so a list of zeros is
+an honest round, and a list that ends early goes on honestly.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+
+
+class Choices:
+    """Where decisions come from.
+
+    Args:
+        given: the first decisions (one that is too large for its options counts as 0).
+        source: draws what comes after them; None: all zeros.
+
+    Attributes:
+        taken: the decisions so far.
+        options: among how many each was taken.
+    """
+
+    def __init__(self, given: Sequence[int] = (), source: random.Random | None = None) -> None:
+        self._given = given
+        self._source = source
+        self._honest = (
+            0.5  # probability of option 0, beside its share of the rest, in a pick that does not say otherwise
+        )
+        self.taken: list[int] = []
+        self.options: list[int] = []
+
+    def begin(self) -> None:
+        """A stage begins: the server is lively in some, and honest in most others, lest it be refused everywhere."""
+        if self._source is not None and len(self.taken) >= len(self._given):
+            self._honest = self._source.choice((0.97, 0.95, 0.6, 0.2))
+
+    def pick(self, options: int, honest: float | None = None) -> int:
+        """One of 0 .. options - 1."""
+        at, chosen = len(self.taken), 0
+        if at < len(self._given):
+            chosen = self._given[at] if self._given[at] < options else 0
+        elif self._source is not None and options > 1:
+            stay = self._honest if honest is None else honest
+            chosen = 0 if self._source.random() < stay else self._source.randrange(options)
+        self.taken.append(chosen)
+        self.options.append(options)
+        return chosen
+
+    def some(self, of: Sequence[int], least: int = 0) -> frozenset[int]:
+        """A subset of at least `least`: all (0), all but one, one half of them, exactly `least`, or anything."""
+        form, clients = self.pick(5), list(of)
+        if form == 0 or len(clients) <= least:
+            return frozenset(clients)
+        if form == 1:
+            left_out = self.pick(len(clients), 0)
+            return frozenset(clients[:left_out] + clients[left_out + 1 :])
+        if form in (2, 3):
+            size = max(least, len(clients) // 2) if form == 2 else least
+            begin = self.pick(len(clients), 0)
+            return frozenset((clients[begin:] + clients[:begin])[:size])
+        kept = [client for client in clients if not self.pick(2, 0.3)]
+        kept += [client for client in clients if client not in kept][: max(0, least - len(kept))]
+        return frozenset(kept)
+
+    def exactly(self, of: Sequence[int], size: int) -> frozenset[int]:
+        """A subset of this size, any."""
+        left, taken = list(of), []
+        while left and len(taken) < size:
+            taken.append(left.pop(self.pick(len(left), 0)))
+        return frozenset(taken)
+
+    def parted(self, clients: Sequence[int], stories: int) -> dict[int, int]:
+        """Which of so many stories each client is told: one of them another, the first few, or anything."""
+        form = self.pick(3, 0)
+        if form == 0:
+            other = self.pick(len(clients), 0)
+            return {client: int(place == other) for place, client in enumerate(clients)}
+        if form == 1:
+            begin = self.pick(len(clients), 0)
+            return {client: int(place >= begin) for place, client in enumerate(clients)}
+        return {client: self.pick(stories, 0) for client in clients}
+
+
+def every(limit: int) -> Iterator[Choices]:
+    """All lists of decisions in order, depth first, until there are no more or `limit` were given.
+
+    The caller uses each before it asks for the next: it is then known how many options there were.
+    """
+    given: list[int] = []
+    for _ in range(limit):
+        choices = Choices(given)
+        yield choices
+        given = list(choices.taken)
+        while given and given[-1] + 1 >= choices.options[len(given) - 1]:
+            given.pop()
+        if not given:
+            return
+        given[-1] += 1
+
+
+def fewer(decisions: Sequence[int], still: Callable[[Sequence[int]], bool]) -> list[int]:
+    """A list that is nearer to honest and for which `still` holds, too: shorter, then with more and lower entries 0."""
+    found = _without_zeros_at_the_end(decisions)
+    size = max(1, len(found) // 2)
+    while size:
+        changed = False
+        for begin in range(0, len(found), size):
+            candidate = [*found[:begin], *([0] * len(found[begin : begin + size])), *found[begin + size :]]
+            if candidate != found and still(candidate):
+                found, changed = _without_zeros_at_the_end(candidate), True
+                break
+        if not changed:
+            size //= 2
+    for place in range(len(found)):
+        for lower in range(found[place]):
+            candidate = [*found[:place], lower, *found[place + 1 :]]
+            if still(candidate):
+                found = candidate
+                break
+    return _without_zeros_at_the_end(found)
+
+
+def _without_zeros_at_the_end(decisions: Sequence[int]) -> list[int]:
+    kept = list(decisions)
+    while kept and not kept[-1]:
+        kept.pop()
+    return kept

@@ -1,0 +1,191 @@
+"""Clients that leave out one check each: what the search should notice, to show that it searches.
+
+There is one for every `raise Refusal("name", ...)` in the client side of the protocols (found in the source, so that a
+new check is a new mutant), and a few that change a decision. Not every check can be noticed: some are there to end a
+round in good time that would fail later, or are a second line behind another check.
+"""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from testbed import training
+from testbed.aggregation import batch_atomic, secagg_client
+from testbed.aggregation.secagg_client import SecAggClient
+from testbed.aggregation.secagg_plus_client import SecAggPlusClient
+from testbed.selection.lotto import LottoClient
+from testbed.selection.lotto_announcing import AnnouncedClient
+from testbed.selection.lotto_server_centric import ServerCentricClient
+from testbed.selection.verifiable_batch_partition import VerifiableBatchClient
+from tests.search.mixes import MIXES, guarded, left_open
+from tests.search.runner import kind_of, plays
+from tests.search.world import Federation, remembered
+
+CLIENTS = (
+    SecAggClient,
+    SecAggPlusClient,
+    training.Trainer,
+    LottoClient,
+    AnnouncedClient,
+    ServerCentricClient,
+    VerifiableBatchClient,
+)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One check left out.
+
+    Attributes:
+        name: the check and where it stands, or what is decided otherwise.
+        owner, attribute: the class or module, and what is replaced there.
+        instead: what stands there.
+        among: in the names of the mixes in which the code runs; any of these.
+    """
+
+    name: str
+    owner: Any
+    attribute: str
+    instead: Any
+    among: tuple[str, ...]
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Every client is such a one."""
+        with ExitStack() as stack:
+            stack.enter_context(patch.object(self.owner, self.attribute, self.instead))
+            yield
+
+
+def mutants() -> list[Mutant]:
+    """All of them."""
+    found = []
+    for owner in CLIENTS:
+        for name, function in vars(owner).items():
+            for check, place in _checks(function):
+                found.append(_without(owner, name, function, check, place, _mixes(owner)))
+    for check, place in _checks(batch_atomic.check_whole):
+        found.append(_without(secagg_client, "check_whole", batch_atomic.check_whole, check, place, ("whole batches",)))
+    for check, place in _checks(training.trained_update):
+        found.append(_without(secagg_client, "trained_update", training.trained_update, check, place, ("secagg,",)))
+    return found + _other_decisions()
+
+
+def _other_decisions() -> list[Mutant]:
+    unbound: Callable[..., Any] = lambda self, adverts: b""  # noqa: E731
+    everybody: Callable[..., Any] = lambda self: {*self._received, self.client.number}  # noqa: E731
+    yes: Callable[..., Any] = lambda self, *_: True  # noqa: E731
+    no: Callable[..., Any] = lambda self, *_: False  # noqa: E731
+    nothing: Callable[..., Any] = lambda self, *_: None  # noqa: E731
+    plus, whole = ("secagg-plus",), ("whole batches",)
+    return [
+        Mutant("envelopes not bound to the list of keys", SecAggClient, "_digest_of", unbound, ("secagg,",)),
+        Mutant("signatures of those outside the sum count", SecAggClient, "_signers", everybody, whole),
+        Mutant("nobody may be declared dead but oneself", SecAggClient, "_may_be_left_out", yes, ("secagg,",)),
+        Mutant("the own batch is not asked for", SecAggClient, "_stands_by", no, whole),
+        Mutant("batch-mates' shares need not open", SecAggClient, "_check_mates", nothing, whole),
+        Mutant("signatures are not verified", SecAggClient, "_verify", nothing, ("secagg,",)),
+        Mutant("neighbours need not have masked with it", SecAggPlusClient, "_masks_with_me", yes, plus),
+        Mutant("the own list need not be the neighbours'", SecAggPlusClient, "_digest_of", unbound, plus),
+    ]
+
+
+def _mixes(owner: type) -> tuple[str, ...]:
+    if owner is SecAggClient:
+        return ("secagg, 2", "secagg, no", "secagg, 1", "secagg, whole", "lotto-client-centric with secagg")
+    if owner is SecAggPlusClient:
+        return ("secagg-plus",)
+    if owner is ServerCentricClient:
+        return ("server-centric",)
+    if owner is VerifiableBatchClient:
+        return ("verifiable",)
+    lotto = ("lotto-client-centric", "lotto-server-centric with secagg", "verifiable")
+    return (*lotto, "secagg, 2", "secagg, no") if owner is training.Trainer else lotto
+
+
+def _source(function: Any) -> ast.Module:
+    return ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
+
+
+def _check_of(node: ast.AST) -> str | None:
+    """The name of the check that a `raise` states."""
+    call = node.exc if isinstance(node, ast.Raise) else None
+    named = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Refusal"
+    if named and call is not None and isinstance(call.args[0], ast.Constant):  # type: ignore[attr-defined]
+        return str(call.args[0].value)  # type: ignore[attr-defined]
+    return None
+
+
+def _checks(function: Any) -> list[tuple[str, int]]:
+    """The checks in a function, each with its line there."""
+    if not inspect.isfunction(function):
+        return []
+    return [(check, node.lineno) for node in ast.walk(_source(function)) if (check := _check_of(node)) is not None]  # type: ignore[attr-defined]
+
+
+def _without(owner: Any, name: str, function: Any, check: str, line: int, among: tuple[str, ...]) -> Mutant:
+    """The function compiled anew, with `pass` in the place of one `raise`."""
+
+    class Skip(ast.NodeTransformer):
+        def visit_Raise(self, node: ast.Raise) -> ast.AST:
+            return ast.copy_location(ast.Pass(), node) if (_check_of(node), node.lineno) == (check, line) else node
+
+        def visit_Call(self, node: ast.Call) -> ast.AST:
+            self.generic_visit(node)
+            if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
+                node.args = [ast.Name("__owner__", ast.Load()), ast.Name("self", ast.Load())]
+            return node
+
+    target = inspect.unwrap(function)
+    changed = ast.fix_missing_locations(Skip().visit(_source(function)))
+    scope = {**target.__globals__, "__owner__": owner}
+    exec(compile(changed, f"<{owner.__name__}.{name} without {check}>", "exec"), scope)
+    made = scope[target.__name__]
+    if hasattr(function, "_handles"):
+        made._handles = function._handles
+    return Mutant(f"{check} ({owner.__name__.rsplit('.', 1)[-1]}.{name}, line {line})", owner, name, made, among)
+
+
+@dataclass(frozen=True)
+class Noticed:
+    """That a missing check was noticed.
+
+    Attributes:
+        mix: where.
+        kind: of the violation.
+        servers: played until then.
+    """
+
+    mix: str
+    kind: str
+    servers: int
+
+
+def noticed(mutant: Mutant, seed: int, servers: int) -> Noticed | None:
+    """Whether up to so many servers in each of its mixes have something that they have not from whole clients.
+
+    A client without a check may fail in other ways, and so may the server that finds it changed; that does not count.
+    """
+    for mix in MIXES:
+        if mix.known_broken or not any(part in mix.name for part in mutant.among):
+            continue
+        known, count = {*left_open(mix), "crash"}, 0
+        with remembered(), mutant.at_work():
+            federation = Federation(guarded(mix))
+            while count < servers:
+                try:
+                    for one in plays(federation, seed + count):
+                        count += 1
+                        found = {kind_of(line) for line in one.violations} - known
+                        if found:
+                            return Noticed(mix.name, min(found), count)
+                        if count >= servers:
+                            break
+                except Exception:
+                    count += 1
+    return None

@@ -1,0 +1,97 @@
+"""The server's decisions in one round of `secagg-plus`: as in `secagg`, by lists that concern a client's neighbours."""
+
+from typing import Any
+
+from testbed.aggregation.secagg_client import SEALING_PURPOSE
+from testbed.aggregation.secagg_messages import AdvertOf, SealedFromPeers, SharesFor
+from testbed.aggregation.secagg_plus_messages import (
+    AnnounceGraph,
+    MaskedWith,
+    MaskInputAmongNeighbours,
+    NeighbourKeys,
+    NeighbourSignatures,
+    ShareKeysAmongNeighbours,
+    UnmaskNeighbours,
+)
+from testbed.crypto import sealing
+from tests.search.stories import Group
+from tests.search.summing import Summing
+
+
+class SummingAmongNeighbours(Summing):
+    """One round of one server."""
+
+    question = AnnounceGraph
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.participants: dict[int, Group] = {}
+        self.left_out: set[int] = set()  # who hears nothing of the aggregation
+        self.words: dict[int, dict[int, bytes]] = {}  # by client, its word to each neighbour
+
+    def advertise_all(self) -> None:
+        """The list of participants, which is where the graph comes from."""
+        self.participants = self.lists()
+        self.left_out = {
+            c for c, listed in self.participants.items() if c not in listed and not self.choices.pick(2, 0.98)
+        }
+        super().advertise_all()
+
+    def lists(self) -> dict[int, Group]:
+        """As for `secagg`, once in a round; afterwards a client's neighbourhood."""
+        if not self.participants:
+            return super().lists()
+        return {client: self.roles[client]._around for client in self.adverts}
+
+    def advertise(self, client: int, size: int) -> None:
+        """As in `secagg`, of those that are on their list."""
+        if client not in self.left_out:
+            super().advertise(client, size)
+
+    def advertise_question(self, client: int, size: int) -> Any:
+        """The list, k and t."""
+        listed = sorted(self.participants.get(client) or range(size))
+        chosen = self.parameters.neighbourhood(len(listed))
+        return AnnounceGraph(self.number, listed, chosen.neighbours, chosen.threshold - self.told_less)
+
+    def share_question(self, client: int, rows: list[AdvertOf]) -> Any:
+        """Ask with these neighbours' keys."""
+        about = frozenset(row.client for row in rows)
+        return self.ask(client, ShareKeysAmongNeighbours(self.number), NeighbourKeys(rows), about)
+
+    def mask_question(self, client: int, rows: list[SharesFor]) -> Any:
+        """Ask with these neighbours' shares; the answer tells neighbours that they are masked with."""
+        about = frozenset(row.client for row in rows)
+        answer = self.ask(client, MaskInputAmongNeighbours(self.number), SealedFromPeers(rows), about)
+        if answer is not None:
+            self.words[client] = {row.client: row.tag for row in answer.masked_with}
+        return answer
+
+    @property
+    def least(self) -> int:
+        """Most that `dropouts` allows survive."""
+        survivors: int = self.parameters.neighbourhood(self.size(self.there[0])).survivors
+        return survivors
+
+    def could_survive(self, client: int) -> Group:
+        """All participants: what is signed is the set of the whole round."""
+        return self.participants.get(client, frozenset()) | {client}
+
+    def unmask_question(self, client: int, kind: Any) -> Any:
+        """Ask with the neighbours' signatures and words."""
+        self.knowledge.asked_last.setdefault(self.number, set()).add(client)
+        rows = self.signatures(client)
+        private = NeighbourSignatures(rows, self.words_to(client))
+        return self.ask(client, UnmaskNeighbours(self.number), private, frozenset(row.client for row in rows))
+
+    def words_to(self, client: int) -> list[MaskedWith]:
+        """Each neighbour's word that it has masked with this client; accomplices always say so."""
+        role, words = self.roles[client], []
+        for peer in sorted(role._received):
+            if peer in self.accomplices:
+                nonce, associated = role._word(peer, client)
+                key = self.key(peer, "sealing").agree(self.adverts[client].sealing_key, SEALING_PURPOSE)
+                words.append(MaskedWith(peer, sealing.seal(key, nonce, b"", associated)))
+            elif client in self.words.get(peer, {}):
+                words.append(MaskedWith(peer, self.words[peer][client]))
+        return words

@@ -1,0 +1,118 @@
+"""The search finds the attacks that are known, with the fixes off; nothing with all checks on; and it notices that a
+check is missing.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.search.choices import Choices
+from tests.search.mixes import FIXES, MIXES, Fix, guarded, left_open, unguarded
+from tests.search.mutants import Mutant, mutants, noticed
+from tests.search.runner import Found, kind_of, play, plays, search
+from tests.search.world import Federation, Mix, remembered
+
+SEED = 1
+SERVERS = 120  # played in each mix here; `make search` plays for as long as one likes
+NAMED = {mix.name: mix for mix in MIXES}
+
+
+@pytest.mark.parametrize("name", [mix.name for mix in MIXES if not mix.known_broken])
+def test_no_server_has_more_than_is_promised(name: str) -> None:
+    found = search(guarded(NAMED[name]), SEED, SERVERS)
+    new = {kind: (line, Found.written(given)) for kind, (line, given) in found.violations.items()}
+    assert not {kind: what for kind, what in new.items() if kind not in left_open(NAMED[name])}
+    assert found.plays == SERVERS
+    assert found.inputs > 0
+    assert len(found.states) > SERVERS // 4
+
+
+ATTACKS = [
+    ("secagg, 2 accomplices", "model inconsistency"),
+    ("secagg-plus, 2 accomplices", "model inconsistency"),
+    ("secagg, whole batches", "model inconsistency"),
+    ("verifiable-batch-partition with secagg", "model inconsistency"),
+    ("lotto-client-centric with secagg", "skipped rounds"),
+    ("lotto-client-centric with secagg", "parallel lists"),
+    ("lotto-server-centric with secagg", "parallel lists"),
+]
+
+
+@pytest.mark.parametrize(("name", "attack"), ATTACKS)
+def test_a_known_attack_is_found_with_its_fix_off(name: str, attack: str) -> None:
+    mix = unguarded(NAMED[name])
+    assert first(mix, attack, 600) is not None
+
+
+@pytest.mark.parametrize(
+    "fix", [fix for fix in FIXES if any(fix.known_to(mix) for mix in MIXES)], ids=lambda fix: fix.key
+)
+def test_each_fix_is_what_closes_it(fix: Fix) -> None:
+    """The decisions of an attack that was found without the fix come to nothing with it, and it alone."""
+    name = next(name for name, attack in ATTACKS if attack == fix.attack and fix.known_to(NAMED[name]))
+    one = first(unguarded(NAMED[name]), fix.attack, 600)
+    assert one is not None
+    with remembered():
+        again = play(Federation(fix.set(unguarded(NAMED[name]), fix.on)), Choices(one))
+    assert fix.attack not in {kind_of(line) for line in again.violations}
+
+
+def first(mix: Mix, attack: str, servers: int) -> list[int] | None:
+    """The decisions of the first of so many servers that carries out the attack."""
+    with remembered():
+        for count, one in enumerate(plays(Federation(mix), SEED)):
+            if attack in {kind_of(line) for line in one.violations}:
+                return one.decisions
+            if count == servers:
+                return None
+    raise AssertionError
+
+
+def test_with_one_accomplice_too_many_a_single_update_is_had() -> None:
+    """docs/reconstruction.md: from x = 2t - s on. The search finds the two stories by itself."""
+    assert first(NAMED["secagg, more accomplices than it withstands"], "small sum", 1500) is not None
+
+
+def test_the_same_seed_is_the_same_search() -> None:
+    mix = NAMED["secagg, 2 accomplices"]
+    one, other = (search(mix, 3, 40) for _ in range(2))
+    assert (one.questions, one.states, one.refusals) == (other.questions, other.states, other.refusals)
+
+
+@pytest.mark.parametrize("name", list(NAMED))
+def test_an_honest_server_has_one_sum_and_is_refused_nothing(name: str) -> None:
+    with remembered():
+        one = play(Federation(guarded(NAMED[name])), Choices())
+    assert one.violations == []
+    assert one.clients.refusals.keys() <= {"lotto.wrong-size"}  # fewer candidates than participants
+    assert "few candidates" in name or one.knowledge.inputs
+
+
+NOTICED = (
+    "secagg.out-of-order (SecAggClient._step",
+    "secagg.other-threshold (SecAggClient._check_parameters",
+    "secagg.too-few (SecAggClient.on_mask_input",
+    "signatures are not verified",
+    "secagg-plus.other-neighbourhood",
+    "secagg.partial-batch",
+    "lotto.over-threshold (LottoClient.check_threshold",
+    "lotto.output-mismatch (AnnouncedClient",
+    "lotto.round-used (LottoClient",
+)
+
+
+def _noticed() -> Iterator[Mutant]:
+    for mutant in mutants():
+        if mutant.name.startswith(NOTICED):
+            yield mutant
+
+
+@pytest.mark.parametrize("mutant", list(_noticed()), ids=lambda mutant: mutant.name.split(" (")[0])
+def test_a_missing_check_is_noticed(mutant: Mutant) -> None:
+    assert noticed(mutant, SEED, 800) is not None
+
+
+def test_there_is_a_mutant_for_each_check() -> None:
+    names = [mutant.name for mutant in mutants()]
+    assert len(set(names)) == len(names) > 60
+    assert len(list(_noticed())) == len(NOTICED)

@@ -1,0 +1,265 @@
+"""The honest clients, the real ones, and the accomplices' keys. The server talks to a client as a host does.
+
+Accomplices are no clients here: the server has their secrets and says what it likes in their names. Where it needs
+bytes that a client would check (what is signed, what an envelope authenticates), it takes them from that client's own
+role: they are public, and the search does not write the protocols' formats down a second time.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from testbed.crypto import signatures, vrf
+from testbed.crypto.key_agreement import PrivateKey
+from testbed.experiment.loading import validated
+from testbed.federation import Plan
+from testbed.messages import Message, attach, detach, encode
+from testbed.network.hosting import Delivery
+from testbed.parties.client import Environment, Role
+from testbed.parties.host import Host
+from testbed.parties.pki import PKI, Identity
+from testbed.selection.lotto_announcing import Announce
+from testbed.training import LocalUpdate
+from tests.search import beacon
+
+DIMENSION = 3
+HONEST_MODEL = np.zeros(DIMENSION, np.float32)
+CRAFTED_MODEL = np.full(DIMENSION, -1, np.float32)
+"""A model whose update the server knows: that of a dead network is 0 (Pasquini et al., CCS 2022)."""
+
+
+class Learning:
+    """A `testbed.training.Workload`: each client learns something of its own, and nothing from the crafted model."""
+
+    dimension = DIMENSION
+
+    def __init__(self, population: int) -> None:
+        self.sample_counts = np.ones(population, np.int64)
+
+    def initial_model(self) -> Any:
+        return HONEST_MODEL
+
+    def train(self, client: int, model: Any, round_number: int) -> LocalUpdate:
+        learned = 0.0 if model[0] < 0 else 1.0
+        delta = learned * np.array([0.01 * (client + 1), 0.001 * round_number, 0.25], np.float32)
+        return LocalUpdate(delta.astype(np.float32), 1, 0.5, 1)
+
+    def evaluate(self, model: Any) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Mix:
+    """One combination of protocols, and who works for the server.
+
+    Attributes:
+        name: for the report.
+        selection, aggregation: the experiment's sections.
+        population: n.
+        accomplices: the clients that work for the server.
+        rounds: how many are played one after the other.
+        known_broken: whether the documentation says that the server has single updates here.
+    """
+
+    name: str
+    selection: dict[str, Any]
+    aggregation: dict[str, Any]
+    population: int
+    accomplices: frozenset[int] = frozenset()
+    rounds: int = 1
+    known_broken: bool = False
+
+
+class Federation:
+    """A mix, registered and ready: what does not change from one search to the next.
+
+    Args:
+        mix: the protocols.
+        seed: of the clients' secrets.
+    """
+
+    LAST_ROUND = 12
+
+    def __init__(self, mix: Mix, seed: int = 1) -> None:
+        self.mix = mix
+        written = {
+            "name": "search",
+            "seed": seed,
+            "rounds": self.LAST_ROUND,
+            "population": mix.population,
+            "workload": {"dataset": "digits", "model": "logistic"},
+            "selection": mix.selection,
+            "aggregation": mix.aggregation,
+            "time": {"compute": "modelled"},
+        }
+        self.experiment = validated(written, "search")
+        self.plan = Plan(self.experiment, seed)
+        self.environment: Environment = self.plan.environment(Learning(mix.population))
+        host = Host(np.arange(mix.population), self.environment, self.plan.roles, strict=True)
+        pki = PKI(mix.population, self.plan.randomness)
+        host.accept_registrations(pki.register_many(host.registrations()))
+        self.environment.directory = pki.directory()
+        if beacon.used_by(self.plan):
+            self.environment.directory = self.plan.with_beacon(self.environment.directory)
+        self.identities = {client: _identity(host, client) for client in range(mix.population)}
+
+    @property
+    def honest(self) -> list[int]:
+        """Who does not work for the server."""
+        return [client for client in range(self.mix.population) if client not in self.mix.accomplices]
+
+    @property
+    def selection(self) -> Any:
+        """The experiment's section."""
+        return self.experiment.selection
+
+    @property
+    def aggregation(self) -> Any:
+        """The experiment's section."""
+        return self.experiment.aggregation
+
+    @cached_property
+    def agrees(self) -> bool:
+        """Whether participants verify and sign their list."""
+        return self.environment.participants_are_agreed
+
+
+def _identity(host: Host, client: int) -> Identity:
+    identity = host.client(client).identity
+    assert identity is not None
+    return identity
+
+
+@dataclass
+class Clients:
+    """All honest clients, at the beginning of a run.
+
+    Attributes:
+        federation: of which they are.
+        refusals: the checks that failed, and how often.
+        crashes: handlers that ended in an error that is no refusal, a line each.
+        asked: questions so far.
+        told: what each has been told and what it did, in order: the state of the search.
+        sent: every question so far with its receiver and private part, to be sent again.
+        heard: up to which round each has heard of announcements; one that it refuses counts as the next number.
+    """
+
+    federation: Federation
+    refusals: Counter[str] = field(default_factory=Counter)
+    crashes: list[str] = field(default_factory=list)
+    asked: int = 0
+    told: dict[int, list[object]] = field(default_factory=dict)
+    sent: list[tuple[int, Message, Message | None]] = field(default_factory=list)
+    heard: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        known = self.federation
+        self._host = Host(np.arange(known.mix.population), known.environment, known.plan.roles)
+        for client in known.honest:
+            self._host.client(client).identity = known.identities[client]
+
+    def begin_round(self) -> None:
+        """Clients forget the state of earlier rounds."""
+        self._host.begin_round()
+        for told in self.told.values():
+            told.append("a round begins")
+
+    def client(self, number: int) -> Any:
+        """The client itself."""
+        return self._host.client(number)
+
+    def role(self, number: int, question: type[Message]) -> Any:
+        """Who answers such questions at a client."""
+        spec = next(spec for spec in reversed(self._host._roles) if question in spec.role._handlers)
+        role: Role = self.client(number).role(spec.role, spec.parameters)
+        return role
+
+    def ask(self, client: int, message: Message, private: Message | None = None, about: object = "") -> Any:
+        """The answer; None for a refusal or silence.
+
+        Args:
+            client: an honest one.
+            message: the question.
+            private: what goes to this client alone.
+            about: what tells this question from others of its kind, for the count of states.
+        """
+        self.asked += 1
+        self.sent.append((client, message, private))
+        detached = detach(message)
+        key = (0, self.asked)
+        encoded = None if private is None else {client: encode(private)}
+        delivery = Delivery(key, type(message), detached.header, detached.vectors, np.array([client]), encoded)
+        answers = self._host.deliver(beacon.heard(delivery, self.heard.get(client, 0)))
+        if isinstance(message, Announce):
+            known = self.heard.get(client, 0)
+            self.heard[client] = known + 1 if answers.refusals else max(known, message.round)
+        self.crashes += [
+            f"crash: client {number}, {type(message).__name__}: {line}" for number, line in answers.failures
+        ]
+        told = self.told.setdefault(client, [])
+        if answers.refusals:
+            check = answers.refusals[0].check
+            self.refusals[check] += 1
+            told.append((type(message).__name__, about, check))
+            return None
+        told.append((type(message).__name__, about))
+        if client not in answers.headers or type(message).Answer is None:
+            return None
+        vectors = self._host._vectors.get(key, {})
+        return attach(type(message).Answer, answers.headers[client], (vectors[client],) if vectors else ())
+
+
+@contextmanager
+def remembered() -> Iterator[None]:
+    """Signatures, key agreements and VRF proofs are computed once: these functions hang on their arguments alone."""
+    from_seed = PrivateKey.from_seed.__func__  # type: ignore[attr-defined]
+    sign, agree = signatures.SigningKey.sign, PrivateKey.agree
+    prove, output = vrf.SecretKey.prove, vrf.SecretKey.output
+    made = lru_cache(1 << 16)(lambda seed: from_seed(PrivateKey, seed))
+    signed: dict[Any, bytes] = {}
+    agreed: dict[Any, bytes] = {}
+    proven: dict[Any, Any] = {}
+    drawn: dict[Any, bytes] = {}
+
+    def sign_once(self: Any, domain: bytes, content: bytes) -> bytes:
+        key = (self.public, domain, content)
+        if key not in signed:
+            signed[key] = sign(self, domain, content)
+        return signed[key]
+
+    def agree_once(self: Any, peer_public: bytes, purpose: bytes) -> bytes:
+        key = (self.public, peer_public, purpose)
+        if key not in agreed:
+            agreed[key] = agree(self, peer_public, purpose)
+        return agreed[key]
+
+    def prove_once(self: Any, alpha: bytes, *suite: Any) -> Any:
+        key = (self.public, alpha, *suite)
+        if key not in proven:
+            proven[key] = prove(self, alpha, *suite)
+        return proven[key]
+
+    def output_once(self: Any, alpha: bytes, *suite: Any) -> bytes:
+        key = (self.public, alpha, *suite)
+        if key not in drawn:
+            drawn[key] = output(self, alpha, *suite)
+        return drawn[key]
+
+    with ExitStack() as stack:
+        for owner, name, instead in (
+            (signatures.SigningKey, "sign", sign_once),
+            (signatures, "verify", lru_cache(1 << 16)(signatures.verify)),
+            (PrivateKey, "agree", agree_once),
+            (PrivateKey, "from_seed", classmethod(lambda cls, seed: made(seed))),
+            (vrf.SecretKey, "prove", prove_once),
+            (vrf.SecretKey, "output", output_once),
+            (vrf, "verify", lru_cache(1 << 16)(vrf.verify)),
+        ):
+            stack.enter_context(patch.object(owner, name, instead))
+        yield
