@@ -287,9 +287,7 @@ class Experiment(_Section):
             self.records.check(self.rounds)
             section = "workload"
             if self.workload.training == "simulated" and self.time.compute != "modelled":
-                raise ValueError(
-                    "training: simulated costs no time that could be measured; set time.compute: modelled"
-                )
+                raise ValueError("training: simulated costs no time that could be measured; set time.compute: modelled")
         except ValueError as error:
             raise ValueError(f"{section}.{error}") from None
         return self

@@ -104,7 +104,8 @@ def _mixes(owner: type) -> tuple[str, ...]:
         return ("server-centric",)
     if owner is VerifiableBatchClient:
         return ("verifiable",)
-    return ("lotto-client-centric", "lotto-server-centric with secagg", "secagg,", "verifiable")
+    lotto = ("lotto-client-centric", "lotto-server-centric with secagg", "verifiable")
+    return (*lotto, "secagg, 2", "secagg, no") if owner is training.Trainer else lotto
 
 
 def _source(function: Any) -> ast.Module:

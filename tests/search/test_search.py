@@ -94,6 +94,10 @@ NOTICED = (
     "secagg.too-few (SecAggClient.on_mask_input",
     "signatures are not verified",
     "secagg-plus.other-neighbourhood",
+    "secagg.partial-batch",
+    "lotto.over-threshold (LottoClient.check_threshold",
+    "lotto.output-mismatch (AnnouncedClient",
+    "lotto.round-used (LottoClient",
 )
 
 
