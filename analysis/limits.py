@@ -28,6 +28,10 @@ def limit(name: str, experiment: Experiment) -> str:
             return "Lotto, Corollaries 2 and 3 (testbed bound lotto-dp)"
         if name in _RECONSTRUCTING:
             return "Lotto, Corollary 1 (testbed bound lotto)"
+        if name == "parallel-lists" and selection == "lotto-client-centric":
+            return "Lotto, Corollary 2 for several lists (testbed bound lotto-dp --parallel-lists)"
+    if name == "skip-rounds":
+        return "Corollary 1 over all rounds, not those announced (testbed bound lotto --rounds)"
     if selection == _BATCHES and name in {*_CHOOSING, *_RECONSTRUCTING, "reserve-most-selected"}:
         return "testbed bound verifiable-batch-partition"
     if name == "skip-noise":

@@ -64,8 +64,10 @@ class Finding:
         said: str = self.verdict
         if self.verdict.startswith("refused"):
             said += f": {', '.join(self.checks)}"
-        elif self.verdict == "bounded":
+        if self.verdict == "bounded":
             said += f": {self.limit}"
+        elif self.verdict == "refused in part" and self.limit:
+            said += f"; unseen: {self.limit}"
         return f"{said}; an update recovered in {self.recovered} of {self.attacked}" if self.recovered else said
 
 

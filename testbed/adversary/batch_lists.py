@@ -129,6 +129,11 @@ class _Stuffing(BatchMisbehaviour):
         raise NotImplementedError
 
 
+def _others(stuffed: Sequence[Lot], lots: Sequence[Lot]) -> bool:
+    """Whether other clients are in the list than in the true one; there may be no batch to put in, or to replace."""
+    return {lot.client for lot in stuffed} != {lot.client for lot in lots}
+
+
 class ForgeBatch(_Stuffing):
     """Makes up the numbers of a batch, and tries until its value is below the threshold; the proofs it cannot make."""
 
@@ -136,9 +141,9 @@ class ForgeBatch(_Stuffing):
 
     async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
         """See `LottoServer.agree`."""
-        if self.attacking:
+        if self.attacking and _others(stuffed := self.stuffed(lots, round_), lots):
             self.carried_out(ForgeBatch, "made up the numbers of batches that were not drawn")
-            lots = self.stuffed(lots, round_)
+            lots = stuffed
         return await super().agree(lots, candidates, round_)
 
     def made_up(self, members: list[int], drawn: list[Lot], round_: SelectionRound) -> list[Lot]:
@@ -163,9 +168,9 @@ class CopyBatch(_Stuffing):
 
     async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
         """See `LottoServer.agree`."""
-        if self.attacking:
+        if self.attacking and _others(stuffed := self.stuffed(lots, round_), lots):
             self.carried_out(CopyBatch, "copied the rows of a batch to others")
-            lots = self.stuffed(lots, round_)
+            lots = stuffed
         return await super().agree(lots, candidates, round_)
 
     def made_up(self, members: list[int], drawn: list[Lot], round_: SelectionRound) -> list[Lot]:

@@ -74,10 +74,18 @@ def _cell(row: dict[str, Any]) -> str:
     if row["verdict"].startswith("refused"):
         check = row["checks"][0].partition(" at ")[0]
         named = f"`{check}`" if re.fullmatch(r"[\w.-]+", check) else "seen by the honest server"
-        return named if row["verdict"] == "refused" else f"{named}, in part"
+        if row["verdict"] == "refused":
+            return named
+        return f"{named}, else {_bound(row)}" if row["limit"] else f"{named}, in part"
     if row["verdict"] == "bounded":
-        return row["limit"].partition(" (")[0]
+        return _bound(row)
     return "**not protected**"
+
+
+def _bound(row: dict[str, Any]) -> str:
+    """The theorem; or, of a protocol that is in no paper, the command."""
+    named: str = row["limit"].partition(" (")[0]
+    return f"`{named}`" if named.startswith("testbed ") else named
 
 
 def written(page: str) -> str:
