@@ -13,7 +13,7 @@ from ray.job_submission import JobSubmissionClient
 from cluster import authentication
 from testbed.errors import ClusterError, ExperimentError
 
-MINIMUM_RAY = "2.50"  # as in pyproject.toml
+MINIMUM_RAY = "2.54"  # as in pyproject.toml
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 _CONNECT_TIMEOUT_S = 10.0
 _ADDRESS_VARIABLES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.text import Text
 
 from testbed.commands.invocation import FAILED, Debug, ImportClasses, Overrides, examples
-from testbed.commands.terminal import echo, messages
+from testbed.commands.terminal import Console, echo, messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,8 @@ CHECK_EPILOG = examples(
     "testbed cluster check examples/femnist-700.yaml --format json",
     then="Exit codes: 0 nothing fails (there may be warnings), 3 something does, or there is no cluster.",
 )
+
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 cluster = typer.Typer(name="cluster", help="Look at a Ray cluster before anything runs on it.", no_args_is_help=True)
 
@@ -85,9 +88,10 @@ def _print_table(findings: "Sequence[Finding]") -> None:
     """One line for each finding, aligned; what to do about it on the next."""
     checks = max(len(finding.check) for finding in findings)
     places = max(len(finding.where) for finding in findings)
-    colours = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail": typer.colors.RED}
+    console = Console(soft_wrap=True)  # colours only where there is a terminal
     for finding in findings:
-        level = typer.style(f"{finding.level:4}", fg=colours[finding.level], bold=finding.level == "fail")
-        echo(f"{level}  {finding.check:{checks}}  {finding.where:{places}}  {finding.detail}")
+        line = Text(f"{finding.level:4}", style=_STYLES[finding.level])
+        line.append(f"  {finding.check:{checks}}  {finding.where:{places}}  {finding.detail}", style="default not bold")
+        console.print(line)
         if finding.advice:
-            echo(f"{'':4}  {'':{checks}}  {'':{places}}  -> {finding.advice}")
+            console.print(f"{'':4}  {'':{checks}}  {'':{places}}  -> {finding.advice}")
