@@ -102,7 +102,11 @@ OF_PARTY: dict[str, tuple[type[Misbehaviour], ...]] = {"server": SERVER, "client
 def names(party: str, protocols: Iterable[str] | None = None) -> list[str]:
     """The misbehaviours of "server" or "clients", in the order above; only those that apply to one of `protocols`."""
     wanted = None if protocols is None else set(protocols)
-    found = [kind.name for kind in OF_PARTY[party] if wanted is None or wanted & set(kind.applies_to)]
+    found = [
+        kind.name
+        for kind in OF_PARTY[party]
+        if wanted is None or (wanted & set(kind.applies_to) and not kind.only_follows)
+    ]
     return list(dict.fromkeys(found))
 
 

@@ -72,12 +72,14 @@ class Misbehaviour:
     Attributes:
         name: as an experiment says it.
         applies_to: names of the selection or aggregation protocols whose decisions it overrides, or "train".
+        only_follows: whether it does its part where another class of the same name applies, and nothing by itself.
         Options: what an experiment may set; may be replaced by a subclass of `MisbehaviourOptions`.
         conspiracy: whom and when; `composed` sets it.
     """
 
     name: ClassVar[str]
     applies_to: ClassVar[tuple[str, ...]]
+    only_follows: ClassVar[bool] = False
     Options: ClassVar[type[MisbehaviourOptions]] = MisbehaviourOptions
     conspiracy: ClassVar[Conspiracy]
 

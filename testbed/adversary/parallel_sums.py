@@ -24,6 +24,7 @@ class ParallelSums(ServerMisbehaviour, SecAgg):
 
     name: ClassVar[str] = ParallelLists.name
     applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus")
+    only_follows: ClassVar[bool] = True
     Options = ListsOptions
 
     @property

@@ -192,7 +192,9 @@ class DishonestHosts(LocalHosts):
             delivery = self._question(delivery)
         self._past.append(delivery)
         answers = await super().deliver(delivery)
-        self.failures += answers.failures
+        self.failures += [
+            (crash.client, f"{crash.error} ({crash.file}, line {crash.line})") for crash in answers.crashes
+        ]
         if now and not self._of_question and answers.headers:
             self._answer(delivery, answers)
         return answers
@@ -305,7 +307,7 @@ def _federation(
         "fuzz",
     )  # fmt: skip
     plan, workload = Plan(experiment, 1), Workload(POPULATION)
-    hosts = DishonestHosts(Changing(rng), POPULATION, plan.environment(workload), plan.roles, strict=False)
+    hosts = DishonestHosts(Changing(rng), POPULATION, plan.environment(workload), plan.roles, on_crash="drop")
     directory = Directory.empty(POPULATION)
     if plan.needs_registration:
         hosts.register(PKI(POPULATION, plan.randomness))

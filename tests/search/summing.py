@@ -11,6 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from testbed.aggregation.dealt_shares import (
+    MASK_KEY,
+    SELF_MASK,
+    ProveShare,
+    open_share,
+    open_shares,
+    seal_shares,
+    sealed_bytes,
+)
 from testbed.aggregation.noise_removal import UnmaskAndRemove, shares_each
 from testbed.aggregation.secagg_client import SEALING_PURPOSE
 from testbed.aggregation.secagg_messages import (
@@ -28,7 +37,7 @@ from testbed.aggregation.secagg_messages import (
     Unmask,
     UnmaskSurvivors,
 )
-from testbed.crypto import sealing, shamir
+from testbed.crypto import shamir
 from testbed.crypto.failures import OpeningFailed
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.messages import Vector
@@ -164,6 +173,7 @@ class Summing:
             lambda: self.unsigned(client, self.choices.some(sorted(self.could_survive(client)))),
             self.clients.begin_round,
             lambda: self.again(client),
+            lambda: self.prove(client),
         ]
         attempts[self.choices.pick(len(attempts), 0)]()
 
@@ -255,9 +265,9 @@ class Summing:
         self.knowledge.shared(client, self.number, role._threshold)
         for holder in self.listed[client] & self.replaced[client]:
             key = self.key(holder, "sealing").agree(self.adverts[client].sealing_key, SEALING_PURPOSE)
-            nonce, associated = role._envelope(client, holder)
+            associated = role._associated(client, holder)
             try:
-                opened = sealing.open_sealed(key, nonce, self.sealed[client][holder], associated)
+                opened = open_shares(key, client, holder, self.sealed[client][holder], associated)
             except OpeningFailed:
                 continue
             self.knowledge.opened(client, self.number, holder, opened)
@@ -358,6 +368,23 @@ class Summing:
                     continue
                 self.knowledge.share(Secret(row.client, self.number, kind), holder, row.share)
 
+    def prove(self, client: int) -> None:
+        """Have the client show the key of one share, which opens what the dealer has sealed for it."""
+        dealers = [dealer for dealer, sealed in sorted(self.sealed.items()) if client in sealed]
+        if not dealers or client not in self.roles:
+            return
+        dealer = dealers[self.choices.pick(len(dealers), 0)]
+        kind, name = ((MASK_KEY, "mask key"), (SELF_MASK, "self-mask seed"))[self.choices.pick(2)]
+        answer = self.ask(client, ProveShare(self.number, dealer, kind), about=(dealer, kind))
+        if answer is None:
+            return
+        associated = self.roles[client]._associated(dealer, client)
+        try:
+            share = open_share(answer.key, self.sealed[dealer][client], kind, associated)
+        except OpeningFailed:
+            return
+        self.knowledge.share(Secret(dealer, self.number, name), client, share)
+
     def again(self, client: int) -> None:
         """Send an old question once more, of this round or an earlier one."""
         earlier = [(message, private) for to, message, private in self.clients.sent if to == client]
@@ -394,11 +421,12 @@ class Summing:
 
     def shares_for(self, peer: int, client: int) -> bytes:
         """What `client` gets as a peer's sealed shares: an accomplice's are in order, so that they open."""
-        size = shares_each(self.parameters.noise, self.size(client)) * shamir.SHARE_BYTES
+        secrets = shares_each(self.parameters.noise, self.size(client))
+        nothing = bytes(sealed_bytes(secrets))
         if peer not in self.replaced.get(client, self.accomplices):
-            return self.sealed.get(peer, {}).get(client, bytes(size + sealing.TAG_BYTES))
+            return self.sealed.get(peer, {}).get(client, nothing)
         if client not in self.adverts or client not in self.listed:
-            return bytes(size + sealing.TAG_BYTES)
+            return nothing
         key = self.key(peer, "sealing").agree(self.adverts[client].sealing_key, SEALING_PURPOSE)
-        nonce, associated = self.roles[client]._envelope(peer, client)
-        return sealing.seal(key, nonce, bytes(size), associated)
+        shares = bytes(secrets * shamir.SHARE_BYTES)
+        return seal_shares(key, peer, client, shares, self.roles[client]._associated(peer, client))

@@ -101,7 +101,7 @@ class Federation:
         self.experiment = validated(written, "search")
         self.plan = Plan(self.experiment, seed)
         self.environment: Environment = self.plan.environment(Learning(mix.population))
-        host = Host(np.arange(mix.population), self.environment, self.plan.roles, strict=True)
+        host = Host(np.arange(mix.population), self.environment, self.plan.roles, on_crash="raise")
         pki = PKI(mix.population, self.plan.randomness)
         host.accept_registrations(pki.register_many(host.registrations()))
         self.environment.directory = pki.directory()
@@ -160,7 +160,7 @@ class Clients:
 
     def __post_init__(self) -> None:
         known = self.federation
-        self._host = Host(np.arange(known.mix.population), known.environment, known.plan.roles)
+        self._host = Host(np.arange(known.mix.population), known.environment, known.plan.roles, on_crash="drop")
         for client in known.honest:
             self._host.client(client).identity = known.identities[client]
 
