@@ -7,8 +7,9 @@ they were dealt (`dealt_shares`), and then knows:
 - A share that its holder does not prove is left out. If the others are t or more and agree, the dealer was honest, and
   the round goes on, however many holders have lied.
 - Proven shares that do not agree, are too large for one, or give another key than the dealer has advertised, are the
-  dealer's work for sure: an honest one cannot be framed, whatever all others do. Its secret is nowhere, and with its mask in the sum the round
-  is lost. The dealer is left out of all later rounds: c dishonest clients can end c rounds that way, and no more.
+  dealer's work for sure: an honest one cannot be framed, whatever all others do. Its secret is nowhere, and with its
+  mask in the sum the round is lost. The dealer is left out of all later rounds: c dishonest clients can end c rounds
+  that way, and no more.
 - Fewer than t proven shares decide nothing: the round ends, and nobody is left out.
 
 What a dealer has sealed so that it does not open is not disputed: a holder reveals nothing then, and cannot prove why.
