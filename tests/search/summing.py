@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from testbed.aggregation.dealt_shares import open_shares, seal_shares, sealed_bytes
 from testbed.aggregation.noise_removal import UnmaskAndRemove, shares_each
 from testbed.aggregation.secagg_client import SEALING_PURPOSE
 from testbed.aggregation.secagg_messages import (
@@ -28,7 +29,7 @@ from testbed.aggregation.secagg_messages import (
     Unmask,
     UnmaskSurvivors,
 )
-from testbed.crypto import sealing, shamir
+from testbed.crypto import shamir
 from testbed.crypto.failures import OpeningFailed
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.messages import Vector
@@ -255,9 +256,9 @@ class Summing:
         self.knowledge.shared(client, self.number, role._threshold)
         for holder in self.listed[client] & self.replaced[client]:
             key = self.key(holder, "sealing").agree(self.adverts[client].sealing_key, SEALING_PURPOSE)
-            nonce, associated = role._envelope(client, holder)
+            associated = role._associated(client, holder)
             try:
-                opened = sealing.open_sealed(key, nonce, self.sealed[client][holder], associated)
+                opened = open_shares(key, client, holder, self.sealed[client][holder], associated)
             except OpeningFailed:
                 continue
             self.knowledge.opened(client, self.number, holder, opened)
@@ -394,11 +395,11 @@ class Summing:
 
     def shares_for(self, peer: int, client: int) -> bytes:
         """What `client` gets as a peer's sealed shares: an accomplice's are in order, so that they open."""
-        size = shares_each(self.parameters.noise, self.size(client)) * shamir.SHARE_BYTES
+        secrets = shares_each(self.parameters.noise, self.size(client))
         if peer not in self.replaced.get(client, self.accomplices):
-            return self.sealed.get(peer, {}).get(client, bytes(size + sealing.TAG_BYTES))
+            return self.sealed.get(peer, {}).get(client, bytes(sealed_bytes(secrets)))
         if client not in self.adverts or client not in self.listed:
-            return bytes(size + sealing.TAG_BYTES)
+            return bytes(sealed_bytes(secrets))
         key = self.key(peer, "sealing").agree(self.adverts[client].sealing_key, SEALING_PURPOSE)
-        nonce, associated = self.roles[client]._envelope(peer, client)
-        return sealing.seal(key, nonce, bytes(size), associated)
+        associated = self.roles[client]._associated(peer, client)
+        return seal_shares(key, peer, client, bytes(secrets * shamir.SHARE_BYTES), associated)
