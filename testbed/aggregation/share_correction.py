@@ -46,15 +46,24 @@ def recover(t: int, clients: Sequence[int], revealed: Mapping[int, Sequence[Shar
     Raises `RoundAborted`: ``below-threshold`` when a secret has fewer than t shares.
     """
     held: dict[int, dict[int, bytes]] = {client: {} for client in clients}
+    none: dict[int, set[int]] = {client: set() for client in clients}
     for holder, rows in sorted(revealed.items()):
         for row in rows:
-            if row.client in held and int.from_bytes(row.share, "big") < PRIME:
+            if row.client not in held:
+                continue
+            if is_share(row.share):
                 held[row.client][holder] = row.share
+            else:
+                none[row.client].add(holder)
     coins = _coins(held)
     groups: dict[tuple[int, ...], _Holders] = {}  # most secrets come from the same holders
     found = Recovered()
     for client, shares in held.items():
         if len(shares) < t:
+            others = len(none[client] - shares.keys())
+            if len(shares) + others >= t:
+                found.undecided[client] = f"{others} of {len(shares) + others} shares are too large for one"
+                continue
             raise RoundAborted("below-threshold", f"{len(shares)} of {t} needed shares for client {client}")
         holders = tuple(shares)
         if holders not in groups:
@@ -66,6 +75,11 @@ def recover(t: int, clients: Sequence[int], revealed: Mapping[int, Sequence[Shar
             continue
         found.wrong += [(client, holders[position]) for position in wrong]
     return found
+
+
+def is_share(share: bytes) -> bool:
+    """Whether these 33 bytes are a number that an honest dealer can have dealt."""
+    return int.from_bytes(share, "big") < PRIME
 
 
 def _coins(held: Mapping[int, Mapping[int, bytes]]) -> bytes:

@@ -6,10 +6,13 @@ they were dealt (`dealt_shares`), and then knows:
 
 - A share that its holder does not prove is left out. If the others are t or more and agree, the dealer was honest, and
   the round goes on, however many holders have lied.
-- Proven shares that do not agree, or give another key than the dealer has advertised, are the dealer's work for sure:
-  an honest one cannot be framed, whatever all others do. Its secret is nowhere, and with its mask in the sum the round
-  is lost. The dealer is left out of all later rounds: c dishonest clients can end c rounds that way, and no more.
+- Proven shares that do not agree, are too large for one, or give another key than the dealer has advertised, are the
+  dealer's work for sure: an honest one cannot be framed, whatever all others do. Its secret is nowhere, and with its
+  mask in the sum the round is lost. The dealer is left out of all later rounds: c dishonest clients can end c rounds
+  that way, and no more.
 - Fewer than t proven shares decide nothing: the round ends, and nobody is left out.
+
+What a dealer has sealed so that it does not open is not disputed: a holder reveals nothing then, and cannot prove why.
 """
 
 from collections.abc import Mapping
@@ -21,7 +24,7 @@ import numpy as np
 from testbed.aggregation.combining import AggregationRound
 from testbed.aggregation.dealt_shares import MASK_KEY, SELF_MASK, ProveShare, open_share
 from testbed.aggregation.secagg_messages import KeyAdvert, ShareOf, Shares
-from testbed.aggregation.share_correction import recover
+from testbed.aggregation.share_correction import Recovered, is_share, recover
 from testbed.cost import charge
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import ProtocolError, RoundAborted
@@ -116,9 +119,12 @@ def _judge(
     round_: AggregationRound, t: int, dealer: int, kind: int, advert: KeyAdvert, proven: Mapping[int, ShareOf]
 ) -> None:
     """Leave the dealer out of later rounds where its proven shares show that it has not dealt as it should."""
-    found = recover(t, [dealer], {holder: [row] for holder, row in proven.items()})
+    none = sum(not is_share(row.share) for row in proven.values())
+    found = Recovered() if none else recover(t, [dealer], {holder: [row] for holder, row in proven.items()})
     secret, fault = found.secrets.get(dealer), ""
-    if secret is None or found.wrong:
+    if none:
+        fault = f"dealt what is no share, as {none} holders prove"
+    elif secret is None or found.wrong:
         fault = f"dealt shares that belong to no secret, as {len(proven)} holders prove"
     elif kind == MASK_KEY and PrivateKey.from_seed(secret).public != advert.mask_key:
         fault = f"dealt shares of another key than its own, as {len(proven)} holders prove"

@@ -108,7 +108,7 @@ def bound_lotto(
     """Lotto in one round: enough candidates, too many dishonest participants, SecAgg broken.
 
     Theorem 1, Theorem 2 and Corollary 1 of the Lotto paper; with --rounds, the last one over the rounds that a server
-    lets happen.
+    announces.
     """
     from analysis.bounds.report import lotto_bounds
 
@@ -232,7 +232,7 @@ _BOUND_TEXT = {
     "secagg_fails": "SecAgg fails: more than {dishonest_tolerated} dishonest (Corollary 1)",
     "some_round_fails": "SecAgg fails in some round of {rounds}",
     "failing_rounds_expected": "rounds of {rounds} in which it fails, expected",
-    "first_round_fails": "it fails in the first round that the server lets happen",
+    "first_round_fails": "it fails in the first round that the server announces",
     "failing_share_expected": "share of announced rounds in which it fails, expected",
     "round_fails_with_beacon": "with a beacon: in the next round, whatever went before",
 }

@@ -1,7 +1,7 @@
 """What every network keeps of a round: the exchanges, the events, the server's own work, and who has gone."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -216,14 +216,22 @@ class RoundBooks:
         return self.heard.of(clients, self.round_number) if kind.announces else None
 
     def _note_announced(
-        self, message: Message, asked: Ids, reached: npt.NDArray[np.bool_], answers: HostAnswers
+        self,
+        message: Message,
+        asked: Ids,
+        reached: npt.NDArray[np.bool_],
+        answers: HostAnswers,
+        unsaid: Iterable[int] = (),
     ) -> None:
-        """Note who has heard what `message` announces; a client that crashed over it has not."""
+        """Note who has heard what `message` announces; a client that crashed over it has not.
+
+        `unsaid`: whose answer was cut off. They may have refused, and count as if they had.
+        """
         if not message.announces:
             return
         number: int = message.round  # type: ignore[attr-defined]
         crashed = [crash.client for crash in answers.crashes]
-        refused = ids([refusal.client for refusal in answers.refusals])
+        refused = np.union1d(ids([refusal.client for refusal in answers.refusals]), ids(list(unsaid)))
         self.heard.announced(number, asked, reached & ~np.isin(asked, crashed), refused)
 
     def _remember_gone(self, clients: Ids) -> None:

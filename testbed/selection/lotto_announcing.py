@@ -102,12 +102,18 @@ class AnnouncedClient(LottoClient):
         return self._secret.output(self.evaluated(message.round))
 
     def use_round(self, number: int) -> None:
-        """Rounds are announced one after the other, also those that then end early."""
+        """Rounds are announced one after the other, also those that then end early.
+
+        What was heard of is over, whatever came of it: else announcements that are refused would leave a server more
+        numbers than G to choose the next round from.
+        """
         heard, gap = self.client.heard, self.parameters.round_gap
         if gap is not None and heard + gap < number <= self.environment.rounds:
             raise Refusal(
                 "lotto.round-skipped", f"round {number} announced, and none after {heard}; at most {heard + gap}"
             )
+        if gap is not None and self.client.last_round < number <= heard:
+            raise Refusal("lotto.round-passed", f"round {number} announced, and {heard} rounds have been heard of")
         super().use_round(number)
 
     def prove(self, round_number: int) -> Candidacy:

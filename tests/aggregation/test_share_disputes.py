@@ -12,7 +12,7 @@ import pytest
 from testbed.aggregation.dealt_shares import MASK_KEY, SELF_MASK, ProveShare, ShareKey
 from testbed.aggregation.secagg import SecAgg
 from testbed.aggregation.secagg_client import SecAggClient
-from testbed.aggregation.secagg_messages import ShareOf, Shares, Unmask, UnmaskSurvivors
+from testbed.aggregation.secagg_messages import ShareOf, Shares, SharesFor, Unmask, UnmaskSurvivors
 from testbed.aggregation.secagg_parameters import SecAggParameters
 from testbed.crypto import shamir
 from testbed.errors import RoundAborted
@@ -46,6 +46,25 @@ class DealsAnotherKey(SecAggClient):
         return super()._deal(name, bytes(32) if name == "the mask key" else secret, points)
 
 
+class DealsNoShares(DealsInconsistently):
+    """Numbers beyond the prime, to more holders than may drop out: no reconstruction takes them."""
+
+    def _deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
+        dealt = super(DealsInconsistently, self)._deal(name, secret, points)
+        return dealt if name != self.of else [*dealt[: T - 2], *[b"\xff" * 33] * (len(dealt) - T + 2)]
+
+
+class DealsNoSharesOfItsMaskKey(DealsNoShares):
+    of = "the mask key"
+
+
+class SealsNothing(SecAggClient):
+    """What it has sealed does not open."""
+
+    def _share(self, holders: list[int]) -> list[SharesFor]:
+        return [SharesFor(row.client, bytes(len(row.sealed))) for row in super()._share(holders)]
+
+
 class DealsWrongToTwo(SecAggClient):
     """So few wrong ones that the secret can be had all the same."""
 
@@ -57,13 +76,14 @@ class Frames(SecAggClient):
     """Changes its share of one honest client, and opens it with the true key, or with one that it has made up."""
 
     made_up = False
+    wrong: bytes | None = None
 
     @handles(Unmask)
     def on_unmask(self, message: Unmask) -> Shares:
         honest = super().on_unmask(message)
 
         def changed(rows: list[ShareOf]) -> list[ShareOf]:
-            wrong = b"\0" + hashlib.sha256(bytes([self.client.number])).digest()
+            wrong = self.wrong or b"\0" + hashlib.sha256(bytes([self.client.number])).digest()
             return [ShareOf(row.client, wrong) if row.client == VICTIM else row for row in rows]
 
         return msgspec.structs.replace(
@@ -74,6 +94,12 @@ class Frames(SecAggClient):
     def on_prove_share(self, message: ProveShare) -> ShareKey:
         true = super().on_prove_share(message)
         return ShareKey(bytes(32)) if self.made_up else true
+
+
+class FramesWithNoShare(Frames):
+    """What it says it was dealt is too large for a share."""
+
+    wrong = b"\xff" * 33
 
 
 class FramesWithAnotherKey(Frames):
@@ -113,6 +139,8 @@ def is_mean(outcome: Any, of: Sequence[int]) -> bool:
         (DealsInconsistently, False, "dealt shares that belong to no secret, as 10 holders prove"),
         (DealsNoMaskKey, True, "dealt shares that belong to no secret, as 9 holders prove"),
         (DealsAnotherKey, True, "dealt shares of another key than its own, as 9 holders prove"),
+        (DealsNoShares, False, "dealt what is no share, as 6 holders prove"),
+        (DealsNoSharesOfItsMaskKey, True, "dealt what is no share, as 5 holders prove"),
     ],
 )
 def test_a_dealer_of_no_secret_ends_one_round_and_is_left_out(
@@ -125,6 +153,13 @@ def test_a_dealer_of_no_secret_ends_one_round_and_is_left_out(
     assert excluded == [VICTIM]
     assert (VICTIM, f"share keys: {why}") in small.misbehaviour()
     assert {client for client, _ in small.misbehaviour()} == {VICTIM}
+
+
+def test_what_does_not_open_proves_nothing(federation: Any) -> None:
+    """Nobody can tell such a dealer from holders that say nothing: the round ends, and it is not left out."""
+    _, outcome, excluded = played(federation, SealsNothing, {VICTIM})
+    assert outcome == f"below-threshold: 1 of {T} needed shares for client {VICTIM}"
+    assert excluded == []
 
 
 @pytest.mark.parametrize("role", [DealsNoMaskKey, DealsAnotherKey])
@@ -161,9 +196,10 @@ def test_holders_that_lie_can_frame_nobody(
         assert outcome.startswith("below-threshold: 5 of 6 needed shares for client 4")
 
 
+@pytest.mark.parametrize("role", [FramesWithAnotherKey, FramesWithNoShare])
 @pytest.mark.parametrize("liars", [{5, 6, 7, 8, 9}, {0, 1, 2, 3, 5, 6, 7, 8, 9}])
-def test_not_even_all_others_together(liars: set[int], federation: Any) -> None:
-    _, outcome, excluded = played(federation, FramesWithAnotherKey, liars)
+def test_not_even_all_others_together(liars: set[int], role: type[SecAggClient], federation: Any) -> None:
+    _, outcome, excluded = played(federation, role, liars)
     assert isinstance(outcome, str)
     assert excluded == []
 

@@ -41,12 +41,12 @@ def test_lotto_over_rounds_that_a_server_may_skip(call: Callable[..., Any]) -> N
     lines = call("bound", "lotto", *given, "--round-gap", 3).out.splitlines()
     assert lines[0] == "n = 100, c = 20, s = 10, a = 1.3, n_min = 100, eta = 10, t = 9, R = 3000, G = 3"
     assert lines[4:] == [
-        "SecAgg fails: more than 7 dishonest (Corollary 1)        0.00239005",
-        "SecAgg fails in some round of 3000                       0.999237",
-        "rounds of 3000 in which it fails, expected               7.17015",
-        "it fails in the first round that the server lets happen  0.00715303",
-        "share of announced rounds in which it fails, expected    0.00717015",
-        "with a beacon: in the next round, whatever went before   0.00715303",
+        "SecAgg fails: more than 7 dishonest (Corollary 1)       0.00239005",
+        "SecAgg fails in some round of 3000                      0.999237",
+        "rounds of 3000 in which it fails, expected              7.17015",
+        "it fails in the first round that the server announces   0.00715303",
+        "share of announced rounds in which it fails, expected   0.00717015",
+        "with a beacon: in the next round, whatever went before  0.00715303",
     ]
     unbounded = call("bound", "lotto", *given).out.splitlines()
     assert unbounded[0].endswith("R = 3000")

@@ -79,6 +79,17 @@ def test_an_announcement_that_is_refused_counts_as_one_round(protocol: str, sele
     assert len(run.select(4).participants) in (4, 5)
 
 
+def test_announcements_that_are_refused_leave_no_choice(protocol: str, selecting: Callable) -> None:
+    """A server that has three refused cannot take whichever of the first three numbers favours it."""
+    run = selecting(announcing(protocol, {1: 700, 2: 700, 3: 700, 4: 2, 5: 5}), POPULATION)
+    for number in (1, 2, 3):
+        with pytest.raises(RoundAborted, match=r"lotto\.round-skipped"):
+            run.select(number)
+    with pytest.raises(RoundAborted, match=r"lotto\.round-passed"):
+        run.select(4)
+    assert len(run.select(5).participants) in (4, 5)
+
+
 def test_a_round_that_ended_early_was_announced(protocol: str, selecting: Callable) -> None:
     """The way to go on after an aborted round is the next number."""
     run = selecting(server(protocol), POPULATION)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from testbed.network.live import sockets
 from testbed.network.live.admission import Connection
-from testbed.network.live.framing import ANSWER_OVERHEAD, AnswerHeader, FramingError, QuestionHeader
+from testbed.network.live.framing import ANSWER_OVERHEAD, REFUSED, AnswerHeader, FramingError, QuestionHeader
 from testbed.network.live.throttle import OpenPassage, Passage
 
 LONGEST_LINE = 1 << 16
@@ -57,6 +57,11 @@ class Exchange:
                         self.sent += written
                         piece, view = piece[written:], view[written:]
         self.asked = True
+
+    @property
+    def unsaid(self) -> bool:
+        """The client has the question, and may have refused it: it has not said that it has not."""
+        return self.asked and not self.losing and (self.header is None or self.header.status == REFUSED)
 
     @contextlib.contextmanager
     def _carried(self, passage: Transfer) -> Iterator[None]:

@@ -230,7 +230,8 @@ class LiveNetwork(RoundBooks):
         self._check(answers.crashes)
         self._keep_record(stage, waiting, answers, sent_s)
         got_it = [exchange.position for exchange in waiting.exchanges if exchange.asked and not exchange.losing]
-        self._note_announced(message, recipients, np.isin(np.arange(len(recipients)), got_it), answers)
+        unsaid = [exchange.client for exchange in waiting.exchanges if exchange.unsaid]
+        self._note_announced(message, recipients, np.isin(np.arange(len(recipients)), got_it), answers, unsaid)
         return stage.replies(answers, functools.partial(self._total, vectors), sent_s, end_s)
 
     async def _run(
