@@ -30,7 +30,7 @@ def limit(name: str, experiment: Experiment) -> str:
             return "Lotto, Corollary 1 (testbed bound lotto)"
         if name == "parallel-lists" and selection == "lotto-client-centric":
             return "Lotto, Corollary 2 for several lists (testbed bound lotto-dp --parallel-lists)"
-    if name == "skip-rounds":
+    if name in ("skip-rounds", "abort-unfavourable-rounds"):
         return "Corollary 1 over all rounds, not those announced (testbed bound lotto --rounds)"
     if selection == _BATCHES and name in {*_CHOOSING, *_RECONSTRUCTING, "reserve-most-selected"}:
         return "testbed bound verifiable-batch-partition"

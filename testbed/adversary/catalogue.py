@@ -44,7 +44,7 @@ from testbed.adversary.lotto_rounds import (
     TellDifferentPopulations,
     UnderstatePopulation,
 )
-from testbed.adversary.lotto_skipping import SkipRounds
+from testbed.adversary.lotto_skipping import AbortUnfavourableRounds, SkipRounds
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
 from testbed.adversary.model_inconsistency import PassOnAllKeys, SendCraftedModel, SendDifferentModels
 from testbed.adversary.parallel_lists import ParallelLists
@@ -64,6 +64,7 @@ SERVER: tuple[type[ServerMisbehaviour], ...] = (
     ReuseRound,
     GrindRound,
     SkipRounds,
+    AbortUnfavourableRounds,
     ForgeOutput,
     CopyOutput,
     ListTwice,

@@ -12,16 +12,17 @@ import msgspec
 import numpy as np
 from pydantic import Field
 
-from testbed.adversary.lotto_rounds import ALL_LISTS, LottoMisbehaviour
+from testbed.adversary.lotto_rounds import ALL_LISTS, CLIENT_CENTRIC, SERVER_CENTRIC, LottoMisbehaviour
 from testbed.adversary.misbehaviour import MisbehaviourOptions
 from testbed.cost import charge
 from testbed.crypto import prf
-from testbed.errors import RoundSkipped
+from testbed.errors import RoundAborted, RoundSkipped
 from testbed.messages import Message, RoundNumber, Signature64
 from testbed.network.asking import ids
+from testbed.network.hosting import RefusedBy
 from testbed.parties.client import Role, RoleSpec, handles
 from testbed.parties.round_beacon import randomness_of
-from testbed.selection.choosing import Selection, SelectionRound
+from testbed.selection.choosing import Ids, Selection, SelectionRound
 from testbed.selection.lotto import selection_input, under_threshold
 from testbed.selection.lotto_server_centric import ServerCentricServer, below_threshold
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, candidate_batches
@@ -70,6 +71,30 @@ class SkipOptions(MisbehaviourOptions):
         description="Dishonest clients that must stand as candidates; none: as many as break the aggregation (2t - s "
         "with signed survivors), 1 where that takes none",
     )
+
+
+class AbortUnfavourableRounds(LottoMisbehaviour):
+    """Announces every round, and ends those in which too few of its own clients stand, as if too few had stood at all.
+
+    Nobody can tell: clients do not know how many stand. It needs neither to look ahead nor to skip a number, and no
+    beacon helps; what bounds it is how many rounds there are.
+    """
+
+    name: ClassVar[str] = "abort-unfavourable-rounds"
+    applies_to: ClassVar[tuple[str, ...]] = (CLIENT_CENTRIC, SERVER_CENTRIC)
+    Options: ClassVar[type[MisbehaviourOptions]] = SkipOptions
+
+    def enough(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[RefusedBy] = ()) -> None:
+        """As the honest server's, and there must be enough of its own."""
+        super().enough(candidates, round_, refusals)
+        if not self.attacking:
+            return
+        at_least: int | None = self.conspiracy.options_of(AbortUnfavourableRounds).at_least
+        wanted, ours = self.conspiracy.enough if at_least is None else at_least, len(self.ours(candidates))
+        what = "let the round happen" if ours >= wanted else "ended the round"
+        self.carried_out(AbortUnfavourableRounds, f"{what}: {ours} of its clients stand, {wanted} wanted")
+        if ours < wanted:
+            raise RoundAborted("too-few-candidates", "says the server")
 
 
 class SkipRounds(LottoMisbehaviour):

@@ -158,3 +158,21 @@ def test_how_many_are_enough(run: Callable) -> None:
     plain = skipping(server=["skip-rounds"], max_round_gap="none") | {"aggregation": {"protocol": "plain"}}
     assert run(plain, "plain").plan.adversary._conspiracy.enough == 1
     assert done.plan.adversary._conspiracy.enough == ENOUGH
+
+
+@pytest.mark.parametrize("beacon", ["none", "public"])
+@pytest.mark.parametrize("protocol", ["lotto-client-centric", "lotto-server-centric"])
+def test_rounds_that_are_announced_may_still_be_ended(protocol: str, beacon: str, run: Callable) -> None:
+    """No gap and no beacon helps: the bound is that of all rounds, and it is attained among those that happen."""
+    server = ["abort-unfavourable-rounds", "keep-dishonest-candidates", "contradict-dropouts"]
+    done = run(skipping(protocol, server, round_beacon=beacon), "here").rounds(60)
+    states = [outcome.state for outcome in done.outcomes]
+    completed = states.count("completed")
+    assert 0 < completed < 20
+    assert completed >= broken(done) >= 0.7 * completed  # where honest clients take part there is a victim
+    assert refused(done) == set()
+    assert {outcome.reason for outcome in done.outcomes if outcome.state == "aborted"} >= {
+        "too-few-candidates: says the server"
+    }
+    chance = secagg_fails(DISHONEST, PARTICIPANTS, 1.5, POPULATION, THRESHOLD)
+    assert completed < 3 * chance * 60
