@@ -86,6 +86,17 @@ class Crash:
             return cls(client, reason(data.decode(errors="replace")), "", 0, "", "")
 
 
+def is_crash(error: BaseException) -> bool:
+    """Whether it is a bug in somebody's code; not what is to end this process: Ctrl-C, and SIGTERM as Ray answers it.
+
+    Code that calls ``sys.exit`` would end the run as though that were its end, with the exit code that it says.
+    """
+    if isinstance(error, SystemExit):
+        frames = traceback.extract_tb(error.__traceback__)
+        return not (frames and "ray" in Path(frames[-1].filename).parts)
+    return isinstance(error, Exception)
+
+
 @contextmanager
 def crashes_told(what: str, then: str = "; mend it and go on with --resume") -> Iterator[None]:
     """Make of what code of the user's own raises in the block a `CodeCrashed` that says where.
@@ -100,8 +111,8 @@ def crashes_told(what: str, then: str = "; mend it and go on with --resume") -> 
         yield
     except TestbedError:
         raise
-    except Exception as error:
-        if _own_frame(error) is None:
+    except BaseException as error:
+        if not is_crash(error) or _own_frame(error) is None:
             raise
         crash = Crash.of(-1, error)
         raise CodeCrashed(f"{what} crashed: {crash.error}{_place(crash)}{then}", crash.trace) from error

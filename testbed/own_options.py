@@ -91,6 +91,20 @@ def as_keywords(
     return dict(options)
 
 
+def check_methods(made: Any, name: str, key: str, *methods: str) -> None:
+    """Raise `ExperimentError` unless `made`, of the class `name`, has these methods.
+
+    Args:
+        made: an instance.
+        name: as the experiment names it.
+        key: where the experiment names it, e.g. ``devices.model``.
+        methods: each with its arguments, as the error shows it.
+    """
+    for method in methods:
+        if not callable(getattr(made, method.partition("(")[0], None)):
+            raise ExperimentError(f"{key}: {name}: has no method {method}")
+
+
 def bind(kind: Any, name: str, key: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> None:
     """Raise `ExperimentError` when `kind` cannot be called so."""
     try:

@@ -112,7 +112,8 @@ def foreign_packages() -> list[str]:
     for package in PRODUCT:
         source = source_of(package)
         if source is not None and source.resolve().parent.parent != beside:
-            lines.append(f"{source.parent}: hides the testbed's own package {package}; rename it, or run elsewhere")
+            hiding = source.parent if source.name == "__init__.py" else source
+            lines.append(f"{hiding}: hides the testbed's own package {package}; rename it, or run elsewhere")
     return lines
 
 
@@ -121,10 +122,13 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _spec(module: str) -> ModuleSpec | None:
-    """As `importlib.util.find_spec`, which would import the packages around `module`."""
+    """As `importlib.util.find_spec`, which would import the packages around `module`.
+
+    Last in the working directory, whether or not anything has made imports look there yet.
+    """
     top, _, rest = module.partition(".")
     try:
-        spec = importlib.util.find_spec(top)
+        spec = importlib.util.find_spec(top) or PathFinder.find_spec(top, [os.getcwd()])
     except (ValueError, ImportError):  # made by hand, without a spec
         return None
     name = top

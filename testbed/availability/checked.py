@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from testbed import own_options
 from testbed.availability.presence import Ids, Presence
 from testbed.errors import ExperimentError
 
@@ -23,8 +24,7 @@ class CheckedAvailability:
     def __init__(self, model: Any, name: str) -> None:
         self._model = model
         self._name = name
-        if not callable(getattr(model, "presence", None)):
-            raise self._error("has no method presence(round_number, stage, now_s, clients)")
+        own_options.check_methods(model, name, "availability.model", "presence(round_number, stage, now_s, clients)")
         if not isinstance(getattr(model, "comes_back", None), bool):
             raise self._error("needs an attribute `comes_back` that is True or False (see testbed.availability)")
         self.comes_back: bool = model.comes_back

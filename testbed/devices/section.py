@@ -146,6 +146,7 @@ def _table_factors(section: Devices, population: int, generator: np.random.Gener
 def _own_factors(section: Devices, population: int, generator: np.random.Generator) -> npt.NDArray[np.float64]:
     own = own_class(section.model, "devices.model")
     model: DeviceModel = own_options.made(own, section.model, "devices", section)
+    own_options.check_methods(model, section.model, "devices.model", "speed_factors(population, generator)")
     factors = np.asarray(model.speed_factors(population, generator), dtype=np.float64)
     if factors.shape != (population,) or not (np.isfinite(factors) & (factors > 0)).all():
         raise ExperimentError(

@@ -65,7 +65,7 @@ def check_stages(experiment: Experiment, stages: Iterable[str], elsewhere: Itera
     """
     stages = tuple(dict.fromkeys(stages))
     known = known_stages()
-    if experiment.adversary is not None:
+    if experiment.adversary is not None and experiment.adversary.server:  # an honest server asks none of them
         stages += tuple(sorted(stage for stage in known if stage.startswith(_WITH_AN_ADVERSARY)))
     any_point = tuple(dict.fromkeys((*stages, *sorted(known if elsewhere is None else elsewhere))))
     shown = stages if elsewhere is None else any_point

@@ -111,6 +111,7 @@ def client_links(section: Links, population: int, generator: np.random.Generator
 
 def _own_links(name: str, section: Links, population: int, generator: np.random.Generator) -> ClientLinks:
     own = own_options.made(own_class(name, "links.model"), name, "links", section)
+    own_options.check_methods(own, name, "links.model", "links(population, generator)")
     links = own.links(population, generator)
     if not isinstance(links, ClientLinks) or len(links.down) != population:
         raise ExperimentError(f"links.model: {name} must return the ClientLinks of {population} clients")

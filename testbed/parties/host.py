@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.cost import metered, thread_cpu_s
-from testbed.crashes import Crash, OnCrash
+from testbed.crashes import Crash, OnCrash, is_crash
 from testbed.errors import ProtocolError, Refusal, RoundAborted
 from testbed.messages import Detached, Message, RefusalNotice, Vector, attach, decode, detach, question_name
 from testbed.network.hosting import Delivery, HostAnswers, Ids, RefusedBy
@@ -143,7 +143,9 @@ class Host:
                 answer = detach(handler(self.environment, message))
             except Refusal as refusal:
                 return self._each(delivery, _refuse(refusal.check, refusal.detail))
-            except Exception as error:
+            except BaseException as error:
+                if not is_crash(error):
+                    raise
                 return self._each(delivery, _crash(error))
             spent = self.environment.compute.seconds(meter, thread_cpu_s() - began)
         answers = HostAnswers.empty()
@@ -199,8 +201,8 @@ class Host:
             check, detail = refusal.check, refusal.detail
         except ProtocolError as error:
             check, detail = "message.malformed", str(error)
-        except Exception as error:
-            if self._on_crash == "raise":
+        except BaseException as error:
+            if self._on_crash == "raise" or not is_crash(error):
                 raise
             answers.crashes.append(Crash.of(client.number, error))
             return None
@@ -242,7 +244,7 @@ def _refuse(check: str, detail: str) -> Callable[[Client, Message | None], Messa
     return handle
 
 
-def _crash(error: Exception) -> Callable[[Client, Message | None], Message | None]:
+def _crash(error: BaseException) -> Callable[[Client, Message | None], Message | None]:
     where = error.__traceback__
 
     def handle(client: Client, private: Message | None) -> Message | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from testbed import own_options, own_sources
 from testbed.availability import Scheduled
+from testbed.crashes import crashes_told
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.own_classes import own_classes
 from testbed.experiment.schema import Experiment
@@ -56,13 +57,14 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
         names = own_classes(point.experiment)
         checked.not_imported += [] if import_classes else [one for one in names if one not in checked.not_imported]
         try:
-            plan = _plan(point.experiment, import_classes)
-            stages[id(point.experiment)] = stages_of(point.experiment) if plan is None else plan.stages
-            if plan is not None:
-                check_plan(plan)
-            if import_classes:
-                check_own_classes(point.experiment, plan)
-                checked.imported |= {(key, name): _file_of(name) for key, name in names}
+            with crashes_told(f"{point.where(where)}: its preparation", then=""):
+                plan = _plan(point.experiment, import_classes)
+                stages[id(point.experiment)] = stages_of(point.experiment) if plan is None else plan.stages
+                if plan is not None:
+                    check_plan(plan)
+                if import_classes:
+                    check_own_classes(point.experiment, plan)
+                    checked.imported |= {(key, name): _file_of(name) for key, name in names}
         except (ExperimentError, TraceError) as error:
             lines += [f"{point.where(where)}: {line}" for line in str(error).splitlines()]
         lines += [f"{point.where(where)}: {line}" for line in missing(point.experiment)]

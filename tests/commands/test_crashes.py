@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks import faulty_code
+from testbed.crashes import is_crash
 from testbed.records import RunRecords
 from testbed.records.log import RunLog
 from testbed.running.status import status
@@ -117,3 +119,52 @@ def test_dropped_crashes_are_counted_where_people_look(
     assert {row["stage"]: row["participants_crashed"] for row in json.loads(lost)["rows"]} == {
         "check-in": 0, "train": 2, "plain/update": 0,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("time", [{"compute": "modelled", "deadline_s": 2}, WALL | {"deadline_s": 2}], ids=["v", "w"])
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        ("train", "client 2 crashed in round 2 at train: SystemExit: 0 ("),
+        ("check-in", "client 1 crashed in round 1 at check-in: SystemExit: 0 ("),
+        ("evaluate", "the server's side of round 1 crashed: SystemExit: 0 ("),
+        ("workload", "small.yaml: its preparation crashed: SystemExit: 0 ("),
+    ],
+)
+def test_code_that_exits_has_crashed_and_does_not_end_the_run_as_if_all_were_well(
+    place: str, says: str, time: dict[str, Any], call: Call, written: Written, tmp_path: Path, monkeypatch: Any
+) -> None:
+    def leaving(where: str) -> None:
+        if where == place:
+            sys.exit(0)
+
+    monkeypatch.setattr(faulty_code, "bug", leaving)
+    ended = call("run", written(**OWN, time=time), "--out", tmp_path / "out", "--quiet")
+    assert ended.code == 3
+    assert says in ended.err
+    if place == "train":
+        out = tmp_path / "dropped"
+        assert call("run", written(**OWN, time=time, on_crash="drop"), "--out", out, "--quiet").code == 0
+        assert RunRecords(out).rounds["survivors"].tolist() == [5, 4, 4]
+        assert json.loads((out / "summary.json").read_text())["crashes"] == 2
+
+
+def test_what_ends_a_process_on_ray_is_no_crash() -> None:
+    """Ray answers SIGTERM with `SystemExit`, in whatever code is running: the host is to be replaced."""
+    handler = compile("import sys\nsys.exit(1)", "/somewhere/site-packages/ray/_private/worker.py", "exec")
+    with pytest.raises(SystemExit) as ended:
+        exec(handler)
+    assert not is_crash(ended.value)
+    with pytest.raises(SystemExit) as exited:
+        sys.exit(1)
+    assert is_crash(exited.value)
+    assert not is_crash(KeyboardInterrupt())
+
+
+def test_a_bug_that_validate_comes_upon_says_where(call: Call, written: Written, monkeypatch: Any) -> None:
+    monkeypatch.setenv(faulty_code.AT, "devices")
+    ended = call("validate", written(**OWN), "--import-classes")
+    assert ended.code == 3
+    assert len(ended.errors) == 1
+    assert "its preparation crashed: ZeroDivisionError: a bug (" in ended.errors[0]
+    assert f"faulty_code.py, line {line_of_bug()}, in bug)" in ended.errors[0]

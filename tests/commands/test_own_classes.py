@@ -256,3 +256,23 @@ def test_two_modules_of_one_name_are_a_warning(
     ended = call("run", file, "--out", tmp_path / "out")
     assert ended.code == 0, ended.err
     assert any(says in line for line in ended.errors)
+
+
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [
+        ({"devices": {"model": "lacking_methods:Nothing"}}, "devices.model: {}: has no method speed_factors("),
+        ({"links": {"model": "lacking_methods:Nothing"}}, "links.model: {}: has no method links("),
+    ],
+)
+def test_a_class_without_the_method_that_is_asked_is_refused_by_name(
+    section: dict[str, Any], says: str, call: Call, written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lacking_methods.py").write_text("class Nothing:\n    def __init__(self, *arguments): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "lacking_methods", raising=False)
+    file = written(**section)
+    for command in (["validate", file, "--import-classes"], ["run", file, "--out", tmp_path / "out"]):
+        ended = call(*command)
+        assert ended.code == 2
+        assert says.format("lacking_methods:Nothing") in ended.err

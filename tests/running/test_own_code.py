@@ -1,6 +1,7 @@
 """The user's own code in a run's provenance: what runs is what is named, and what has changed is not gone on with."""
 
 import hashlib
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -205,3 +206,18 @@ def test_a_node_with_other_code_is_refused(library: Path) -> None:
     (library / "their_devices.py").write_text(FILES["their_devices.py"])
     with pytest.raises(ExperimentError, match=r"inner\.py is other code than where the run was started on node a"):
         own_sources.check_same(wanted, names, "node a")
+
+
+def test_modules_of_the_working_directory_are_recorded_before_anything_is_imported(library: Path) -> None:
+    """The `testbed` command does not have the working directory on its path, as ``python -m`` does."""
+    (library / "experiment.yaml").write_text(yaml.safe_dump(EXPERIMENT))
+    program = "import sys; from testbed.commands import main; sys.exit(main())"
+    command = [sys.executable, "-P", "-c", program, "run", "experiment.yaml", "--out", "out", "--quiet"]
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = kept | {"PYTHONPATH": str(Path(own_sources.__file__).parents[1])}
+    subprocess.run(command, cwd=library, env=environment, check=True, capture_output=True)
+    assert set(RunRecords(library / "out").experiment["provenance"]["modules"]) == MODULES
+    (library / "their_other.py").write_text("changed = True\n")
+    resumed = subprocess.run([*command, "--resume"], cwd=library, env=environment, capture_output=True, text=True)
+    assert resumed.returncode == 2
+    assert "--resume: your own their_other.py changed since this run began" in resumed.stderr

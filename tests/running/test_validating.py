@@ -25,6 +25,7 @@ NOISY = {"protocol": "secagg", "weights": "equal", "noise": {"noise_multiplier":
         {"population": 22, "selection": {"protocol": "batch-partition", "participants": 8, "privacy": 4},
          "aggregation": {"protocol": "secagg", "threshold": 5}},
         {"aggregation": {"protocol": "plain"}, "availability": {"dropout": {"rate": 0.1, "stage": "secagg/unmask"}}},
+        {"adversary": {"dishonest": 2}, "availability": {"dropout": {"rate": 0.5, "stage": "adversary/hand-over"}}},
     ],
 )  # fmt: skip
 def test_what_run_refuses_at_first_validate_refuses_in_the_same_words(
