@@ -47,8 +47,8 @@ def compare(
     rounds_planned (of which an unfinished run has not had all), stopped (how many of the runs have ended before their
     last round, at their privacy budget), crashes (of clients' code, see `analysis.summary`), behind_rounds (live:
     the machine could not keep up), behind_factor (of the worst run), reasons (why rounds did not complete, in words),
-    participants_mean, final_accuracy, final_perplexity (of language models), fairness_gap,
-    aggregation_cardinality and
+    unexpected_refusals (of clients, though nobody was to be dishonest; in words), participants_mean,
+    final_accuracy, final_perplexity (of language models), fairness_gap, aggregation_cardinality and
     multi_round_privacy_weak with ``_certified`` and ``_lower_bound``, privacy_caveats (what the
     epsilon of runs with noise does not cover). Unknown values are missing.
 
@@ -92,6 +92,7 @@ def _columns() -> list[str]:
         *_COUNTS,
         "behind_factor",
         "reasons",
+        "unexpected_refusals",
         *_MEANS,
         _PRIVACY,
         f"{_PRIVACY}_certified",
@@ -130,6 +131,8 @@ def _measured(row: Row, privacy_time_limit_s: float) -> dict[str, Any]:
         end for run in row.runs for end in zip(run.rounds["outcome"], run.rounds["reason"], strict=True)
     )
     said = [summary.get(_CAVEATS) for summary in summaries]
+    said_refused = [summary["unexpected_refusals"] for summary in summaries]
+    record["unexpected_refusals"] = "; ".join(one for one in said_refused if one)
     record[_CAVEATS] = "; ".join(dict.fromkeys(one for one in said if one))
     record["stopped"] = sum(bool(summary.get("stopped")) for summary in summaries)
     record.update({key: mean_interval(_values(summaries, key)).mean for key in _MEANS})

@@ -14,7 +14,7 @@ from analysis.privacy.spending import of_honest, why_stopped
 from testbed.experiment.workload import LANGUAGE_DATASETS
 from testbed.privacy.caveats import caveats
 from testbed.records import RunRecords
-from testbed.records.reasons import counted, summed_up
+from testbed.records.reasons import counted, refusals_told, summed_up
 
 PRIVACY_TIME_LIMIT_S = 5.0
 
@@ -29,7 +29,8 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     that went away in the middle of a stage, ``dropped_by_stage.STAGE`` those of one stage, ``offline`` the clients
     that were away when they were first asked for something in a round, ``late`` the answers after the deadline (see
     `analysis.losses`); ``participants_lost`` the participants whose update is not in the sum, for whatever reason,
-    ``refusals`` the refusals on record, ``crashes`` how often a client's code has crashed (with ``on_crash: drop``);
+    ``refusals`` the refusals on record, ``unexpected_refusals`` says which, where nobody was to be dishonest,
+    ``crashes`` how often a client's code has crashed (with ``on_crash: drop``);
     ``reasons`` says why rounds were aborted or skipped, ``reasons.NAME`` how many for each reason;
     ``behind_rounds`` in how many rounds of a live run the machine could not keep up, and ``behind_factor`` how many
     times as long as links and devices say these have taken (None: in no round);
@@ -48,6 +49,7 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     done = rounds["outcome"] == "completed"
     completed, failed = rounds[done], by_outcome(run).loc[["skipped", "aborted"]]
     ends = list(zip(rounds["outcome"], rounds["reason"], strict=True))
+    refused = run.events.loc[run.events["kind"] == "refusal", "detail"].tolist()
     lost = counts(run)
     measured = rounds["accuracy"].dropna()
     round_s, client_s = mean_interval(completed["round_s"]), mean_interval(completed["client_s"])
@@ -89,7 +91,8 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         "offline": lost["asked_offline"].sum(),
         "late": lost["asked_late"].sum(),
         **{f"dropped_by_stage.{stage}": dropped for stage, dropped in lost["asked_dropped"].items()},
-        "refusals": (run.events["kind"] == "refusal").sum(),
+        "refusals": len(refused),
+        "unexpected_refusals": None if experiment.get("adversary") else refusals_told(refused) or None,
         "crashes": (run.events["kind"] == "crash").sum(),
         "reasons": summed_up(ends) or None,
         **{f"reasons.{name}": count for name, count in counted(ends).items()},

@@ -188,8 +188,10 @@ def summarised(summary: Mapping[str, Any]) -> str:
 
 
 def remarks(summary: Mapping[str, Any]) -> list[str]:
-    """What a run's end must not pass over, a line each: reasons, crashes, a slow machine."""
+    """What a run's end must not pass over, a line each: reasons, refusals, crashes, a slow machine."""
     lines = [summary["reasons"]] if summary["reasons"] else []
+    if summary.get("unexpected_refusals"):
+        lines.append(f"{summary['unexpected_refusals']}, though nobody was to be dishonest (see events.parquet)")
     if summary["crashes"]:
         lines.append(f"{crashes_told(summary['crashes'])}, counted as lost (see log.jsonl and events.parquet)")
     if summary["behind_rounds"]:

@@ -40,6 +40,20 @@ def summed_up(rounds: Iterable[tuple[str, str]]) -> str:
     return "; ".join(parts)
 
 
+def refusals_told(details: Iterable[str]) -> str:
+    """E.g. ``3 refusals by clients: 2 x train.dimension, 1 x train.diverged``; empty: none.
+
+    Args:
+        details: of the events of this kind; a detail begins with the check's name and a colon.
+    """
+    checks = Counter(_name(detail) for detail in details)
+    if not checks:
+        return ""
+    each = [f"{count} x {name}" for name, count in sorted(checks.items(), key=lambda item: (-item[1], item[0]))]
+    count = checks.total()
+    return f"{count} {'refusal' if count == 1 else 'refusals'} by clients: {', '.join(each)}"
+
+
 def crashes_told(count: int) -> str:
     """E.g. ``13 crashes of clients' code``."""
     return f"{count} {'crash' if count == 1 else 'crashes'} of clients' code"

@@ -1,9 +1,15 @@
 """Rounds that did not complete say why, wherever a run is looked at."""
 
 import json
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from benchmarks.faulty_code import Learning
 
 Call = Callable[..., Any]
 Written = Callable[..., Path]
@@ -36,3 +42,24 @@ def test_reasons_are_summed_up_in_run_status_compare_and_summary(call: Call, wri
     rows = json.loads(call("compare", out, "--format", "json").out)["rows"]
     assert sorted(row["reasons"] for row in rows) == sorted(texts)
     assert "too-few-available" in call("compare", out, "--format", "latex").out
+
+
+class Misshapen(Learning):
+    """One client's updates are one element too long."""
+
+    def train(self, client: int, model: Any, round_number: int) -> Any:
+        update = super().train(client, model, round_number)
+        return replace(update, delta=np.append(update.delta, 0).astype(np.float32)) if client == 2 else update
+
+
+def test_refusals_are_told_where_nobody_was_to_be_dishonest(call: Call, written: Written, tmp_path: Path) -> None:
+    workload = {"dataset": f"{__name__}:Misshapen", "evaluate_every": 2}
+    everybody = {"protocol": "random", "participants": 5}
+    file, out = written(population=5, rounds=3, workload=workload, selection=everybody), tmp_path / "out"
+    ran = call("run", file, "--out", out)
+    assert ran.code == 0, ran.err
+    text = json.loads((out / "summary.json").read_text())["unexpected_refusals"]
+    assert re.fullmatch(r"(\d) refusals by clients: \1 x train\.dimension", text)
+    assert text in ran.err
+    assert text in " ".join(ran.out.split())
+    assert text in " ".join(call("compare", out, "--format", "markdown").out.split())
