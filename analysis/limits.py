@@ -15,12 +15,14 @@ _CHOOSING = {
     "refine-out-honest",
     "tell-different-populations",
 }
-_RECONSTRUCTING = {"contradict-dropouts"}
+_RECONSTRUCTING = {"contradict-dropouts", "shrink-the-sum", "split-the-sharing"}
 
 
 def limit(name: str, experiment: Experiment) -> str:
     """What bounds the misbehaviour `name` under the experiment's protocols; empty: nothing that is computed here."""
     selection = experiment.selection.protocol
+    if name in _RECONSTRUCTING and experiment.aggregation.model_dump().get("consistency") != "signed":
+        return ""  # two of them need no accomplice then (docs/reconstruction.md)
     if selection in _LOTTO:
         if name in _CHOOSING:
             return "Lotto, Theorem 2 (testbed bound lotto)"

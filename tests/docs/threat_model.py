@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.survey import Finding, Trial, render
 from testbed.commands import main
 
 ROOT = Path(__file__).parents[2]
@@ -40,14 +41,21 @@ def tables(page: str) -> Iterator[Table]:
         yield Table(found["name"], json.loads(found["arguments"]), found["table"])
 
 
-def surveyed(arguments: list[str], format: str) -> str:
-    """What the command prints."""
+def surveyed(arguments: list[str]) -> list[dict[str, Any]]:
+    """What the command finds, a row for each misbehaviour."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        code = main(["attack", "survey", str(ROOT / EXPERIMENT), "--quiet", "--format", format, *arguments])
+        code = main(["attack", "survey", str(ROOT / EXPERIMENT), "--quiet", "--format", "json", *arguments])
     if code:
         raise SystemExit(code)
-    return printed.getvalue()
+    rows: list[dict[str, Any]] = json.loads(printed.getvalue())["rows"]
+    return rows
+
+
+def as_printed(rows: list[dict[str, Any]]) -> str:
+    """The same as the command prints it with ``--format markdown``."""
+    plain = [{key: value for key, value in row.items() if key != "outcome"} for row in rows]
+    return render([Finding(**row | {"trial": Trial(**row["trial"])}) for row in plain], "markdown")
 
 
 def block(arguments: list[str], rows: str) -> str:
@@ -90,12 +98,12 @@ def _bound(row: dict[str, Any]) -> str:
 
 def written(page: str) -> str:
     """The page with its tables as they come out now."""
-    found = {one.name: json.loads(surveyed(one.arguments, "json"))["rows"] for one in tables(page)}
+    found = {one.name: surveyed(one.arguments) for one in tables(page)}
 
     def table(match: re.Match[str]) -> str:
-        arguments = json.loads(match["arguments"])
         head = match[0][: match[0].index("\n") + 1]
-        return f"{head}{block(arguments, surveyed(arguments, 'markdown'))}<!-- end -->\n"
+        rows = as_printed(found[match["name"]])
+        return f"{head}{block(json.loads(match['arguments']), rows)}<!-- end -->\n"
 
     page = _TABLE.sub(table, page)
     return _MATRIX.sub(lambda _: f"<!-- matrix -->\n{matrix(found)}<!-- end -->\n", page)
