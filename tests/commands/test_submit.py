@@ -81,7 +81,7 @@ def test_addresses_where_no_dashboard_is(
         (401, "Unauthorized: Missing authentication token", "asks for a token"),
         (403, "Forbidden: Invalid authentication token", "token"),
         (403, "go away", "is no Ray dashboard"),
-        (200, '{"ray_version": "2.9.3"}', "needs 2.50 or newer"),
+        (200, '{"ray_version": "2.9.3"}', "needs 2.54 or newer"),
     ],
 )
 def test_servers_that_will_not_do(

@@ -1,6 +1,6 @@
 """Bad experiments: one line per mistake, with file, key path and what is allowed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,6 +14,7 @@ from testbed.experiment import Experiment, load
 from testbed.experiment.loading import validated
 from testbed.experiment.schema import AggregationSection, SelectionSection
 from testbed.experiment.stages import check_stages, known_stages, stages_of
+from testbed.messages import Message
 
 PROTOCOLS = (
     "'random', 'weighted-random', 'bernoulli', 'partition', 'batch-partition', 'oort', 'lotto-client-centric', "
@@ -309,6 +310,13 @@ def test_in_a_sweep_each_point_loses_clients_and_some_point_has_the_deadline(
         load_text(SWEEP + text)
 
 
+def kinds_of_messages(base: type[Message] = Message) -> Iterator[type[Message]]:
+    """Every type of message, those of other tests among them."""
+    for kind in base.__subclasses__():
+        yield kind
+        yield from kinds_of_messages(kind)
+
+
 def test_every_built_in_protocol_names_the_stages_that_it_asks() -> None:
     named = {
         stage
@@ -317,8 +325,9 @@ def test_every_built_in_protocol_names_the_stages_that_it_asks() -> None:
         for made in [[get_args(one)[0].model_construct() for one in (selection, aggregation)]]
         for stage in stages_of(Experiment.model_construct(selection=made[0], aggregation=made[1])) or ()
     }
-    others = ("adversary/", "test/")
-    assert {stage for stage in known_stages() if not stage.startswith(others)} == named | {
+    asked = {kind.stage for kind in kinds_of_messages() if kind.__module__.startswith("testbed.")} - {""}
+    assert asked <= known_stages()
+    assert {stage for stage in asked if not stage.startswith("adversary/")} == named | {
         "secagg/unmask-survivors",  # with consistency: none
         "secagg/prove-share",  # only where shares contradict each other: no stage of a round that could be planned for
     }
