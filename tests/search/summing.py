@@ -368,22 +368,20 @@ class Summing:
                     continue
                 self.knowledge.share(Secret(row.client, self.number, kind), holder, row.share)
 
-    def prove(self, client: int) -> None:
-        """Have the client show the key of one share, which opens what the dealer has sealed for it."""
-        dealers = [dealer for dealer, sealed in sorted(self.sealed.items()) if client in sealed]
-        if not dealers or client not in self.roles:
-            return
-        dealer = dealers[self.choices.pick(len(dealers), 0)]
+    def prove(self, dealer: int) -> None:
+        """Have all holders show the keys of their shares of one kind, which open what the dealer has sealed."""
         kind, name = ((MASK_KEY, "mask key"), (SELF_MASK, "self-mask seed"))[self.choices.pick(2)]
-        answer = self.ask(client, ProveShare(self.number, dealer, kind), about=(dealer, kind))
-        if answer is None:
-            return
-        associated = self.roles[client]._associated(dealer, client)
-        try:
-            share = open_share(answer.key, self.sealed[dealer][client], kind, associated)
-        except OpeningFailed:
-            return
-        self.knowledge.share(Secret(dealer, self.number, name), client, share)
+        for holder, sealed in sorted(self.sealed.get(dealer, {}).items()):
+            if holder not in self.roles:
+                continue
+            answer = self.ask(holder, ProveShare(self.number, dealer, kind), about=(dealer, kind))
+            if answer is None:
+                continue
+            try:
+                share = open_share(answer.key, sealed, kind, self.roles[holder]._associated(dealer, holder))
+            except OpeningFailed:
+                continue
+            self.knowledge.share(Secret(dealer, self.number, name), holder, share)
 
     def again(self, client: int) -> None:
         """Send an old question once more, of this round or an earlier one."""
