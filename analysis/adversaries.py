@@ -18,10 +18,9 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from analysis.bounds.lotto import allowed, dishonest_fraction_exceeds
-from analysis.escaping import csv, markdown_table
+from analysis.escaping import csv, markdown_table, text_table
 from analysis.summary import protocol_name
 from testbed.adversary.section import AdversarySection, Named, name_of
-from testbed.display import visible
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 from testbed.selection.refinement import Refinement
@@ -85,13 +84,17 @@ class Attained:
         return Share.of(sum(x > most for x in self.dishonest), self.planned, confidence)
 
 
+def attacks(events: pd.DataFrame, name: str = "") -> pd.DataFrame:
+    """The events that say that a misbehaviour was carried out; with `name`, this one."""
+    return events[(events["kind"] == "attack") & events["detail"].str.startswith(f"{name}: " if name else "")]
+
+
 def attained(run: RunRecords, name: str = "") -> Attained:
     """What is on record of the attacks of a run that has an adversary; with `name`, of this misbehaviour alone."""
     events, rounds = run.events, run.rounds
     section = AdversarySection.model_validate(run.experiment["adversary"])
     planned = {number for number in rounds["round"] if section.attacks(number)}
-    carried_out = (events["kind"] == "attack") & events["detail"].str.startswith(f"{name}: " if name else "")
-    attacked = set(events.loc[carried_out, "round"])
+    attacked = set(attacks(events, name)["round"])
     seen = events[events["kind"].isin(DETECTIONS) & events["round"].isin(attacked)]
     refused = set(seen["round"])
     names = [
@@ -250,16 +253,7 @@ def _shift(row: Any) -> list[str]:
 
 
 def _text(lines: list[list[str]], left: Sequence[int]) -> str:
-    lines = [list(map(visible, line)) for line in lines]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    printed = [
-        "  ".join(
-            cell.ljust(width) if at in left else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
-    return "\n".join([printed[0], "─" * max(map(len, printed)), *printed[1:]]) + "\n"
+    return text_table(lines[0], lines[1:], left)
 
 
 def _markdown(lines: list[list[str]], left: Sequence[int]) -> str:

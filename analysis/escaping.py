@@ -46,6 +46,20 @@ def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: in
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int]) -> str:
+    """The same for a terminal: columns of one width, a line below the heads; the columns `left` are to the left."""
+    lines = [list(map(visible, line)) for line in (heads, *rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    printed = [
+        "  ".join(
+            cell.ljust(width) if at in left else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    return "\n".join([printed[0], "─" * max(map(len, printed)), *printed[1:]]) + "\n"
+
+
 def csv(frame: pd.DataFrame) -> str:
     """The frame as CSV. A text that a spreadsheet would take for a formula begins with an apostrophe; numbers do not.
 

@@ -4,6 +4,7 @@ A server that only chooses within what the protocol leaves to it is seen by nobo
 takes it, the name is here; where nothing does, it is not protected.
 """
 
+from testbed.aggregation.secagg_parameters import SecAggParameters
 from testbed.experiment.schema import Experiment
 
 _LOTTO = ("lotto-client-centric", "lotto-server-centric")
@@ -21,7 +22,8 @@ _RECONSTRUCTING = {"contradict-dropouts", "shrink-the-sum", "split-the-sharing"}
 def limit(name: str, experiment: Experiment) -> str:
     """What bounds the misbehaviour `name` under the experiment's protocols; empty: nothing that is computed here."""
     selection = experiment.selection.protocol
-    if name in _RECONSTRUCTING and experiment.aggregation.model_dump().get("consistency") != "signed":
+    sums = experiment.aggregation
+    if name in _RECONSTRUCTING and not (isinstance(sums, SecAggParameters) and sums.consistency == "signed"):
         return ""  # two of them need no accomplice then (docs/reconstruction.md)
     if selection in _LOTTO:
         if name in _CHOOSING:

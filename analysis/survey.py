@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from analysis.adversaries import attained
-from analysis.escaping import markdown_table
+from analysis.adversaries import attacks, attained
+from analysis.escaping import markdown_table, text_table
 from analysis.limits import limit
 from testbed.adversary.catalogue import OF_PARTY, names
 from testbed.adversary.section import AdversarySection, name_of
@@ -116,18 +116,15 @@ def _adversary(section: AdversarySection, trial: Trial) -> dict[str, list[Any]]:
     return parties
 
 
-def findings(tried: Sequence[Trial], runs: Sequence[RunRecords]) -> list[Finding]:
-    """What came of each trial; `runs` are those of the survey, in its order."""
-    return [_finding(trial, run) for trial, run in zip(tried, runs, strict=True)]
+def findings(experiment: Experiment, tried: Sequence[Trial], runs: Sequence[RunRecords]) -> list[Finding]:
+    """What came of each trial with the experiment; `runs` are those of the survey, in its order."""
+    return [_finding(one, run, limit(one.name, experiment)) for one, run in zip(tried, runs, strict=True)]
 
 
-def _finding(trial: Trial, run: RunRecords) -> Finding:
-    found = attained(run, trial.name)
-    bound = limit(trial.name, validated(run.experiment, str(run.path)))
-    attacks = run.events[run.events["kind"] == "attack"]
-    recovered = attacks.loc[
-        attacks["detail"].str.contains(r": victim \d+\b.*\b(?:recovered|reconstructed)\b"), "round"
-    ].nunique()
+def _finding(trial: Trial, run: RunRecords, bound: str) -> Finding:
+    found, events = attained(run, trial.name), attacks(run.events)
+    gave_away = events["detail"].str.contains(r": victim \d+\b.*\b(?:recovered|reconstructed)\b")
+    recovered = events.loc[gave_away, "round"].nunique()
     verdict: Verdict
     if not found.attacked:
         verdict = "did not arise"
@@ -157,8 +154,4 @@ def render(found: Sequence[Finding], format: str = "text") -> str:
         lines.append([one.trial.name, one.trial.party, *counts, one.outcome])
     if format == "markdown":
         return markdown_table(lines[0], lines[1:], left=(0, 1, 5))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    printed = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    ]
-    return "\n".join([printed[0], "─" * max(map(len, printed)), *printed[1:]]) + "\n"
+    return text_table(lines[0], lines[1:], left=range(len(lines[0])))

@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analysis.adversaries import attacks
 from analysis.attacks.victims import Victims
+from analysis.escaping import markdown_table
 from testbed.adversary.model_inconsistency import (
     ImprintOptions,
     SendCraftedModel,
@@ -138,7 +140,7 @@ def _attacked(run: RunRecords, name: str) -> list[tuple[int, str, RoundAggregate
     Raises `ExperimentError` where the run has not recorded that.
     """
     done = set(run.rounds.loc[run.rounds["outcome"] == "completed", "round"])
-    events = run.events[(run.events["kind"] == "attack") & run.events["detail"].str.startswith(f"{name}: ")]
+    events = attacks(run.events, name)
     found = []
     for number, detail in zip(events["round"].tolist(), events["detail"].tolist(), strict=True):
         if number not in done:
@@ -224,7 +226,7 @@ def other_models(runs: Sequence[RunRecords]) -> pd.DataFrame:
 
 def _row(run: RunRecords, name: str) -> dict[str, Any]:
     events, aggregation = run.events, run.experiment["aggregation"]
-    attacked = events.loc[(events["kind"] == "attack") & events["detail"].str.startswith(f"{name}: "), "round"]
+    attacked = attacks(events, name)["round"]
     refused = events.loc[(events["kind"] == "refusal") & events["round"].isin(attacked), "detail"]
     row: dict[str, Any] = {
         "label": run.label,
@@ -269,8 +271,7 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
         return json.dumps({"rows": rows}, indent=2, ensure_ascii=False) + "\n"
     cells = _cells(frame)
     if format == "markdown":
-        head, *rest = ("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in cells)
-        return "\n".join([head, "| --- " * len(cells[0]) + "|", *rest]) + "\n"
+        return markdown_table(cells[0], cells[1:], left=len(cells[0]))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n" for line in cells

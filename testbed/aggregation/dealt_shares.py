@@ -42,6 +42,11 @@ class ProveShare(Message, frozen=True):
     kind: Annotated[int, msgspec.Meta(ge=MASK_KEY, le=SELF_MASK)]
 
 
+def associated_data(round_number: int, dealer: int, holder: int, digest: bytes) -> bytes:
+    """What sealed shares are bound to: they open for a holder that was shown the same keys as the dealer (`digest`)."""
+    return signed_content(round_number, dealer, holder, digest)
+
+
 def share_key(pair_key: bytes, dealer: int, holder: int, kind: int) -> bytes:
     """32 bytes: the key under which the dealer seals its share of one kind for the holder."""
     return hmac.digest(pair_key, _DOMAIN + signed_content(dealer, holder, kind), "sha256")

@@ -18,6 +18,7 @@ from testbed.aggregation.dealt_shares import (
     SELF_MASK,
     ProveShare,
     ShareKey,
+    associated_data,
     open_shares,
     seal_shares,
     sealed_bytes,
@@ -55,7 +56,7 @@ from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.masks import add_masks, lane_dtype
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.errors import Refusal
-from testbed.messages import Vector, signed_content
+from testbed.messages import Vector
 from testbed.parties.client import Client, handles
 from testbed.training import RoundUpdate, trained_update, training_digest
 
@@ -243,7 +244,7 @@ class SecAggClient(RemovingClient):
 
     def _associated(self, sender: int, receiver: int) -> bytes:
         """What sealed shares are bound to: they open for a receiver that was shown the same keys."""
-        return signed_content(self._round, sender, receiver, self._digest)
+        return associated_data(self._round, sender, receiver, self._digest)
 
     # -- masked input ---------------------------------------------------------------------------------------------
 

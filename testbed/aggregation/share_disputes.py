@@ -22,13 +22,12 @@ import msgspec
 import numpy as np
 
 from testbed.aggregation.combining import AggregationRound
-from testbed.aggregation.dealt_shares import MASK_KEY, SELF_MASK, ProveShare, open_share
+from testbed.aggregation.dealt_shares import MASK_KEY, SELF_MASK, ProveShare, associated_data, open_share
 from testbed.aggregation.secagg_messages import KeyAdvert, ShareOf, Shares
 from testbed.aggregation.share_correction import Recovered, is_share, recover
 from testbed.cost import charge
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import ProtocolError, RoundAborted
-from testbed.messages import signed_content
 from testbed.network.asking import ids
 from testbed.network.leaving_out import EXCLUDED
 
@@ -103,7 +102,7 @@ def _proven(
     proven = {holder: row for holder, row in rows.items() if holder == dealer}
     charge("aead.open", len(replies))
     for holder, answer in replies.valid().items():
-        associated = signed_content(round_.number, dealer, holder, digest)
+        associated = associated_data(round_.number, dealer, holder, digest)
         try:
             if open_share(answer.key, sealed[holder], kind, associated) != rows[holder].share:
                 raise ProtocolError("another share was dealt")

@@ -56,7 +56,7 @@ def survey(
             paths = run_all(
                 sweep, directory / "survey" if out is None else out, where=str(file), resume=resume, observer=observer
             )
-            printed = render(findings(tried, [RunRecords(path) for path in paths]), format)
+            printed = render(findings(experiment, tried, [RunRecords(path) for path in paths]), format)
     except KeyboardInterrupt:
         console.print("stopped; nothing is printed of an unfinished survey (--out DIR keeps its runs)")
         raise typer.Exit(STOPPED) from None
