@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from analysis.figure_style import COLUMN_INCHES, house_style, save
+from testbed.arrays import Floats
 from testbed.traces.bandwidth import BYTES_PER_MBIT, BandwidthTraces
 from testbed.traces.inspection import availability_over_time
 from testbed.traces.intervals import AvailabilityTrace
@@ -19,8 +19,6 @@ _ONLINE, _SHADE, _LOST, _AWAY = "#0072B2", "#56B4E9", "#D55E00", "#999999"  # Ok
 _POINTS = 2000
 _QUARTERS = 96  # of an hour, in a day
 _TRACE_COLOURS = ("#0072B2", "#E69F00", "#000000")
-
-Floats = npt.NDArray[np.float64]
 
 
 def draw(traced: AvailabilityTrace | BandwidthTraces | Schedule, path: Path) -> list[Path]:

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from cluster.actors import Coordinator
 from cluster.ray_hosts import RayHosts
-from testbed.network.hosting import Delivery, HostAnswers, Ids
+from testbed.arrays import Ids
+from testbed.network.hosting import Delivery, HostAnswers
 from workloads.contract import Evaluation, LocalUpdate
 
 Result = TypeVar("Result")

@@ -16,8 +16,9 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.report import arguments, emit
+from testbed.arrays import Floats
 from testbed.privacy.noise import Noise
-from testbed.privacy.rotation import Floats, rotation_seed
+from testbed.privacy.rotation import rotation_seed
 from testbed.privacy.sampling import table_of
 
 SEED = bytes(range(32))

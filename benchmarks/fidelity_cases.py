@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from testbed.arrays import Ids
 from testbed.availability import Presence
 from testbed.cost import ComputeModel, charge
 from testbed.messages import Message
-from testbed.network.hosting import Ids
 from testbed.parties.client import Environment, Role, RoleSpec, handles
 from testbed.parties.pki import Directory
 from testbed.randomness import Randomness

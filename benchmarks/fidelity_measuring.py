@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks.fidelity_cases import COMPUTE, ROLES, Case, Leaving, Load, environment
 from benchmarks.namespaces import Counters, Star
 from benchmarks.throttling import set_mtu, throttle_client, throttle_server
+from testbed.arrays import Floats
 from testbed.links import BYTES_PER_MBIT
 from testbed.links.building import ClientLinks
 from testbed.links.rates import BandwidthTraces, Rates
@@ -28,8 +28,6 @@ from testbed.network.emulated import EmulatedNetwork
 from testbed.network.live.framing import ANSWER_OVERHEAD, question_overhead
 from testbed.network.live.server import LiveNetwork
 from testbed.parties.local_hosts import LocalHosts
-
-Floats = npt.NDArray[np.float64]
 
 TIMING = Timing(600.0, disconnects_visible=True)
 FRAME_BYTES = (question_overhead(question_name(Load)) + ANSWER_OVERHEAD) // 2

@@ -17,12 +17,13 @@ from cluster.metrics import RunMetrics
 from cluster.placing import Place
 from cluster.ray_hosts import RayHosts
 from testbed import own_sources
+from testbed.arrays import Ids
 from testbed.crashes import crashes_told
 from testbed.experiment.own_classes import own_classes
 from testbed.experiment.schema import Experiment
 from testbed.federation import Federation, Plan, Progress
 from testbed.messages import Vector
-from testbed.network.hosting import Delivery, HostAnswers, Ids
+from testbed.network.hosting import Delivery, HostAnswers
 from testbed.network.live import Address, LiveClients, LiveNetwork
 from testbed.network.live.admission import connecting_s
 from testbed.parties.host import Host

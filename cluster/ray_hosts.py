@@ -26,10 +26,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.placing import Node, Place, living_nodes, replacement
 from cluster.reducing import tree
+from testbed.arrays import Ids
 from testbed.errors import ClusterError, Refusal
 from testbed.experiment.schema import Experiment
 from testbed.messages import Vector
-from testbed.network.hosting import Delivery, HostAnswers, Ids
+from testbed.network.hosting import Delivery, HostAnswers
 from testbed.network.live import Address
 from testbed.parties.local_hosts import chosen_on, owned_by, split
 from testbed.parties.pki import Directory

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-Ids = npt.NDArray[np.int64]
+from testbed.arrays import Ids
 
 
 class Batches:

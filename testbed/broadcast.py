@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from testbed.arrays import Ids
 from testbed.network.asking import Network
-from testbed.network.hosting import Ids
 from testbed.randomness import Randomness
 from testbed.training import Train, Workload
 

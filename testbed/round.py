@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.combining import Aggregate, AggregationProtocol, AggregationRound, Ids
+from testbed.aggregation.combining import Aggregate, AggregationProtocol, AggregationRound
+from testbed.arrays import Ids
 from testbed.broadcast import Asked, Broadcast, TrainingRound
 from testbed.errors import Refusal, RoundAborted, RoundSkipped
 from testbed.messages import Vector

@@ -21,8 +21,6 @@ from torch.nn.functional import cross_entropy
 from testbed.errors import ExperimentError
 from workloads import models, vector
 
-Floats = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Search:

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from math import exp, expm1, sqrt
 
 import numpy as np
-import numpy.typing as npt
 from scipy.stats import beta
 
 from analysis.bounds.random_participation import Participation, inner_epsilon, rates_across
+from testbed.arrays import Floats
 
-Floats = npt.NDArray[np.float64]
 _PER_DEVIATION = 1024  # points at which the threshold is tabulated
 _AT_A_TIME = 2**22  # rounds
 

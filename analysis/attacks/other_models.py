@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from analysis.adversaries import attacks
@@ -27,11 +26,10 @@ from testbed.adversary.model_inconsistency import (
 )
 from testbed.adversary.section import AdversarySection, name_of, options
 from testbed.aggregation.noisy_sums import noise_of
+from testbed.arrays import Floats
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 from testbed.records.aggregates import RoundAggregate
-
-Floats = npt.NDArray[np.float64]
 
 RECOVERED_DB = 30.0
 """A sample counts as recovered from this peak signal-to-noise ratio on: the eye sees no difference."""

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.attacks.view import View
+from testbed.arrays import Floats
 
-Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 _DETERMINED = 1 - 1e-6
 

@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 import workloads
+from testbed.arrays import Floats
 from testbed.experiment.loading import validated
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
-
-Floats = npt.NDArray[np.float64]
 
 
 class Victims:

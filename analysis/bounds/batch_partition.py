@@ -13,12 +13,11 @@ from fractions import Fraction
 from math import comb
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.bounds.tails import cdf, survival
+from testbed.arrays import Floats
 from testbed.batches import Batches
 
-Floats = npt.NDArray[np.float64]
 Dropout = float | Sequence[float]
 
 

@@ -16,7 +16,8 @@ from math import exp, inf, log
 import numpy as np
 from scipy.optimize import brentq
 
-from analysis.bounds.random_participation import Floats, gaussian_delta
+from analysis.bounds.random_participation import gaussian_delta
+from testbed.arrays import Floats
 
 _LOCAL = np.geomspace(1e-4, 40, 10_000)  # local epsilons among which the best is looked for
 

@@ -31,7 +31,8 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
-Floats = npt.NDArray[np.float64]
+from testbed.arrays import Floats
+
 Mixture = tuple[Floats, Floats]
 """Weights and means, in standard deviations of the noise, of Gaussians with variance 1."""
 

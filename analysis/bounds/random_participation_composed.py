@@ -11,14 +11,13 @@ What is no guarantee is first put into cells of the server's view, which only lo
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism, identity
 from scipy.stats import norm
 
 from analysis.bounds.random_participation import Mixture, Participation, parallel_pair, recentred_pair
+from testbed.arrays import Floats
 
-Floats = npt.NDArray[np.float64]
 Composed = Callable[[Participation, float], PrivacyLossDistribution]
 """From who takes part and sigma to the loss of one round; ``self_compose`` makes many of it."""
 

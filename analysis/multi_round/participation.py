@@ -3,8 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Floats
+
 Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 def checked(participation: npt.ArrayLike) -> npt.NDArray[np.bool_]:

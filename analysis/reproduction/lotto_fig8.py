@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from matplotlib import colormaps
 from matplotlib.axes import Axes
@@ -19,12 +18,11 @@ from matplotlib.figure import Figure
 from analysis.figure_style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
 from analysis.reproduction.lotto_heterogeneity import EXCLUDE, Setting, experiment, remarks
+from testbed.arrays import Floats
 from testbed.errors import RunError
 from testbed.experiment.schema import Experiment
 from testbed.federation import Plan
 from testbed.records import RunRecords
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -14,9 +13,8 @@ from analysis.figure_style import COLUMN_INCHES, house_style, save
 from analysis.measures import mean_interval
 from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
 from analysis.reproduction.lotto_heterogeneity import EXCLUDE, Setting, experiment, remarks
+from testbed.arrays import Floats
 from testbed.records import RunRecords
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -34,8 +33,8 @@ from analysis.reproduction.multiround_schemes import (
     measured,
     over_seeds,
 )
+from testbed.arrays import Floats
 
-Floats = npt.NDArray[np.float64]
 Agrees = Literal["yes", "no", "partly"]
 Metrics = Mapping[str, list[OverRounds]]
 _REMARK_FAIRNESS = (

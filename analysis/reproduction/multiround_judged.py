@@ -20,7 +20,8 @@ from analysis.reproduction.multiround_published import (
     Accuracies,
     Setting,
 )
-from analysis.reproduction.multiround_training import Floats, Results, Trained
+from analysis.reproduction.multiround_training import Results, Trained
+from testbed.arrays import Floats
 
 Late = Mapping[str, Floats]
 """`(seeds,)` accuracy in percent, by scheme."""

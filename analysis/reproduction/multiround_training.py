@@ -26,12 +26,12 @@ from analysis.reproduction.multiround_published import (
     UNAVAILABLE,
     Setting,
 )
+from testbed.arrays import Floats
 from testbed.errors import RunError
 from testbed.experiment.schema import Experiment
 from testbed.experiment.workload import Workload
 from testbed.records import RunRecords
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 

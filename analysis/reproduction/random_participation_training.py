@@ -25,12 +25,11 @@ from analysis.bounds.random_participation import (
 )
 from analysis.reproduction.contract import Bench, Scale
 from analysis.reproduction.late_accuracy import best_of, late_accuracy
+from testbed.arrays import Floats
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.experiment.workload import Workload
 from testbed.records import RunRecords
-
-Floats = npt.NDArray[np.float64]
 
 EPSILON, DELTA = 0.015, 1e-6
 """What the paper wants of every round (section 6.1)."""

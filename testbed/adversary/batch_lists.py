@@ -20,9 +20,10 @@ from testbed.adversary.lotto_rounds import (
     all_signatures,
 )
 from testbed.adversary.misbehaviour import MisbehaviourOptions
+from testbed.arrays import Ids
 from testbed.crypto import vrf
 from testbed.network.asking import ids
-from testbed.selection.choosing import Ids, Selection, SelectionRound
+from testbed.selection.choosing import Selection, SelectionRound
 from testbed.selection.lotto import ListSignatures, Lot, ParticipantList, SignedBy, under_threshold
 from testbed.selection.lotto_announcing import Announce
 from testbed.selection.lotto_server import Told

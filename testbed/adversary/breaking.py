@@ -9,8 +9,9 @@ from typing import ClassVar
 
 from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
 from testbed.adversary.reconstruction import ReconstructionOptions
-from testbed.aggregation.combining import AggregationRound, Ids
+from testbed.aggregation.combining import AggregationRound
 from testbed.aggregation.secagg import SecAgg
+from testbed.arrays import Ids
 
 
 class BreakBatch(ServerMisbehaviour, SecAgg):

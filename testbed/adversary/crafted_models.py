@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Floats
+
 Shapes = Sequence[tuple[int, ...]]
-Floats = npt.NDArray[np.float64]
 
 _FAR = 2.0**40
 """A float32 this far from zero is 2**17 from the next one: it does not change by a step of ordinary length."""

@@ -13,9 +13,10 @@ from pydantic import Field
 
 from testbed.adversary.lotto_rounds import ALL_LISTS, LottoMisbehaviour, all_signatures
 from testbed.adversary.misbehaviour import MisbehaviourOptions
+from testbed.arrays import Ids
 from testbed.crypto import prf, signatures, vrf
 from testbed.network.asking import ids
-from testbed.selection.choosing import Ids, Selection, SelectionRound
+from testbed.selection.choosing import Selection, SelectionRound
 from testbed.selection.lotto import ListSignatures, Lot, ParticipantList, SignedBy, selection_input
 from testbed.selection.lotto_client_centric import ClientCentricServer
 from testbed.selection.lotto_server import Told

@@ -17,10 +17,11 @@ from testbed.adversary.accomplices import (
     VerifiableBatchAccomplice,
 )
 from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
+from testbed.arrays import Ids
 from testbed.crypto import prf
 from testbed.network.asking import ids
 from testbed.parties.client import RoleSpec
-from testbed.selection.choosing import Ids, Selection, SelectionRound
+from testbed.selection.choosing import Selection, SelectionRound
 from testbed.selection.lotto import ListSignatures, ParticipantList, SignedBy, selection_input
 from testbed.selection.lotto_announcing import Announce, Candidacy
 from testbed.selection.lotto_client_centric import ClientCentricServer

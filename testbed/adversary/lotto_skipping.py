@@ -14,6 +14,7 @@ from pydantic import Field
 
 from testbed.adversary.lotto_rounds import ALL_LISTS, CLIENT_CENTRIC, SERVER_CENTRIC, LottoMisbehaviour
 from testbed.adversary.misbehaviour import MisbehaviourOptions
+from testbed.arrays import Ids
 from testbed.cost import charge
 from testbed.crypto import prf
 from testbed.errors import RoundAborted, RoundSkipped
@@ -22,7 +23,7 @@ from testbed.network.asking import ids
 from testbed.network.hosting import RefusedBy
 from testbed.parties.client import Role, RoleSpec, handles
 from testbed.parties.round_beacon import randomness_of
-from testbed.selection.choosing import Ids, Selection, SelectionRound
+from testbed.selection.choosing import Selection, SelectionRound
 from testbed.selection.lotto import selection_input, under_threshold
 from testbed.selection.lotto_server_centric import ServerCentricServer, below_threshold
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, candidate_batches

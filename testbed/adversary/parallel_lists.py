@@ -14,9 +14,10 @@ from pydantic import Field
 
 from testbed.adversary.lotto_rounds import ALL_LISTS, LottoMisbehaviour
 from testbed.adversary.misbehaviour import MisbehaviourOptions
+from testbed.arrays import Ids
 from testbed.errors import Refusal, RoundAborted
 from testbed.network.asking import ids, no_ids
-from testbed.selection.choosing import Ids, Selection, SelectionRound
+from testbed.selection.choosing import Selection, SelectionRound
 from testbed.selection.lotto import Lot, ParticipantList, Registered
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer
 

@@ -20,7 +20,7 @@ from testbed.adversary.colluding import HandedOver, HandOver, SecAggAccomplice
 from testbed.adversary.contradictions import Story, two_stories
 from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
 from testbed.aggregation.batch_atomic import NOBODY
-from testbed.aggregation.combining import AggregationRound, Ids
+from testbed.aggregation.combining import AggregationRound
 from testbed.aggregation.mask_threads import add_masks_in_threads
 from testbed.aggregation.secagg import SecAgg
 from testbed.aggregation.secagg_client import MASK_PURPOSE
@@ -34,6 +34,7 @@ from testbed.aggregation.secagg_messages import (
     UnmaskSurvivors,
 )
 from testbed.aggregation.share_correction import recover
+from testbed.arrays import Ids
 from testbed.cost import charge
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import RoundAborted

@@ -38,7 +38,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from testbed.aggregation.combining import AggregationRound, Ids
+from testbed.aggregation.combining import AggregationRound
+from testbed.arrays import Ids
 from testbed.batches import Batches
 from testbed.errors import Refusal, RoundAborted
 from testbed.network import Replies

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
+from testbed.arrays import Ids
 from testbed.batches import Batches
 from testbed.messages import Vector
 from testbed.network import Network
@@ -17,8 +18,6 @@ from testbed.parties.pki import Directory
 from testbed.privacy.accountant import Accountant
 from testbed.randomness import Randomness
 from testbed.training import Train, Workload
-
-Ids = npt.NDArray[np.int64]
 
 
 class AggregationParameters(BaseModel):

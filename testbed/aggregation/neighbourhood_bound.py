@@ -24,9 +24,8 @@ from math import inf, log
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from testbed.arrays import Floats
 
 _LN2 = log(2)
 

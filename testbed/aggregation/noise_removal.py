@@ -16,11 +16,12 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.combining import AggregationRound, Ids
+from testbed.aggregation.combining import AggregationRound
 from testbed.aggregation.mask_threads import add_in_threads
 from testbed.aggregation.noisy_sums import NoisyClient
 from testbed.aggregation.secagg_messages import Many, ShareOf, Shares, Unmask
 from testbed.aggregation.share_correction import recover
+from testbed.arrays import Ids
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.errors import Refusal
 from testbed.messages import Message

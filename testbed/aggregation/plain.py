@@ -6,8 +6,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from testbed.aggregation.combining import Aggregate, AggregationRound, Ids, of_shape
+from testbed.aggregation.combining import Aggregate, AggregationRound, of_shape
 from testbed.aggregation.noisy_sums import NoisyClient, NoisyParameters, noise_of
+from testbed.arrays import Ids
 from testbed.errors import Refusal, RoundAborted, RunError
 from testbed.messages import Count, Message, RoundNumber, Vector
 from testbed.parties.client import Client, RoleSpec, handles

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.batch_atomic import NOBODY, WholeBatches
-from testbed.aggregation.combining import Aggregate, AggregationRound, Ids, of_shape
+from testbed.aggregation.combining import Aggregate, AggregationRound, of_shape
 from testbed.aggregation.dealt_shares import MASK_KEY, SELF_MASK, sealed_bytes
 from testbed.aggregation.mask_threads import add_masks_in_threads
 from testbed.aggregation.noise_removal import UnmaskAndRemove, remove_noise, shares_each
@@ -51,6 +51,7 @@ from testbed.aggregation.secagg_messages import (
 from testbed.aggregation.secagg_parameters import SecAggParameters
 from testbed.aggregation.share_correction import recover
 from testbed.aggregation.share_disputes import UndecidedShares, settled
+from testbed.arrays import Ids
 from testbed.cost import charge
 from testbed.crypto import signatures
 from testbed.crypto.key_agreement import PrivateKey

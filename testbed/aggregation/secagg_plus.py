@@ -39,7 +39,7 @@ import numpy.typing as npt
 from pydantic import Field, field_validator, model_validator
 
 from testbed.aggregation.batch_atomic import NOBODY
-from testbed.aggregation.combining import AggregationRound, Ids
+from testbed.aggregation.combining import AggregationRound
 from testbed.aggregation.neighbourhood_bound import (
     Neighbourhood,
     Requirements,
@@ -64,6 +64,7 @@ from testbed.aggregation.secagg_plus_messages import (
     common_digest,
     graph_advert_content,
 )
+from testbed.arrays import Ids
 from testbed.cost import charge
 from testbed.errors import RoundAborted
 from testbed.messages import Message

@@ -10,7 +10,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from testbed.availability.presence import Floats, Ids, Mask, Presence
+from testbed.arrays import Floats, Ids
+from testbed.availability.presence import Mask, Presence
 from testbed.availability.section import DiurnalWeibull, Markov
 from testbed.randomness import Randomness
 

@@ -6,10 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed import own_options
+from testbed.arrays import Floats
 from testbed.availability.alternating import AlternatingAvailability
 from testbed.availability.checked import CheckedAvailability
 from testbed.availability.dropping import DroppingAvailability
-from testbed.availability.presence import Availability, Floats
+from testbed.availability.presence import Availability
 from testbed.availability.roundwise import AlwaysAvailable, RoundwiseAvailability, unavailable_by_label
 from testbed.availability.scheduled import ScheduledAvailability
 from testbed.availability.section import (

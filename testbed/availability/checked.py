@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from testbed import own_options
-from testbed.availability.presence import Ids, Presence
+from testbed.arrays import Ids
+from testbed.availability.presence import Presence
 from testbed.errors import ExperimentError
 
 

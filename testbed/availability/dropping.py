@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from testbed.availability.presence import Availability, Ids, Mask, Presence
+from testbed.arrays import Ids
+from testbed.availability.presence import Availability, Mask, Presence
 from testbed.availability.section import DropOut
 from testbed.links import cycled
 from testbed.randomness import Randomness

@@ -3,7 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from testbed.availability.presence import Floats, Ids, Presence
+from testbed.arrays import Floats, Ids
+from testbed.availability.presence import Presence
 from testbed.availability.section import LabelDependent
 from testbed.errors import ExperimentError
 from testbed.randomness import Randomness

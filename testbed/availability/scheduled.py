@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from testbed.availability.presence import Ids, Presence
+from testbed.arrays import Ids
+from testbed.availability.presence import Presence
 from testbed.traces.schedule import DROPPED, PARTICIPANT, Schedule
 
 _THROUGHOUT = -1.0  # before the first stage

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from testbed.availability.presence import Floats, Ids, Presence
+from testbed.arrays import Floats, Ids
+from testbed.availability.presence import Presence
 from testbed.errors import TraceError
 from testbed.traces.intervals import AvailabilityTrace
 

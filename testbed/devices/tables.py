@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from testbed.arrays import Floats
 from testbed.errors import TraceError
 from testbed.traces.columns import read_columns
-
-Floats = npt.NDArray[np.float64]
 
 _FASTER = re.compile(r"score|speed|throughput|flops|fps|per[_ ]s|/s", re.IGNORECASE)
 _SLOWER = re.compile(r"latency|duration|time|seconds|delay|(?:^|[^a-z/])(?:s|ms|us|ns)(?:$|[^a-z])", re.IGNORECASE)

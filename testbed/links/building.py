@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed import own_options
+from testbed.arrays import Floats, Ids
 from testbed.errors import ExperimentError
 from testbed.links.drawing import Drawn
 from testbed.links.outages import outage_traces
@@ -27,9 +28,6 @@ from testbed.links.tables import matrix_delays, table_rates
 from testbed.links.transport import NO_TRANSPORT, PRESETS, Transport
 from testbed.own_class import own_class
 from testbed.traces.bandwidth import BYTES_PER_MBIT, read_bandwidth
-
-Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,9 @@ until a value lies within the bounds, that takes the same random numbers whateve
 from typing import Annotated, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Floats = npt.NDArray[np.float64]
+from testbed.arrays import Floats
 
 LEAST_SHARE = 1e-6
 """What bounds must leave of a distribution: far out in a tail, most digits of a value would be lost."""

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Floats, Ids
 from testbed.traces.bandwidth import BandwidthTraces
-
-Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
 
 CONSTANT = -1  # in `trace_of`: the client has no trace
 _ROUNDING = 1e-14  # relative: bytes that are missing by rounding only are not waited for through a lost connection

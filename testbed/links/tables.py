@@ -10,14 +10,11 @@ client's rate is drawn once, and 1 kB is 1000 bytes.
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
+from testbed.arrays import Floats, Ids
 from testbed.errors import TraceError
 from testbed.links.drawing import LEAST_SHARE, share_between, truncated_normal
 from testbed.links.section import MatrixColumn, Tabled
-
-Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
 
 FLASH_COLUMNS = ("down_u", "down_sigma", "up_u", "up_sigma")
 _MBIT_PER_KB = 8e-3

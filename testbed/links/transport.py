@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
-Ids = npt.NDArray[np.int64]
+from testbed.arrays import Ids
 
 _Bytes = Annotated[int, Field(ge=0, le=10**9)]
 _Size = Annotated[int, Field(gt=0, le=10**9)]

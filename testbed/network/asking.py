@@ -7,9 +7,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Ids
 from testbed.errors import ProtocolError
 from testbed.messages import Message, Vector, attach
-from testbed.network.hosting import Ids, RefusedBy
+from testbed.network.hosting import RefusedBy
 
 Summing = Callable[[Ids, npt.NDArray[np.int64] | None], Awaitable[npt.NDArray[Any]]]
 

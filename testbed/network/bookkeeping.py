@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Ids
 from testbed.availability import Availability, Presence
 from testbed.cost import ComputeModel, Meter, metered, thread_cpu_s
 from testbed.crashes import Crash, OnCrash
@@ -17,7 +18,7 @@ from testbed.links import ClientLinks
 from testbed.messages import Message, encode
 from testbed.network.asking import ids
 from testbed.network.heard import HeardRounds
-from testbed.network.hosting import HostAnswers, Ids
+from testbed.network.hosting import HostAnswers
 
 OUTCOMES = ("answered", "silent", "offline", "dropped", "late", "refused")
 ANSWERED, SILENT, OFFLINE, DROPPED, LATE, REFUSED = range(6)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Floats, Ids
 from testbed.availability import Availability, Presence
 from testbed.cost import ComputeModel
 from testbed.crashes import OnCrash
@@ -24,10 +25,8 @@ from testbed.messages import Message, detach
 from testbed.network.asking import Replies
 from testbed.network.bookkeeping import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, RoundBooks, Timing
 from testbed.network.fluid import transfer
-from testbed.network.hosting import Delivery, HostAnswers, Hosts, Ids
+from testbed.network.hosting import Delivery, HostAnswers, Hosts
 from testbed.network.staging import Stage
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,12 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Floats
 from testbed.links.rates import Rates
 from testbed.network.fluid_windows import CLOCK_STEPS, NEGLIGIBLE, Transfers, contended
 from testbed.network.water_level import contended_finish
-
-Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

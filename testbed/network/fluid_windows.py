@@ -11,11 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Floats, Ids
 from testbed.links.rates import Rates
 from testbed.network.moving_level import Events, follow_level
-
-Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
 
 EVENTS = 1000  # in a window, at least; otherwise as many as there are transfers in it
 # Who lacks less than this part of its size, or than what takes it so many steps of the clock, is complete: it may lack

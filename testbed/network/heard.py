@@ -13,7 +13,7 @@ was not sent to it counts for nothing.
 import numpy as np
 import numpy.typing as npt
 
-Ids = npt.NDArray[np.int64]
+from testbed.arrays import Ids
 
 
 class HeardRounds:

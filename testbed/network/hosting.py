@@ -7,11 +7,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Ids
 from testbed.crashes import Crash
 from testbed.messages import Message, Vector
 from testbed.network.packed_ids import packed, unpacked
-
-Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from testbed.arrays import Ids
 from testbed.messages import Message
 from testbed.network.asking import Network, Replies
-from testbed.network.hosting import Ids
 
 EXCLUDED = "excluded_clients"
 """Where their numbers are, sorted, in what is kept from round to round (`AggregationRound.memory`)."""

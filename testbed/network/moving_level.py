@@ -18,10 +18,8 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Floats, Ids
 from testbed.links.rates import Rates
-
-Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
 
 _GONE = -1
 

@@ -7,7 +7,8 @@ A stage that asks the whole population would carry 8 bytes for each of its clien
 import numpy as np
 import numpy.typing as npt
 
-Ids = npt.NDArray[np.int64]
+from testbed.arrays import Ids
+
 Packed = Ids | tuple[int, int, int] | tuple[int, npt.NDArray[np.uint8]]
 
 _FEW = 1000  # below, what can be saved is not worth looking

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Ids
 from testbed.links import Transport
 from testbed.messages import Message
 from testbed.network.asking import Missing, Replies, Summing
 from testbed.network.bookkeeping import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, Exchanges
-from testbed.network.hosting import HostAnswers, Ids
+from testbed.network.hosting import HostAnswers
 
 
 class Stage:

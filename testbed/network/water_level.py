@@ -23,10 +23,8 @@ import math
 from heapq import heappop, heappush
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
+from testbed.arrays import Floats, Ids
 
 _IDLE, _CAPPED, _SHARED = 0, 1, 2
 

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Ids
 from testbed.cost import metered, thread_cpu_s
 from testbed.crashes import Crash, OnCrash, is_crash
 from testbed.errors import ProtocolError, Refusal, RoundAborted
 from testbed.messages import Detached, Message, RefusalNotice, Vector, attach, decode, detach, question_name
-from testbed.network.hosting import Delivery, HostAnswers, Ids, RefusedBy
+from testbed.network.hosting import Delivery, HostAnswers, RefusedBy
 from testbed.parties.client import Client, Environment, RoleSpec
 from testbed.parties.pki import SECRETS_BYTES, Identity
 from testbed.parties.summing import float_total, ring_total

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Ids
 from testbed.crashes import OnCrash
 from testbed.errors import Refusal
 from testbed.messages import Vector
-from testbed.network.hosting import Delivery, HostAnswers, Ids
+from testbed.network.hosting import Delivery, HostAnswers
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.host import Host
 from testbed.parties.pki import PKI

@@ -19,12 +19,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from testbed.arrays import Ids
 from testbed.privacy.ledger import Shares
 from testbed.round import Outcome
-
-Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

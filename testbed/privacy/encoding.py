@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Floats
 from testbed.cost import charge
 from testbed.crypto.masks import lane_dtype
 from testbed.errors import RoundAborted
 from testbed.privacy.keystream import CHUNK, words
-from testbed.privacy.rotation import Floats, flip_signs, hadamard, padded
+from testbed.privacy.rotation import flip_signs, hadamard, padded
 from testbed.privacy.rounded import squared_norm_bound
 from testbed.privacy.sampling import Integers
 

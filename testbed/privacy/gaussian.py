@@ -13,9 +13,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Floats
 from testbed.crypto.masks import mask
-
-Floats = npt.NDArray[np.float64]
 
 GRID = 2.0**-32
 """The distance between values that noise is added to; `testbed.parties.summing` sums on the same grid."""

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Ids
 from testbed.privacy.accountant import Accountant
 
-Ids = npt.NDArray[np.int64]
 Columns = dict[str, npt.NDArray[Any]]
 
 

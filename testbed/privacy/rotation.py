@@ -13,16 +13,14 @@ import hashlib
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from testbed.arrays import Floats
 from testbed.messages import signed_content
 from testbed.privacy.keystream import words
 
 _DOMAIN = b"testbed/privacy/rotation/v1"
 _GROUP_BITS = 5
 _COLUMNS = 256  # 32 x 32 x 256: a product that BLAS does not spread over threads, nor leaves the cache
-
-Floats = npt.NDArray[np.float64]
 
 
 def padded(dimension: int) -> int:

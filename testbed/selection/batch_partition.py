@@ -16,11 +16,12 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from testbed.arrays import Ids
 from testbed.batches import Batches
 from testbed.errors import RoundSkipped
 from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, Attendant, check_in
-from testbed.selection.choosing import Ids, Selection, SelectionParameters, SelectionRound
+from testbed.selection.choosing import Selection, SelectionParameters, SelectionRound
 
 
 class BatchPartitionParameters(SelectionParameters):

@@ -2,10 +2,11 @@
 
 from typing import ClassVar
 
+from testbed.arrays import Ids
 from testbed.messages import Count, Message, RoundNumber
 from testbed.network.asking import Replies
 from testbed.parties.client import Environment, Role, handles
-from testbed.selection.choosing import Ids, SelectionRound
+from testbed.selection.choosing import SelectionRound
 
 STAGE = "check-in"
 

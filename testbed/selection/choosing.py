@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
+from testbed.arrays import Ids
 from testbed.errors import RunError
 from testbed.network import Network
 from testbed.network.asking import no_ids
@@ -15,8 +16,6 @@ from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import BeaconAccess
 from testbed.randomness import Randomness
-
-Ids = npt.NDArray[np.int64]
 
 
 class SelectionParameters(BaseModel):

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from pydantic import Field
 
+from testbed.arrays import Ids
 from testbed.cost import charge
 from testbed.crypto import vrf
 from testbed.errors import ProtocolError, Refusal
@@ -16,7 +17,7 @@ from testbed.messages import Count, Message, RoundNumber, Signature64
 from testbed.network.hosting import RefusedBy
 from testbed.parties.client import Client
 from testbed.parties.pki import Directory
-from testbed.selection.choosing import Ids, SelectionRound
+from testbed.selection.choosing import SelectionRound
 from testbed.selection.lotto import AgreedListParameters, Lot, LottoClient, ParticipantList
 from testbed.selection.lotto_server import LottoServer, Told, tell
 

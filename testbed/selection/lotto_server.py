@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 import numpy as np
 
+from testbed.arrays import Ids
 from testbed.cost import charge
 from testbed.crypto import signatures
 from testbed.errors import ProtocolError, RoundAborted
@@ -16,7 +17,7 @@ from testbed.network.asking import ids
 from testbed.network.hosting import RefusedBy
 from testbed.parties.client import RoleSpec
 from testbed.parties.round_beacon import randomness_of
-from testbed.selection.choosing import Ids, Selection, SelectionRound
+from testbed.selection.choosing import Selection, SelectionRound
 from testbed.selection.lotto import (
     LIST_DOMAIN,
     AgreedListParameters,

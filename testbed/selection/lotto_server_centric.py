@@ -9,13 +9,14 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Ids
 from testbed.cost import charge
 from testbed.crypto import prf
 from testbed.errors import Refusal
 from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
 from testbed.selection.check_in import STAGE, Attendant, check_in
-from testbed.selection.choosing import Ids, Selection, SelectionRound
+from testbed.selection.choosing import Selection, SelectionRound
 from testbed.selection.lotto import Lot, LottoClient, LottoParameters, ParticipantList, under_threshold
 from testbed.selection.lotto_server import LottoServer
 

@@ -26,14 +26,13 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from testbed.arrays import Floats, Ids
 from testbed.network.asking import Replies, no_ids
 from testbed.selection.check_in import who_is_there
-from testbed.selection.choosing import Ids, Selection, SelectionParameters, SelectionRound
+from testbed.selection.choosing import Selection, SelectionParameters, SelectionRound
 from testbed.selection.oort_utility import PENALTY, ROUND_THRESHOLD, or_mean, preferred_duration_s, system_utility
 from testbed.selection.random_selection import ServersChoice
 from testbed.selection.reports import TrainingReports
-
-Floats = npt.NDArray[np.float64]
 
 _BONUS = 0.1  # of the staleness term sqrt(0.1 log R / L_i)
 _AUGMENTATION = 10  # the pool to exploit from has more than so many times the clients that are drawn

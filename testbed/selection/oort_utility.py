@@ -6,9 +6,8 @@ its response time t_i exceeds the preferred duration T (equation 2; Lotto's equa
 """
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from testbed.arrays import Floats
 
 PENALTY = 2.0  # alpha, as published
 ROUND_THRESHOLD = 30.0  # T is this percentile of the response times, as in FedScale

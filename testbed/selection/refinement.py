@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from testbed.arrays import Floats
 from testbed.selection.choosing import SelectionRound
 from testbed.selection.oort_utility import or_mean, utility
 from testbed.selection.reports import TrainingReports
 
-Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 

@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Floats, Ids
 from testbed.network.asking import Replies
-from testbed.selection.choosing import Ids
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

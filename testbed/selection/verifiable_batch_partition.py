@@ -26,6 +26,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from testbed.arrays import Ids
 from testbed.batches import Batches
 from testbed.cost import charge
 from testbed.errors import Refusal
@@ -34,7 +35,7 @@ from testbed.network.asking import ids
 from testbed.network.hosting import RefusedBy
 from testbed.parties.client import RoleSpec, handles
 from testbed.selection.batch_partition import SelectsBatches, check_batch_size
-from testbed.selection.choosing import Ids, Selection, SelectionRound
+from testbed.selection.choosing import Selection, SelectionRound
 from testbed.selection.lotto import ListSignatures, ParticipantList, under_threshold
 from testbed.selection.lotto_announcing import (
     Announce,

@@ -15,14 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from testbed import limits
+from testbed.arrays import Floats, Ids
 from testbed.errors import TraceError
 from testbed.traces.interval_rows import row_error
-
-Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
 
 BYTES_PER_MBIT = 1e6 / 8
 

@@ -3,10 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Floats
 from testbed.traces.bandwidth import BYTES_PER_MBIT, BandwidthTraces
 from testbed.traces.intervals import AvailabilityTrace
 
-Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
 _GRID = 1000

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.csv
 
 from testbed import limits, parquet_files
+from testbed.arrays import Floats, Ids
 from testbed.atomic_file import replacing
 from testbed.errors import TraceError, reason
-from testbed.traces.interval_rows import COLUMNS, Floats, Ids, row_error
+from testbed.traces.interval_rows import COLUMNS, row_error
 
 BATCH_ROWS = 1 << 18
 _CSV_BLOCK_BYTES = 1 << 22

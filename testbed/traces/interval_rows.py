@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Floats, Ids
 from testbed.errors import TraceError
 
 COLUMNS = ("client", "online_from_s", "online_until_s")
 
-Ids = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 

@@ -25,9 +25,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Floats, Ids
 from testbed.errors import TraceError
 from testbed.traces.interval_files import BATCH_ROWS, Extent, check_suffix, read_batches, read_extent, write_batches
-from testbed.traces.interval_rows import CheckedRows, Floats, Ids, Mask, RowCheck
+from testbed.traces.interval_rows import CheckedRows, Mask, RowCheck
 
 
 @dataclass(frozen=True, eq=False)

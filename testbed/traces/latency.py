@@ -21,10 +21,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from testbed import limits, parquet_files
+from testbed.arrays import Floats
 from testbed.errors import TraceError, reason
 from testbed.traces.interval_rows import row_error
 
-Floats = npt.NDArray[np.float64]
 Names = tuple[str, ...]
 Matrix = tuple[Floats, Names, Names]
 

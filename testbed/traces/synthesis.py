@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from testbed.arrays import Floats, Ids
 from testbed.availability.alternating import AlternatingAvailability
 from testbed.availability.building import availability_model
 from testbed.availability.section import (
@@ -30,9 +30,6 @@ from testbed.traces.intervals import AvailabilityTrace
 _MOST_QUESTIONS = 1_000_000_000  # clients x rounds
 _MOST_CLIENTS = 10_000_000  # of an experiment
 _MOST_INTERVALS = 50_000_000
-
-Ids = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 def synthesize(

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.arrays import Ids
 from testbed.errors import RunError
-from testbed.selection.choosing import Ids, SelectionRound
+from testbed.selection.choosing import SelectionRound
 from testbed.selection.random_selection import RandomSelection
 from testbed.selection.reports import TrainingReports
 

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Ids
 from testbed.cost import charge
 from testbed.crashes import Crash
 from testbed.errors import ProtocolError, Refusal, RoundAborted
 from testbed.messages import Message, RefusalNotice, Vector, decode, detach
-from testbed.network.hosting import HostAnswers, Ids, RefusedBy
+from testbed.network.hosting import HostAnswers, RefusedBy
 from testbed.network.live.exchange import Exchange
 from testbed.network.live.framing import ANSWERED, CRASHED, REFUSED
 from testbed.parties.summing import combined, float_total, ring_total

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from testbed.arrays import Ids
 from testbed.crashes import Crash
 from testbed.errors import RunError
 from testbed.network.bookkeeping import ANSWERED, DROPPED, REFUSED, SILENT
-from testbed.network.hosting import Ids
 from testbed.network.live import framing
 from testbed.network.live.admission import Admission, Connection
 from testbed.network.live.exchange import Exchange

@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Floats, Ids
 from testbed.availability import Availability, Presence
 from testbed.cost import ComputeModel
 from testbed.crashes import OnCrash
@@ -42,7 +43,7 @@ from testbed.links import ClientLinks
 from testbed.messages import Message, Vector, encode, question_name
 from testbed.network.asking import Replies
 from testbed.network.bookkeeping import DROPPED, OFFLINE, RoundBooks, Timing
-from testbed.network.hosting import HostAnswers, Ids
+from testbed.network.hosting import HostAnswers
 from testbed.network.live import framing, sockets
 from testbed.network.live.admission import STRANGERS, Admission
 from testbed.network.live.collecting import collected, summed
@@ -53,8 +54,6 @@ from testbed.network.live.links import RealLinks, ThrottledLinks
 from testbed.network.live.throttle import until
 from testbed.network.live.waiting import Waiting
 from testbed.network.staging import Stage
-
-Floats = npt.NDArray[np.float64]
 
 RECONNECT_S = 2.0  # where disconnects are visible: who has no connection for so long is known to be gone
 BEHIND_S, BEHIND_SHARE = 0.1, 0.05  # a round that the machine has held up by so much is worth a line

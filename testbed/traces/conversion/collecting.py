@@ -13,16 +13,14 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from testbed.arrays import Floats, Ids
 from testbed.errors import TraceError
 from testbed.traces.intervals import AvailabilityTrace
 
 Counts = dict[str, int]
 Outside = Literal["repeat", "offline"]
 Name = str | int
-Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
 
 DAY_S = 86_400.0
 _LARGEST_ID = 2**62
