@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from cluster.actors import Coordinator
-from cluster.ray_hosts import RayHosts
+from cluster.hosts.actors import Coordinator
+from cluster.hosts.ray_hosts import RayHosts
 from testbed.arrays import Ids
-from testbed.network.hosting import Delivery, HostAnswers
+from testbed.network.hosts import Delivery, HostAnswers
 from workloads.contract import Evaluation, LocalUpdate
 
 Result = TypeVar("Result")
@@ -97,7 +97,7 @@ def breaking(*faults: tuple[Moment, Victims]) -> type[Coordinator]:
             """See `Coordinator.hosts_at`."""
             import ray
 
-            from cluster.actors import ClientHost
+            from cluster.hosts.actors import ClientHost
 
             return BreakingHosts(hosts, places, pki, ray.remote(ClientHost))
 

@@ -22,9 +22,9 @@ import numpy as np
 
 import workloads
 from benchmarks.report import arguments, emit
+from testbed.engine.federation import Plan
+from testbed.engine.in_process import federation_in_process
 from testbed.experiment.schema import Experiment
-from testbed.federation import Plan
-from testbed.in_process import federation_in_process
 from testbed.records import RunDirectory
 
 

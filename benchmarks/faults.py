@@ -28,11 +28,11 @@ import workloads
 from benchmarks import breaking
 from benchmarks.breaking import SUM, Moment, Poison
 from benchmarks.report import arguments, emit
-from cluster.session import RaySession
+from cluster.hosts.session import RaySession
+from testbed.engine.federation import Plan
+from testbed.engine.in_process import run_in_process
 from testbed.errors import ClusterError
 from testbed.experiment.schema import Experiment
-from testbed.federation import Plan
-from testbed.in_process import run_in_process
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.log import RunLog
 

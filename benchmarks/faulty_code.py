@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from benchmarks.breaking import Means
 from testbed.aggregation.plain import Plain, PlainClient, PlainParameters, SendUpdate, Update
-from testbed.availability import Presence
+from testbed.emulation.availability import Presence
 from testbed.parties.client import RoleSpec, handles
 from testbed.selection.check_in import STAGE, Attendant, CheckIn, Present, check_in
-from testbed.selection.choosing import Selection, SelectionRound
+from testbed.selection.contract import Selection, SelectionRound
 from workloads.contract import Evaluation, LocalUpdate
 
 AT = "FAULTY_CODE_AT"

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from testbed.arrays import Ids
-from testbed.availability import Presence
-from testbed.cost import ComputeModel, charge
+from testbed.emulation.availability import Presence
+from testbed.emulation.compute.cost import ComputeModel, charge
 from testbed.messages import Message
 from testbed.parties.client import Environment, Role, RoleSpec, handles
 from testbed.parties.pki import Directory

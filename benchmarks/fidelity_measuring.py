@@ -18,15 +18,15 @@ from benchmarks.fidelity_cases import COMPUTE, ROLES, Case, Leaving, Load, envir
 from benchmarks.namespaces import Counters, Star
 from benchmarks.throttling import set_mtu, throttle_client, throttle_server
 from testbed.arrays import Floats
-from testbed.links import BYTES_PER_MBIT
-from testbed.links.building import ClientLinks
-from testbed.links.rates import BandwidthTraces, Rates
-from testbed.links.transport import TCP, Transport
+from testbed.emulation.links import BYTES_PER_MBIT
+from testbed.emulation.links.client_links import ClientLinks
+from testbed.emulation.links.rates import BandwidthTraces, Rates
+from testbed.emulation.links.transport import TCP, Transport
 from testbed.messages import question_name
-from testbed.network.bookkeeping import Exchanges, Timing
 from testbed.network.emulated import EmulatedNetwork
-from testbed.network.live.framing import ANSWER_OVERHEAD, question_overhead
+from testbed.network.live.frames import ANSWER_OVERHEAD, question_overhead
 from testbed.network.live.server import LiveNetwork
+from testbed.network.recorder import Exchanges, Timing
 from testbed.parties.local_hosts import LocalHosts
 
 TIMING = Timing(600.0, disconnects_visible=True)

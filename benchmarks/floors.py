@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 def plain_network(model_name: str, height: int, width: int, classes: int) -> nn.Sequential:
-    """A model of `workloads.models` as a stack of stock torch layers, over (N, C, H, W) float32.
+    """A model of `workloads.models.classifiers` as a stack of stock torch layers, over (N, C, H, W) float32.
 
     Images are grey (C = 1) of up to 28 pixels in each direction, and larger ones in colour (C = 3).
     """

@@ -17,8 +17,8 @@ import torch
 from benchmarks.floors import bare_training_loop
 from benchmarks.report import arguments, emit
 from testbed.experiment.workload import Workload
-from workloads.classification import ImageClassification
-from workloads.datasets import LabelledImages, PartitionedDataset, Scaling
+from workloads.data.datasets import LabelledImages, PartitionedDataset, Scaling
+from workloads.training.classification import ImageClassification
 
 CASES = (
     ("lenet", (32, 32, 3), 10, 615, 50),

@@ -15,14 +15,14 @@ import time
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from benchmarks.report import arguments, emit
-from testbed.cost import REFERENCE_COSTS, ComputeModel
+from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.parties.client import Client, Environment
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.randomness import Randomness
-from testbed.selection.lotto import Lot, ParticipantList
-from testbed.selection.lotto_announcing import Announce, Candidacy
-from testbed.selection.lotto_client_centric import ClientCentricClient, ClientCentricParameters
+from testbed.selection.lotto.announcement import Announce, Candidacy
+from testbed.selection.lotto.client_centric import ClientCentricClient, ClientCentricParameters
+from testbed.selection.lotto.protocol import Lot, ParticipantList
 
 EXPERIMENT_ID = bytes(16)
 TARGET_MS = 35.0

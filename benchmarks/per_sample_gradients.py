@@ -4,8 +4,8 @@
 
 The network of Hasircioglu and Gunduz for EMNIST at their batch of 70. Images are noise: time does not depend on them.
 The floor is one forward and backward pass of the mean loss; ours gives every sample's gradient norm and the clipped sum
-(`workloads.clipped_gradients`); torch.func's vmap(grad) is what it falls back to for other networks, and the usual way.
-They take turns; what counts is the least CPU time of one thread.
+(`workloads.training.clipped_gradients`); torch.func's vmap(grad) is what it falls back to for other networks, and the
+usual way. They take turns; what counts is the least CPU time of one thread.
 """
 
 import time
@@ -15,17 +15,17 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from benchmarks.report import arguments, emit
-from workloads import models, vector
-from workloads.clipped_gradients import ClippedGradients
-from workloads.training import sample_losses
+from workloads.models import classifiers, vector
+from workloads.training.clipped_gradients import ClippedGradients
+from workloads.training.local import sample_losses
 
 CASES = ("emnist-cnn", "mnist-cnn", "mlp")
 
 
 def measured(name: str, batch: int, turns: int) -> dict[str, object]:
     """CPU seconds of each way, the least of several turns."""
-    network = models.make(name, 28, 28, 62)
-    vector.attach(network, torch.from_numpy(models.initial_vector(network, 1)))
+    network = classifiers.make(name, 28, 28, 62)
+    vector.attach(network, torch.from_numpy(classifiers.initial_vector(network, 1)))
     generator = torch.Generator().manual_seed(1)
     images, labels = torch.randn(batch, 28, 28, generator=generator), torch.arange(batch) % 62
     direct, general = ClippedGradients(network, sample_losses), ClippedGradients(network, sample_losses, direct=False)

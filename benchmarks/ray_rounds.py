@@ -13,7 +13,7 @@ from pathlib import Path
 
 import ray
 
-from cluster.session import RaySession
+from cluster.hosts.session import RaySession
 from testbed.experiment import load
 from testbed.records import RunDirectory
 

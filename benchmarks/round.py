@@ -24,9 +24,9 @@ import ray
 
 from benchmarks.floors import bare_training_loop
 from benchmarks.report import arguments, emit
-from cluster.session import RaySession
+from cluster.hosts.session import RaySession
+from testbed.engine.federation import Plan
 from testbed.experiment.schema import Experiment
-from testbed.federation import Plan
 
 MODEL = "femnist-cnn"
 

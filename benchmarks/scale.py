@@ -24,8 +24,8 @@ from benchmarks.floors import bare_training_loop
 from benchmarks.report import arguments, emit, table
 from benchmarks.scale_cases import MODEL, experiment_of, lotto, variations
 from benchmarks.scale_measuring import PARTS, ROUND, Measured, measure, timed_session
+from testbed.engine.federation import Plan
 from testbed.experiment.schema import Experiment
-from testbed.federation import Plan
 
 SMALLEST = 1000
 LOTTO_AT = 10_000

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from testbed.availability import DiurnalWeibull
+from testbed.emulation.availability import DiurnalWeibull
+from testbed.emulation.traces.synthesis import synthesize
 from testbed.experiment.schema import Experiment
 from testbed.randomness import Randomness
-from testbed.traces.synthesis import synthesize
 
 MODEL = "logistic"  # 48,670 parameters on 28x28 images of 62 classes
 SAMPLES = 20

@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import ray
 
-from cluster.actors import Coordinator
-from cluster.session import RaySession
+from cluster.hosts.actors import Coordinator
+from cluster.hosts.session import RaySession
+from testbed.engine.federation import Progress
 from testbed.experiment.schema import Experiment
-from testbed.federation import Progress
 from testbed.records import RunDirectory
 
 PARTS = ("announce_s", "train_s", "aggregate_s", "record_s")

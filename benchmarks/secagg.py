@@ -19,14 +19,14 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from benchmarks.report import arguments, emit
-from testbed.aggregation.combining import AggregationRound
-from testbed.aggregation.secagg import SecAgg, SecAggParameters
-from testbed.availability import Presence
-from testbed.cost import REFERENCE_COSTS, ComputeModel
-from testbed.links import ClientLinks, Links
+from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
+from testbed.emulation.availability import Presence
+from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
+from testbed.emulation.links import ClientLinks, Links
 from testbed.messages import Vector
-from testbed.network.bookkeeping import Timing
 from testbed.network.emulated import EmulatedNetwork
+from testbed.network.recorder import Timing
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory

@@ -14,8 +14,8 @@ import numpy as np
 
 from benchmarks.report import arguments, emit
 from benchmarks.secagg import Measured, floor_seconds, measured
-from testbed.aggregation.secagg import SecAgg, SecAggParameters
-from testbed.aggregation.secagg_plus import SecAggPlus, SecAggPlusParameters
+from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
 
 
 class Counting(SecAggPlus):

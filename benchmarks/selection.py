@@ -22,23 +22,23 @@ from typing import Any
 import numpy as np
 
 from benchmarks.report import arguments, emit
-from testbed.availability.roundwise import AlwaysAvailable
-from testbed.cost import REFERENCE_COSTS, ComputeModel
 from testbed.crypto import vrf
-from testbed.links import ClientLinks, Links
-from testbed.network.bookkeeping import Timing
+from testbed.emulation.availability.roundwise import AlwaysAvailable
+from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
+from testbed.emulation.links import ClientLinks, Links
 from testbed.network.emulated import EmulatedNetwork
+from testbed.network.recorder import Timing
 from testbed.parties.client import Environment
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import Directory, Identity
 from testbed.randomness import Randomness
 from testbed.selection.batch_partition import BatchPartitionParameters, BatchPartitionSelection
-from testbed.selection.choosing import Selection, SelectionRound
-from testbed.selection.lotto import Lot
-from testbed.selection.lotto_client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto_server_centric import ServerCentricParameters, ServerCentricServer
+from testbed.selection.contract import Selection, SelectionRound
+from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
+from testbed.selection.lotto.protocol import Lot
+from testbed.selection.lotto.refinement import Refinement, refined
+from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
 from testbed.selection.oort import OortParameters, OortSelection
-from testbed.selection.refinement import Refinement, refined
 from testbed.selection.reports import TrainingReports
 
 PARTICIPANTS = 100

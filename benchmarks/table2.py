@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 import ray
 
-from analysis.reproduction.lotto_overhead import COST_TABLES, RING_BITS, SIZES, CostTable, experiment
-from analysis.reproduction.lotto_published import PARAMETERS
+from analysis.reproduction.lotto.overhead import COST_TABLES, RING_BITS, SIZES, CostTable, experiment
+from analysis.reproduction.lotto.published import PARAMETERS
 from benchmarks import round as training
 from benchmarks import secagg
 from benchmarks.report import arguments, emit

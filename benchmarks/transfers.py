@@ -14,8 +14,8 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.report import arguments, emit
-from testbed.links import BandwidthTraces, Rates
-from testbed.network.fluid import transfer
+from testbed.emulation.links import BandwidthTraces, Rates
+from testbed.network.fair_sharing.transfers import transfer
 
 MEGABYTE = 1e6
 TRACES, TRACE_SECONDS = 86, 1000

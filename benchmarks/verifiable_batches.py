@@ -17,18 +17,18 @@ from typing import Any
 import numpy as np
 
 from benchmarks.report import arguments, emit
-from testbed.availability.roundwise import AlwaysAvailable
-from testbed.cost import REFERENCE_COSTS, ComputeModel
 from testbed.crypto import vrf
-from testbed.links import ClientLinks, Links
-from testbed.network.bookkeeping import Timing
+from testbed.emulation.availability.roundwise import AlwaysAvailable
+from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
+from testbed.emulation.links import ClientLinks, Links
 from testbed.network.emulated import EmulatedNetwork
+from testbed.network.recorder import Timing
 from testbed.parties.client import Environment
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.randomness import Randomness
-from testbed.selection.choosing import SelectionRound
-from testbed.selection.lotto_client_centric import ClientCentricParameters, ClientCentricServer
+from testbed.selection.contract import SelectionRound
+from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
 from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters, VerifiableBatchServer
 
 

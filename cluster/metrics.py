@@ -18,7 +18,7 @@ import numpy as np
 from ray.util.metrics import Counter, Gauge, Histogram
 
 from testbed.display import visible
-from testbed.network.bookkeeping import OUTCOMES, Event, Exchanges
+from testbed.network.recorder import OUTCOMES, Event, Exchanges
 
 _log = logging.getLogger(__name__)
 

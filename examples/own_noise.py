@@ -18,7 +18,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from testbed.aggregation.combining import Aggregate, AggregationRound
+from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.plain import Plain, PlainClient, PlainParameters, SendUpdate, Update
 from testbed.messages import Vector
 from testbed.parties.client import RoleSpec, handles
@@ -37,7 +37,7 @@ class GaussianAccountant:
     mechanism: ClassVar[str] = "gaussian"
 
     def epsilon(self, rounds: Mapping[float, int], delta: float) -> float:
-        """See `testbed.privacy.accountant.Accountant`."""
+        """See `testbed.privacy.accounting.accountant.Accountant`."""
         if 0.0 in rounds:
             return inf
         rho = sum(count / (2 * share * self.noise_multiplier**2) for share, count in rounds.items())

@@ -16,7 +16,7 @@ from pydantic import Field
 from testbed.errors import RoundSkipped
 from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, Attendant, check_in
-from testbed.selection.choosing import Selection, SelectionParameters, SelectionRound
+from testbed.selection.contract import Selection, SelectionParameters, SelectionRound
 
 
 class TakingTurnsParameters(SelectionParameters):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from testbed.arrays import Ids
-from testbed.network.asking import Network
+from testbed.network.contract import Network
 from testbed.randomness import Randomness
 from testbed.training import Train, Workload
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from testbed.cost import charge
+from testbed.emulation.compute.cost import charge
 from testbed.errors import Refusal
 from testbed.messages import Count, Message, RoundNumber, Vector, content_digest
 from testbed.parties.client import Role, handles

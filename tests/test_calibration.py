@@ -7,11 +7,18 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed import calibration
-from testbed.calibration import TRAINING, Work, measured_costs, participant_seconds, read_costs, write_costs
-from testbed.cost import REFERENCE_COSTS
+from testbed.emulation.compute import calibration
+from testbed.emulation.compute.calibration import (
+    TRAINING,
+    Work,
+    measured_costs,
+    participant_seconds,
+    read_costs,
+    write_costs,
+)
+from testbed.emulation.compute.cost import REFERENCE_COSTS
 from testbed.errors import ExperimentError
-from testbed.experiment.loading import validated
+from testbed.experiment.loader import validated
 
 
 class Clock:

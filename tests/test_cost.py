@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from testbed.cost import (
+from testbed.emulation.compute.cost import (
     REFERENCE_COSTS,
     ComputeModel,
     Meter,

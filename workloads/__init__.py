@@ -8,13 +8,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from testbed.experiment.workload import Workload
-from workloads import own_class
+from workloads import plugin
 from workloads.contract import Evaluation, FederatedWorkload, LocalUpdate
-from workloads.threads import one_thread
+from workloads.training.threads import one_thread
 
 if TYPE_CHECKING:
-    from workloads.classification import ImageClassification
-    from workloads.datasets import ClientData, LabelledImages, PartitionedDataset, Scaling
+    from workloads.data.datasets import ClientData, LabelledImages, PartitionedDataset, Scaling
+    from workloads.training.classification import ImageClassification
 
 __all__ = [
     "ClientData",
@@ -29,11 +29,11 @@ __all__ = [
 ]
 
 _OF_TORCH = {
-    "ImageClassification": "classification",
-    "ClientData": "datasets",
-    "LabelledImages": "datasets",
-    "PartitionedDataset": "datasets",
-    "Scaling": "datasets",
+    "ImageClassification": "training.classification",
+    "ClientData": "data.datasets",
+    "LabelledImages": "data.datasets",
+    "PartitionedDataset": "data.datasets",
+    "Scaling": "data.datasets",
 }
 
 
@@ -46,8 +46,8 @@ def __getattr__(name: str) -> Any:
 def build(section: Workload, population: int, seed: int) -> FederatedWorkload:
     """The workload that an experiment describes; call it once in every process that trains or evaluates.
 
-    From then on arithmetic takes one thread in this process (`workloads.threads`). A built-in workload takes CUDA when
-    there is one, and draws nothing from the global random number generators.
+    From then on arithmetic takes one thread in this process (`workloads.training.threads`). A built-in workload takes
+    CUDA when there is one, and draws nothing from the global random number generators.
 
     Args:
         section: the experiment's ``workload``.
@@ -59,7 +59,7 @@ def build(section: Workload, population: int, seed: int) -> FederatedWorkload:
     """
     one_thread()
     if not section.is_built_in:
-        return own_class.load(section, population, seed)
-    from workloads.built_in import built_in
+        return plugin.load(section, population, seed)
+    from workloads.registry import built_in
 
     return built_in(section, population, seed)

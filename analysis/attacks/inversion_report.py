@@ -20,8 +20,8 @@ from analysis.attacks.inversion import Found, Search, Target, invert
 from analysis.attacks.reconstruction import errors, estimates, spanned
 from analysis.attacks.victims import Victims
 from analysis.attacks.view import view
-from analysis.escaping import figure_text
-from analysis.figure_style import COLUMN_INCHES, house_style, save
+from analysis.figures.style import COLUMN_INCHES, house_style, save
+from analysis.markup import figure_text
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 
@@ -83,7 +83,7 @@ class Inverter:
         data = getattr(self.victims.workload, "data", None)
         if data is None or not hasattr(data, "height"):
             raise ExperimentError(
-                f"{run.path}: does not learn images with a model of workloads.models; nothing to invert"
+                f"{run.path}: does not learn images with a model of workloads.models.classifiers; nothing to invert"
             )
         self.data: Any = data
         self.view = view(run, first, last)

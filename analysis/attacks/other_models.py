@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.adversaries import attacks
+from analysis.attacks.outcomes import attacks
 from analysis.attacks.victims import Victims
-from analysis.escaping import markdown_table
+from analysis.markup import markdown_table
 from testbed.adversary.model_inconsistency import (
     ImprintOptions,
     SendCraftedModel,
@@ -25,7 +25,7 @@ from testbed.adversary.model_inconsistency import (
     inspectable,
 )
 from testbed.adversary.section import AdversarySection, name_of, options
-from testbed.aggregation.noisy_sums import noise_of
+from testbed.aggregation.noisy import noise_of
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords

@@ -14,10 +14,10 @@ import pandas as pd
 from analysis.attacks.reconstruction import Estimates, cosines, errors, estimates
 from analysis.attacks.victims import Victims
 from analysis.attacks.view import View, view
-from analysis.escaping import csv, figure_text
-from analysis.figure_style import COLUMN_INCHES, house_style, save
-from testbed.atomic_file import replacing
+from analysis.figures.style import COLUMN_INCHES, house_style, save
+from analysis.markup import csv, figure_text
 from testbed.errors import RunError
+from testbed.files.atomic import replacing
 from testbed.records import RunRecords
 
 _COLOURS = ("#000000", "#009E73", "#D55E00", "#0072B2")

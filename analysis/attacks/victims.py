@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 import workloads
 from testbed.arrays import Floats
-from testbed.experiment.loading import validated
+from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.adversaries import Share
+from analysis.attacks.outcomes import Share
 from analysis.bounds import convergence, full_rank
 from analysis.bounds.batch_partition import Dropout, average_cardinality, batches_of, family_size, unavailable_round
 from analysis.bounds.batch_partition_simulated import simulated

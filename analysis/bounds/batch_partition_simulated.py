@@ -9,7 +9,7 @@ from math import sqrt
 
 import numpy as np
 
-from analysis.adversaries import Share
+from analysis.attacks.outcomes import Share
 from analysis.bounds.batch_partition import Dropout, batches_available, batches_of
 from testbed.errors import RoundSkipped
 from testbed.selection.batch_partition import BatchPartitionParameters, BatchPartitionSelection

@@ -22,9 +22,9 @@ from analysis.bounds.tails import hypergeometric_survival, survival, survivals
 from analysis.bounds.verifiable_batch_partition import Setting
 from analysis.bounds.verifiable_batch_partition import bound as batches_exceed
 from testbed.batches import Batches
-from testbed.federation import Plan
-from testbed.privacy.accountant import Accountant
-from testbed.privacy.subsampled_gaussian import SubsampledGaussianAccountant
+from testbed.engine.federation import Plan
+from testbed.privacy.accounting.accountant import Accountant
+from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
 
 Server = Literal["honest but curious", "malicious"]
 COULD_BE = 10**9  # n_max of Corollary 3: clients that there could be at all

@@ -18,8 +18,8 @@ import numpy as np
 
 from analysis.bounds.lotto import selection_probability, tolerated
 from analysis.bounds.tails import survival, survivals, survivals_over_trials
-from testbed.privacy.renyi import Divergences, epsilon
-from testbed.privacy.skellam import Skellam
+from testbed.privacy.accounting.renyi import Divergences, epsilon
+from testbed.privacy.mechanisms.skellam import Skellam
 
 Variant = Literal["client-centric", "server-centric"]
 

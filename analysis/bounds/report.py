@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import isfinite
 from typing import Any
 
-from analysis.bounds import lotto, planning
+from analysis.bounds import lotto, lotto_parameters
 from analysis.bounds.lotto_dp import PrivacyCost, Training, cost_with_lotto, cost_without_lotto
 from analysis.bounds.lotto_rounds import BrokenRounds, cost_with_parallel_lists
 from analysis.bounds.tails import log10_survival
@@ -122,7 +122,7 @@ def lotto_plan(
     least = population if min_population is None else min_population
     lotto.check_counts(population, dishonest, participants, least)
     t = lotto.threshold_of(participants, threshold)
-    smallest = planning.smallest_min_population(population, dishonest, participants, over_selection, t, target)
+    smallest = lotto_parameters.smallest_min_population(population, dishonest, participants, over_selection, t, target)
     plan: Row = {
         "population": population,
         "dishonest": dishonest,
@@ -138,21 +138,21 @@ def lotto_plan(
     missed = f"secagg_fails stays above {target:g} even with"
     plan |= _found("smallest_min_population", smallest, f"{missed} the whole population as n_min")
     plan |= _exclusion("largest_exclusion", smallest, population, f"{missed} nobody left out")
-    highest = planning.smallest_threshold(dishonest, participants, over_selection, least, target)
+    highest = lotto_parameters.smallest_threshold(dishonest, participants, over_selection, least, target)
     plan |= _found("smallest_threshold", highest, f"{missed} t = s = {participants}")
-    enough = planning.smallest_over_selection(population, participants, sufficiency)
-    too_few = f"candidates_suffice stays below {sufficiency:g} up to a = {planning.MAXIMUM_OVER_SELECTION}"
+    enough = lotto_parameters.smallest_over_selection(population, participants, sufficiency)
+    too_few = f"candidates_suffice stays below {sufficiency:g} up to a = {lotto_parameters.MAXIMUM_OVER_SELECTION}"
     plan |= _found("smallest_over_selection", None if enough is None else float(enough), too_few)
-    most = planning.largest_over_selection(dishonest, participants, least, t, target)
+    most = lotto_parameters.largest_over_selection(dishonest, participants, least, t, target)
     plan |= _found("largest_over_selection", None if most is None else float(most), f"{missed} a = 1")
     if base_rate is not None:
-        excluded = planning.largest_exclusion(population, dishonest, base_rate)
+        excluded = lotto_parameters.largest_exclusion(population, dishonest, base_rate)
         rest = None if excluded is None else population - excluded
         plan["base_rate"] = base_rate
         worse = f"{dishonest} of {population} are more than {base_rate:g} with nobody left out"
         plan |= _exclusion("largest_exclusion_for_base_rate", rest, population, worse)
     if eta is not None:
-        bound = planning.smallest_min_population_for_fraction(
+        bound = lotto_parameters.smallest_min_population_for_fraction(
             population, dishonest, participants, over_selection, eta, target
         )
         plan["eta"] = eta
@@ -188,7 +188,7 @@ def _cost(name: str, cost: PrivacyCost) -> Row:
 def _exclusion(name: str, rest: int | None, population: int, reason: str) -> Row:
     """The fraction d, and how many clients that is, when `rest` of the population remain."""
     excluded = None if rest is None else population - rest
-    fraction = None if excluded is None else planning.exclusion(excluded, population)
+    fraction = None if excluded is None else lotto_parameters.exclusion(excluded, population)
     return _found(name, fraction, reason) | {f"{name}_clients": excluded}
 
 

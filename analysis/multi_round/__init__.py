@@ -14,7 +14,7 @@ exactly, by integers z (`row_spaces`); a lower bound names its proof:
 - "mixed integer program": the solver's dual bound (`mixed_integer`; in floating point, so proved up to the solver's
   tolerance of 1e-6 on a whole number).
 
-`settling` decides which is asked about which round. `simulation` makes participation matrices without a federation.
+`bound_search` decides which is asked about which round. `simulation` makes participation matrices without a federation.
 """
 
 from analysis.multi_round.over_rounds import OverRounds, WeakPrivacy, over_rounds, weak_privacy

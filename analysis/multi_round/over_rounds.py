@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analysis.multi_round.bound_search import Settling, Standing, Tell, silent
 from analysis.multi_round.participation import Integers, cardinalities, checked, fairness_gaps, strong_privacies
 from analysis.multi_round.row_spaces import Chain
-from analysis.multi_round.settling import Settling, Standing, Tell, silent
 from testbed.arrays import Floats
 
 TIME_LIMIT_S = 60.0

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.escaping import csv, markdown_table
-from analysis.measures import participation_matrix, summed_clients
+from analysis.comparison.measures import participation_matrix, summed_clients
+from analysis.comparison.summary import protocol_name
+from analysis.markup import csv, markdown_table
+from analysis.multi_round.bound_search import Tell, silent
 from analysis.multi_round.over_rounds import TIME_LIMIT_S, OverRounds, over_rounds
-from analysis.multi_round.settling import Tell, silent
-from analysis.summary import protocol_name
 from testbed.display import visible
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords

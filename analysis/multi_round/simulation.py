@@ -12,14 +12,14 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from testbed.availability.roundwise import RoundwiseAvailability
+from testbed.emulation.availability.roundwise import RoundwiseAvailability
+from testbed.engine.registry import selection_protocol
 from testbed.errors import ExperimentError, RoundSkipped
 from testbed.network import Network
 from testbed.parties.pki import Directory
 from testbed.randomness import Randomness
-from testbed.registry import selection_protocol
 from testbed.selection.check_in import STAGE
-from testbed.selection.choosing import SelectionParameters, SelectionProtocol, SelectionRound
+from testbed.selection.contract import SelectionParameters, SelectionProtocol, SelectionRound
 
 DROPOUT_PROBABILITIES = (0.1, 0.2, 0.3, 0.4, 0.5)
 """What the paper draws each user's p_i from; how, it does not say."""

@@ -6,12 +6,12 @@ from math import isfinite
 from typing import Any
 
 from analysis.bounds.informed_privacy import Guarantee, guarantees
+from testbed.engine.federation import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
-from testbed.federation import Plan
-from testbed.privacy.accountant import Accountant
+from testbed.privacy.accounting.accountant import Accountant
 from testbed.privacy.caveats import caveats
-from testbed.privacy.keeping import accountant_of, least_noise, records_of
+from testbed.privacy.recorder import accountant_of, least_noise, records_of
 from testbed.privacy.section import PrivacySection
 
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from analysis.escaping import markdown, markdown_table
+from analysis.markup import markdown, markdown_table
 from analysis.privacy.planned import Planned, lines, number, planned
-from analysis.privacy.spending import EPSILONS, Spending
+from analysis.privacy.spent import EPSILONS, Spending
 from testbed.display import visible
+from testbed.engine.federation import Plan
 from testbed.errors import ExperimentError
-from testbed.experiment.loading import validated
+from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
-from testbed.federation import Plan
-from testbed.own_class import NotImportedError
+from testbed.plugins.classes import NotImportedError
 from testbed.privacy.caveats import caveats
-from testbed.privacy.keeping import accountant_of
+from testbed.privacy.recorder import accountant_of
 from testbed.records import RunRecords
 
 _SAID = {

@@ -8,21 +8,21 @@ from analysis.reproduction.contract import Reproduction
 from testbed.errors import ExperimentError
 
 MODULES = (
-    "lotto_guarantees",
-    "lotto_table2",
-    "lotto_table3",
-    "lotto_fig8",
-    "lotto_fig9",
-    "lotto_adversary",
-    "lotto_prediction",
-    "lotto_reconstruction",
-    "multiround_families",
-    "multiround_fig4",
-    "multiround_fig10",
-    "multiround_fig11",
-    "multiround_accuracy",
-    "random_participation",
-    "random_participation_accuracy",
+    "lotto.guarantees",
+    "lotto.table2",
+    "lotto.table3",
+    "lotto.fig8",
+    "lotto.fig9",
+    "lotto.adversary",
+    "lotto.prediction",
+    "lotto.reconstruction",
+    "multi_round_secagg.families",
+    "multi_round_secagg.fig4",
+    "multi_round_secagg.fig10",
+    "multi_round_secagg.fig11",
+    "multi_round_secagg.accuracy",
+    "random_participation.analytic",
+    "random_participation.accuracy",
 )
 """Modules of this package, in the order in which their reproductions are listed."""
 

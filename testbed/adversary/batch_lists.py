@@ -11,8 +11,8 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from testbed.adversary.lotto_lists import OmitOptions, ShowDifferentLists
-from testbed.adversary.lotto_rounds import (
+from testbed.adversary.lotto.lists import OmitOptions, ShowDifferentLists
+from testbed.adversary.lotto.rounds import (
     VERIFIABLE_BATCHES,
     LottoMisbehaviour,
     PopulationOptions,
@@ -22,11 +22,11 @@ from testbed.adversary.lotto_rounds import (
 from testbed.adversary.misbehaviour import MisbehaviourOptions
 from testbed.arrays import Ids
 from testbed.crypto import vrf
-from testbed.network.asking import ids
-from testbed.selection.choosing import Selection, SelectionRound
-from testbed.selection.lotto import ListSignatures, Lot, ParticipantList, SignedBy, under_threshold
-from testbed.selection.lotto_announcing import Announce
-from testbed.selection.lotto_server import Told
+from testbed.network.contract import ids
+from testbed.selection.contract import Selection, SelectionRound
+from testbed.selection.lotto.announcement import Announce
+from testbed.selection.lotto.protocol import ListSignatures, Lot, ParticipantList, SignedBy, under_threshold
+from testbed.selection.lotto.server import Told
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, batch_value
 
 _replaced = msgspec.structs.replace

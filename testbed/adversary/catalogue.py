@@ -15,7 +15,6 @@ from testbed.adversary.batch_lists import (
     SplitBatch,
     TellMembersApart,
 )
-from testbed.adversary.breaking import BreakBatch
 from testbed.adversary.clients import (
     ClaimCandidacy,
     ClaimFalseNumber,
@@ -24,9 +23,8 @@ from testbed.adversary.clients import (
     WithholdNumber,
     WrongSignature,
 )
-from testbed.adversary.dealing import DealInconsistentShares
 from testbed.adversary.free_choice import PreferDishonest
-from testbed.adversary.lotto_lists import (
+from testbed.adversary.lotto.lists import (
     CopyOutput,
     ForgeOutput,
     ForgeSignatures,
@@ -36,7 +34,8 @@ from testbed.adversary.lotto_lists import (
     ReserveMostSelected,
     ShowDifferentLists,
 )
-from testbed.adversary.lotto_rounds import (
+from testbed.adversary.lotto.parallel_lists import ParallelLists
+from testbed.adversary.lotto.rounds import (
     GrindRound,
     RefineOutHonest,
     ReuseRound,
@@ -44,13 +43,14 @@ from testbed.adversary.lotto_rounds import (
     TellDifferentPopulations,
     UnderstatePopulation,
 )
-from testbed.adversary.lotto_skipping import AbortUnfavourableRounds, SkipRounds
+from testbed.adversary.lotto.skipped_rounds import AbortUnfavourableRounds, SkipRounds
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
 from testbed.adversary.model_inconsistency import PassOnAllKeys, SendCraftedModel, SendDifferentModels
-from testbed.adversary.parallel_lists import ParallelLists
-from testbed.adversary.parallel_sums import ParallelSums
-from testbed.adversary.reconstruction import ContradictDropouts
-from testbed.adversary.shrinking import ShrinkTheSum, SplitTheSharing
+from testbed.adversary.secagg.broken_batches import BreakBatch
+from testbed.adversary.secagg.inconsistent_shares import DealInconsistentShares
+from testbed.adversary.secagg.parallel_sums import ParallelSums
+from testbed.adversary.secagg.reconstruction import ContradictDropouts
+from testbed.adversary.secagg.small_sums import ShrinkTheSum, SplitTheSharing
 
 SERVER: tuple[type[ServerMisbehaviour], ...] = (
     PreferDishonest,

@@ -5,15 +5,15 @@ from typing import ClassVar, Literal
 import msgspec
 from pydantic import Field
 
-from testbed.adversary.lotto_rounds import ALL_LISTS, CLIENT_CENTRIC, VERIFIABLE_BATCHES
+from testbed.adversary.lotto.rounds import ALL_LISTS, CLIENT_CENTRIC, VERIFIABLE_BATCHES
 from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions
-from testbed.aggregation.noisy_sums import NoisyClient, noise_of
-from testbed.cost import charge
+from testbed.aggregation.noisy import NoisyClient, noise_of
+from testbed.emulation.compute.cost import charge
 from testbed.parties.client import Role, RoleSpec, handles
-from testbed.privacy.noise import NoiseShare
-from testbed.selection.lotto import LIST_DOMAIN, ListSignature, LottoClient, ParticipantList
-from testbed.selection.lotto_announcing import Announce, Candidacy
-from testbed.selection.lotto_client_centric import ClientCentricClient
+from testbed.privacy.mechanisms.noise import NoiseShare
+from testbed.selection.lotto.announcement import Announce, Candidacy
+from testbed.selection.lotto.client_centric import ClientCentricClient
+from testbed.selection.lotto.protocol import LIST_DOMAIN, ListSignature, LottoClient, ParticipantList
 from testbed.selection.verifiable_batch_partition import Prove, VerifiableBatchClient
 from testbed.training import Train, Trained, Trainer
 

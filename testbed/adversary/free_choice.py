@@ -8,7 +8,7 @@ from pydantic import Field
 from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
 from testbed.errors import RoundSkipped
 from testbed.selection.check_in import check_in
-from testbed.selection.choosing import Selection, SelectionParameters, SelectionRound
+from testbed.selection.contract import Selection, SelectionParameters, SelectionRound
 
 if TYPE_CHECKING:
 

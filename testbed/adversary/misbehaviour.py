@@ -16,10 +16,10 @@ from testbed.network import Network
 from testbed.parties.client import Role, RoleSpec
 
 if TYPE_CHECKING:
-    from testbed.aggregation.combining import Aggregate, AggregationRound
+    from testbed.aggregation.contract import Aggregate, AggregationRound
     from testbed.broadcast import Asked, TrainingRound
     from testbed.experiment.workload import Workload as WorkloadSection
-    from testbed.selection.choosing import Selection, SelectionRound
+    from testbed.selection.contract import Selection, SelectionRound
     from testbed.training import Train, Workload
 
 

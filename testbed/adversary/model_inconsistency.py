@@ -16,10 +16,10 @@ from pydantic import Field
 
 from testbed.adversary import crafted_models
 from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
-from testbed.adversary.reconstruction import ReconstructionOptions
-from testbed.aggregation.combining import AggregationRound
-from testbed.aggregation.secagg import SecAgg
-from testbed.aggregation.secagg_messages import KeyAdvert
+from testbed.adversary.secagg.reconstruction import ReconstructionOptions
+from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.secagg.messages import KeyAdvert
+from testbed.aggregation.secagg.server import SecAgg
 from testbed.broadcast import Asked, Broadcast, TrainingRound
 from testbed.errors import ExperimentError
 from testbed.messages import Vector

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from testbed.adversary.catalogue import kinds_of, names
 from testbed.adversary.misbehaviour import Conspiracy, Misbehaviour, MisbehaviourOptions
-from testbed.own_class import OWN_CLASS
-from testbed.own_options import unknown
+from testbed.plugins.classes import OWN_CLASS
+from testbed.plugins.options import unknown
 from testbed.randomness import Randomness
 
 Named = str | dict[str, dict[str, Any]]

@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from testbed.aggregation.combining import Aggregate, AggregationParameters, AggregationRound, of_shape
-from testbed.cost import charge
+from testbed.aggregation.contract import Aggregate, AggregationParameters, AggregationRound, of_shape
+from testbed.emulation.compute.cost import charge
 from testbed.errors import ExperimentError, Refusal, RoundAborted, RoundSkipped, RunError
 from testbed.messages import Message, RoundNumber, Vector
 from testbed.parties.client import Client, Role, RoleSpec, handles
-from testbed.privacy.gaussian import coins, with_noise
-from testbed.privacy.subsampled_gaussian import SubsampledGaussianAccountant
+from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
+from testbed.privacy.mechanisms.gaussian import coins, with_noise
 from testbed.training import GradientWorkload, LocalUpdate, Train, Trained, Trainer, Workload, trained_update
 
 _NAME = "dp-sgd-random-participation"

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from testbed.aggregation.combining import Aggregate, AggregationRound, of_shape
-from testbed.aggregation.noisy_sums import NoisyClient, NoisyParameters, noise_of
+from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
+from testbed.aggregation.noisy import NoisyClient, NoisyParameters, noise_of
 from testbed.arrays import Ids
 from testbed.errors import Refusal, RoundAborted, RunError
 from testbed.messages import Count, Message, RoundNumber, Vector

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.cost import charge
 from testbed.crypto.masks import lane_dtype
+from testbed.emulation.compute.cost import charge
 from testbed.errors import ExperimentError, Refusal, RoundAborted
 
 LARGEST_RING = 64  # bits

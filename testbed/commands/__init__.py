@@ -24,7 +24,6 @@ from testbed.commands.invocation import Invocation, examples, reads_records, rep
 from testbed.commands.jobs import jobs
 from testbed.commands.metrics import METRICS_EPILOG, metrics
 from testbed.commands.privacy import BOUND_PRIVACY_EPILOG, PRIVACY_EPILOG, bound_privacy, privacy
-from testbed.commands.reading import SCHEMA_EPILOG, VALIDATE_EPILOG, schema, validate
 from testbed.commands.reproduce import REPRODUCE_EPILOG, reproduce
 from testbed.commands.results import COMPARE_EPILOG, DROPOUTS_EPILOG, PLOT_EPILOG, compare, dropouts, plot
 from testbed.commands.run import RUN_EPILOG, run
@@ -33,7 +32,8 @@ from testbed.commands.submit import SUBMIT_EPILOG, submit
 from testbed.commands.terminal import echo
 from testbed.commands.trace import trace
 from testbed.commands.tune import TUNE_EPILOG, tune
-from testbed.stopping import stopping_on_signals
+from testbed.commands.validation import SCHEMA_EPILOG, VALIDATE_EPILOG, schema, validate
+from testbed.signals import stopping_on_signals
 
 _EPILOG = examples(
     "testbed validate examples/quickstart.yaml",

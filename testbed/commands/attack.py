@@ -46,9 +46,9 @@ def summary(
 ) -> None:
     """Print which attacks honest parties refused, by which check, and how far the others shifted who takes part."""
     runs = runs_in(directories)
-    from analysis import adversaries
+    from analysis.attacks import outcomes
 
-    echo(adversaries.render(adversaries.adversaries(runs, eta), format), nl=False)
+    echo(outcomes.render(outcomes.adversaries(runs, eta), format), nl=False)
 
 
 @attack.command(epilog=_MODELS_EPILOG)
@@ -79,10 +79,10 @@ def registrations(
     They ask a real PKI. In a sweep, this is its first point.
     """
     from testbed.adversary.registration import attempts
+    from testbed.engine.federation import Plan
     from testbed.experiment import load
-    from testbed.experiment.own_classes import refuse_unless_imported
+    from testbed.experiment.plugin_classes import refuse_unless_imported
     from testbed.experiment.sweep import points
-    from testbed.federation import Plan
 
     experiment = next(points(load(file, overrides or []), str(file))).experiment
     refuse_unless_imported([experiment], str(file), import_classes)

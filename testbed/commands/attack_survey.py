@@ -42,7 +42,7 @@ def survey(
     from testbed.experiment import load
 
     experiment = load(file, [*(overrides or []), f"cluster.network={quoted(network)}"])
-    from analysis.survey import findings, render, survey_of, trials
+    from analysis.attacks.survey import findings, render, survey_of, trials
     from testbed.commands.progress import display
     from testbed.records import RunRecords
     from testbed.running import run_all

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from testbed import limits
 from testbed.commands.bound_options import Format, in_options, number
 from testbed.commands.invocation import Debug, examples
 from testbed.commands.terminal import echo
 from testbed.errors import ExperimentError
+from testbed.files import limits
 
 _PAPER = "--users 120 --selected 12"
 BATCH_PARTITION_EPILOG = examples(

@@ -32,9 +32,9 @@ def calibrate(
         _check_writable(out)
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from testbed.calibration import measured_costs, write_costs
-    from testbed.cost import REFERENCE_COSTS
-    from workloads.calibration import local_training
+    from testbed.emulation.compute.calibration import measured_costs, write_costs
+    from testbed.emulation.compute.cost import REFERENCE_COSTS
+    from workloads.training.calibration import local_training
 
     bars = Progress(
         TextColumn("{task.description:24}", markup=False), BarColumn(), MofNCompleteColumn(),
@@ -54,8 +54,8 @@ def calibrate(
 
 def table(costs: Mapping[str, float]) -> str:
     """The costs beside those of the reference table, as text in columns; the last row weighs them together."""
-    from testbed.calibration import participant_seconds
-    from testbed.cost import REFERENCE_COSTS
+    from testbed.emulation.compute.calibration import participant_seconds
+    from testbed.emulation.compute.cost import REFERENCE_COSTS
 
     rows = [(operation, costs[operation], reference) for operation, reference in REFERENCE_COSTS.items()]
     rows.append(("a participant's round *", participant_seconds(costs), participant_seconds(REFERENCE_COSTS)))

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from testbed.commands.terminal import echo, messages
 from testbed.errors import CodeCrashed, ExperimentError, TestbedError, TraceError
-from testbed.own_class import IMPORT_CLASSES, importing_classes
+from testbed.plugins.classes import IMPORT_CLASSES, importing_classes
 
 BAD_INPUT, FAILED, STOPPED = 2, 3, 130
 _NO_READER = 1  # what typer says too, when it is the one to notice

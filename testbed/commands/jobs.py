@@ -15,7 +15,7 @@ from testbed.commands.submit import Address, To, end
 from testbed.commands.terminal import echo, messages, without_colours
 
 if TYPE_CHECKING:
-    from cluster.jobs import Job
+    from cluster.jobs.submission import Job
 
 jobs = typer.Typer(
     name="jobs",
@@ -40,7 +40,7 @@ def list_(
     debug: Debug = False,
 ) -> None:
     """Print the experiments submitted since the cluster's head started, oldest first."""
-    from cluster.jobs import Jobs
+    from cluster.jobs.submission import Jobs
 
     found = Jobs(address).experiments()
     if format == "json":
@@ -59,7 +59,7 @@ def logs(
     debug: Debug = False,
 ) -> None:
     """Print what a job says; with --follow, exit as the job does."""
-    from cluster.jobs import Jobs
+    from cluster.jobs.submission import Jobs
 
     at = Jobs(address)
     if not follow:
@@ -77,7 +77,7 @@ def logs(
 @jobs.command()
 def stop(id: Id, address: Address = None, debug: Debug = False) -> None:
     """Stop a job; its finished rounds stay where its records are."""
-    from cluster.jobs import Jobs
+    from cluster.jobs.submission import Jobs
 
     at = Jobs(address)
     job = at.job(id)
@@ -90,8 +90,8 @@ def stop(id: Id, address: Address = None, debug: Debug = False) -> None:
 @jobs.command()
 def fetch(id: Id, address: Address = None, to: To = None, debug: Debug = False) -> None:
     """Bring the records of a job that has ended to this machine; print their directory."""
-    from cluster.jobs import Jobs
-    from testbed.running.planning import file_name
+    from cluster.jobs.submission import Jobs
+    from testbed.running.preparation import file_name
 
     at = Jobs(address)
     echo(at.fetch(id, to or Path("runs") / file_name(at.job(id).experiment)))

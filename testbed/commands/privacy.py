@@ -15,7 +15,7 @@ from testbed.commands.terminal import echo, messages
 from testbed.commands.writable import check_folder
 from testbed.display import visible
 from testbed.errors import ExperimentError
-from testbed.own_class import IMPORT_CLASSES
+from testbed.plugins.classes import IMPORT_CLASSES
 
 PRIVACY_EPILOG = examples(
     "testbed privacy runs/privacy-budget",
@@ -57,7 +57,7 @@ def privacy(
     if figures is not None:
         check_folder("--figures", figures)
     from analysis.privacy import report
-    from analysis.privacy.spending import spending
+    from analysis.privacy.spent import spending
 
     noisy = [run for run in runs if report.adds_noise(run)]
     if not noisy:
@@ -91,7 +91,7 @@ def bound_privacy(
     """What the selection of an experiment guarantees for its clients' privacy, over all of its planned rounds."""
     from analysis.privacy.planned import lines, planned
     from testbed.experiment import load
-    from testbed.experiment.own_classes import refuse_unless_imported
+    from testbed.experiment.plugin_classes import refuse_unless_imported
     from testbed.experiment.sweep import points
 
     found = []

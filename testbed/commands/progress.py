@@ -14,7 +14,7 @@ from testbed.commands.durations import duration
 from testbed.commands.pace import Pace, time_left
 from testbed.commands.terminal import Console
 from testbed.display import visible
-from testbed.federation import Progress as Standing
+from testbed.engine.federation import Progress as Standing
 from testbed.records.reasons import behind_told, crashes_told
 from testbed.running import Observer, PlannedRun
 

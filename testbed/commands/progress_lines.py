@@ -6,7 +6,7 @@ from typing import Any
 from testbed.commands.durations import duration
 from testbed.commands.progress import Display, Watched, finished_before, remarks, summarised
 from testbed.display import visible
-from testbed.federation import Progress as Standing
+from testbed.engine.federation import Progress as Standing
 from testbed.running import PlannedRun
 
 

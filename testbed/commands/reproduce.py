@@ -121,10 +121,10 @@ def _prepare(one: "Reproduction", scale: Literal["small", "paper"], directory: P
     """The directory is there, can be written to, and holds nothing that would be overwritten: known before hours of
     work, not after.
     """
-    from analysis.reproduction import presenting
+    from analysis.reproduction import presentation
 
     check_folder("--out", directory)
-    presenting.refuse_foreign(one, scale, directory)
+    presentation.refuse_foreign(one, scale, directory)
 
 
 def _make(
@@ -137,7 +137,7 @@ def _make(
     quiet: bool,
     data: Path | None,
 ) -> None:
-    from analysis.reproduction import presenting
+    from analysis.reproduction import presentation
     from analysis.reproduction.contract import Bench
 
     def note(line: str) -> None:
@@ -151,15 +151,15 @@ def _make(
         if data is None or not of_data:
             raise
         raise ExperimentError(f"--data: {one.name}: {what}") from None  # the option that the key was made of
-    written = presenting.write(one, made, scale, directory)
-    echo(presenting.render(one, made, scale, format), nl=False)
+    written = presentation.write(one, made, scale, directory)
+    echo(presentation.render(one, made, scale, format), nl=False)
     console.print(f"\nwritten: {', '.join(str(path) for path in written)}")
 
 
 def _runner(flags: list[str], console: "Console", quiet: bool) -> "Callable[[Experiment, Path], list[RunRecords]]":
     """Runs an experiment (and what is missing of its sweep) into a directory, where and how the command line says."""
     from testbed.commands.progress import display
-    from testbed.experiment.loading import apply_override, validated
+    from testbed.experiment.loader import apply_override, validated
     from testbed.records import RunRecords
     from testbed.running import run_all
 

@@ -50,9 +50,10 @@ def compare(
 ) -> None:
     """Print the overhead table: what each protocol costs, as means, 95% intervals and ratios to a baseline."""
     runs = runs_in(directories)
-    from analysis import overhead, pairing, rendering
+    from analysis.comparison import overhead, pairs
+    from analysis.comparison import tables as rendering
 
-    frame = (pairing.compare_paired if paired else overhead.compare)(runs, baseline)
+    frame = (pairs.compare_paired if paired else overhead.compare)(runs, baseline)
     echo(rendering.render(frame, format), nl=False)
 
 
@@ -65,7 +66,7 @@ def dropouts(
 ) -> None:
     """Print who was lost at which stage: offline, dropped out, too late or refusing, participants and all asked."""
     runs = runs_in(directories)
-    from analysis import dropouts as tables
+    from analysis.comparison import dropouts as tables
 
     echo(tables.render(tables.dropouts(runs), format), nl=False)
 
@@ -80,8 +81,8 @@ def plot(
 ) -> None:
     """Draw round time, traffic and dropouts by stage, accuracy and availability, as PNG and PDF."""
     runs = runs_in(directories)
-    from analysis import figures
-    from testbed.uris import is_uri
+    from analysis.figures import comparison as figures
+    from testbed.files.uris import is_uri
 
     console = messages()
     beside = Path() if is_uri(directories[0]) else Path(directories[0])
@@ -91,7 +92,7 @@ def plot(
 
 def runs_in(directories: list[str]) -> list[Any]:
     """The runs in or below directories or URIs; raises `ExperimentError` where there are none."""
-    from testbed.records.mirroring import fetched
+    from testbed.records.mirror import fetched
 
     paths = [fetched(directory) for directory in directories]
     for path in paths:

@@ -78,7 +78,7 @@ def run(
     try:
         # From here on it takes seconds to import what is needed.
         from testbed.commands.progress import display
-        from testbed.records.mirroring import staged
+        from testbed.records.mirror import staged
         from testbed.running import default_directory, run_all
 
         where = out or default_directory(experiment)
@@ -98,11 +98,11 @@ def run(
 
 
 def _print_table(paths: list[Path], where: str | Path, console: Console) -> None:
-    from analysis import rendering
+    from analysis.comparison import tables
     from testbed.running import compare
 
     try:
-        echo(rendering.render(compare(paths)), nl=False)
+        echo(tables.render(compare(paths)), nl=False)
     except TestbedError as error:  # the runs are all there; only which is the baseline may not be clear
         console.print(f"no table: {error}; see `testbed compare --help`")
     console.print(f"\nrecords: {where}")

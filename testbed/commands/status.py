@@ -86,7 +86,7 @@ class _Found:
 
 
 def _look(directories: Sequence[str]) -> list[_Found]:
-    from testbed.records.mirroring import fetched
+    from testbed.records.mirror import fetched
     from testbed.running.status import statuses
 
     found = []

@@ -12,7 +12,7 @@ from testbed.commands.terminal import echo, messages, without_colours
 from testbed.errors import ExperimentError
 
 if TYPE_CHECKING:
-    from cluster.jobs import Job, Jobs
+    from cluster.jobs.submission import Job, Jobs
 
 SUBMIT_EPILOG = examples(
     "testbed submit examples/quickstart.yaml --address http://HEAD:8265 --follow",
@@ -68,20 +68,20 @@ def submit(
     debug: Debug = False,
 ) -> None:
     """Run an experiment as a job on a Ray cluster: its files and this very code are sent along."""
-    from testbed.running.planning import file_name
+    from testbed.running.preparation import file_name
 
     if accept_changed_code and not resume:
         raise ExperimentError("--accept-changed-code: says how a run goes on; give --resume, too")
     console = messages()
     # From here on it takes seconds to import what is needed.
-    from cluster import fetching, packing
-    from cluster.jobs import Jobs, records_at
+    from cluster.jobs import downloads, package
+    from cluster.jobs.submission import Jobs, records_at
 
     with TemporaryDirectory(prefix="testbed-submit-") as folder:
-        packed = packing.pack(file, overrides or [], Path(folder), on_cluster or ())
+        packed = package.pack(file, overrides or [], Path(folder), on_cluster or ())
         results = to or Path("runs") / file_name(packed.experiment.name)
         if follow and not resume:
-            fetching.check_free(results)  # better now than after the run
+            downloads.check_free(results)  # better now than after the run
         where = records_at(out, packed)
         jobs = Jobs(address)
         for note in (*packed.notes, *_differing_ray(jobs.ray_version)):
@@ -119,7 +119,7 @@ def end(job: "Job", resuming: str | None = None) -> None:
     if job.state == "STOPPED":
         console.print(f"{job.id}: stopped{again}")
         raise typer.Exit(STOPPED)
-    from cluster.jobs import why_failed
+    from cluster.jobs.submission import why_failed
 
     console.print(Text.assemble(("error: ", "bold red"), f"{job.id}: failed: {why_failed(job)}{again}"))
     raise typer.Exit(job.exit_code if job.exit_code in (2, STOPPED) else FAILED)

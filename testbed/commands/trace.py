@@ -12,8 +12,8 @@ from testbed.commands.trace_text import counts_table, duration, facts_json, fact
 from testbed.errors import ExperimentError, TraceError
 
 if TYPE_CHECKING:
-    from testbed.traces.conversion.collecting import Counts
-    from testbed.traces.intervals import AvailabilityTrace
+    from testbed.emulation.traces.conversion.collector import Counts
+    from testbed.emulation.traces.intervals import AvailabilityTrace
 
 TRACE_EPILOG = examples(
     "testbed trace convert cached_timers.json --from phone-intervals --out phones.parquet",
@@ -118,7 +118,7 @@ def convert(
     if not source.exists():
         raise TraceError(f"{source}: no such file")
     if format == "fedscale":
-        from testbed.traces.conversion import fedscale
+        from testbed.emulation.traces.conversion import fedscale
 
         clients = fedscale.read(source)
         if fedscale.is_capacity(clients):
@@ -133,7 +133,7 @@ def convert(
 
 
 def _converted(format: str, source: Path, given: dict[str, Any], round_s: float) -> "tuple[AvailabilityTrace, Counts]":
-    from testbed.traces.conversion import csv_intervals, flash_events, matrix, phone_intervals
+    from testbed.emulation.traces.conversion import csv_intervals, flash_events, matrix, phone_intervals
 
     if format == "matrix":
         return matrix.convert(source, round_s)
@@ -165,8 +165,8 @@ def _check_options(format: str, given: dict[str, Any]) -> None:
 def _write_capacity(table: Any, counts: "Counts", out: Path) -> None:
     import pyarrow as pa
 
-    from testbed import parquet_files
-    from testbed.atomic_file import replacing
+    from testbed.files import parquet as parquet_files
+    from testbed.files.atomic import replacing
 
     with replacing(out, lambda reason: TraceError(f"{out}: cannot be written: {reason}")) as file:
         if out.suffix == ".csv":
@@ -194,7 +194,7 @@ def inspect(
     debug: Debug = False,
 ) -> None:
     """Print what is in a trace, and draw it: who is online when, how fast links are, who was lost in which round."""
-    from testbed.traces.opening import facts, open_trace
+    from testbed.emulation.traces.detection import facts, open_trace
 
     if out is not None and out.suffix not in ("", ".png", ".pdf"):
         raise ExperimentError(f"--out: {out}: pictures are .png and .pdf")
@@ -202,7 +202,7 @@ def inspect(
     found = facts(traced)
     echo(facts_json(found) if format == "json" else facts_text(found), nl=False)
     if out is not None:
-        from analysis import trace_figures
+        from analysis.figures import traces as trace_figures
 
         for path in trace_figures.draw(traced, out):
             messages().print(str(path))
@@ -234,8 +234,8 @@ def synthesize(
     _check_target(out, force)
     horizon_s = seconds(horizon, "--horizon")
     round_s = None if round_seconds is None else seconds(round_seconds, "--round-seconds")
+    from testbed.emulation.traces.synthesis import section, synthesize
     from testbed.randomness import Randomness
-    from testbed.traces.synthesis import section, synthesize
 
     made = synthesize(section(model, settings or []), clients, horizon_s, Randomness(seed), round_s)
     made.write(out)
@@ -255,9 +255,9 @@ def record(
         raise ExperimentError(f"{run}: no such directory")
     if next(run.rglob("experiment.yaml"), None) is None:
         raise ExperimentError(f"{run}: no runs here; `testbed run EXPERIMENT.yaml` makes some")
+    from testbed.emulation.traces.detection import describe_schedule
+    from testbed.emulation.traces.replay import record
     from testbed.records import find_runs
-    from testbed.traces.opening import describe_schedule
-    from testbed.traces.recording import record
 
     runs = find_runs(run)
     if len(runs) > 1:

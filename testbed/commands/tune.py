@@ -84,12 +84,12 @@ def tune(
     console = messages()
     try:
         # From here on it takes seconds to import what is needed.
-        from analysis import tuning
+        from analysis.comparison import tuning
         from testbed.commands.progress import display
         from testbed.experiment.sweep import points
         from testbed.records import RunRecords
         from testbed.running import run_all
-        from testbed.running.planning import file_name
+        from testbed.running.preparation import file_name
 
         directory = out or Path("runs") / file_name(f"{experiment.name}-tune")
         with display(console, quiet) as observer:
@@ -155,8 +155,8 @@ def _chosen(frame: "pd.DataFrame", keys: Sequence[str]) -> dict[str, Any]:
 
 def _write(plain: "Experiment", values: dict[str, Any], file: Path) -> None:
     """The experiment as it was given, with these values."""
-    from testbed.atomic_file import replacing
-    from testbed.experiment.loading import set_key, validated
+    from testbed.experiment.loader import set_key, validated
+    from testbed.files.atomic import replacing
 
     data = plain.model_dump(mode="json", exclude_unset=True)
     for key, value in values.items():

@@ -18,30 +18,30 @@ from pydantic import (
 )
 
 from testbed.adversary.section import AdversarySection, name_of
-from testbed.aggregation.combining import AggregationParameters
+from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
-from testbed.aggregation.noisy_sums import noise_of
+from testbed.aggregation.noisy import noise_of
 from testbed.aggregation.plain import PlainParameters
-from testbed.aggregation.secagg_parameters import SecAggParameters
-from testbed.aggregation.secagg_plus import SecAggPlusParameters
-from testbed.availability import Always, AvailabilitySection
-from testbed.calibration import read_costs
-from testbed.cost import REFERENCE_COSTS
-from testbed.devices import Devices
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlusParameters
+from testbed.emulation.availability import Always, AvailabilitySection
+from testbed.emulation.compute.calibration import read_costs
+from testbed.emulation.compute.cost import REFERENCE_COSTS
+from testbed.emulation.devices import Devices
+from testbed.emulation.links import Links
 from testbed.errors import TestbedError
-from testbed.experiment.recording import RecordsSection
+from testbed.experiment.records_section import RecordsSection
 from testbed.experiment.workload import Workload
-from testbed.links import Links
-from testbed.own_class import OWN, OWN_CLASS, alternative_by
+from testbed.files.uris import path_or_uri
+from testbed.plugins.classes import OWN, OWN_CLASS, alternative_by
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
 from testbed.selection.batch_partition import BatchPartitionParameters, PartitionParameters
-from testbed.selection.choosing import SelectionParameters
-from testbed.selection.lotto_client_centric import ClientCentricParameters
-from testbed.selection.lotto_server_centric import ServerCentricParameters
+from testbed.selection.contract import SelectionParameters
+from testbed.selection.lotto.client_centric import ClientCentricParameters
+from testbed.selection.lotto.server_centric import ServerCentricParameters
 from testbed.selection.oort import OortParameters
 from testbed.selection.random_selection import BernoulliParameters, RandomParameters, WeightedRandomParameters
 from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters
-from testbed.uris import path_or_uri
 
 _OwnName = Annotated[str, Field(pattern=OWN_CLASS, description="A class of your own, as package.module:Name")]
 
@@ -314,7 +314,7 @@ class Experiment(_Section):
     @classmethod
     def load(cls, path: str | Path, overrides: list[str] | None = None) -> "Experiment":
         """The experiment in a YAML file, with ``key=value`` overrides; raises `ExperimentError`."""
-        from testbed.experiment.loading import load
+        from testbed.experiment.loader import load
 
         return load(Path(path), overrides or [])
 

@@ -18,14 +18,14 @@ RANDOM = "random"  # availability.dropout.stage: any stage after selection
 
 def known_stages() -> set[str]:
     """The stages of all questions that any imported protocol asks."""
-    from testbed import registry  # noqa: F401  its imports are the built-in protocols
+    from testbed.engine import registry  # noqa: F401  its imports are the built-in protocols
 
     return {kind.stage for kind in _kinds_of(Message) if kind.stage}
 
 
 def stages_of(experiment: Experiment) -> tuple[str, ...] | None:
     """The stages of a round, in order; None where a protocol is a class of the user's own, which is not imported."""
-    from testbed.registry import built_in_stages
+    from testbed.engine.registry import built_in_stages
 
     found = [built_in_stages(section) for section in (experiment.selection, experiment.aggregation)]
     if found[0] is None or found[1] is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.errors import ExperimentError
-from testbed.experiment.loading import set_key, validated
+from testbed.experiment.loader import set_key, validated
 from testbed.experiment.schema import Experiment
 
 MAXIMUM_POINTS = 10_000

@@ -16,7 +16,7 @@ BUILT_IN_DATASETS = tuple(MODELS_OF)
 """The data sets that `workloads` carries; any other name must be ``package.module:ClassName``."""
 
 BUILT_IN_MODELS = ("auto", *dict.fromkeys(model for models in MODELS_OF.values() for model in models))
-"""The models of `workloads.models`; a class of the user's own may give other meanings to ``model``."""
+"""The models of `workloads.models.classifiers`; a class of the user's own may give other meanings to ``model``."""
 
 LANGUAGE_DATASETS = ("reddit", "synthetic-reddit")
 """Data sets whose loss is that of the next word, so that exp(loss) is a perplexity."""

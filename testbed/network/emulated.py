@@ -16,17 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
-from testbed.availability import Availability, Presence
-from testbed.cost import ComputeModel
 from testbed.crashes import OnCrash
-from testbed.links import ClientLinks
-from testbed.links.rates import Rates
+from testbed.emulation.availability import Availability, Presence
+from testbed.emulation.compute.cost import ComputeModel
+from testbed.emulation.links import ClientLinks
+from testbed.emulation.links.rates import Rates
 from testbed.messages import Message, detach
-from testbed.network.asking import Replies
-from testbed.network.bookkeeping import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, RoundBooks, Timing
-from testbed.network.fluid import transfer
-from testbed.network.hosting import Delivery, HostAnswers, Hosts
-from testbed.network.staging import Stage
+from testbed.network.contract import Replies
+from testbed.network.fair_sharing.transfers import transfer
+from testbed.network.hosts import Delivery, HostAnswers, Hosts
+from testbed.network.recorder import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, RoundBooks, Timing
+from testbed.network.stage import Stage
 
 
 @dataclass(frozen=True, eq=False)

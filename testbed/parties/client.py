@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from testbed.batches import Batches
-from testbed.cost import ComputeModel, charge_pki
+from testbed.emulation.compute.cost import ComputeModel, charge_pki
 from testbed.messages import Message, encode
 from testbed.parties.pki import Directory, Entries, Identity, Lookup
 from testbed.randomness import Randomness

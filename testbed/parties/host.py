@@ -7,14 +7,14 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Ids
-from testbed.cost import metered, thread_cpu_s
 from testbed.crashes import Crash, OnCrash, is_crash
+from testbed.emulation.compute.cost import metered, thread_cpu_s
 from testbed.errors import ProtocolError, Refusal, RoundAborted
 from testbed.messages import Detached, Message, RefusalNotice, Vector, attach, decode, detach, question_name
-from testbed.network.hosting import Delivery, HostAnswers, RefusedBy
+from testbed.network.hosts import Delivery, HostAnswers, RefusedBy
 from testbed.parties.client import Client, Environment, RoleSpec
 from testbed.parties.pki import SECRETS_BYTES, Identity
-from testbed.parties.summing import float_total, ring_total
+from testbed.parties.sums import float_total, ring_total
 
 OTHER_PROTOCOL = "message.other-protocol"
 """The refusal of a question that belongs to no protocol of the run."""

@@ -12,11 +12,11 @@ from testbed.arrays import Ids
 from testbed.crashes import OnCrash
 from testbed.errors import Refusal
 from testbed.messages import Vector
-from testbed.network.hosting import Delivery, HostAnswers
+from testbed.network.hosts import Delivery, HostAnswers
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.host import Host
 from testbed.parties.pki import PKI
-from testbed.parties.summing import combined
+from testbed.parties.sums import combined
 
 Result = TypeVar("Result")
 

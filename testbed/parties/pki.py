@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from testbed.cost import charge
-from testbed.crypto import key_agreement, sealing, signatures, vrf
+from testbed.crypto import encryption, key_agreement, signatures, vrf
+from testbed.emulation.compute.cost import charge
 from testbed.errors import ProtocolError, Refusal
 from testbed.messages import ClientId, Key32, Message, Signature64, decode, encode, signed_content
 from testbed.randomness import Randomness
@@ -136,7 +136,7 @@ class PKI:
         secret = self._vrf_secret(client)
         public = vrf.SecretKey.from_seed(secret).public
         try:
-            sealed = sealing.seal_to(
+            sealed = encryption.seal_to(
                 asked.agreement_key, secret, _SEALED_DOMAIN + client.to_bytes(8, "big"),
                 self._randomness.identity_secret("pki", client, "ephemeral key"),
             )  # fmt: skip
@@ -214,7 +214,7 @@ class Identity:
         """Open the PKI's answer; raises `Refusal` if the key in it does not belong to the announced public key."""
         registered = decode(Registered, answer)
         associated = _SEALED_DOMAIN + self.client.to_bytes(8, "big")
-        seed = sealing.open_from(self.agreement, registered.sealed_vrf_secret, associated)
+        seed = encryption.open_from(self.agreement, registered.sealed_vrf_secret, associated)
         secret = vrf.SecretKey.from_seed(seed)
         if secret.public != registered.vrf_public:
             raise Refusal("pki.key-mismatch", "the sealed VRF key does not belong to the announced public key")

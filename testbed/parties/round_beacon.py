@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from testbed.cost import charge
 from testbed.crypto import signatures
+from testbed.emulation.compute.cost import charge
 from testbed.errors import ProtocolError, Refusal
 from testbed.messages import Digest32, Message, RoundNumber, Signature64, encode, signed_content
 from testbed.network import Network

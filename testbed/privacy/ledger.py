@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Ids
-from testbed.privacy.accountant import Accountant
+from testbed.privacy.accounting.accountant import Accountant
 
 Columns = dict[str, npt.NDArray[Any]]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from testbed.atomic_file import replacing
 from testbed.errors import RunError
+from testbed.files.atomic import replacing
 from testbed.records.arrays import ERRORS, Arrays
 
 _FOLDER = "aggregates"

@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed import limits
+from testbed.files import limits
 
 ERRORS = (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile)
 """What `Arrays` raises: of the system, and when a file is damaged."""

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed import limits
-from testbed.atomic_file import replacing
 from testbed.errors import RunError
+from testbed.files import limits
+from testbed.files.atomic import replacing
 
 FILE = "attempts.json"
 

@@ -18,7 +18,7 @@ def changed_modules(recorded: Mapping[str, Any], now: Mapping[str, str]) -> tupl
 
     Args:
         recorded: the run's provenance. One of before own modules were recorded says nothing.
-        now: digests of the modules as they are (`testbed.own_sources.digests`).
+        now: digests of the modules as they are (`testbed.plugins.sources.digests`).
     """
     if "modules" not in recorded and "changed_code" not in recorded:
         return ()

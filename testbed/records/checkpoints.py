@@ -17,8 +17,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.atomic_file import replacing
 from testbed.errors import RunError
+from testbed.files.atomic import replacing
 from testbed.records.arrays import ERRORS, Arrays
 
 CHECKPOINT = "checkpoint.npz"

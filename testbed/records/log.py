@@ -19,9 +19,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from testbed import limits
 from testbed.display import visible
 from testbed.errors import RunError
+from testbed.files import limits
 
 FILE = "log.jsonl"
 

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow import fs
 
-from testbed import limits
 from testbed.errors import ExperimentError, RunError, reason
-from testbed.records.confining import check_name, inside
-from testbed.uris import checked_uri, without_parameters
+from testbed.files import limits
+from testbed.files.uris import checked_uri, without_parameters
+from testbed.records.confinement import check_name, inside
 
 AT_A_TIME = 8  # transfers; most of what a small file takes is waiting for the answer
 PAUSES_S = (1.0, 4.0, 10.0)  # before each repetition; the filesystems themselves try again within each attempt
@@ -46,7 +46,7 @@ class Store:
     """The directory at a URI. It need not be there: it comes with the first file. Safe for several threads.
 
     Args:
-        uri: see `testbed.uris`; what pyarrow takes, e.g. ``s3://bucket/path?region=eu-west-1``.
+        uri: see `testbed.files.uris`; what pyarrow takes, e.g. ``s3://bucket/path?region=eu-west-1``.
 
     Raises:
         ExperimentError: pyarrow does not know the scheme or a parameter, or the URI holds a secret.

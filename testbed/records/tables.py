@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from testbed.network.bookkeeping import OUTCOMES, Event, Exchanges
+from testbed.network.recorder import OUTCOMES, Event, Exchanges
 
 _WORD = pa.dictionary(pa.int16(), pa.string())
 

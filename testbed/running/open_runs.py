@@ -7,10 +7,10 @@ from typing import Any
 from testbed.errors import CodeCrashed, RunError, TestbedError, reason
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.changed_code import with_changed_code
-from testbed.records.locking import held
+from testbed.records.lock import held
 from testbed.records.log import RunLog
 from testbed.running.inputs import digests
-from testbed.running.planning import PlannedRun
+from testbed.running.preparation import PlannedRun
 from testbed.running.provenance import now, provenance
 
 
@@ -64,7 +64,7 @@ class OpenRun:
 
     def finish(self) -> Mapping[str, Any]:
         """Summarise the run; returns the summary."""
-        from analysis.summary import summarise
+        from analysis.comparison.summary import summarise
 
         try:
             summary = summarise(RunRecords(self.run.path))

@@ -16,17 +16,18 @@ from typing import Any, Literal
 import pyarrow as pa
 import yaml
 
-from testbed import parquet_files, plain_yaml
 from testbed.errors import RunError, reason
+from testbed.files import parquet as parquet_files
+from testbed.files import plain_yaml
 from testbed.privacy.caveats import caveats
 from testbed.records.arrays import ERRORS
 from testbed.records.checkpoints import stamp
-from testbed.records.ending import stopped
-from testbed.records.locking import LOCK, WRITER, is_held
+from testbed.records.lock import LOCK, WRITER, is_held
 from testbed.records.log import RunLog
-from testbed.records.pushing import MARK
 from testbed.records.reasons import summed_up
-from testbed.records.writing import MERGED_UP_TO, part_of
+from testbed.records.run_end import stopped
+from testbed.records.uploads import MARK
+from testbed.records.writer import MERGED_UP_TO, part_of
 
 State = Literal["finished", "running", "interrupted", "unclear"]
 ENDS = ("run-ended", "run-failed", "run-stopped")

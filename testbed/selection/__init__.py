@@ -1,4 +1,4 @@
 """Who takes part in a round: one module per published protocol, named as the field names it.
 
-`choosing` holds what a protocol is given and what it returns; `check_in` how a server learns who is there.
+`contract` holds what a protocol is given and what it returns; `check_in` how a server learns who is there.
 """

@@ -21,7 +21,7 @@ from testbed.batches import Batches
 from testbed.errors import RoundSkipped
 from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, Attendant, check_in
-from testbed.selection.choosing import Selection, SelectionParameters, SelectionRound
+from testbed.selection.contract import Selection, SelectionParameters, SelectionRound
 
 
 class BatchPartitionParameters(SelectionParameters):

@@ -4,9 +4,9 @@ from typing import ClassVar
 
 from testbed.arrays import Ids
 from testbed.messages import Count, Message, RoundNumber
-from testbed.network.asking import Replies
+from testbed.network.contract import Replies
 from testbed.parties.client import Environment, Role, handles
-from testbed.selection.choosing import SelectionRound
+from testbed.selection.contract import SelectionRound
 
 STAGE = "check-in"
 

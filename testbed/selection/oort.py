@@ -27,9 +27,9 @@ import numpy.typing as npt
 from pydantic import Field
 
 from testbed.arrays import Floats, Ids
-from testbed.network.asking import Replies, no_ids
+from testbed.network.contract import Replies, no_ids
 from testbed.selection.check_in import who_is_there
-from testbed.selection.choosing import Selection, SelectionParameters, SelectionRound
+from testbed.selection.contract import Selection, SelectionParameters, SelectionRound
 from testbed.selection.oort_utility import PENALTY, ROUND_THRESHOLD, or_mean, preferred_duration_s, system_utility
 from testbed.selection.random_selection import ServersChoice
 from testbed.selection.reports import TrainingReports

@@ -13,11 +13,11 @@ import numpy as np
 from pydantic import Field
 
 from testbed.arrays import Ids
+from testbed.emulation.traces.schedule import PARTICIPANT, Schedule
 from testbed.errors import RoundSkipped, TraceError
 from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, Attendant, check_in
-from testbed.selection.choosing import Selection, SelectionParameters, SelectionRound
-from testbed.traces.schedule import PARTICIPANT, Schedule
+from testbed.selection.contract import Selection, SelectionParameters, SelectionRound
 
 
 class RandomParameters(SelectionParameters):

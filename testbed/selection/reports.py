@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
-from testbed.network.asking import Replies
+from testbed.network.contract import Replies
 
 
 @dataclass(frozen=True)

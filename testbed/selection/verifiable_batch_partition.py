@@ -28,16 +28,15 @@ from pydantic import Field
 
 from testbed.arrays import Ids
 from testbed.batches import Batches
-from testbed.cost import charge
+from testbed.emulation.compute.cost import charge
 from testbed.errors import Refusal
 from testbed.messages import Message, RoundNumber
-from testbed.network.asking import ids
-from testbed.network.hosting import RefusedBy
+from testbed.network.contract import ids
+from testbed.network.hosts import RefusedBy
 from testbed.parties.client import RoleSpec, handles
 from testbed.selection.batch_partition import SelectsBatches, check_batch_size
-from testbed.selection.choosing import Selection, SelectionRound
-from testbed.selection.lotto import ListSignatures, ParticipantList, under_threshold
-from testbed.selection.lotto_announcing import (
+from testbed.selection.contract import Selection, SelectionRound
+from testbed.selection.lotto.announcement import (
     Announce,
     AnnouncedClient,
     AnnouncedParameters,
@@ -45,7 +44,8 @@ from testbed.selection.lotto_announcing import (
     Candidacy,
     proves,
 )
-from testbed.selection.lotto_server import tell, too_few
+from testbed.selection.lotto.protocol import ListSignatures, ParticipantList, under_threshold
+from testbed.selection.lotto.server import tell, too_few
 
 VALUE_DOMAIN = b"testbed/verifiable-batch-partition/value/v1"
 ASSIGNMENT_DOMAIN = b"testbed/verifiable-batch-partition/assignment/v1"

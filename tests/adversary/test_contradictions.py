@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.adversary.contradictions import denials, smallest_among_all, smallest_among_few, two_stories
+from testbed.adversary.secagg.contradictions import denials, smallest_among_all, smallest_among_few, two_stories
 
 
 @st.composite

@@ -10,16 +10,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from testbed.aggregation.combining import AggregationRound
-from testbed.aggregation.secagg import SecAgg, SecAggParameters
-from testbed.aggregation.secagg_messages import AdvertOf, ShareKeys, SharesFor, SignatureOf
-from testbed.availability import Presence
+from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.secagg.messages import AdvertOf, ShareKeys, SharesFor, SignatureOf
+from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
 from testbed.batches import Batches
-from testbed.cost import REFERENCE_COSTS, ComputeModel
-from testbed.links import ClientLinks, Links
+from testbed.emulation.availability import Presence
+from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
+from testbed.emulation.links import ClientLinks, Links
 from testbed.messages import Vector
-from testbed.network.bookkeeping import Timing
 from testbed.network.emulated import EmulatedNetwork
+from testbed.network.recorder import Timing
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.aggregation.secagg import SecAggParameters
-from testbed.aggregation.secagg_client import SecAggClient
-from testbed.aggregation.secagg_messages import (
+from testbed.aggregation.secagg.client import SecAggClient
+from testbed.aggregation.secagg.messages import (
     AdvertiseKeys,
     AdvertOf,
     CheckSurvivors,
@@ -25,7 +24,8 @@ from testbed.aggregation.secagg_messages import (
     Unmask,
     UnmaskSurvivors,
 )
-from testbed.aggregation.share_correction import recover
+from testbed.aggregation.secagg.server import SecAggParameters
+from testbed.aggregation.secagg.share_correction import recover
 from testbed.batches import Batches
 from testbed.errors import ProtocolError
 

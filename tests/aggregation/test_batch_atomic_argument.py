@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.batch_atomic import check_whole, mates
+from testbed.aggregation.secagg.batches import check_whole, mates
 from testbed.batches import Batches
 from testbed.errors import Refusal
 

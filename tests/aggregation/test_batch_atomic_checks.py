@@ -7,8 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from testbed.aggregation.secagg import SecAggParameters
-from testbed.aggregation.secagg_messages import (
+from testbed.aggregation.secagg.messages import (
     CheckSurvivors,
     MaskInput,
     SealedFromPeers,
@@ -17,6 +16,7 @@ from testbed.aggregation.secagg_messages import (
     Unmask,
     UnmaskSurvivors,
 )
+from testbed.aggregation.secagg.server import SecAggParameters
 from testbed.batches import Batches
 
 N, T = 12, 7

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.aggregation.plain import Plain, PlainParameters
-from testbed.aggregation.secagg import SecAgg, SecAggParameters
-from testbed.aggregation.secagg_plus import SecAggPlus, SecAggPlusParameters
+from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
 from testbed.batches import Batches
 from testbed.errors import RoundAborted
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.adversary.colluding import SecAggAccomplice
-from testbed.aggregation.combining import AggregationRound
-from testbed.aggregation.secagg import SecAgg, SecAggParameters
-from testbed.aggregation.secagg_messages import KEYS_DOMAIN, AdvertOf, KeyAdvert, ShareKeys, advert_content
-from testbed.aggregation.secagg_plus import SecAggPlus, SecAggPlusParameters
-from testbed.cost import REFERENCE_COSTS, ComputeModel
+from testbed.adversary.secagg.accomplices import SecAggAccomplice
+from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.secagg.messages import KEYS_DOMAIN, AdvertOf, KeyAdvert, ShareKeys, advert_content
+from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
+from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.errors import RoundAborted
 from testbed.messages import Vector
 from testbed.parties.client import RoleSpec

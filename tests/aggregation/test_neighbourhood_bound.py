@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.neighbourhood_bound import (
+from testbed.aggregation.secagg_plus.bound import (
     FailureBits,
     Requirements,
     failure_bits,
@@ -18,7 +18,7 @@ from testbed.aggregation.neighbourhood_bound import (
     smallest_threshold,
     with_neighbours,
 )
-from testbed.aggregation.neighbourhood_graph import NeighbourGraph, list_digest
+from testbed.aggregation.secagg_plus.graph import NeighbourGraph, list_digest
 
 ROUNDING = 1 + 1e-9  # some bounds are met exactly
 

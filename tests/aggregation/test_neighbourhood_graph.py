@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.aggregation.neighbourhood_graph import NeighbourGraph, list_digest
+from testbed.aggregation.secagg_plus.graph import NeighbourGraph, list_digest
 
 ID = b"an experiment's."
 

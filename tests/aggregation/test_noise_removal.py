@@ -7,22 +7,22 @@ import pytest
 from pydantic import ValidationError
 from scipy.stats import chi2
 
-from testbed.aggregation.dealt_shares import seal_shares
-from testbed.aggregation.mask_threads import add_in_threads
-from testbed.aggregation.noise_removal import SharesAndNoise, UnmaskAndRemove
 from testbed.aggregation.plain import PlainParameters
-from testbed.aggregation.secagg import SecAgg
-from testbed.aggregation.secagg_client import SecAggClient
-from testbed.aggregation.secagg_messages import CheckSurvivors, ShareKeys, ShareOf, SharesFor
-from testbed.aggregation.secagg_parameters import SecAggParameters
-from testbed.aggregation.secagg_plus import SecAggPlusParameters
-from testbed.cost import metered
+from testbed.aggregation.secagg.client import SecAggClient
+from testbed.aggregation.secagg.dealt_shares import seal_shares
+from testbed.aggregation.secagg.mask_threads import add_in_threads
+from testbed.aggregation.secagg.messages import CheckSurvivors, ShareKeys, ShareOf, SharesFor
+from testbed.aggregation.secagg.noise_removal import SharesAndNoise, UnmaskAndRemove
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.server import SecAgg
+from testbed.aggregation.secagg_plus.server import SecAggPlusParameters
 from testbed.crypto.shamir import SHARE_BYTES
+from testbed.emulation.compute.cost import metered
 from testbed.errors import RoundAborted
 from testbed.messages import decode
 from testbed.parties.client import RoleSpec, handles
-from testbed.privacy.noise import NoiseShare
-from testbed.privacy.removable import RemovableNoise
+from testbed.privacy.mechanisms.noise import NoiseShare
+from testbed.privacy.mechanisms.removable import RemovableNoise
 
 N, D, T = 8, 4000, 3
 MULTIPLIER, SCALE = 1.5, 64.0

@@ -10,18 +10,18 @@ from scipy import stats
 
 from testbed.adversary.clients import SkipNoise
 from testbed.adversary.misbehaviour import Conspiracy, dishonest_role, malicious_server
-from testbed.adversary.reconstruction import ContradictDropouts
-from testbed.adversary.shrinking import ShrinkTheSum
+from testbed.adversary.secagg.reconstruction import ContradictDropouts
+from testbed.adversary.secagg.small_sums import ShrinkTheSum
 from testbed.aggregation.plain import Plain, PlainClient, PlainParameters, SendNoisyUpdate, SendUpdate
-from testbed.aggregation.secagg import SecAgg, SecAggParameters
-from testbed.aggregation.secagg_client import SecAggClient
-from testbed.aggregation.secagg_plus import SecAggPlus, SecAggPlusParameters
-from testbed.aggregation.secagg_plus_client import SecAggPlusClient
+from testbed.aggregation.secagg.client import SecAggClient
+from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
+from testbed.aggregation.secagg_plus.client import SecAggPlusClient
+from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
 from testbed.batches import Batches
 from testbed.errors import RoundAborted
 from testbed.parties.client import RoleSpec
-from testbed.privacy.noise import Noise
-from testbed.privacy.rotation import rotation_seed
+from testbed.privacy.mechanisms.noise import Noise
+from testbed.privacy.mechanisms.rotation import rotation_seed
 
 N, D = 12, 20
 DELTAS = np.random.default_rng(8).normal(0, 0.1, (N, D)).astype(np.float32)

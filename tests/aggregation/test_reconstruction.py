@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.adversary.colluding import HandedOver, HandOver
 from testbed.adversary.misbehaviour import Conspiracy, malicious_server
-from testbed.adversary.reconstruction import Attempt, ContradictDropouts, ReconstructionOptions
-from testbed.adversary.shrinking import ShrinkTheSum, SplitTheSharing
-from testbed.aggregation.secagg import SecAgg, SecAggParameters
+from testbed.adversary.secagg.accomplices import HandedOver, HandOver
+from testbed.adversary.secagg.reconstruction import Attempt, ContradictDropouts, ReconstructionOptions
+from testbed.adversary.secagg.small_sums import ShrinkTheSum, SplitTheSharing
+from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
 from testbed.errors import RoundAborted
 
 D = 6
@@ -179,8 +179,8 @@ def test_rounds_that_are_not_attacked_are_honest(federation: Any) -> None:
 
 def test_an_accomplice_that_lies_to_the_server_spoils_it(federation: Any) -> None:
     """A wrong mask key shows at the public one: the attack fails, and says so."""
-    from testbed.adversary.colluding import SecAggAccomplice
-    from testbed.aggregation.secagg_messages import ShareOf
+    from testbed.adversary.secagg.accomplices import SecAggAccomplice
+    from testbed.aggregation.secagg.messages import ShareOf
     from testbed.parties.client import RoleSpec, handles
 
     class LiesToIts(SecAggAccomplice):

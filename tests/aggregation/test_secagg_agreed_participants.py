@@ -7,12 +7,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from testbed.aggregation.secagg import SecAgg, SecAggParameters
-from testbed.aggregation.secagg_messages import (
+from testbed.aggregation.secagg.messages import (
     AdvertiseKeys,
     ShareKeys,
     Unmask,
 )
+from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import RoundAborted
 

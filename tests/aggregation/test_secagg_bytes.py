@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from testbed.aggregation.plain import Plain, PlainParameters, Update
-from testbed.aggregation.secagg import SecAgg, SecAggParameters
-from testbed.aggregation.secagg_client import SecAggClient
-from testbed.aggregation.secagg_messages import AdvertiseKeys, KeyAdvert
+from testbed.aggregation.secagg.client import SecAggClient
+from testbed.aggregation.secagg.messages import AdvertiseKeys, KeyAdvert
+from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.messages import Vector, attach, decode, encode
 from testbed.parties.client import RoleSpec, handles

@@ -8,8 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from testbed.aggregation.secagg import SecAggParameters
-from testbed.aggregation.secagg_messages import (
+from testbed.aggregation.secagg.messages import (
     AdvertiseKeys,
     CheckSurvivors,
     MaskInput,
@@ -18,6 +17,7 @@ from testbed.aggregation.secagg_messages import (
     SignatureOf,
     Unmask,
 )
+from testbed.aggregation.secagg.server import SecAggParameters
 from testbed.crypto.key_agreement import PrivateKey
 
 N = 6

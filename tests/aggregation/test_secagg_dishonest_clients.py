@@ -8,9 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from testbed.aggregation.secagg import SecAggParameters
-from testbed.aggregation.secagg_client import SecAggClient
-from testbed.aggregation.secagg_messages import (
+from testbed.aggregation.secagg.client import SecAggClient
+from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
     SURVIVORS_DOMAIN,
     AdvertiseKeys,
@@ -28,6 +27,7 @@ from testbed.aggregation.secagg_messages import (
     Unmask,
     survivors_content,
 )
+from testbed.aggregation.secagg.server import SecAggParameters
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.shamir import PRIME
 from testbed.errors import RoundAborted

@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from testbed.aggregation.secagg_client import SecAggClient
-from testbed.aggregation.secagg_messages import (
+from testbed.aggregation.secagg.client import SecAggClient
+from testbed.aggregation.secagg.messages import (
     AdvertiseKeys,
     CheckSurvivors,
     MaskInput,

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from testbed.aggregation.neighbourhood_graph import NeighbourGraph, list_digest
-from testbed.aggregation.secagg_messages import (
+from testbed.aggregation.secagg.messages import (
     AdvertiseKeys,
     AdvertOf,
     CheckSurvivors,
@@ -24,9 +23,9 @@ from testbed.aggregation.secagg_messages import (
     SignatureOf,
     Unmask,
 )
-from testbed.aggregation.secagg_plus import SecAggPlus, SecAggPlusParameters
-from testbed.aggregation.secagg_plus_client import SecAggPlusClient
-from testbed.aggregation.secagg_plus_messages import (
+from testbed.aggregation.secagg_plus.client import SecAggPlusClient
+from testbed.aggregation.secagg_plus.graph import NeighbourGraph, list_digest
+from testbed.aggregation.secagg_plus.messages import (
     AnnounceGraph,
     MaskInputAmongNeighbours,
     NeighbourKeys,
@@ -34,6 +33,7 @@ from testbed.aggregation.secagg_plus_messages import (
     ShareKeysAmongNeighbours,
     UnmaskNeighbours,
 )
+from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import RoundAborted
 from testbed.parties.client import RoleSpec, handles

@@ -11,21 +11,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from testbed.adversary.colluding import HandOver, SecAggAccomplice
 from testbed.adversary.misbehaviour import Conspiracy, malicious_server
-from testbed.adversary.reconstruction import Attempt, Contradicting
-from testbed.aggregation.secagg import SecAgg
-from testbed.aggregation.secagg_messages import CheckSurvivors, Shares, SignatureOf
-from testbed.aggregation.secagg_plus import SecAggPlus, SecAggPlusParameters
-from testbed.aggregation.secagg_plus_client import SecAggPlusClient
-from testbed.aggregation.secagg_plus_messages import (
+from testbed.adversary.secagg.accomplices import HandOver, SecAggAccomplice
+from testbed.adversary.secagg.reconstruction import Attempt, Contradicting
+from testbed.aggregation.secagg.messages import CheckSurvivors, Shares, SignatureOf
+from testbed.aggregation.secagg.server import SecAgg
+from testbed.aggregation.secagg_plus.client import SecAggPlusClient
+from testbed.aggregation.secagg_plus.messages import (
     MaskedAmongNeighbours,
     MaskInputAmongNeighbours,
     NeighbourSignatures,
     UnmaskNeighbours,
 )
+from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
 from testbed.errors import RoundAborted
-from testbed.network.asking import ids
+from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec, handles
 
 N = 20

@@ -11,10 +11,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.neighbourhood_graph import NeighbourGraph, list_digest
-from testbed.aggregation.secagg_messages import SURVIVORS_DOMAIN, CheckSurvivors, SignatureOf, survivors_content
-from testbed.aggregation.secagg_plus import SecAggPlus, SecAggPlusParameters
-from testbed.aggregation.secagg_plus_messages import NeighbourSignatures, UnmaskNeighbours
+from testbed.aggregation.secagg.messages import SURVIVORS_DOMAIN, CheckSurvivors, SignatureOf, survivors_content
+from testbed.aggregation.secagg_plus.graph import NeighbourGraph, list_digest
+from testbed.aggregation.secagg_plus.messages import NeighbourSignatures, UnmaskNeighbours
+from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
 
 N, K, T = 18, 6, 5
 EXPERIMENT = b"a test's own id."

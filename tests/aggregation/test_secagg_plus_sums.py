@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.neighbourhood_graph import NeighbourGraph, list_digest
-from testbed.aggregation.secagg import SecAgg, SecAggParameters
-from testbed.aggregation.secagg_plus import SecAggPlus, SecAggPlusParameters
-from testbed.cost import REFERENCE_COSTS, ComputeModel
+from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
+from testbed.aggregation.secagg_plus.graph import NeighbourGraph, list_digest
+from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
+from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.errors import RoundAborted
 
 EXPERIMENT = b"a test's own id."

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.mask_threads import add_masks_in_threads
 from testbed.aggregation.quantisation import Quantisation
-from testbed.aggregation.secagg import SecAgg, SecAggParameters
+from testbed.aggregation.secagg.mask_threads import add_masks_in_threads
+from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
 from testbed.crypto.masks import add_masks, lane_dtype
+from testbed.engine.round import run_round
 from testbed.errors import ExperimentError, RoundAborted
-from testbed.round import run_round
-from testbed.selection.choosing import Selection, SelectionRound
+from testbed.selection.contract import Selection, SelectionRound
 
 STAGES = ("train", *SecAgg.stages)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.secagg import SecAgg, SecAggParameters
-from testbed.aggregation.secagg_messages import AdvertiseKeys, UnmaskSurvivors
+from testbed.aggregation.secagg.messages import AdvertiseKeys, UnmaskSurvivors
+from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
 from testbed.errors import RoundAborted
 
 N, D, T = 6, 5, 5

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.secagg_messages import ShareOf, point_of
-from testbed.aggregation.share_correction import decode, recover
-from testbed.cost import metered
+from testbed.aggregation.secagg.messages import ShareOf, point_of
+from testbed.aggregation.secagg.share_correction import decode, recover
 from testbed.crypto.shamir import PRIME, reconstruct, share
+from testbed.emulation.compute.cost import metered
 from testbed.errors import ProtocolError, RoundAborted
 
 

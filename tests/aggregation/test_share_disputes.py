@@ -9,14 +9,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from testbed.aggregation.dealt_shares import MASK_KEY, SELF_MASK, ProveShare, ShareKey
-from testbed.aggregation.secagg import SecAgg
-from testbed.aggregation.secagg_client import SecAggClient
-from testbed.aggregation.secagg_messages import ShareOf, Shares, SharesFor, Unmask, UnmaskSurvivors
-from testbed.aggregation.secagg_parameters import SecAggParameters
+from testbed.aggregation.secagg.client import SecAggClient
+from testbed.aggregation.secagg.dealt_shares import MASK_KEY, SELF_MASK, ProveShare, ShareKey
+from testbed.aggregation.secagg.messages import ShareOf, Shares, SharesFor, Unmask, UnmaskSurvivors
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.server import SecAgg
 from testbed.crypto import shamir
 from testbed.errors import RoundAborted
-from testbed.network.leaving_out import EXCLUDED
+from testbed.network.exclusion import EXCLUDED
 from testbed.parties.client import RoleSpec, handles
 
 N, T, D = 10, 6, 5
@@ -239,7 +239,7 @@ def test_only_what_was_revealed_is_opened(unsigned: bool, federation: Any) -> No
 
 
 def test_a_key_opens_one_kind_of_share_of_one_dealer_for_one_holder() -> None:
-    from testbed.aggregation.dealt_shares import open_share, open_shares, seal_shares, sealed_bytes, share_key
+    from testbed.aggregation.secagg.dealt_shares import open_share, open_shares, seal_shares, sealed_bytes, share_key
     from testbed.crypto.failures import OpeningFailed
 
     pair, shares = bytes(range(32)), bytes(range(33)) + bytes(33) + bytes([7]) * 99

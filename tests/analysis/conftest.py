@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from testbed.network.bookkeeping import ANSWERED, DROPPED, OFFLINE, OUTCOMES, SILENT, Event, Exchanges
+from testbed.network.recorder import ANSWERED, DROPPED, OFFLINE, OUTCOMES, SILENT, Event, Exchanges
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.checkpoints import Checkpoint
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table

@@ -9,12 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import binom
 
-from analysis.adversaries import Share, adversaries, attained, render
+from analysis.attacks.outcomes import Share, adversaries, attained, render
 from analysis.bounds.lotto import dishonest_fraction_exceeds
-from analysis.reproduction import lotto_adversary, lotto_prediction
+from analysis.reproduction.lotto import adversary as lotto_adversary
+from analysis.reproduction.lotto import prediction as lotto_prediction
+from testbed.engine.in_process import run_in_process
 from testbed.errors import ExperimentError
-from testbed.experiment.loading import validated
-from testbed.in_process import run_in_process
+from testbed.experiment.loader import validated
 from testbed.records import RunDirectory, RunRecords
 
 LOTTO = {"protocol": "lotto-client-centric", "participants": 4, "over_selection": 2.0, "min_population": 10}

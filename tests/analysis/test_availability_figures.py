@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from analysis.availability_figures import availability, dropouts_by_stage, presence
-from analysis.figure_style import house_style
-from analysis.losses import first_losses
-from analysis.rows import rows_of
-from testbed.network.bookkeeping import OUTCOMES
+from analysis.comparison.losses import first_losses
+from analysis.comparison.rows import rows_of
+from analysis.figures.availability import availability, dropouts_by_stage, presence
+from analysis.figures.style import house_style
+from testbed.network.recorder import OUTCOMES
 from testbed.records import RunRecords
 
 MakeRun = Callable[..., RunRecords]

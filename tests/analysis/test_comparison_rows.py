@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from analysis.rows import Row, baselines_of, rows_of
+from analysis.comparison.rows import Row, baselines_of, rows_of
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 

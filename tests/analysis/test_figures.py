@@ -11,10 +11,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-import analysis.figures
-from analysis.figure_style import COLUMN_INCHES, protocol_colours, stage_colours
-from analysis.figures import plot
-from analysis.measures import by_stage
+import analysis.figures.comparison
+from analysis.comparison.measures import by_stage
+from analysis.figures.comparison import plot
+from analysis.figures.style import COLUMN_INCHES, protocol_colours, stage_colours
 from testbed.records import RunRecords
 
 MakeRun = Callable[..., RunRecords]
@@ -39,7 +39,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Figure]:
         figures[path.name] = figure
         return []
 
-    monkeypatch.setattr(analysis.figures, "save", keep)
+    monkeypatch.setattr(analysis.figures.comparison, "save", keep)
     return figures
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.dropouts import dropouts, render
-from analysis.losses import LOST, counts, first_losses, somebody_was_lost
-from analysis.summary import summarise
+from analysis.comparison.dropouts import dropouts, render
+from analysis.comparison.losses import LOST, counts, first_losses, somebody_was_lost
+from analysis.comparison.summary import summarise
 from testbed.errors import ExperimentError
-from testbed.network.bookkeeping import OUTCOMES
+from testbed.network.recorder import OUTCOMES
 from testbed.records import RunRecords
 
 MakeRun = Callable[..., RunRecords]

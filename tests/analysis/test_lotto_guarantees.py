@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.reproduction import lotto_over_selection, lotto_refinement, lotto_security
 from analysis.reproduction.contract import Bench, Reproduced, Reproduction
-from analysis.reproduction.lotto_guarantees import REPRODUCTIONS
+from analysis.reproduction.lotto import over_selection, refinement, security
+from analysis.reproduction.lotto.guarantees import REPRODUCTIONS
 from testbed.experiment.schema import Experiment
 
 BY_NAME = {one.name: one for one in REPRODUCTIONS}
@@ -51,7 +51,7 @@ def test_fig1b(make: Any) -> None:
 
 
 def test_fig2(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(lotto_over_selection.EMULATED, "small", {(100, 10): 40})
+    monkeypatch.setitem(over_selection.EMULATED, "small", {(100, 10): 40})
     outcome = make("lotto-fig2")
     check(outcome, "lotto-fig2", samples_enough="partly", Theorem_1="yes")
     emulated = outcome.table.dropna(subset=["emulated"])
@@ -62,21 +62,21 @@ def test_fig2(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_real_vrfs_find_candidates_as_often_as_they_should() -> None:
     """All 12 clients are candidates at p = 1; at p = 1/2 a number of them that is binomial."""
-    assert lotto_over_selection.successes(12, 12, 5)[Fraction(1)] == 5
-    counted = lotto_over_selection.successes(12, 6, 150)[Fraction(1)]
+    assert over_selection.successes(12, 12, 5)[Fraction(1)] == 5
+    counted = over_selection.successes(12, 6, 150)[Fraction(1)]
     assert stats.binomtest(counted, 150, float(stats.binom.sf(5, 12, 0.5))).pvalue > 1e-4
 
 
 def test_intervals_are_wilsons() -> None:
     for successes, trials in ((0, 10), (3, 10), (10, 10), (85, 100)):
         low, high = stats.binomtest(successes, trials).proportion_ci(method="wilson")
-        assert lotto_over_selection.wilson(successes, trials) == pytest.approx((low, high), abs=1e-6)
+        assert over_selection.wilson(successes, trials) == pytest.approx((low, high), abs=1e-6)
 
 
 def test_fig4(make: Any) -> None:
     outcome = make("lotto-fig4")
     check(outcome, "lotto-fig4", leaving_out="no", refinement_does_best="yes")
-    assert lotto_refinement.improvement(np.array([8.0, 4.0, 2.0, 1.0]), 0.5) == 4.0
+    assert refinement.improvement(np.array([8.0, 4.0, 2.0, 1.0]), 0.5) == 4.0
     row = outcome.table[(outcome.table["exponent"] == 1.0) & (outcome.table["excluded"] == 0.2)].iloc[0]
     assert row["improvement"] == pytest.approx(141)
     assert row["(1-d)^-p (paper)"] == pytest.approx(1.25)
@@ -105,7 +105,7 @@ def test_fig10(make: Any) -> None:
 
 
 def test_multipliers_that_are_consistent_with_a_number_give_it() -> None:
-    low, high = lotto_security.consistent("server-centric", 2.25, 2.35)
-    assert lotto_security.epsilons(200_000, low)["server-centric"] == pytest.approx(2.35, abs=1e-3)
-    assert lotto_security.epsilons(200_000, high)["server-centric"] == pytest.approx(2.25, abs=1e-3)
+    low, high = security.consistent("server-centric", 2.25, 2.35)
+    assert security.epsilons(200_000, low)["server-centric"] == pytest.approx(2.35, abs=1e-3)
+    assert security.epsilons(200_000, high)["server-centric"] == pytest.approx(2.25, abs=1e-3)
     assert low < high < 6.27

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.measures import (
+from analysis.comparison.measures import (
     by_outcome,
     by_stage,
     mean_interval,

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from matplotlib.figure import Figure
 
-from analysis.figures import plot
-from analysis.noise_figures import accuracy_by_noise, accuracy_of_noise, says_something
+from analysis.figures.comparison import plot
+from analysis.figures.noise import accuracy_by_noise, accuracy_of_noise, says_something
 from testbed.records import RunRecords
 
 

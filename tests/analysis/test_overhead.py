@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-import analysis.overhead
-from analysis.measures import per_round
-from analysis.overhead import COSTS, compare
-from analysis.summary import summarise
+import analysis.comparison.overhead
+from analysis.comparison.measures import per_round
+from analysis.comparison.overhead import COSTS, compare
+from analysis.comparison.summary import summarise
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 
@@ -73,7 +73,9 @@ def test_the_privacy_of_pooled_seeds_is_the_worst(
     runs = [make_run(f"seed-{seed}", seed=seed, rounds=1) for seed in range(len(found))]
     names = [f"multi_round_privacy_weak{what}" for what in ("", "_certified", "_lower_bound")]
     values = {run.path: dict(zip(names, row, strict=True)) for run, row in zip(runs, found, strict=True)}
-    monkeypatch.setattr(analysis.overhead, "summarise", lambda run, **options: summarise(run) | values[run.path])
+    monkeypatch.setattr(
+        analysis.comparison.overhead, "summarise", lambda run, **options: summarise(run) | values[run.path]
+    )
     row = compare(runs).loc[0, names]
     assert all((value is pd.NA) if want is pd.NA else value == want for value, want in zip(row, expected, strict=True))
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.measures import per_round
-from analysis.pairing import PAIRED, compare_paired, ratio_interval
-from analysis.rendering import render
-from testbed.network.bookkeeping import OUTCOMES
+from analysis.comparison.measures import per_round
+from analysis.comparison.pairs import PAIRED, compare_paired, ratio_interval
+from analysis.comparison.tables import render
+from testbed.network.recorder import OUTCOMES
 from testbed.records import RunRecords
 
 MakeRun = Callable[..., RunRecords]

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from analysis.overhead import compare
-from analysis.rendering import render
+from analysis.comparison.overhead import compare
+from analysis.comparison.tables import render
 from analysis.units import bytes_unit, seconds_unit
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords, find_runs

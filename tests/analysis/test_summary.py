@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-import analysis.summary
+import analysis.comparison.summary
+from analysis.comparison.overhead import compare
+from analysis.comparison.summary import summarise
+from analysis.comparison.tables import render
 from analysis.multi_round import WeakPrivacy
-from analysis.overhead import compare
-from analysis.rendering import render
-from analysis.summary import summarise
-from testbed.network.bookkeeping import Event
+from testbed.network.recorder import Event
 from testbed.records import RunRecords
 
 MakeRun = Callable[..., RunRecords]
@@ -95,7 +95,7 @@ def test_an_unfinished_search_is_not_certified(make_run: MakeRun, monkeypatch: p
         limits.append(time_limit_s)
         return WeakPrivacy(value=4, lower_bound=2, certified=False, combination=None)
 
-    monkeypatch.setattr(analysis.summary, "weak_privacy", unfinished)
+    monkeypatch.setattr(analysis.comparison.summary, "weak_privacy", unfinished)
     summary = summarise(make_run("run"), privacy_time_limit_s=0.5)
     assert [summary[f"multi_round_privacy_weak{what}"] for what in ("", "_certified", "_lower_bound")] == [4, False, 2]
     assert limits == [0.5]

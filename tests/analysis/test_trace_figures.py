@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis import trace_figures
-from testbed.traces.bandwidth import BandwidthTraces
-from testbed.traces.intervals import AvailabilityTrace
-from testbed.traces.schedule import Schedule
+from analysis.figures import traces as trace_figures
+from testbed.emulation.traces.bandwidth import BandwidthTraces
+from testbed.emulation.traces.intervals import AvailabilityTrace
+from testbed.emulation.traces.schedule import Schedule
 
 DAY = 86_400.0
 

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from analysis.measures import per_round
-from analysis.overhead import compare
-from analysis.rendering import render
-from analysis.summary import summarise
+from analysis.comparison.measures import per_round
+from analysis.comparison.overhead import compare
+from analysis.comparison.summary import summarise
+from analysis.comparison.tables import render
 from testbed.records import RunRecords
 
 MakeRun = Callable[..., RunRecords]

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from scipy import stats
 
-from analysis.tuning import render, tuned
+from analysis.comparison.tuning import render, tuned
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from testbed.availability import Availability, AvailabilitySection, availability_model
+from testbed.emulation.availability import Availability, AvailabilitySection, availability_model
 from testbed.randomness import Randomness
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from testbed.availability import (
+from testbed.emulation.availability import (
     Always,
     AvailabilitySection,
     Bernoulli,
@@ -20,10 +20,10 @@ from testbed.availability import (
     Scheduled,
     Traced,
 )
+from testbed.emulation.traces.intervals import AvailabilityTrace
+from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import ExperimentError, TraceError
-from testbed.experiment.loading import validated
-from testbed.traces.intervals import AvailabilityTrace
-from testbed.traces.schedule import Schedule
+from testbed.experiment.loader import validated
 
 SECTION = TypeAdapter(AvailabilitySection)
 MEANS = {"mean_online_s": 60, "mean_offline_s": 90}
@@ -227,7 +227,7 @@ def test_a_run_begins_within_the_trace(available: Callable, trace: Path) -> None
 
 OWN = """
 import numpy as np
-from testbed.availability import Presence
+from testbed.emulation.availability import Presence
 
 class Even:
     comes_back = True

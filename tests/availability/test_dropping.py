@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from scipy.stats import binomtest, chisquare
 
-from testbed.availability import AvailabilitySection, availability_model
+from testbed.emulation.availability import AvailabilitySection, availability_model
 from testbed.randomness import Randomness
 
 STAGES = ("train", "first", "second")

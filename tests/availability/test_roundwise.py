@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from testbed.engine.federation import Plan
 from testbed.errors import ExperimentError
-from testbed.experiment.loading import validated
-from testbed.federation import Plan
+from testbed.experiment.loader import validated
 from testbed.randomness import Randomness
 
 POPULATION = 3000

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.availability.scheduled import ScheduledAvailability
+from testbed.emulation.availability.scheduled import ScheduledAvailability
+from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import TraceError
-from testbed.traces.schedule import Schedule
 
 POPULATION = 6
 SELECTION = ("check-in", "lotto/participants")

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
 
-from testbed.availability.presence import Presence
-from testbed.availability.traced import TracedAvailability, assigned
+from testbed.emulation.availability.presence import Presence
+from testbed.emulation.availability.traced import TracedAvailability, assigned
+from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
-from testbed.traces.intervals import AvailabilityTrace
 
 LENGTH = 24
 ORIGINS = st.sampled_from([0, -5, 2_410_196])

@@ -10,8 +10,8 @@ import pytest
 import workloads
 from benchmarks.namespaces import Unavailable, check_available
 from benchmarks.ray_nodes import RayStar
+from testbed.engine.in_process import run_in_process
 from testbed.experiment.schema import Experiment
-from testbed.in_process import run_in_process
 from testbed.records import RunDirectory, RunRecords
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster import authentication
+from cluster.jobs import authentication
 
 SECRET = "5ec4e7" * 10
 
@@ -16,7 +16,7 @@ def said(code: str, tmp_path: Path, **environment: str) -> subprocess.CompletedP
     """What a process says that has no token but those in `environment`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     return subprocess.run(
-        [sys.executable, "-c", f"from cluster.authentication import *\n{code}"],
+        [sys.executable, "-c", f"from cluster.jobs.authentication import *\n{code}"],
         env=kept | {"HOME": str(tmp_path)} | environment,
         cwd=Path(__file__).resolve().parents[2],
         capture_output=True,

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from ray.cluster_utils import Cluster
 
-from cluster.checking import Finding, clocks, inputs, processors, reachable, same_versions, writable
-from cluster.fitting import Demand, room
-from cluster.probing import NodeFacts
+from cluster.checks.fit import Finding, clocks, inputs, processors, reachable, same_versions, writable
+from cluster.checks.probe import NodeFacts
+from cluster.checks.room import Demand, room
 from testbed.experiment.schema import Experiment
 
 VERSIONS: dict[str, str | None] = {"python": "3.11.7", "testbed": "0.1.0", "ray": "2", "torch": "2", "numpy": "2"}

@@ -9,8 +9,8 @@ import ray
 
 from benchmarks import faulty_code
 from benchmarks.faults import identical, undisturbed
-from cluster.connecting import connect
-from cluster.session import RaySession
+from cluster.hosts.connection import connect
+from cluster.hosts.session import RaySession
 from testbed.errors import CodeCrashed
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory, RunRecords

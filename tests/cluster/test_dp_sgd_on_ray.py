@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.faults import undisturbed
-from cluster.session import RaySession
+from cluster.hosts.session import RaySession
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory, RunRecords
 

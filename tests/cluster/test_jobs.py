@@ -20,9 +20,9 @@ import pytest
 import yaml
 
 import workloads
-from cluster.dashboard import MINIMUM_RAY
+from cluster.jobs.dashboard import MINIMUM_RAY
+from testbed.engine.in_process import run_in_process
 from testbed.experiment import load
-from testbed.in_process import run_in_process
 from testbed.records import RunDirectory, RunRecords
 
 pytestmark = pytest.mark.ray

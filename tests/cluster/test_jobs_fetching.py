@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster import fetching
+from cluster.jobs import downloads
 from testbed.errors import RunError
 
 
 def log_of(directory: Path, **more: int) -> str:
     to = io.StringIO()
     to.write("INFO job_manager.py -- Runtime env is setting up.\nRunning entrypoint for job x: y\n")
-    fetching.send(directory, to, **more)
+    downloads.send(directory, to, **more)
     return to.getvalue()
 
 
@@ -50,7 +50,7 @@ def test_what_arrives_is_what_was_sent(tmp_path: Path) -> None:
     sent = contents(tmp_path / "sweep")
     (tmp_path / "sweep" / "a" / ".lock").write_text("")
     (tmp_path / "sweep" / "a" / "link").symlink_to("/etc/hostname")
-    fetching.unpacked(fetching.received(log_of(tmp_path / "sweep")), tmp_path / "fresh")
+    downloads.unpacked(downloads.received(log_of(tmp_path / "sweep")), tmp_path / "fresh")
     assert contents(tmp_path / "fresh") == sent
 
 
@@ -63,16 +63,16 @@ def test_a_damaged_log_is_refused(
     at = begin + round(place * (end - begin))
     other = letter if letter != log[at] else "B"
     with pytest.raises(RunError, match="damaged"):
-        fetching.received(log[:at] if cut else log[:at] + other + log[at + 1 :])
+        downloads.received(log[:at] if cut else log[:at] + other + log[at + 1 :])
 
 
 def test_what_cannot_be_sent_says_why(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no such directory"):
-        fetching.received(log_of(tmp_path / "nothing"))
+        downloads.received(log_of(tmp_path / "nothing"))
     with pytest.raises(RunError, match=r"MiB.*URI"):
-        fetching.received(log_of(run_at(tmp_path / "run"), maximum=100_000))
+        downloads.received(log_of(run_at(tmp_path / "run"), maximum=100_000))
     with pytest.raises(RunError, match="No module named 'cluster'"):
-        fetching.received("Running\nModuleNotFoundError: No module named 'cluster'\n")
+        downloads.received("Running\nModuleNotFoundError: No module named 'cluster'\n")
 
 
 LINK = tarfile.TarInfo("link")
@@ -117,14 +117,14 @@ DEVICE.type = tarfile.CHRTYPE
 def test_malicious_archives_are_refused(tmp_path: Path, member: tarfile.TarInfo) -> None:
     data = tar((tarfile.TarInfo("good"), b"x"), (member, b""))
     with pytest.raises(RunError, match=r"no file of a run|look like|outside of the directory"):
-        fetching.unpacked(data, tmp_path / "inside")
+        downloads.unpacked(data, tmp_path / "inside")
     assert {path.name for path in tmp_path.rglob("*")} <= {"inside", "good"}
 
 
 def test_a_bomb_is_refused_before_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "_MAXIMUM_UNPACKED_BYTES", 1_000_000)
+    monkeypatch.setattr(downloads, "_MAXIMUM_UNPACKED_BYTES", 1_000_000)
     with pytest.raises(RunError, match="look like"):
-        fetching.unpacked(tar((tarfile.TarInfo("zeros"), bytes(2_000_000))), tmp_path / "inside")
+        downloads.unpacked(tar((tarfile.TarInfo("zeros"), bytes(2_000_000))), tmp_path / "inside")
     assert not (tmp_path / "inside" / "zeros").exists()
 
 
@@ -140,7 +140,7 @@ def test_a_bomb_in_a_header_is_refused_before_it_is_unpacked(tmp_path: Path) -> 
             archive.write(bytes(1_000_000))
     tracemalloc.start()
     with pytest.raises(RunError, match="a header of more than 1 MiB"):
-        fetching.unpacked(packed.getvalue(), tmp_path / "inside")
+        downloads.unpacked(packed.getvalue(), tmp_path / "inside")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 10_000_000
@@ -154,7 +154,7 @@ def test_links_in_the_target_are_not_followed_out_of_it(tmp_path: Path) -> None:
     (later / "aggregates").mkdir()
     (later / "aggregates" / "round-000001.npz").write_bytes(b"x")
     with pytest.raises(RunError, match=r"symbolic link leads 'aggregates/round-000001\.npz' out of the directory"):
-        fetching.settled(later, earlier)
+        downloads.settled(later, earlier)
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
@@ -163,7 +163,7 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     log = f"testbed-results begin bytes={len(data)} sha256={hashlib.sha256(data).hexdigest()}\n"
     log += base64.b64encode(data).decode() + "\ntestbed-results end\n"
     with pytest.raises(RunError, match="unpacked"):
-        fetching.unpacked(fetching.received(log), tmp_path)
+        downloads.unpacked(downloads.received(log), tmp_path)
 
 
 def test_a_later_copy_goes_over_an_earlier_one(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_later_copy_goes_over_an_earlier_one(tmp_path: Path) -> None:
     (earlier / "figures" / "mine.png").write_text("mine")
     later = run_at(tmp_path / "fresh")
     rounds = (later / "rounds.parquet").read_bytes()
-    assert fetching.settled(later, earlier) == earlier
+    assert downloads.settled(later, earlier) == earlier
     assert (earlier / "rounds.parquet").read_bytes() == rounds
     assert (earlier / "figures" / "mine.png").read_text() == "mine"
     assert not (earlier / "parts").exists()
@@ -183,13 +183,13 @@ def test_other_things_are_not_overwritten(tmp_path: Path) -> None:
     other = run_at(tmp_path / "other", "name: other\n")
     kept = contents(other)
     with pytest.raises(RunError, match="another run"):
-        fetching.settled(run_at(tmp_path / "fresh"), other)
+        downloads.settled(run_at(tmp_path / "fresh"), other)
     assert contents(other) == kept
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "mine.txt").write_text("")
     for target in (tmp_path / "notes", tmp_path / "notes" / "mine.txt"):
         with pytest.raises(RunError, match="--to"):
-            fetching.settled(run_at(tmp_path / f"fresh-{target.name}"), target)
+            downloads.settled(run_at(tmp_path / f"fresh-{target.name}"), target)
         with pytest.raises(RunError, match="--to"):
-            fetching.check_free(target)
-    fetching.check_free(tmp_path / "new")
+            downloads.check_free(target)
+    downloads.check_free(tmp_path / "new")

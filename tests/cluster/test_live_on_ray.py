@@ -9,11 +9,11 @@ import pytest
 import ray
 
 import workloads
-from cluster.connecting import connect
-from cluster.session import RaySession
+from cluster.hosts.connection import connect
+from cluster.hosts.session import RaySession
+from testbed.engine.federation import Progress
+from testbed.engine.in_process import run_in_process
 from testbed.experiment.schema import Experiment
-from testbed.federation import Progress
-from testbed.in_process import run_in_process
 from testbed.records import RunDirectory, RunRecords
 
 pytestmark = pytest.mark.ray

@@ -18,7 +18,7 @@ from ray.util import metrics as rays
 
 from cluster.metrics import COUNTERS, GAUGES, HISTOGRAMS, MAXIMUM_WORDS, RunMetrics
 from testbed.experiment.schema import Experiment
-from testbed.network.bookkeeping import ANSWERED, DROPPED, LATE, OUTCOMES, Event, Exchanges
+from testbed.network.recorder import ANSWERED, DROPPED, LATE, OUTCOMES, Event, Exchanges
 from testbed.records import RunDirectory, RunRecords
 
 Seen = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -187,8 +187,8 @@ class Running:
         import asyncio
 
         import workloads
-        from testbed.federation import Plan
-        from testbed.in_process import federation_in_process
+        from testbed.engine.federation import Plan
+        from testbed.engine.in_process import federation_in_process
 
         metrics = RunMetrics(experiment.name, experiment.selection.protocol)
         assert metrics.on

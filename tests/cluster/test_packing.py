@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.own_modules import own_modules
-from cluster.packing import EXPERIMENT, PACKAGES, Packed, pack, pack_code
+from cluster.jobs.package import EXPERIMENT, PACKAGES, Packed, pack, pack_code
+from cluster.jobs.plugin_modules import own_modules
 from testbed.errors import ExperimentError
 from testbed.experiment import load
 from testbed.running.inputs import digests

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.placing import Node, Place, alive_nodes, hosts_for, living_nodes, replacement, runs_at_a_time, spread
+from cluster.hosts.placement import (
+    Node,
+    Place,
+    alive_nodes,
+    hosts_for,
+    living_nodes,
+    replacement,
+    runs_at_a_time,
+    spread,
+)
 from testbed.errors import ClusterError
 from testbed.experiment.schema import Cluster
 

@@ -11,11 +11,11 @@ import pytest
 import ray
 
 from benchmarks.faults import undisturbed
-from cluster.connecting import connect
-from cluster.session import RaySession
+from cluster.hosts.connection import connect
+from cluster.hosts.session import RaySession
+from testbed.engine.federation import Progress
 from testbed.errors import ClusterError, ExperimentError
 from testbed.experiment.schema import Experiment
-from testbed.federation import Progress
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.log import RunLog
 

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text as FigureText
 from rich.text import Text
 
-import analysis.figures
+import analysis.figures.comparison
 from testbed.commands.terminal import Console, without_colours
 from testbed.display import visible, visible_lines
 from testbed.records import RunRecords
@@ -44,7 +44,7 @@ import numpy as np
 from testbed.errors import Refusal
 from testbed.messages import Message, RoundNumber
 from testbed.parties.client import Role, RoleSpec, handles
-from testbed.selection.choosing import Selection
+from testbed.selection.contract import Selection
 
 
 class Here(Message, frozen=True):
@@ -229,7 +229,7 @@ def test_figures_are_drawn_and_have_no_formulas(call: Call, runs: Runs, monkeypa
         drawn.append(figure)
         return [path]
 
-    monkeypatch.setattr(analysis.figures, "save", draw)
+    monkeypatch.setattr(analysis.figures.comparison, "save", draw)
     ended = call("plot", *runs)
     assert ended.code == 0, ended.err
     told = [text.get_text() for figure in drawn for text in figure.findobj(FigureText)]

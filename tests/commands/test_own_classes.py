@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 
 from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions
 from testbed.aggregation.plain import Plain, PlainParameters
-from testbed.links import ClientLinks
+from testbed.emulation.links import ClientLinks
 from testbed.parties.client import RoleSpec
 from testbed.selection.random_selection import RandomSelection, RandomParameters
 from testbed.training import Trainer

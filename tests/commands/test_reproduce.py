@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from analysis.reproduction import catalogue
-from analysis.reproduction.lotto_overhead import SIZES, Size
-from testbed.running.observing import Serialised
+from analysis.reproduction.lotto.overhead import SIZES, Size
+from testbed.running.observers import Serialised
 
 TINY = Size(
     ("FEMNIST",), {12: 4}, {"FEMNIST": 2}, workload={"dataset": "digits", "model": "logistic", "samples_per_client": 20}

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.reproduction import multiround_tasks
-from analysis.reproduction.multiround_tasks import DIGITS, MNIST_TEST_FILES
+from analysis.reproduction.multi_round_secagg import tasks as multiround_tasks
+from analysis.reproduction.multi_round_secagg.tasks import DIGITS, MNIST_TEST_FILES
 
 Call = Callable[..., Any]
 

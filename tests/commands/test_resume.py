@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from testbed import run
+from testbed.engine.federation import Progress
 from testbed.errors import RunError
-from testbed.federation import Progress
-from testbed.records.locking import held
+from testbed.records.lock import held
 from testbed.running import Observer, PlannedRun
 
 SWEEP = {"selection": [{"protocol": "random"}, {"protocol": "batch-partition", "privacy": 2}]}

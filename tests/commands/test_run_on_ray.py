@@ -38,11 +38,11 @@ class Halves:
 """
 OTHER_CODE = """
 import sys
-from testbed import own_sources
+from testbed.plugins import sources
 from testbed.commands import main
-from testbed.running import planning
+from testbed.running import preparation
 
-planning.digests = lambda names: {name: "of other code" for name in own_sources.digests(names)}
+preparation.digests = lambda names: {name: "of other code" for name in sources.digests(names)}
 sys.exit(main(sys.argv[1:]))
 """
 

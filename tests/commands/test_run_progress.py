@@ -9,9 +9,9 @@ from testbed.commands.pace import Pace, time_left
 from testbed.commands.progress_bars import Bars
 from testbed.commands.progress_lines import Lines
 from testbed.commands.terminal import Console
+from testbed.engine.federation import Progress
 from testbed.experiment import Experiment
 from testbed.experiment.sweep import Point
-from testbed.federation import Progress
 from testbed.running import PlannedRun
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from testbed import run
-from testbed.federation import Progress
+from testbed.engine.federation import Progress
 from testbed.records import RunRecords
-from testbed.records.locking import held, is_held
+from testbed.records.lock import held, is_held
 from testbed.records.log import RunLog
 from testbed.running import Observer, PlannedRun
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import typer
 
-from cluster.dashboard import default_address
-from cluster.jobs import Job, _Seen, records_at, why_failed
-from cluster.packing import pack
+from cluster.jobs.dashboard import default_address
+from cluster.jobs.package import pack
+from cluster.jobs.submission import Job, _Seen, records_at, why_failed
 from testbed.commands.submit import end
 
 JOB = Job("x-1", "FAILED", "x", "~/testbed-runs/x", None, None, None, "")
@@ -186,7 +186,7 @@ def test_the_list_of_jobs(call: Callable[..., Any], monkeypatch: pytest.MonkeyPa
                 replace(JOB, id="longer-name-2", state="PENDING"),
             ]
 
-    monkeypatch.setattr("cluster.jobs.Jobs", Fake)
+    monkeypatch.setattr("cluster.jobs.submission.Jobs", Fake)
     header, first, second = call("jobs", "list").out.splitlines()
     assert header.split() == ["ID", "STATE", "STARTED", "TOOK", "RECORDS"]
     assert first.startswith("x-1            running  ")

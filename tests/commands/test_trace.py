@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 from testbed.commands.durations import seconds
+from testbed.emulation.traces.intervals import AvailabilityTrace
+from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
-from testbed.traces.intervals import AvailabilityTrace
-from testbed.traces.schedule import Schedule
 
 Call = Callable[..., Any]
 DAY = 86_400.0

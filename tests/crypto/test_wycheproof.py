@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from testbed.crypto import key_agreement, sealing, signatures
+from testbed.crypto import encryption, key_agreement, signatures
 from testbed.crypto.failures import InvalidKey, InvalidSignature, OpeningFailed
 from testbed.crypto.key_agreement import PrivateKey
 
@@ -72,25 +72,25 @@ def test_aes_gcm(vector: Vector) -> None:
     """Other keys than of 32 bytes and other nonces than of 12 are refused, also where the standard has them."""
     key, nonce, associated = vector["key"], vector["nonce"], vector["associated"]
     plaintext, sealed = vector["plaintext"], vector["ciphertext"] + vector["tag"]
-    if len(key) != sealing.KEY_BYTES:
-        for use in (sealing.seal, sealing.open_sealed):
+    if len(key) != encryption.KEY_BYTES:
+        for use in (encryption.seal, encryption.open_sealed):
             with pytest.raises(InvalidKey, match="32 bytes"):
                 use(key, nonce, sealed, associated)
-    elif len(nonce) != sealing.NONCE_BYTES:
+    elif len(nonce) != encryption.NONCE_BYTES:
         with pytest.raises(ValueError, match="nonce"):
-            sealing.seal(key, nonce, plaintext, associated)
+            encryption.seal(key, nonce, plaintext, associated)
         with pytest.raises(OpeningFailed, match="nonce"):
-            sealing.open_sealed(key, nonce, sealed, associated)
+            encryption.open_sealed(key, nonce, sealed, associated)
     elif vector["result"] == "valid":
-        assert sealing.seal(key, nonce, plaintext, associated) == sealed
-        assert sealing.open_sealed(key, nonce, sealed, associated) == plaintext
-        for shorter in range(1, sealing.TAG_BYTES + 1):  # a tag is never cut short
+        assert encryption.seal(key, nonce, plaintext, associated) == sealed
+        assert encryption.open_sealed(key, nonce, sealed, associated) == plaintext
+        for shorter in range(1, encryption.TAG_BYTES + 1):  # a tag is never cut short
             with pytest.raises(OpeningFailed):
-                sealing.open_sealed(key, nonce, sealed[:-shorter], associated)
+                encryption.open_sealed(key, nonce, sealed[:-shorter], associated)
     else:
         assert vector["result"] == "invalid"
         with pytest.raises(OpeningFailed):
-            sealing.open_sealed(key, nonce, sealed, associated)
+            encryption.open_sealed(key, nonce, sealed, associated)
 
 
 @pytest.mark.parametrize("primitive", ["x25519", "hkdf", "ed25519", "aes_gcm"])

@@ -11,8 +11,8 @@ import pytest
 from pydantic import ValidationError
 from scipy.stats import binomtest, kstest, lognorm
 
-from testbed.devices import Devices, speed_factors
-from testbed.devices.tables import read_device_table
+from testbed.emulation.devices import Devices, speed_factors
+from testbed.emulation.devices.tables import read_device_table
 from testbed.errors import TraceError
 
 SUSPICIOUS = 1e-4

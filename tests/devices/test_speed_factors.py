@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from testbed.devices import Devices, speed_factors, zipf_factors
+from testbed.emulation.devices import Devices, speed_factors, zipf_factors
 from testbed.errors import ExperimentError
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.survey import Finding, Trial, render
+from analysis.attacks.survey import Finding, Trial, render
 from testbed.commands import main
 
 ROOT = Path(__file__).parents[2]

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from analysis.adversaries import adversaries
 from analysis.attacks.other_models import other_models
+from analysis.attacks.outcomes import adversaries
 from testbed.experiment import load
 from testbed.records import RunRecords
 from testbed.running import run_all

@@ -11,12 +11,12 @@ import yaml
 from pydantic import Tag
 
 import workloads
+from testbed.engine.federation import Plan
+from testbed.engine.in_process import federation_in_process
 from testbed.errors import ExperimentError
 from testbed.experiment import load, schema
-from testbed.experiment.loading import validated
+from testbed.experiment.loader import validated
 from testbed.experiment.sweep import points
-from testbed.federation import Plan
-from testbed.in_process import federation_in_process
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

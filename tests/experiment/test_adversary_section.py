@@ -6,7 +6,7 @@ import pytest
 
 from testbed.adversary.catalogue import CLIENTS, SERVER
 from testbed.errors import ExperimentError
-from testbed.experiment.loading import validated
+from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
 
 LOTTO = {"protocol": "lotto-client-centric"}

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from testbed import limits, plain_yaml
-from testbed.calibration import read_costs
+from testbed.emulation.compute.calibration import read_costs
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment import load
+from testbed.files import limits, plain_yaml
 from testbed.records import RunRecords
 from testbed.running.status import status
 

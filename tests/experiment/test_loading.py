@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment, load
-from testbed.experiment.loading import validated
+from testbed.experiment.loader import validated
 from testbed.experiment.schema import AggregationSection, SelectionSection
 from testbed.experiment.stages import check_stages, known_stages, stages_of
 from testbed.messages import Message

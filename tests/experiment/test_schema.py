@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from testbed.experiment import Experiment, load
-from testbed.experiment.loading import validated
+from testbed.experiment.loader import validated
 from testbed.experiment.schema import OwnAggregation, OwnSelection
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
-from testbed.experiment.loading import set_key, validated
+from testbed.experiment.loader import set_key, validated
 from testbed.experiment.sweep import MAXIMUM_POINTS, Point, points
 
 

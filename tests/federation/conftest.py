@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.engine.federation import Federation, Plan
+from testbed.engine.in_process import federation_in_process
+from testbed.engine.round import Outcome
 from testbed.experiment.schema import Experiment
-from testbed.federation import Federation, Plan
-from testbed.in_process import federation_in_process
-from testbed.network.bookkeeping import Exchanges
+from testbed.network.recorder import Exchanges
 from testbed.records import RunDirectory
-from testbed.round import Outcome
 
 
 @dataclass
@@ -118,7 +118,7 @@ class Run:
 @pytest.fixture
 def same_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs with one seed have the same masks and noise, whatever else they differ in; no user's runs have."""
-    monkeypatch.setattr("testbed.federation.secrets_context", lambda experiment: b"the same")
+    monkeypatch.setattr("testbed.engine.federation.secrets_context", lambda experiment: b"the same")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.multi_round import strong_privacy, weak_privacy
-from testbed.aggregation.secagg import SecAgg
+from testbed.aggregation.secagg.server import SecAgg
 
 T = 3
 STAGES = ("train", *SecAgg.stages)

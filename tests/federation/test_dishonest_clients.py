@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from testbed.engine.federation import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
-from testbed.federation import Plan
 from testbed.records.tables import SCHEMAS
 
 LOTTO = {"protocol": "lotto-client-centric", "participants": 5, "over_selection": 3.0, "min_population": 20}
@@ -205,7 +205,7 @@ def test_a_protocol_of_ones_own_is_open_to_the_attacks_on_what_it_derives_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "my_lotto.py").write_text(
-        "from testbed.selection.lotto_server_centric import ServerCentricParameters, ServerCentricServer\n\n\n"
+        "from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer\n\n\n"
         "class Mine(ServerCentricServer):\n"
         "    def __init__(self, parameters, population):\n"
         "        super().__init__(ServerCentricParameters(participants=parameters.participants), population)\n"

@@ -11,8 +11,8 @@ from scipy.stats import binomtest, kstest, norm
 
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters, SendGradient
 from testbed.errors import ExperimentError
-from testbed.experiment.loading import validated
-from testbed.privacy.gaussian import coins
+from testbed.experiment.loader import validated
+from testbed.privacy.mechanisms.gaussian import coins
 from testbed.records.tables import SCHEMAS
 from testbed.training import Evaluation, LocalUpdate
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.engine.federation import Plan
 from testbed.errors import ExperimentError
-from testbed.experiment.loading import validated
+from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
-from testbed.federation import Plan
 from testbed.training import Train
 
 NOISE = {"noise_multiplier": 8.0, "scale": 64.0}

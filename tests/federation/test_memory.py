@@ -8,7 +8,7 @@ import pytest
 
 from testbed.arrays import Ids
 from testbed.errors import RunError
-from testbed.selection.choosing import SelectionRound
+from testbed.selection.contract import SelectionRound
 from testbed.selection.random_selection import RandomSelection
 from testbed.selection.reports import TrainingReports
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import workloads
+from testbed.engine.federation import Plan
+from testbed.engine.in_process import federation_in_process
 from testbed.errors import ExperimentError
-from testbed.experiment.loading import validated
-from testbed.federation import Plan
-from testbed.in_process import federation_in_process
+from testbed.experiment.loader import validated
 
 CHECK = "secagg.other-keys-or-training"
 STEP = 2 / 65535

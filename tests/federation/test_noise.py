@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from testbed.engine.federation import Plan
 from testbed.errors import ExperimentError
-from testbed.experiment.loading import validated
+from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
-from testbed.federation import Plan
 from testbed.records.tables import SCHEMAS
 
 SKELLAM = {"mechanism": "skellam", "noise_multiplier": 0.5}

@@ -10,7 +10,7 @@ import pytest
 
 from testbed.errors import RunError
 from testbed.records import RunDirectory, attempts
-from testbed.records.ending import stopped
+from testbed.records.run_end import stopped
 
 NOISE = {"noise_multiplier": 3.0}
 KEYS: dict[str, Any] = {

@@ -10,7 +10,7 @@ import pytest
 
 from testbed.errors import ExperimentError
 from testbed.records import RunDirectory
-from testbed.records.ending import STOPPED, stopped
+from testbed.records.run_end import STOPPED, stopped
 from testbed.records.tables import SCHEMAS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -187,7 +187,7 @@ def test_the_rows_are_written_with_their_round(run: Callable[..., Any], tmp_path
 
 
 def test_dp_sgd_charges_whoever_takes_part(run: Callable[..., Any]) -> None:
-    from testbed.privacy.subsampled_gaussian import SubsampledGaussianAccountant
+    from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
 
     class WithGradients:
         """Gradients that are all alike."""

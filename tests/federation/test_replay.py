@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from testbed.availability.scheduled import ScheduledAvailability
+from testbed.emulation.availability.scheduled import ScheduledAvailability
+from testbed.emulation.traces.replay import record
+from testbed.emulation.traces.schedule import Schedule
 from testbed.records import RunRecords
-from testbed.traces.recording import record
-from testbed.traces.schedule import Schedule
 
 LOTTO = {"selection": {"protocol": "lotto-server-centric", "participants": 8, "over_selection": 2.0, "signatures": 4}}
 SECAGG = {"aggregation": {"protocol": "secagg", "threshold": 5}, "rounds": 10}

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.engine.federation import Plan
 from testbed.errors import CodeCrashed, ExperimentError, Refusal, RoundAborted
 from testbed.experiment import Experiment
-from testbed.federation import Plan
 from testbed.records.tables import SCHEMAS
-from testbed.selection.choosing import Selection, SelectionRound
+from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.random_selection import RandomSelection
 
 PLAIN = {"aggregation": {"protocol": "plain"}}

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.aggregation.secagg_messages import MaskInput
+from testbed.aggregation.secagg.messages import MaskInput
+from testbed.engine.federation import Plan
 from testbed.experiment.digest import secrets_context
-from testbed.experiment.loading import validated
-from testbed.federation import Plan
+from testbed.experiment.loader import validated
 from testbed.running.inputs import located
 
 KEYS: dict[str, Any] = {

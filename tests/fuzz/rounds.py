@@ -21,11 +21,11 @@ import msgspec
 import numpy as np
 
 from testbed import messages
+from testbed.engine.federation import Federation, Plan
 from testbed.errors import ProtocolError, TestbedError
-from testbed.experiment.loading import validated
-from testbed.federation import Federation, Plan
+from testbed.experiment.loader import validated
 from testbed.messages import Message, Vector
-from testbed.network.hosting import Delivery, HostAnswers
+from testbed.network.hosts import Delivery, HostAnswers
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.training import LocalUpdate

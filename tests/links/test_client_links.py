@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 from scipy.stats import binomtest, kstest, lognorm, truncnorm
 
+from testbed.emulation.links import BYTES_PER_MBIT, ClientLinks, Links, client_links
+from testbed.emulation.links.distributions import Drawn, truncated_normal
 from testbed.errors import ExperimentError, TraceError
-from testbed.links import BYTES_PER_MBIT, ClientLinks, Links, client_links
-from testbed.links.drawing import Drawn, truncated_normal
 
 SUSPICIOUS = 1e-4
 FLASH = "flash_speed_distri.json"
@@ -306,7 +306,7 @@ class TwoMegabytes:
 
 
 def test_a_class_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testbed.links.building.own_class", lambda name, key: TwoMegabytes)
+    monkeypatch.setattr("testbed.emulation.links.client_links.own_class", lambda name, key: TwoMegabytes)
     section = Links.model_validate({"model": "mine.links:TwoMegabytes", "options": {"rate": 2e6}})
     first, again = (client_links(section, 3, np.random.default_rng(1)).down.at(0.0) for _ in range(2))
     assert (first == again).all()

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from testbed.emulation.links import BYTES_PER_MBIT, ClientLinks, Links, cycled
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
-from testbed.experiment.loading import validated
-from testbed.links import BYTES_PER_MBIT, ClientLinks, Links, cycled
+from testbed.experiment.loader import validated
 
 
 @given(values=st.lists(st.floats(0.1, 10), min_size=1, max_size=7), population=st.integers(1, 30))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.links import BandwidthTraces
-from testbed.links.rates import CONSTANT, Rates
+from testbed.emulation.links import BandwidthTraces
+from testbed.emulation.links.rates import CONSTANT, Rates
 
 EXAMPLE = BandwidthTraces([0, 3, 5], [0, 1, 4, 0, 2], [10, 0, 5, 0, 7], [6, 3])
 Steps = list[tuple[int, int]]

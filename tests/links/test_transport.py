@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from testbed.links import Transport
-from testbed.links.transport import NO_TRANSPORT, PRESETS, TCP, TLS
+from testbed.emulation.links import Transport
+from testbed.emulation.links.transport import NO_TRANSPORT, PRESETS, TCP, TLS
 
 
 def test_tcp_in_numbers() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.secagg_messages import Masked, ShareKeys
+from testbed.aggregation.secagg.messages import Masked, ShareKeys
 from testbed.errors import ProtocolError
 from testbed.messages import Message, RefusalNotice, RemoteVector, Vector, attach, decode, detach, encode
 from testbed.parties.pki import Entries, Lookup

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from testbed.aggregation.plain import Update
-from testbed.aggregation.secagg_messages import Masked
+from testbed.aggregation.secagg.messages import Masked
 from testbed.messages import Vector, attach, decode, detach, encode, signed_content
 from testbed.training import Train, Trained
 

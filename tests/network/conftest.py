@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from testbed.availability import Presence
-from testbed.cost import ComputeModel, charge
+from testbed.emulation.availability import Presence
+from testbed.emulation.compute.cost import ComputeModel, charge
+from testbed.emulation.links import ClientLinks
 from testbed.errors import Refusal
-from testbed.links import ClientLinks
 from testbed.messages import Message, Vector, encode
-from testbed.network.asking import Replies
-from testbed.network.bookkeeping import OUTCOMES, Timing
+from testbed.network.contract import Replies
 from testbed.network.emulated import EmulatedNetwork
+from testbed.network.recorder import OUTCOMES, Timing
 from testbed.parties.client import Environment, Role, RoleSpec, handles
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import Directory

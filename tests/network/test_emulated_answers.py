@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.cost import charge
+from testbed.emulation.compute.cost import charge
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Message, encode
-from testbed.network.bookkeeping import OUTCOMES
+from testbed.network.recorder import OUTCOMES
 from testbed.parties.client import RoleSpec, handles
 
 MB = 1e6  # bytes per second

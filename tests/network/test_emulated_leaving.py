@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.links.transport import TCP, Transport
-from testbed.network.bookkeeping import Timing
+from testbed.emulation.links.transport import TCP, Transport
+from testbed.network.recorder import Timing
 
 MB = 1e6  # bytes per second; links of 1 MB/s and 50 ms unless a test says otherwise
 

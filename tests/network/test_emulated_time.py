@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from testbed.cost import charge
+from testbed.emulation.compute.cost import charge
 from testbed.messages import encode
 from testbed.parties.pki import Entries, Lookup
 

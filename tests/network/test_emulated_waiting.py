@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.availability import Presence
+from testbed.emulation.availability import Presence
 from testbed.errors import CodeCrashed
 
 MB = 1e6  # bytes per second

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.network.fluid import transfer_finish
+from testbed.network.fair_sharing.transfers import transfer_finish
 
 CLOSE = 1e-9
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.network.fluid import exceeds
+from testbed.network.fair_sharing.transfers import exceeds
 
 rates = st.lists(st.floats(0, 1e12), max_size=50)
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.links import BandwidthTraces
-from testbed.links.rates import CONSTANT, Rates
-from testbed.network import fluid_windows
-from testbed.network.fluid import transfer, transfer_finish
+from testbed.emulation.links import BandwidthTraces
+from testbed.emulation.links.rates import CONSTANT, Rates
+from testbed.network.fair_sharing import transfer_windows
+from testbed.network.fair_sharing.transfers import transfer, transfer_finish
 
 CLOSE = 1e-9
 NEVER = 10**6
@@ -113,7 +113,7 @@ def cases(draw: st.DrawFn, stops: bool = True) -> Case:
 @pytest.fixture(autouse=True, params=[2, 1000], ids=["short windows", "long windows"], scope="module")
 def window_length(request: pytest.FixtureRequest):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fluid_windows, "EVENTS", request.param)
+        patch.setattr(transfer_windows, "EVENTS", request.param)
         yield
 
 

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from testbed.cost import REFERENCE_COSTS, ComputeModel
+from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.parties import local_hosts
 from testbed.parties.client import Environment
 from testbed.parties.host import Host

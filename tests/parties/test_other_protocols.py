@@ -6,18 +6,18 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import numpy as np
 import pytest
 
-from testbed.adversary.colluding import HandOver
-from testbed.aggregation.dealt_shares import ProveShare
-from testbed.aggregation.noise_removal import UnmaskAndRemove
-from testbed.aggregation.secagg_client import SecAggClient
-from testbed.aggregation.secagg_messages import CheckSurvivors
-from testbed.aggregation.secagg_plus_client import SecAggPlusClient
-from testbed.aggregation.secagg_plus_messages import AnnounceGraph
-from testbed.cost import REFERENCE_COSTS, ComputeModel
-from testbed.experiment.loading import validated
-from testbed.federation import Plan
+from testbed.adversary.secagg.accomplices import HandOver
+from testbed.aggregation.secagg.client import SecAggClient
+from testbed.aggregation.secagg.dealt_shares import ProveShare
+from testbed.aggregation.secagg.messages import CheckSurvivors
+from testbed.aggregation.secagg.noise_removal import UnmaskAndRemove
+from testbed.aggregation.secagg_plus.client import SecAggPlusClient
+from testbed.aggregation.secagg_plus.messages import AnnounceGraph
+from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
+from testbed.engine.federation import Plan
+from testbed.experiment.loader import validated
 from testbed.messages import Message, Vector, detach, encode
-from testbed.network.hosting import Delivery
+from testbed.network.hosts import Delivery
 from testbed.parties.client import Environment, Role, handles
 from testbed.parties.host import Host
 from testbed.parties.local_hosts import LocalHosts

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from testbed.errors import ProtocolError, RunError
 from testbed.messages import Vector
-from testbed.parties.summing import FIXED_POINT_BITS, combined, float_total, reduced, ring_total
+from testbed.parties.sums import FIXED_POINT_BITS, combined, float_total, reduced, ring_total
 
 
 @st.composite

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.cost import REFERENCE_COSTS, ComputeModel, metered
+from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel, metered
 from testbed.errors import Refusal
 from testbed.messages import Vector
 from testbed.parties.client import Client, Environment

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.aggregation.combining import Aggregate
+from testbed.aggregation.contract import Aggregate
 from testbed.aggregation.plain import PlainParameters
-from testbed.aggregation.secagg import SecAggParameters
-from testbed.aggregation.secagg_plus import SecAggPlusParameters
-from testbed.privacy.charging import Charging
+from testbed.aggregation.secagg.server import SecAggParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlusParameters
+from testbed.engine.round import Outcome
+from testbed.privacy.charges import Charging
 from testbed.privacy.ledger import Shares
-from testbed.round import Outcome
 
 TEN = np.arange(10, 20)
 NOISY: Any = {"weights": "equal", "noise": {"noise_multiplier": 1.0}}

@@ -10,9 +10,9 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.privacy.accountant import Accountant
-from testbed.privacy.discrete_gaussian import DiscreteGaussian, DiscreteGaussianAccountant, distance
-from testbed.privacy.renyi import REAL_ORDERS
+from testbed.privacy.accounting.accountant import Accountant
+from testbed.privacy.accounting.renyi import REAL_ORDERS
+from testbed.privacy.mechanisms.discrete_gaussian import DiscreteGaussian, DiscreteGaussianAccountant, distance
 
 
 def sum_of(parts: int, variance: float) -> np.ndarray:

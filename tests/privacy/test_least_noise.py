@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from testbed.aggregation.plain import PlainParameters
-from testbed.aggregation.secagg import SecAggParameters
-from testbed.aggregation.secagg_plus import SecAggPlusParameters
-from testbed.privacy.keeping import least_noise
+from testbed.aggregation.secagg.server import SecAggParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlusParameters
+from testbed.privacy.recorder import least_noise
 
 NOISY: Any = {"weights": "equal", "noise": {"noise_multiplier": 1.0}}
 REMOVED: Any = {

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from testbed.crypto.failures import InvalidKey
-from testbed.privacy.keystream import CHUNK, word_beside, words
-from testbed.privacy.sampling import add_noise, noise, table_of
+from testbed.privacy.mechanisms.keystream import CHUNK, word_beside, words
+from testbed.privacy.mechanisms.sampling import add_noise, noise, table_of
 
 MECHANISMS = ("skellam", "discrete-gaussian")
 SEED = bytes(range(32))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 from scipy.stats import skellam
 
-from testbed.privacy.accountant import Accountant
-from testbed.privacy.renyi import ORDERS, amplified, epsilon
-from testbed.privacy.skellam import Skellam, SkellamAccountant
+from testbed.privacy.accounting.accountant import Accountant
+from testbed.privacy.accounting.renyi import ORDERS, amplified, epsilon
+from testbed.privacy.mechanisms.skellam import Skellam, SkellamAccountant
 
 
 def divergence(order: int, shift: int, variance: float) -> float:

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
+from testbed.engine.federation import Plan
+from testbed.engine.in_process import federation_in_process
 from testbed.experiment.schema import Experiment
-from testbed.federation import Plan
-from testbed.in_process import federation_in_process
-from testbed.network.bookkeeping import ANSWERED, DROPPED, Event, Exchanges
+from testbed.network.recorder import ANSWERED, DROPPED, Event, Exchanges
 from testbed.records import RunDirectory, RunRecords, store
 from testbed.records.checkpoints import Checkpoint
 from testbed.records.store import Store

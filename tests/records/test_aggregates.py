@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.engine.federation import Plan
+from testbed.engine.in_process import federation_in_process
 from testbed.errors import ExperimentError, RunError
-from testbed.experiment.loading import validated
-from testbed.federation import Plan
-from testbed.in_process import federation_in_process
+from testbed.experiment.loader import validated
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.aggregates import RoundAggregate, names_in
-from testbed.records.mirroring import fetched, staged
+from testbed.records.mirror import fetched, staged
 
 ROUNDS = 6
 BASE = {

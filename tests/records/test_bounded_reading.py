@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from testbed import limits
 from testbed.errors import RunError
+from testbed.files import limits
 from testbed.records import RunDirectory, attempts
 from testbed.records.log import RunLog
-from testbed.records.pushing import stamp_of
+from testbed.records.uploads import stamp_of
 from testbed.running.status import status
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed import atomic_file
 from testbed.errors import RunError
-from testbed.records import RunDirectory, RunRecords, writing
+from testbed.files import atomic
+from testbed.records import RunDirectory, RunRecords, writer
 from testbed.records.tables import SCHEMAS
 
 ROUNDS, MORE_ROUNDS = 2, 3
@@ -51,7 +51,7 @@ def assert_holds(path: Path, rounds: int, expected_rows: Callable) -> None:
     """Every table has the rows of exactly these rounds, once, in their order; the model fits."""
     records = RunRecords(path)
     for table in SCHEMAS:
-        found = writing.read_table(path, table, RunDirectory(path).checkpoint()).to_pylist()
+        found = writer.read_table(path, table, RunDirectory(path).checkpoint()).to_pylist()
         assert found == expected_rows(table, rounds), table
         assert len(records.frame(table)) == len(found)
     if rounds:
@@ -124,7 +124,7 @@ def test_a_round_without_its_checkpoint_does_not_count_and_is_written_anew(
     before = (run_path / "checkpoint.npz").read_bytes()
     record_round(directory, 2)
     (run_path / "checkpoint.npz").write_bytes(before)
-    (writing.part_of(run_path, 2) / "rounds.parquet").write_bytes(b"half a fi")
+    (writer.part_of(run_path, 2) / "rounds.parquet").write_bytes(b"half a fi")
     assert_holds(run_path, 1, expected_rows)
     record_round(RunDirectory.reopen(run_path), 2)
     assert_holds(run_path, 2, expected_rows)
@@ -170,7 +170,7 @@ def test_a_full_disk_is_one_line_and_the_run_can_be_gone_on_with(
         path = tmp_path / f"space-{space}"
         left = [space]
         with monkeypatch.context() as patched:
-            patched.setattr(atomic_file, "open", functools.partial(open_on_full_disk, left), raising=False)
+            patched.setattr(atomic, "open", functools.partial(open_on_full_disk, left), raising=False)
             try:
                 whole_life(path, record_round)
             except RunError as error:
@@ -209,7 +209,7 @@ def test_what_is_missing_or_damaged_is_said_and_never_read_as_empty(run_path: Pa
     directory = RunDirectory.create(run_path, {"name": "damaged"})
     for number in (1, 2, 3):
         record_round(directory, number)
-    part = writing.part_of(run_path, 2) / "exchanges.parquet"
+    part = writer.part_of(run_path, 2) / "exchanges.parquet"
     whole = part.read_bytes()
     for damage in (lambda: part.unlink(), lambda: part.write_bytes(whole[:100]), lambda: part.write_bytes(b"")):
         damage()
@@ -222,7 +222,7 @@ def test_what_is_missing_or_damaged_is_said_and_never_read_as_empty(run_path: Pa
     part.write_bytes(whole)
     directory.finish()
     record_round(directory, 4)
-    (writing.part_of(run_path, 4) / "exchanges.parquet").unlink()
+    (writer.part_of(run_path, 4) / "exchanges.parquet").unlink()
     with pytest.raises(RunError, match="'exchanges' is damaged or incomplete"):
         RunRecords(run_path).exchanges  # noqa: B018
     (run_path / "events.parquet").write_bytes(b"PAR1 and then nothing")
@@ -321,7 +321,7 @@ def test_a_run_that_is_finished_while_it_is_read(
     directory = RunDirectory.create(run_path, {"name": "live"})
     for number in (1, 2, 3):
         record_round(directory, number)
-    real, finished = writing.parquet_files.read_table, []
+    real, finished = writer.parquet_files.read_table, []
 
     def slow(*arguments: Any, **keys: Any) -> Any:
         if not finished:
@@ -330,5 +330,5 @@ def test_a_run_that_is_finished_while_it_is_read(
         return real(*arguments, **keys)
 
     checkpoint = directory.checkpoint()
-    monkeypatch.setattr(writing.parquet_files, "read_table", slow)
-    assert writing.read_table(run_path, "rounds", checkpoint).to_pylist() == expected_rows("rounds", 3)
+    monkeypatch.setattr(writer.parquet_files, "read_table", slow)
+    assert writer.read_table(run_path, "rounds", checkpoint).to_pylist() == expected_rows("rounds", 3)

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from testbed import parquet_files
 from testbed.commands import main
+from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import RunError
+from testbed.files import parquet as parquet_files
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.tables import SCHEMAS
 from testbed.running.status import status
-from testbed.traces.schedule import Schedule
 
 ROUNDS = 3
 

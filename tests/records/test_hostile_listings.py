@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from testbed import limits
 from testbed.commands import main
 from testbed.errors import RunError
+from testbed.files import limits
 from testbed.records import store
-from testbed.records.confining import check_name, inside
-from testbed.records.mirroring import fetched, staged
+from testbed.records.confinement import check_name, inside
+from testbed.records.mirror import fetched, staged
 from testbed.records.store import Store
 
 BAD = [

@@ -10,9 +10,9 @@ import pytest
 
 from testbed.errors import RunError
 from testbed.records import RunDirectory
-from testbed.records.mirroring import fetched, staged
-from testbed.records.pushing import Mirror
+from testbed.records.mirror import fetched, staged
 from testbed.records.store import Store
+from testbed.records.uploads import Mirror
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ import pytest
 from testbed.commands import main
 from testbed.errors import RunError
 from testbed.records import RunDirectory, RunRecords
-from testbed.records.locking import held
-from testbed.records.mirroring import fetched, staged
-from testbed.records.pushing import Mirror
+from testbed.records.lock import held
+from testbed.records.mirror import fetched, staged
 from testbed.records.store import Store
 from testbed.records.tables import OF_SOME_RUNS, SCHEMAS
+from testbed.records.uploads import Mirror
 
 ROUNDS = 3  # of the run that `live` brings to its end
 

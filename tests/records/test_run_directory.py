@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from testbed.errors import RunError
-from testbed.experiment.loading import read_yaml, validated
+from testbed.experiment.loader import read_yaml, validated
 from testbed.experiment.schema import Experiment
-from testbed.network.bookkeeping import OUTCOMES
+from testbed.network.recorder import OUTCOMES
 from testbed.records import RunDirectory, RunRecords, find_runs
 from testbed.records.checkpoints import Checkpoint
 from testbed.records.tables import SCHEMAS

@@ -11,10 +11,10 @@ import pytest
 from testbed.commands import main
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import Experiment
+from testbed.files.uris import is_uri
 from testbed.records import RunDirectory
-from testbed.records.mirroring import fetched, staged
+from testbed.records.mirror import fetched, staged
 from testbed.records.store import Store
-from testbed.uris import is_uri
 
 
 def test_what_is_a_uri() -> None:

@@ -8,10 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from testbed.errors import RunError
-from testbed.records import RunDirectory, RunRecords, reading, streaming
-from testbed.records.streaming import stretches, write_merged
+from testbed.records import RunDirectory, RunRecords, reader
+from testbed.records import chunks as streaming
+from testbed.records.chunks import stretches, write_merged
 from testbed.records.tables import SCHEMAS
-from testbed.records.writing import recorded_files
+from testbed.records.writer import recorded_files
 
 ROUNDS = 9
 
@@ -82,7 +83,7 @@ def test_a_damaged_file_is_named(run: RunDirectory) -> None:
 
 def test_frames_in_stretches_are_the_frame(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = RunRecords(run.path)
-    for module in (streaming, reading):
+    for module in (streaming, reader):
         monkeypatch.setattr(module, "ROWS", 8)
     parts = RunRecords(run.path)
     found = list(parts.exchanges_in_stretches())

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from testbed.aggregation.quantisation import Quantisation
 from testbed.errors import ExperimentError
 from testbed.experiment import load
-from testbed.experiment.loading import validated
+from testbed.experiment.loader import validated
 from testbed.experiment.sweep import points
-from testbed.running.checking import check
+from testbed.running.validation import check
 
 BASE: dict[str, Any] = {
     "seed": 1, "rounds": 2, "population": 20, "workload": {"dataset": "digits", "model": "logistic"},

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from testbed.engine.federation import Progress
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment import Experiment
-from testbed.federation import Progress
-from testbed.records.locking import is_held
+from testbed.records.lock import is_held
 from testbed.records.log import RunLog
 from testbed.running import Observer, PlannedRun
-from testbed.running.executing import run_all
-from testbed.running.observing import Serialised
-from testbed.running.planning import planned
-from testbed.running.point_lanes import alone, together
+from testbed.running.execution import run_all
+from testbed.running.observers import Serialised
+from testbed.running.point_workers import alone, together
+from testbed.running.preparation import planned
 
 POINTS = ("random", "batch-partition", "lotto-server-centric")
 TWO_LANES = {"network": "ray", "parallel_runs": 2, "hosts": 1}
@@ -179,7 +179,7 @@ def test_calls_of_an_observer_do_not_overlap(experiment: Make, tmp_path: Path) -
 @pytest.fixture(scope="module")
 def on_ray() -> Iterator[None]:
     """One Ray for all tests of this module that need it."""
-    from cluster.connecting import connect, disconnect
+    from cluster.hosts.connection import connect, disconnect
 
     started = connect(None)
     yield

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from testbed import own_sources, run
+from testbed import run
+from testbed.engine.federation import Progress
 from testbed.errors import ExperimentError
-from testbed.federation import Progress
+from testbed.plugins import sources as own_sources
 from testbed.records import RunRecords
 from testbed.running import Observer, PlannedRun
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.running.lanes import drive
-from testbed.stopping import stopping_on_signals
+from testbed.running.workers import drive
+from testbed.signals import stopping_on_signals
 
 WAIT_S = 30
 

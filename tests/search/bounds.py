@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from testbed.privacy.charging import Charging
-from testbed.privacy.keeping import least_noise
-from testbed.round import Outcome
+from testbed.engine.round import Outcome
+from testbed.privacy.charges import Charging
+from testbed.privacy.recorder import least_noise
 from tests.search.knowledge import Knowledge, Update
 from tests.search.oracle import Combination, carried_out, derivable, smallest
 from tests.search.selecting import agreeing

@@ -7,10 +7,10 @@ search that must then find the attack again.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from testbed.aggregation.secagg import SecAggParameters
-from testbed.aggregation.secagg_plus import SecAggPlusParameters
-from testbed.selection.lotto_client_centric import ClientCentricParameters
-from testbed.selection.lotto_server_centric import ServerCentricParameters
+from testbed.aggregation.secagg.server import SecAggParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlusParameters
+from testbed.selection.lotto.client_centric import ClientCentricParameters
+from testbed.selection.lotto.server_centric import ServerCentricParameters
 from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters
 from tests.search.world import Mix
 

@@ -13,7 +13,7 @@ from itertools import combinations
 
 import numpy as np
 
-from testbed.aggregation.secagg_client import MASK_PURPOSE
+from testbed.aggregation.secagg.client import MASK_PURPOSE
 from testbed.crypto.masks import mask as expansion
 from tests.search.knowledge import Input, Knowledge, Mask, Update, ring
 

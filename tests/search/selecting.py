@@ -8,7 +8,8 @@ from itertools import combinations
 from typing import Any
 
 from testbed.crypto import prf
-from testbed.selection.lotto import (
+from testbed.selection.lotto.announcement import Announce
+from testbed.selection.lotto.protocol import (
     LIST_DOMAIN,
     ListSignatures,
     Lot,
@@ -17,8 +18,7 @@ from testbed.selection.lotto import (
     selection_input,
     under_threshold,
 )
-from testbed.selection.lotto_announcing import Announce
-from testbed.selection.lotto_server_centric import ServerCentricClient
+from testbed.selection.lotto.server_centric import ServerCentricClient
 from testbed.selection.verifiable_batch_partition import Prove, VerifiableBatchPartitionParameters, candidate_batches
 from tests.search.beacon import Opening
 from tests.search.choices import Choices

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from testbed.aggregation.dealt_shares import (
+from testbed.aggregation.secagg.client import SEALING_PURPOSE
+from testbed.aggregation.secagg.dealt_shares import (
     MASK_KEY,
     SELF_MASK,
     ProveShare,
@@ -20,9 +21,7 @@ from testbed.aggregation.dealt_shares import (
     seal_shares,
     sealed_bytes,
 )
-from testbed.aggregation.noise_removal import UnmaskAndRemove, shares_each
-from testbed.aggregation.secagg_client import SEALING_PURPOSE
-from testbed.aggregation.secagg_messages import (
+from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
     SURVIVORS_DOMAIN,
     AdvertiseKeys,
@@ -37,6 +36,7 @@ from testbed.aggregation.secagg_messages import (
     Unmask,
     UnmaskSurvivors,
 )
+from testbed.aggregation.secagg.noise_removal import UnmaskAndRemove, shares_each
 from testbed.crypto import shamir
 from testbed.crypto.failures import OpeningFailed
 from testbed.crypto.key_agreement import PrivateKey

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from testbed.aggregation.secagg_client import SEALING_PURPOSE
-from testbed.aggregation.secagg_messages import AdvertOf, SealedFromPeers, SharesFor
-from testbed.aggregation.secagg_plus_messages import (
+from testbed.aggregation.secagg.client import SEALING_PURPOSE
+from testbed.aggregation.secagg.messages import AdvertOf, SealedFromPeers, SharesFor
+from testbed.aggregation.secagg_plus.messages import (
     AnnounceGraph,
     MaskedWith,
     MaskInputAmongNeighbours,
@@ -13,7 +13,7 @@ from testbed.aggregation.secagg_plus_messages import (
     ShareKeysAmongNeighbours,
     UnmaskNeighbours,
 )
-from testbed.crypto import sealing
+from testbed.crypto import encryption as sealing
 from tests.search.stories import Group
 from tests.search.summing import Summing
 

@@ -17,14 +17,14 @@ import numpy as np
 
 from testbed.crypto import signatures, vrf
 from testbed.crypto.key_agreement import PrivateKey
-from testbed.experiment.loading import validated
-from testbed.federation import Plan
+from testbed.engine.federation import Plan
+from testbed.experiment.loader import validated
 from testbed.messages import Message, attach, detach, encode
-from testbed.network.hosting import Delivery
+from testbed.network.hosts import Delivery
 from testbed.parties.client import Environment, Role
 from testbed.parties.host import Host
 from testbed.parties.pki import PKI, Identity
-from testbed.selection.lotto_announcing import Announce
+from testbed.selection.lotto.announcement import Announce
 from testbed.training import LocalUpdate
 from tests.search import beacon
 

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from testbed.availability import AvailabilitySection, availability_model
-from testbed.cost import REFERENCE_COSTS, ComputeModel
 from testbed.crypto.signatures import SigningKey
+from testbed.emulation.availability import AvailabilitySection, availability_model
+from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
+from testbed.emulation.links import ClientLinks, Links
 from testbed.errors import RoundAborted
-from testbed.links import ClientLinks, Links
-from testbed.network.bookkeeping import Timing
 from testbed.network.emulated import EmulatedNetwork
+from testbed.network.recorder import Timing
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.parties.round_beacon import BeaconAccess, RoundBeacon
 from testbed.randomness import Randomness
-from testbed.selection.choosing import Selection, SelectionRound
+from testbed.selection.contract import Selection, SelectionRound
 
 EXPERIMENT_ID = bytes(range(16))
 POPULATION, PARTICIPANTS = 40, 5  # of the malicious servers

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from testbed.selection.lotto import ListSignatures, ParticipantList
-from testbed.selection.lotto_announcing import Announce
-from testbed.selection.lotto_client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto_server_centric import ServerCentricParameters, ServerCentricServer
+from testbed.selection.lotto.announcement import Announce
+from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
+from testbed.selection.lotto.protocol import ListSignatures, ParticipantList
+from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
 
 POPULATION, PARTICIPANTS = 40, 5
 CLIENT_CENTRIC = (ClientCentricServer, ClientCentricParameters)

@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from testbed.selection.lotto import ListSignatures, Lot, ParticipantList, SignedBy
-from testbed.selection.lotto_client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto_server_centric import ServerCentricParameters, ServerCentricServer
+from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
+from testbed.selection.lotto.protocol import ListSignatures, Lot, ParticipantList, SignedBy
+from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
 
 POPULATION, PARTICIPANTS = 40, 5
 CLIENT_CENTRIC = (ClientCentricServer, ClientCentricParameters)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from testbed.crypto import prf, signatures
-from testbed.network.asking import ids
-from testbed.selection.lotto import Lot, ParticipantList, selection_input
-from testbed.selection.lotto_client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto_server_centric import ServerCentricParameters, ServerCentricServer
+from testbed.network.contract import ids
+from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
+from testbed.selection.lotto.protocol import Lot, ParticipantList, selection_input
+from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
 
 POPULATION, PARTICIPANTS = 40, 5
 CLIENT_CENTRIC = (ClientCentricServer, ClientCentricParameters)

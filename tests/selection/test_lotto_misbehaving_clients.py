@@ -9,7 +9,7 @@ from testbed.adversary.clients import ClaimCandidacy, WrongSignature
 from testbed.adversary.misbehaviour import Conspiracy, dishonest_role
 from testbed.errors import RoundAborted
 from testbed.parties.client import RoleSpec
-from testbed.selection.lotto_client_centric import ClientCentricClient, ClientCentricParameters, ClientCentricServer
+from testbed.selection.lotto.client_centric import ClientCentricClient, ClientCentricParameters, ClientCentricServer
 
 POPULATION, PARTICIPANTS = 40, 5
 

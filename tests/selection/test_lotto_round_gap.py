@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from testbed.errors import RoundAborted
-from testbed.experiment.loading import validated
-from testbed.selection.lotto_client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.refinement import Refinement
+from testbed.experiment.loader import validated
+from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
+from testbed.selection.lotto.refinement import Refinement
 from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters, VerifiableBatchServer
 
 POPULATION = 30

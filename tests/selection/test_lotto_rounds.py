@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, chisquare
 
-from testbed.cost import REFERENCE_COSTS
 from testbed.crypto import prf, vrf
+from testbed.emulation.compute.cost import REFERENCE_COSTS
 from testbed.errors import RoundAborted
 from testbed.messages import encode
-from testbed.network.bookkeeping import OUTCOMES, Timing
-from testbed.selection.lotto import selection_input, under_threshold
-from testbed.selection.lotto_announcing import Candidacy
-from testbed.selection.lotto_client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto_server_centric import ServerCentricParameters, ServerCentricServer, below_threshold
+from testbed.network.recorder import OUTCOMES, Timing
+from testbed.selection.lotto.announcement import Candidacy
+from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
+from testbed.selection.lotto.protocol import selection_input, under_threshold
+from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer, below_threshold
 
 SUSPICIOUS = 1e-4
 VARIANTS = [(ClientCentricServer, ClientCentricParameters), (ServerCentricServer, ServerCentricParameters)]

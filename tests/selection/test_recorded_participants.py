@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import RoundSkipped, TraceError
 from testbed.selection.random_selection import RandomParameters, RandomSelection
-from testbed.traces.schedule import Schedule
 
 POPULATION = 12
 ROWS = [

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from testbed.selection.lotto.refinement import Refinement, refined, remember, worst
 from testbed.selection.oort_utility import preferred_duration_s, system_utility, utility
-from testbed.selection.refinement import Refinement, refined, remember, worst
 from testbed.selection.reports import TrainingReports
 
 NAN = math.nan

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from testbed.messages import detach
-from testbed.network.asking import Missing, Replies
+from testbed.network.contract import Missing, Replies
 from testbed.selection.reports import TrainingReports, reports_of
 from testbed.training import Trained
 

@@ -19,9 +19,9 @@ from testbed.parties.round_beacon import (
     check_receipt,
     randomness_of,
 )
-from testbed.selection.lotto import ParticipantList, selection_input, under_threshold
-from testbed.selection.lotto_client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto_server_centric import ServerCentricParameters, ServerCentricServer
+from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
+from testbed.selection.lotto.protocol import ParticipantList, selection_input, under_threshold
+from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
 from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters, VerifiableBatchServer
 
 EXPERIMENT_ID = bytes(range(16))

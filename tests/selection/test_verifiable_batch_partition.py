@@ -14,9 +14,9 @@ from scipy.stats import binomtest, chisquare
 from testbed.batches import Batches
 from testbed.crypto import signatures, vrf
 from testbed.errors import Refusal, RoundAborted
-from testbed.network.bookkeeping import OUTCOMES
-from testbed.selection.lotto import Lot, ParticipantList, selection_input
-from testbed.selection.lotto_announcing import Announce
+from testbed.network.recorder import OUTCOMES
+from testbed.selection.lotto.announcement import Announce
+from testbed.selection.lotto.protocol import Lot, ParticipantList, selection_input
 from testbed.selection.verifiable_batch_partition import (
     VALUE_DOMAIN,
     Prove,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.emulation.traces.bandwidth import read_bandwidth
 from testbed.errors import TraceError
-from testbed.traces.bandwidth import read_bandwidth
 
 
 def refused(path: Path) -> str:

@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed import limits
+from testbed.emulation.traces.bandwidth import read_bandwidth
+from testbed.emulation.traces.columns import column_names
+from testbed.emulation.traces.conversion import matrix
+from testbed.emulation.traces.conversion.json_objects import read_object
+from testbed.emulation.traces.interval_files import read_batches
+from testbed.emulation.traces.latency import read_latency_matrix
+from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import TraceError
-from testbed.traces.bandwidth import read_bandwidth
-from testbed.traces.columns import column_names
-from testbed.traces.conversion import matrix
-from testbed.traces.conversion.json_objects import read_object
-from testbed.traces.interval_files import read_batches
-from testbed.traces.latency import read_latency_matrix
-from testbed.traces.schedule import Schedule
+from testbed.files import limits
 
 READERS: dict[str, Callable[[Path], object]] = {
     "bandwidth.txt": read_bandwidth,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.emulation.traces.columns import Columns, column_names, read_columns
 from testbed.errors import TraceError
-from testbed.traces.columns import Columns, column_names, read_columns
 
 Rows = list[tuple[float | None, float | None]]
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testbed.emulation.traces.conversion import flash_events, phone_intervals
+from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
-from testbed.traces.conversion import flash_events, phone_intervals
-from testbed.traces.intervals import AvailabilityTrace
 
 DAY = 86_400.0
 UNUSABLE = {"isSuccess": False, "trace_start": None, "trace_end": None, "ready_time": []}

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed import limits
+from testbed.emulation.traces.conversion import plain_pickle
+from testbed.emulation.traces.conversion.plain_pickle import read_plain_pickle
 from testbed.errors import TraceError
-from testbed.traces.conversion import plain_pickle
-from testbed.traces.conversion.plain_pickle import read_plain_pickle
+from testbed.files import limits
 
 ATOMS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
 NUMBERS = st.integers(-(2**63), 2**64 - 1)

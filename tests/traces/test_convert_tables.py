@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.devices.tables import read_device_table
+from testbed.emulation.devices.tables import read_device_table
+from testbed.emulation.traces.conversion import csv_intervals, fedscale, matrix
+from testbed.emulation.traces.conversion.collector import disjoint
+from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
-from testbed.traces.conversion import csv_intervals, fedscale, matrix
-from testbed.traces.conversion.collecting import disjoint
-from testbed.traces.intervals import AvailabilityTrace
 
 
 def rows(trace: AvailabilityTrace) -> list[tuple[int, float, float]]:

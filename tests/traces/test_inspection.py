@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.traces.bandwidth import BandwidthTraces, read_bandwidth
-from testbed.traces.inspection import availability_over_time, describe, describe_bandwidth
-from testbed.traces.intervals import AvailabilityTrace
+from testbed.emulation.traces.bandwidth import BandwidthTraces, read_bandwidth
+from testbed.emulation.traces.inspection import availability_over_time, describe, describe_bandwidth
+from testbed.emulation.traces.intervals import AvailabilityTrace
 
 
 @st.composite

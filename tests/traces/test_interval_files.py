@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.emulation.traces import interval_files
+from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
-from testbed.traces import interval_files
-from testbed.traces.intervals import AvailabilityTrace
 
 HEADER = "client,online_from_s,online_until_s\n"
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300)

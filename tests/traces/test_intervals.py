@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.emulation.traces.interval_rows import RowCheck
+from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
-from testbed.traces.interval_rows import RowCheck
-from testbed.traces.intervals import AvailabilityTrace
 
 Intervals = list[tuple[float, float]]
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from testbed.emulation.traces.latency import read_latency_matrix
 from testbed.errors import TraceError
-from testbed.traces.latency import read_latency_matrix
 
 DELAYS = [[6.5, 19.0, 0.0], [31.0, 24.5, 7.0]]
 CLIENTS, SERVERS = ("bergen", "lisboa"), ("oslo", "frankfurt", "paris")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.emulation.traces.schedule import COLUMNS, DROPPED, FATES, OFFLINE, PARTICIPANT, Schedule
 from testbed.errors import TraceError
-from testbed.traces.schedule import COLUMNS, DROPPED, FATES, OFFLINE, PARTICIPANT, Schedule
 
 HEAD = ",".join(COLUMNS) + "\n"
 STAGES = ["check-in", "train", "secagg/masked-input", 'odd, "quoted"']

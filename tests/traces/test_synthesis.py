@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.availability.building import availability_model
+from testbed.emulation.availability.factory import availability_model
+from testbed.emulation.traces.synthesis import section, synthesize
 from testbed.errors import ExperimentError
 from testbed.randomness import Randomness
-from testbed.traces.synthesis import section, synthesize
 
 N, HORIZON_S = 40, 20_000.0
 
@@ -62,7 +62,7 @@ class HalfTheRounds:
         pass
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: Any) -> Any:
-        from testbed.availability.presence import Presence
+        from testbed.emulation.availability.presence import Presence
 
         return Presence.of(np.full(len(clients), round_number % 2 == 1))
 

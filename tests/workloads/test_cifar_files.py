@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed import limits
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
+from testbed.files import limits
 from workloads import build
-from workloads.cifar_pickle import Unreadable, batch
+from workloads.data.cifar_pickle import Unreadable, batch
 
 Files = dict[str, bytes]
 

@@ -8,9 +8,10 @@ from torch import Tensor, nn
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
-from workloads import build, models, vector
-from workloads.clipped_gradients import ClippedGradients, check
-from workloads.training import sample_losses
+from workloads import build
+from workloads.models import classifiers, vector
+from workloads.training.clipped_gradients import ClippedGradients, check
+from workloads.training.local import sample_losses
 
 
 def one_by_one(network: nn.Module, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
@@ -26,8 +27,8 @@ def one_by_one(network: nn.Module, inputs: Tensor, labels: Tensor, clip: float |
 
 
 def model(name: str, side: int, colours: int = 1) -> nn.Module:
-    network = models.make(name, side, side, 62, colours)
-    vector.attach(network, torch.from_numpy(models.initial_vector(network, 1)))
+    network = classifiers.make(name, side, side, 62, colours)
+    vector.attach(network, torch.from_numpy(classifiers.initial_vector(network, 1)))
     return network
 
 
@@ -108,7 +109,7 @@ def test_chunks_change_nothing_but_the_order_of_the_sum(monkeypatch: pytest.Monk
     network = model("emnist-cnn", 28)
     inputs, labels = torch.randn(9, 28, 28, generator=torch.Generator().manual_seed(1)), torch.arange(9)
     whole, losses = ClippedGradients(network, sample_losses).sum(inputs, labels, 0.5)
-    monkeypatch.setattr("workloads.clipped_gradients._LARGEST_CHUNK", 4)
+    monkeypatch.setattr("workloads.training.clipped_gradients._LARGEST_CHUNK", 4)
     parts, part_losses = ClippedGradients(network, sample_losses).sum(inputs, labels, 0.5)
     assert torch.allclose(whole, parts, atol=1e-6)
     assert torch.allclose(losses, part_losses)
@@ -155,7 +156,7 @@ def test_rounding_of_a_large_sum_leaves_a_sample_no_more_than_the_clip(direct: b
     [
         (nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)), "BatchNorm2d, which mixes the samples"),
         (nn.Sequential(nn.BatchNorm1d(3, track_running_stats=False)), "BatchNorm1d"),
-        (models.make("mobilenet-v2", 64, 64, 10, 3), "BatchNorm2d"),
+        (classifiers.make("mobilenet-v2", 64, 64, 10, 3), "BatchNorm2d"),
     ],
 )
 def test_networks_that_mix_samples_are_refused(network: nn.Module, says: str) -> None:
@@ -177,7 +178,7 @@ def test_a_workload_sums_the_samples_that_it_is_told_to() -> None:
     workload.check_gradient_sum()
     model = workload.initial_model()
     images, labels = workload.data.shard(3)
-    network = models.make("mlp", 8, 8, 10)
+    network = classifiers.make("mlp", 8, 8, 10)
     vector.attach(network, torch.from_numpy(model.copy()))
     chosen = np.array([1, 4, 5])
     update = workload.gradient_sum(3, model, 1, chosen, 0.7)

@@ -19,7 +19,7 @@ from benchmarks.floors import plain_network
 from testbed.experiment.workload import Workload
 from workloads import ImageClassification, build
 from workloads.randomness import Purpose, stream
-from workloads.training import LocalTrainer
+from workloads.training.local import LocalTrainer
 
 DIGITS = {"dataset": "digits", "model": "mlp", "batch_size": 10}
 

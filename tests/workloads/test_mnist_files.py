@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed import limits
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
+from testbed.files import limits
 from workloads import build
 
 

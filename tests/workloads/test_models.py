@@ -8,8 +8,8 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from benchmarks.floors import plain_network
 from testbed.errors import ExperimentError
-from workloads import models
-from workloads.models import SeededDropout
+from workloads.models import classifiers as models
+from workloads.models.classifiers import SeededDropout
 
 SIZES = [
     ("logistic", 8, 10, 650),

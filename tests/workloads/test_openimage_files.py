@@ -9,8 +9,9 @@ from PIL import Image
 
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
-from workloads import build, openimage
-from workloads.keeping import Kept
+from workloads import build
+from workloads.data import openimage
+from workloads.data.client_cache import Kept
 
 HEADING = "client_id,sample_path,label_name,label_id"
 

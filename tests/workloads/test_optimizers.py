@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from testbed.experiment.workload import Workload
-from workloads import build, optimizers
+from workloads import build
+from workloads.training import optimizers
 
 SETTINGS = [
     ("sgd", {"momentum": 0.9, "weight_decay": 0.01}),

@@ -9,8 +9,9 @@ import pytest
 
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import Workload
-from workloads import build, text
-from workloads.training import IGNORED
+from workloads import build
+from workloads.data import text
+from workloads.training.local import IGNORED
 
 COMMENTS = {
     "11": ["the cat sat on the mat", "the dog sat on the cat because the dog was very tired of it all"],
@@ -130,7 +131,7 @@ def test_every_word_but_the_first_is_evaluated(root: Path) -> None:
 def test_loss_and_accuracy_are_those_of_the_words(root: Path) -> None:
     import torch
 
-    from workloads import albert, vector
+    from workloads.models import albert, vector
 
     workload = opened(root)
     model = workload.initial_model()

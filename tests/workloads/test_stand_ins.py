@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from testbed.engine.federation import Plan
+from testbed.engine.in_process import federation_in_process
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
-from testbed.experiment.loading import validated
+from testbed.experiment.loader import validated
 from testbed.experiment.workload import Workload
-from testbed.federation import Plan
-from testbed.in_process import federation_in_process
 from workloads import build
 from workloads.contract import FederatedWorkload
 

@@ -12,8 +12,8 @@ import torch
 
 from testbed.experiment.workload import Workload
 from workloads import build
+from workloads.data.synthetic_cifar import GeneratedImages
 from workloads.randomness import Purpose
-from workloads.synthetic_cifar import GeneratedImages
 
 NON_IID = {"scheme": "label-shards", "shards_per_client": 1, "shared_samples": 200}
 

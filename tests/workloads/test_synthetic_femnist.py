@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from testbed.experiment.workload import Workload
-from workloads import build, synthetic_femnist
-from workloads.synthetic_femnist import CLASSES, SyntheticFemnist, alphabet, write
+from workloads import build
+from workloads.data import synthetic_femnist
+from workloads.data.synthetic_femnist import CLASSES, SyntheticFemnist, alphabet, write
 
 
 def data(population: int = 20, seed: int = 1, **keys: object) -> SyntheticFemnist:

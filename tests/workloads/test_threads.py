@@ -9,8 +9,8 @@ import pytest
 import ray
 import yaml
 
-from cluster.connecting import connect
-from cluster.session import RaySession
+from cluster.hosts.connection import connect
+from cluster.hosts.session import RaySession
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory, RunRecords
 

@@ -16,7 +16,7 @@ from functools import partial
 
 from testbed.errors import ClusterError
 from testbed.network.live import sockets
-from testbed.network.live.framing import (
+from testbed.network.live.frames import (
     GOODBYE,
     GREETING_BYTES,
     WELCOME,

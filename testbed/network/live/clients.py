@@ -25,9 +25,10 @@ import numpy as np
 
 from testbed.errors import ProtocolError
 from testbed.messages import Message, RefusalNotice, attach, decode, detach, encode
-from testbed.network.hosting import Delivery, HostAnswers
-from testbed.network.live import framing, sockets
-from testbed.network.live.framing import Address, AnswerHeader, FramingError, QuestionHeader
+from testbed.network.hosts import Delivery, HostAnswers
+from testbed.network.live import frames as framing
+from testbed.network.live import sockets
+from testbed.network.live.frames import Address, AnswerHeader, FramingError, QuestionHeader
 from testbed.parties.host import OTHER_PROTOCOL, Host
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.02, 1.0

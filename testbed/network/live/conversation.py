@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from testbed.arrays import Ids
 from testbed.crashes import Crash
 from testbed.errors import RunError
-from testbed.network.bookkeeping import ANSWERED, DROPPED, REFUSED, SILENT
-from testbed.network.live import framing
+from testbed.network.live import frames as framing
 from testbed.network.live.admission import Admission, Connection
 from testbed.network.live.exchange import Exchange
-from testbed.network.live.framing import FramingError, QuestionHeader
+from testbed.network.live.frames import FramingError, QuestionHeader
 from testbed.network.live.links import ThrottledLinks
+from testbed.network.live.stage_end import Waiting
 from testbed.network.live.throttle import until
-from testbed.network.live.waiting import Waiting
+from testbed.network.recorder import ANSWERED, DROPPED, REFUSED, SILENT
 
 
 @dataclass(frozen=True)

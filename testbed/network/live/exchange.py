@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from testbed.network.live import sockets
 from testbed.network.live.admission import Connection
-from testbed.network.live.framing import ANSWER_OVERHEAD, REFUSED, AnswerHeader, FramingError, QuestionHeader
+from testbed.network.live.frames import ANSWER_OVERHEAD, REFUSED, AnswerHeader, FramingError, QuestionHeader
 from testbed.network.live.throttle import OpenPassage, Passage
 
 LONGEST_LINE = 1 << 16

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from testbed.links import ClientLinks
+from testbed.emulation.links import ClientLinks
 from testbed.network.live.throttle import OpenPassage, Passage, SendingTime, TokenBucket, constant, varying
 
 

@@ -36,24 +36,25 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
-from testbed.availability import Availability, Presence
-from testbed.cost import ComputeModel
 from testbed.crashes import OnCrash
-from testbed.links import ClientLinks
+from testbed.emulation.availability import Availability, Presence
+from testbed.emulation.compute.cost import ComputeModel
+from testbed.emulation.links import ClientLinks
 from testbed.messages import Message, Vector, encode, question_name
-from testbed.network.asking import Replies
-from testbed.network.bookkeeping import DROPPED, OFFLINE, RoundBooks, Timing
-from testbed.network.hosting import HostAnswers
-from testbed.network.live import framing, sockets
+from testbed.network.contract import Replies
+from testbed.network.hosts import HostAnswers
+from testbed.network.live import frames as framing
+from testbed.network.live import sockets
 from testbed.network.live.admission import STRANGERS, Admission
-from testbed.network.live.collecting import collected, summed
+from testbed.network.live.answers import collected, summed
 from testbed.network.live.conversation import Asked, Conversation
 from testbed.network.live.exchange import Exchange
-from testbed.network.live.framing import Address
+from testbed.network.live.frames import Address
 from testbed.network.live.links import RealLinks, ThrottledLinks
+from testbed.network.live.stage_end import Waiting
 from testbed.network.live.throttle import until
-from testbed.network.live.waiting import Waiting
-from testbed.network.staging import Stage
+from testbed.network.recorder import DROPPED, OFFLINE, RoundBooks, Timing
+from testbed.network.stage import Stage
 
 RECONNECT_S = 2.0  # where disconnects are visible: who has no connection for so long is known to be gone
 BEHIND_S, BEHIND_SHARE = 0.1, 0.05  # a round that the machine has held up by so much is worth a line

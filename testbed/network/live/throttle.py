@@ -20,7 +20,7 @@ from types import TracebackType
 
 import numpy as np
 
-from testbed.links.rates import Rates
+from testbed.emulation.links.rates import Rates
 
 SMALLEST_PIECE = 1448  # bytes: TCP's payload of one Ethernet frame
 LARGEST_PIECE = 1 << 18

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import workloads
-from testbed.experiment.loading import validated
-from testbed.federation import Plan
-from testbed.in_process import federation_in_process, to_the_end
+from testbed.engine.federation import Plan
+from testbed.engine.in_process import federation_in_process, to_the_end
+from testbed.experiment.loader import validated
 from testbed.records import RunDirectory, RunRecords
 
 BASE = {

@@ -10,14 +10,14 @@ import torch
 from analysis.attacks.inversion import Search, Target, invert
 from analysis.attacks.inversion_report import Inverter, pictures, psnr, row, text
 from testbed.errors import ExperimentError
-from workloads import models
+from workloads.models import classifiers
 
 QUICK = Search(iterations=150, starts=1)
 
 
 def target_of(model: str, seed: int = 3) -> Target:
-    network = models.make(model, 8, 8, 10)
-    return Target(model, (8, 8), 10, models.initial_vector(network, seed))
+    network = classifiers.make(model, 8, 8, 10)
+    return Target(model, (8, 8), 10, classifiers.initial_vector(network, seed))
 
 
 def test_a_gradient_gives_the_image_away() -> None:

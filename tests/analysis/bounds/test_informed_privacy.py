@@ -11,14 +11,14 @@ from analysis.bounds.informed_privacy import guarantees, worst_coalition
 from analysis.bounds.lotto_dp import Training, cost_with_lotto, cost_without_lotto
 from analysis.bounds.noise_left import LOOKED_AT, NoiseLeft
 from analysis.bounds.tails import survival
-from testbed.aggregation.combining import Aggregate
+from testbed.aggregation.contract import Aggregate
 from testbed.batches import Batches
+from testbed.engine.federation import Plan
+from testbed.engine.round import Outcome
 from testbed.experiment.schema import Experiment
-from testbed.federation import Plan
-from testbed.privacy.charging import Charging
-from testbed.privacy.keeping import accountant_of
-from testbed.privacy.skellam import Skellam
-from testbed.round import Outcome
+from testbed.privacy.charges import Charging
+from testbed.privacy.mechanisms.skellam import Skellam
+from testbed.privacy.recorder import accountant_of
 
 N, S, R, DELTA, DIMENSION = 200, 20, 30, 1e-3, 64
 SECAGG: dict[str, Any] = {"protocol": "secagg", "weights": "equal", "noise": {"noise_multiplier": 8.0, "scale": 64}}
@@ -287,7 +287,7 @@ def test_the_worst_coalition_has_as_many_batches_as_a_round() -> None:
 
 
 def test_dp_sgd_is_weak_client_sampling_and_a_trusted_server_guarantees_nothing_of_itself() -> None:
-    from testbed.privacy.subsampled_gaussian import SubsampledGaussianAccountant
+    from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
 
     aggregation = {"protocol": "dp-sgd-random-participation", "sample_rate": 0.2, "sigma": 3.0}
     selection = {"protocol": "bernoulli", "client_rate": 0.1}

@@ -17,8 +17,8 @@ from analysis.bounds.lotto import (
     tolerated,
 )
 from analysis.bounds.tails import survival
-from testbed.aggregation.secagg import SecAggParameters
-from testbed.selection.lotto import under_threshold
+from testbed.aggregation.secagg.server import SecAggParameters
+from testbed.selection.lotto.protocol import under_threshold
 
 FACTORS = st.integers(100, 300).map(lambda step: step / 100)
 

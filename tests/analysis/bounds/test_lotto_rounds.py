@@ -16,8 +16,8 @@ from analysis.bounds.lotto_rounds import (
     lists_at_once,
 )
 from testbed.crypto.vrf import SecretKey
-from testbed.privacy.skellam import Skellam
-from testbed.selection.lotto import selection_input, under_threshold
+from testbed.privacy.mechanisms.skellam import Skellam
+from testbed.selection.lotto.protocol import selection_input, under_threshold
 
 SETTING = (8, 6, 1.5, 40, 5)  # c, s, a, n_min, t
 ENOUGH = 4

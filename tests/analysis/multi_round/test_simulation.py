@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.measures import participation_matrix
+from analysis.comparison.measures import participation_matrix
 from analysis.multi_round.simulation import DROPOUT_PROBABILITIES, dropout_probabilities, simulate
 from testbed.errors import ExperimentError
-from testbed.experiment.loading import validated
+from testbed.experiment.loader import validated
 from testbed.records import RunRecords
 from testbed.running import run_all
 from testbed.selection.batch_partition import BatchPartitionParameters, PartitionParameters
-from testbed.selection.choosing import SelectionParameters
-from testbed.selection.lotto_client_centric import ClientCentricParameters
+from testbed.selection.contract import SelectionParameters
+from testbed.selection.lotto.client_centric import ClientCentricParameters
 from testbed.selection.random_selection import BernoulliParameters, RandomParameters, WeightedRandomParameters
 
 AWAY = [0.1, 0.3, 0.5]

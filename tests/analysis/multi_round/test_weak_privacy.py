@@ -17,7 +17,7 @@ from analysis.multi_round import (
     strong_privacy,
     weak_privacy,
 )
-from analysis.multi_round.settling import Settling
+from analysis.multi_round.bound_search import Settling
 from analysis.quiet import standard_output_silenced
 
 AMPLE_S = 600.0

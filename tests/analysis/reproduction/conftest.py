@@ -2,7 +2,7 @@
 
 import pytest
 
-from analysis.reproduction.lotto_overhead import SIZES, Size
+from analysis.reproduction.lotto.overhead import SIZES, Size
 
 TINY = Size(
     ("FEMNIST",),

@@ -5,11 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.reproduction import lotto_fig8, lotto_fig9, lotto_table3
 from analysis.reproduction.contract import Bench
-from analysis.reproduction.lotto_heterogeneity import Setting
-from analysis.reproduction.lotto_overhead import INFORMED_SIZES, Size
-from testbed.experiment.loading import apply_override, validated
+from analysis.reproduction.lotto import fig8 as lotto_fig8
+from analysis.reproduction.lotto import fig9 as lotto_fig9
+from analysis.reproduction.lotto import table3
+from analysis.reproduction.lotto.heterogeneity import Setting
+from analysis.reproduction.lotto.overhead import INFORMED_SIZES, Size
+from testbed.experiment.loader import apply_override, validated
 from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import points
 from testbed.records import RunRecords
@@ -48,7 +50,7 @@ def test_table_3_compares_with_oort(bench: Bench, monkeypatch: pytest.MonkeyPatc
         workload={"dataset": "digits", "model": "logistic", "samples_per_client": 20},
     )
     monkeypatch.setitem(INFORMED_SIZES, "small", tiny)
-    made = lotto_table3.make(bench)
+    made = table3.make(bench)
     assert made.table["protocol"].tolist() == ["Oort", "Cli-Ctr", "Srv-Ctr"] * 2
     assert (made.table.query("protocol == 'Oort'")["server ×"] == 1).all()
     assert len(made.claims) == 4

@@ -2,7 +2,7 @@
 
 import pytest
 
-from analysis.reproduction.lotto_published import (
+from analysis.reproduction.lotto.published import (
     APPLICATIONS,
     PARAMETERS,
     PARTICIPANTS,

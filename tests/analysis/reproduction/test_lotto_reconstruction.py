@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from analysis.reproduction import lotto_reconstruction
 from analysis.reproduction.contract import Bench, Reproduced
-from analysis.reproduction.lotto_reconstruction import PARTICIPANTS, SIZES, Size, chance
-from testbed.experiment.loading import validated
+from analysis.reproduction.lotto import reconstruction as lotto_reconstruction
+from analysis.reproduction.lotto.reconstruction import PARTICIPANTS, SIZES, Size, chance
+from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 from testbed.running import run_all

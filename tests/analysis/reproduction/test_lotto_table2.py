@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from analysis.reproduction.lotto_overhead import COST_TABLES, SILENT, SIZES, Size, experiment
-from analysis.reproduction.lotto_overhead_judged import largest
-from analysis.reproduction.lotto_table2 import _SELECTIONS, claims
+from analysis.reproduction.lotto.overhead import COST_TABLES, SILENT, SIZES, Size, experiment
+from analysis.reproduction.lotto.overhead_verdict import largest
+from analysis.reproduction.lotto.table2 import _SELECTIONS, claims
 from testbed.experiment.stages import check_points
 from testbed.experiment.sweep import points
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.reproduction import multiround_accuracy, multiround_tasks
 from analysis.reproduction.catalogue import named
 from analysis.reproduction.contract import Bench, Claim, Reproduction
-from analysis.reproduction.multiround_judged import ablation_claims, claims
-from analysis.reproduction.multiround_published import (
+from analysis.reproduction.multi_round_secagg import accuracy as multiround_accuracy
+from analysis.reproduction.multi_round_secagg import tasks as multiround_tasks
+from analysis.reproduction.multi_round_secagg.published import (
     LEARNING_RATES,
     PARTITION,
     RANDOM,
@@ -24,10 +24,11 @@ from analysis.reproduction.multiround_published import (
     WEIGHTED,
     Setting,
 )  # fmt: skip
-from analysis.reproduction.multiround_tasks import DIGITS, TASKS, task_of
-from analysis.reproduction.multiround_training import Task, Trained, dropout_probabilities, experiment, train
+from analysis.reproduction.multi_round_secagg.tasks import DIGITS, TASKS, task_of
+from analysis.reproduction.multi_round_secagg.training import Task, Trained, dropout_probabilities, experiment, train
+from analysis.reproduction.multi_round_secagg.verdict import ablation_claims, claims
 from testbed.errors import ExperimentError
-from testbed.experiment.loading import apply_override, validated
+from testbed.experiment.loader import apply_override, validated
 from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import points
 from testbed.records import RunRecords

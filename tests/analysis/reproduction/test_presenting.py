@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
-from analysis.reproduction.presenting import FILES, render, write
+from analysis.reproduction.presentation import FILES, render, write
 from testbed.errors import ExperimentError, RunError
 
 

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from analysis.bounds.random_participation import Participation
-from analysis.reproduction import random_participation_accuracy as accuracy
-from analysis.reproduction import random_participation_training as training
 from analysis.reproduction.catalogue import named
 from analysis.reproduction.contract import Bench, Scale
-from analysis.reproduction.random_participation_training import (
+from analysis.reproduction.random_participation import accuracy, training
+from analysis.reproduction.random_participation.training import (
     DIGITS,
     FIG6,
     FIG7,
@@ -24,7 +23,7 @@ from analysis.reproduction.random_participation_training import (
     Tried,
 )
 from testbed.errors import ExperimentError
-from testbed.experiment.loading import apply_override, validated
+from testbed.experiment.loader import apply_override, validated
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 from testbed.running import run_all

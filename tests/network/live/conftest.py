@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from testbed.messages import Message
-from testbed.network.asking import Replies
-from testbed.network.bookkeeping import OUTCOMES, Exchanges
-from testbed.network.live import Address, LiveClients, LiveNetwork, framing, sockets
+from testbed.network.contract import Replies
+from testbed.network.live import Address, LiveClients, LiveNetwork, frames, sockets
+from testbed.network.recorder import OUTCOMES, Exchanges
 
 CONNECT_S = 30.0
 
@@ -105,17 +105,17 @@ class Impostor:
     async def knock(self, token: bytes | None = None) -> bool:
         """Greet; returns whether the server says welcome."""
         self.stream = await sockets.connected(self.address.host, self.address.port)
-        challenged = await sockets.receive_exactly(self.stream, framing.CHALLENGE_BYTES)
-        await sockets.send_all(self.stream, framing.greeting(token or self.address.token, challenged, self.client))
+        challenged = await sockets.receive_exactly(self.stream, frames.CHALLENGE_BYTES)
+        await sockets.send_all(self.stream, frames.greeting(token or self.address.token, challenged, self.client))
         try:
-            header = await sockets.receive_exactly(self.stream, framing.QUESTION_HEADER)
+            header = await sockets.receive_exactly(self.stream, frames.QUESTION_HEADER)
         except ConnectionError:
             return False
-        return framing.QuestionHeader.unpack(header).kind == framing.WELCOME
+        return frames.QuestionHeader.unpack(header).kind == frames.WELCOME
 
-    async def question(self) -> framing.QuestionHeader:
+    async def question(self) -> frames.QuestionHeader:
         """Wait for a question and read it."""
-        header = framing.QuestionHeader.unpack(await sockets.receive_exactly(self.stream, framing.QUESTION_HEADER))
+        header = frames.QuestionHeader.unpack(await sockets.receive_exactly(self.stream, frames.QUESTION_HEADER))
         size = header.name_bytes + header.common_bytes + (header.private_bytes or 0)
         await sockets.receive_exactly(self.stream, size)
         return header

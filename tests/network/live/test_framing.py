@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.network.live import framing
-from testbed.network.live.framing import Address, AnswerHeader, FramingError, QuestionHeader
+from testbed.network.live import frames as framing
+from testbed.network.live.frames import Address, AnswerHeader, FramingError, QuestionHeader
 
 SECONDS = st.floats(0, 1e9)
 SIZES = st.integers(0, framing.LARGEST_PART)

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.emulation.links.transport import TLS
 from testbed.errors import CodeCrashed, ProtocolError, Refusal, RoundAborted, RunError
-from testbed.links.transport import TLS
 from testbed.messages import Vector
-from testbed.network.live.collecting import summed
+from testbed.network.live.answers import summed
 from testbed.parties.host import Host
-from testbed.parties.summing import combined, float_total
+from testbed.parties.sums import combined, float_total
 
 QUICK: dict[str, Any] = {"latency": 0.001, "deadline_s": 0.4}
 

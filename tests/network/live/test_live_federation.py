@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import workloads
+from testbed.engine.federation import Plan
+from testbed.engine.in_process import live_in_process, run_in_process
 from testbed.experiment.schema import Experiment
-from testbed.federation import Plan
-from testbed.in_process import live_in_process, run_in_process
-from testbed.network.bookkeeping import Exchanges
+from testbed.network.recorder import Exchanges
 from testbed.records import RunDirectory, RunRecords
 from testbed.selection.reports import TrainingReports
 

@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from testbed.network.live import admission, framing, sockets
+from testbed.network.live import admission, sockets
+from testbed.network.live import frames as framing
 from testbed.network.live.admission import PER_ADDRESS, STRANGERS, Admission, network_of
-from testbed.network.live.framing import Address
+from testbed.network.live.frames import Address
 
 PATIENT_S = 20.0
 

@@ -8,8 +8,9 @@ import pytest
 
 from testbed.errors import ClusterError, ProtocolError
 from testbed.messages import RefusalNotice, encode
-from testbed.network.live import framing, sockets
-from testbed.network.live.framing import AnswerHeader
+from testbed.network.live import frames as framing
+from testbed.network.live import sockets
+from testbed.network.live.frames import AnswerHeader
 
 KEYS: dict[str, Any] = {"latency": 0.001, "deadline_s": 0.5}
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.network.bookkeeping import OUTCOMES
+from testbed.network.recorder import OUTCOMES
 
 QUICK: dict[str, Any] = {"latency": 0.001}
 LONG_S = 100.0  # a deadline that no test waits for

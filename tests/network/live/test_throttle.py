@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.links import BandwidthTraces, Rates
-from testbed.network.fluid import transfer_finish
+from testbed.emulation.links import BandwidthTraces, Rates
+from testbed.network.fair_sharing.transfers import transfer_finish
 from testbed.network.live.throttle import (
     DEPTH_S,
     LARGEST_PIECE,

@@ -10,12 +10,12 @@ from unittest.mock import patch
 
 import numpy as np
 
-from testbed.aggregation.secagg_client import SecAggClient
-from testbed.aggregation.secagg_parameters import SecAggParameters
-from testbed.availability import Presence
-from testbed.experiment.loading import validated
-from testbed.federation import Plan
-from testbed.in_process import federation_in_process
+from testbed.aggregation.secagg.client import SecAggClient
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.emulation.availability import Presence
+from testbed.engine.federation import Plan
+from testbed.engine.in_process import federation_in_process
+from testbed.experiment.loader import validated
 from testbed.messages import attach, encode
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI

@@ -1,0 +1,260 @@
+"""What an adversary has attained: which of its attacks honest parties refused, and how far the others have shifted who
+takes part, beside Theorem 2 of Lotto (arXiv 2401.02880, section 3.4).
+
+A round is attacked when a misbehaviour was carried out in it. It is refused when an honest party saw something: a
+client refused, or the honest server found a client out. What counts as the adversary's success is a round that is
+completed without that; its dishonest participants are x of s. Pr[x/s > eta c/n] is over all rounds that the adversary
+had planned to attack: one that was refused, or ended early, gains nothing.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Literal
+
+import pandas as pd
+from scipy.stats import binomtest
+
+from analysis.bounds.lotto import allowed, dishonest_fraction_exceeds
+from analysis.comparison.summary import protocol_name
+from analysis.markup import csv, markdown_table, text_table
+from testbed.adversary.section import AdversarySection, Named, name_of
+from testbed.errors import ExperimentError
+from testbed.records import RunRecords
+from testbed.selection.lotto.refinement import Refinement
+
+Format = Literal["text", "markdown", "csv", "json"]
+DETECTIONS = ("refusal", "misbehaviour")
+ETA = 2.0
+
+
+@dataclass(frozen=True)
+class Share:
+    """How often something happened, with the exact interval of Clopper and Pearson (1934).
+
+    Attributes:
+        count, trials: of independent rounds.
+        low, high: ends of the interval.
+    """
+
+    count: int
+    trials: int
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, count: int, trials: int, confidence: float = 0.95) -> "Share":
+        """`count` times in `trials`; without trials nothing is known."""
+        if trials == 0:
+            return cls(0, 0, 0.0, 1.0)
+        interval = binomtest(count, trials).proportion_ci(confidence, method="exact")
+        return cls(count, trials, float(interval.low), float(interval.high))
+
+    @property
+    def rate(self) -> float:
+        """count / trials; NaN without trials."""
+        return self.count / self.trials if self.trials else float("nan")
+
+
+@dataclass(frozen=True)
+class Attained:
+    """What the adversary of one run has attained.
+
+    Attributes:
+        planned: recorded rounds that were to be attacked.
+        attacked: those in which a misbehaviour was carried out.
+        refused: attacked rounds in which an honest party saw something.
+        checks: (check, stage, rounds in which it failed), the most frequent first.
+        completed: attacked rounds that were completed and not refused; where nothing was ever carried out (an honest
+            server, dishonest clients that do nothing else), all completed ones.
+        dishonest: number of dishonest participants of each of these, in their order.
+    """
+
+    planned: int
+    attacked: int
+    refused: int
+    checks: tuple[tuple[str, str, int], ...]
+    completed: int
+    dishonest: tuple[int, ...]
+
+    def exceeding(self, most: int, confidence: float = 0.95) -> Share:
+        """How often a round had more than `most` dishonest participants."""
+        return Share.of(sum(x > most for x in self.dishonest), self.planned, confidence)
+
+
+def attacks(events: pd.DataFrame, name: str = "") -> pd.DataFrame:
+    """The events that say that a misbehaviour was carried out; with `name`, this one."""
+    return events[(events["kind"] == "attack") & events["detail"].str.startswith(f"{name}: " if name else "")]
+
+
+def attained(run: RunRecords, name: str = "") -> Attained:
+    """What is on record of the attacks of a run that has an adversary; with `name`, of this misbehaviour alone."""
+    events, rounds = run.events, run.rounds
+    section = AdversarySection.model_validate(run.experiment["adversary"])
+    planned = {number for number in rounds["round"] if section.attacks(number)}
+    attacked = set(attacks(events, name)["round"])
+    seen = events[events["kind"].isin(DETECTIONS) & events["round"].isin(attacked)]
+    refused = set(seen["round"])
+    names = [
+        detail.partition(":")[0] if kind == "refusal" else detail
+        for kind, detail in zip(seen["kind"], seen["detail"], strict=True)
+    ]
+    where = Counter((name, stage) for name, stage, _ in set(zip(names, seen["stage"], seen["round"], strict=True)))
+    unseen = (attacked or planned) - refused
+    done = rounds.loc[(rounds["outcome"] == "completed") & rounds["round"].isin(unseen), "round"]
+    counts = run.participation.groupby("round")["dishonest"].sum()
+    checks = sorted(where.items(), key=lambda one: (-one[1], one[0]))
+    return Attained(
+        len(planned),
+        len(attacked),
+        len(refused),
+        tuple((check, stage, times) for (check, stage), times in checks),
+        len(done),
+        tuple(int(counts.get(number, 0)) for number in done),
+    )
+
+
+def adversaries(runs: Sequence[RunRecords], eta: float = ETA) -> pd.DataFrame:
+    """One row per run that has an adversary.
+
+    Columns: label; selection, aggregation; server, clients (misbehaviours, with the options that were set);
+    population, dishonest (c), participants (s); rounds, planned, attacked, refused, checks and completed (see
+    `Attained`); mean, max and distribution (rounds with 0, 1, ... s) of the dishonest participants of completed
+    rounds, and due, s c / n; eta, exceeded (rounds with x/s > eta c/n), its rate with low and high; and bound,
+    Theorem 2's, where selection is Lotto.
+
+    Raises `ExperimentError` when no run has an adversary, or eta is not above 0 and finite.
+    """
+    if not 0 < eta < inf:
+        raise ExperimentError(f"--eta {eta:g}: must be above 0 and finite")
+    rows = [_row(run, eta) for run in runs if run.experiment.get("adversary")]
+    if not rows:
+        raise ExperimentError(f"{runs[0].path if runs else 'no run'}: no run here has an `adversary:` section")
+    return pd.DataFrame(rows)
+
+
+def _row(run: RunRecords, eta: float) -> dict[str, Any]:
+    experiment, found = run.experiment, attained(run)
+    section = AdversarySection.model_validate(experiment["adversary"])
+    population, selection = int(experiment["population"]), experiment["selection"]
+    s, c = int(selection["participants"]), section.number_of(population)
+    share = found.exceeding(allowed(population, c, s, eta))
+    longest = max((s, *found.dishonest))
+    return {
+        "label": run.label,
+        "selection": protocol_name(selection),
+        "aggregation": protocol_name(experiment["aggregation"]),
+        "server": [_said(one) for one in section.server],
+        "clients": [_said(one) for one in section.clients],
+        "population": population,
+        "dishonest": c,
+        "participants": s,
+        "rounds": len(run.rounds),
+        "planned": found.planned,
+        "attacked": found.attacked,
+        "refused": found.refused,
+        "checks": [{"check": check, "stage": stage, "rounds": times} for check, stage, times in found.checks],
+        "completed": found.completed,
+        "mean": sum(found.dishonest) / found.completed if found.completed else None,
+        "max": max(found.dishonest, default=None),
+        "distribution": [found.dishonest.count(x) for x in range(longest + 1)],
+        "due": s * c / population,
+        "eta": eta,
+        "exceeded": share.count,
+        "rate": share.rate if share.trials else None,
+        "low": share.low,
+        "high": share.high,
+        "bound": _bound(selection, population, c, eta),
+    }
+
+
+def _said(one: Named) -> str:
+    """A misbehaviour as an experiment has it: its name, and its options in brackets."""
+    given = next(iter(one.values())) if isinstance(one, dict) else {}
+    options = ", ".join(f"{key}={value}" for key, value in given.items())
+    return f"{name_of(one)} ({options})" if options else name_of(one)
+
+
+def _bound(selection: dict[str, Any], population: int, dishonest: int, eta: float) -> float | None:
+    if "over_selection" not in selection:
+        return None
+    s, factor, least = (selection[key] for key in ("participants", "over_selection", "min_population"))
+    if least is None and selection.get("refine"):
+        least = Refinement.model_validate(selection["refine"]).smallest(population)
+    return dishonest_fraction_exceeds(population, dishonest, s, factor, eta, least)
+
+
+# -- printing -------------------------------------------------------------------------------------------------------
+
+
+def render(frame: pd.DataFrame, format: str = "text") -> str:
+    """The table that `adversaries` made as ``text``, ``markdown``, ``csv`` or ``json``, ending in a line feed.
+
+    Raises `ExperimentError` for another format.
+    """
+    if format == "csv":
+        flat = frame.assign(
+            **{name: frame[name].map(json.dumps) for name in ("server", "clients", "checks", "distribution")}
+        )
+        return csv(flat)
+    if format == "json":
+        rows = [
+            {str(key): None if isinstance(value, float) and pd.isna(value) else value for key, value in row.items()}
+            for row in frame.astype(object).to_dict(orient="records")
+        ]
+        return json.dumps({"rows": rows}, indent=2, ensure_ascii=False) + "\n"
+    if format not in ("text", "markdown"):
+        raise ExperimentError(f"--format {format}: unknown; allowed: text, markdown, csv, json")
+    printed = _text if format == "text" else _markdown
+    return "\n".join(printed(lines, left) for lines, left in ((_seen(frame), (0, 5)), (_shifts(frame), (0,)))) + _NOTE
+
+
+_NOTE = (
+    "\nAttacked: rounds in which a misbehaviour was carried out. Refused: those in which an honest party saw it.\n"
+    "Done: those completed unseen; dishonest participants are of these. due: s c / n. Pr is over all rounds.\n"
+)
+
+
+def _named(frame: pd.DataFrame) -> list[str]:
+    """What tells the rows apart: the misbehaviours, the selection where it differs, or else the runs' own labels."""
+    names = [" + ".join((*row["server"], *row["clients"])) or "no misbehaviour" for _, row in frame.iterrows()]
+    if frame["selection"].nunique() > 1:
+        names = [f"{selection}: {name}" for selection, name in zip(frame["selection"], names, strict=True)]
+    return names if len(set(names)) == len(names) else frame["label"].tolist()
+
+
+def _seen(frame: pd.DataFrame) -> list[list[str]]:
+    lines = [["Adversary", "Rounds", "Attacked", "Refused", "Done", "Seen by honest parties"]]
+    for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True):
+        checks = [f"{one['check']} at {one['stage']} ({one['rounds']})" for one in row["checks"]]
+        counts = [str(row[column]) for column in ("planned", "attacked", "refused", "completed")]
+        lines.append([name, *counts, ", ".join(checks) or "nothing"])
+    return lines
+
+
+def _shifts(frame: pd.DataFrame) -> list[list[str]]:
+    often = f"Pr[x/s > {frame['eta'].iloc[0]:g} c/n]"
+    lines = [["Adversary", "Dishonest, mean", "max", "due", often, "95% interval", "Theorem 2"]]
+    lines += [[name, *_shift(row)] for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True)]
+    return lines
+
+
+def _shift(row: Any) -> list[str]:
+    if not row["completed"]:
+        mean, most = "–", "–"
+    else:
+        mean, most = f"{row['mean']:.2f} of {row['participants']}", str(int(row["max"]))
+    bound = "–" if row["bound"] is None or pd.isna(row["bound"]) else f"{row['bound']:.4g}"
+    if not row["planned"]:
+        return [mean, most, f"{row['due']:.2f}", "–", "–", bound]
+    return [mean, most, f"{row['due']:.2f}", f"{row['rate']:.4g}", f"{row['low']:.4g} to {row['high']:.4g}", bound]
+
+
+def _text(lines: list[list[str]], left: Sequence[int]) -> str:
+    return text_table(lines[0], lines[1:], left)
+
+
+def _markdown(lines: list[list[str]], left: Sequence[int]) -> str:
+    return markdown_table(lines[0], lines[1:], left)

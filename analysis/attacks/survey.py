@@ -1,0 +1,157 @@
+"""Every misbehaviour that an experiment's protocols know, tried one after the other: what honest parties see of each,
+and what limits those that they do not see. This is how the tables of docs/threat-model.md are made.
+
+A survey is a sweep: the experiment once for each misbehaviour. What its `adversary.server` and `adversary.clients` name
+goes along with each: the companions, without which another has nothing to gain (a server that reconstructs updates
+first needs its own clients among the participants).
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from analysis.attacks.limits import limit
+from analysis.attacks.outcomes import attacks, attained
+from analysis.markup import markdown_table, text_table
+from testbed.adversary.catalogue import OF_PARTY, names
+from testbed.adversary.section import AdversarySection, name_of
+from testbed.engine.federation import Plan
+from testbed.errors import ExperimentError
+from testbed.experiment.loader import validated
+from testbed.experiment.schema import Experiment
+from testbed.experiment.sweep import points
+from testbed.records import RunRecords
+
+Verdict = Literal["refused", "refused in part", "bounded", "not protected", "did not arise"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A misbehaviour to be tried, by ``server`` or ``clients``."""
+
+    party: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of one trial.
+
+    Attributes:
+        trial: which misbehaviour, by whom.
+        verdict: ``refused`` (an honest party saw it in every attacked round), ``refused in part`` (in some),
+            ``bounded`` (nobody saw it; `limit` says what keeps it within bounds), ``not protected`` (nobody saw it, and
+            nothing that is known here bounds it) or ``did not arise`` (in no round it could be carried out).
+        checks: those that failed, with their stages, the most frequent first.
+        limit: what bounds what it gains unseen; empty: nothing.
+        attacked, refused, completed: rounds; see `analysis.attacks.outcomes.Attained`.
+        recovered: rounds in which the adversary has had a single client's update.
+    """
+
+    trial: Trial
+    verdict: Verdict
+    checks: tuple[str, ...]
+    limit: str
+    attacked: int
+    refused: int
+    completed: int
+    recovered: int
+
+    @property
+    def outcome(self) -> str:
+        """In a few words, as in a cell of the threat model."""
+        said: str = self.verdict
+        if self.verdict.startswith("refused"):
+            said += f": {', '.join(self.checks)}"
+        if self.verdict == "bounded":
+            said += f": {self.limit}"
+        elif self.verdict == "refused in part" and self.limit:
+            said += f"; unseen: {self.limit}"
+        return f"{said}; an update recovered in {self.recovered} of {self.attacked}" if self.recovered else said
+
+
+def trials(experiment: Experiment, only: Sequence[str], where: str) -> list[Trial]:
+    """The misbehaviours that apply to the experiment's protocols, or `only` those.
+
+    Raises `ExperimentError` for one that does not apply, and for an experiment that is a sweep already.
+    """
+    if experiment.sweep:
+        raise ExperimentError(f"{where}: sweep: a survey sweeps over misbehaviours itself; take out the sweep")
+    protocols = {experiment.selection.protocol, experiment.aggregation.protocol, "train"}
+    known = [Trial(party, name) for party in OF_PARTY for name in names(party, protocols)]
+    unknown = sorted(set(only) - {one.name for one in known})
+    if unknown:
+        allowed = ", ".join(one.name for one in known)
+        raise ExperimentError(f"{where}: --only {unknown[0]}: does not apply to these protocols; allowed: {allowed}")
+    return [one for one in known if one.name in only or (not only and _arises(experiment, one, where))]
+
+
+def _arises(experiment: Experiment, trial: Trial, where: str) -> bool:
+    """Whether there is anything to do otherwise: noise to skip, a list to forge."""
+    (point,) = points(survey_of(experiment, [trial], where), where)
+    try:
+        Plan(point.experiment, 0)
+    except ExperimentError:
+        return False
+    return True
+
+
+def survey_of(experiment: Experiment, tried: Sequence[Trial], where: str) -> Experiment:
+    """The experiment as a sweep over what is `tried`, in this order."""
+    section = experiment.adversary or AdversarySection()
+    data = experiment.model_dump(mode="json", exclude_unset=True)
+    data["adversary"] = section.model_dump(mode="json", exclude_unset=True, exclude=set(OF_PARTY))
+    data["sweep"] = {"adversary": [_adversary(section, one) for one in tried]}
+    return validated(data, where)
+
+
+def _adversary(section: AdversarySection, trial: Trial) -> dict[str, list[Any]]:
+    """What is tried, outermost, beside its companions."""
+    parties = {}
+    for party in OF_PARTY:
+        listed = {name_of(one): one for one in getattr(section, party)}
+        tried = [listed.pop(trial.name, trial.name)] if party == trial.party else []
+        parties[party] = [*tried, *listed.values()]
+    return parties
+
+
+def findings(experiment: Experiment, tried: Sequence[Trial], runs: Sequence[RunRecords]) -> list[Finding]:
+    """What came of each trial with the experiment; `runs` are those of the survey, in its order."""
+    return [_finding(one, run, limit(one.name, experiment)) for one, run in zip(tried, runs, strict=True)]
+
+
+def _finding(trial: Trial, run: RunRecords, bound: str) -> Finding:
+    found, events = attained(run, trial.name), attacks(run.events)
+    gave_away = events["detail"].str.contains(r": victim \d+\b.*\b(?:recovered|reconstructed)\b")
+    recovered = events.loc[gave_away, "round"].nunique()
+    verdict: Verdict
+    if not found.attacked:
+        verdict = "did not arise"
+    elif found.refused:
+        verdict = "refused" if found.refused == found.attacked else "refused in part"
+    else:
+        verdict = "bounded" if bound else "not protected"
+    checks = tuple(f"{check} at {stage}" for check, stage, _ in found.checks)
+    return Finding(
+        trial, verdict, checks, bound, found.attacked, found.refused, found.completed, int(recovered)
+    )  # fmt: skip
+
+
+# -- printing -------------------------------------------------------------------------------------------------------
+
+
+def render(found: Sequence[Finding], format: str = "text") -> str:
+    """The findings as ``text``, ``markdown`` or ``json``; raises `ExperimentError` for another format."""
+    if format == "json":
+        rows = [vars(one) | {"trial": vars(one.trial), "outcome": one.outcome} for one in found]
+        return json.dumps({"rows": rows}, indent=2) + "\n"
+    if format not in ("text", "markdown"):
+        raise ExperimentError(f"--format {format}: unknown; allowed: text, markdown, json")
+    lines = [["Misbehaviour", "By", "Attacked", "Refused", "Unseen", "What came of it"]]
+    for one in found:
+        counts = [str(number) for number in (one.attacked, one.refused, one.completed)]
+        lines.append([one.trial.name, one.trial.party, *counts, one.outcome])
+    if format == "markdown":
+        return markdown_table(lines[0], lines[1:], left=(0, 1, 5))
+    return text_table(lines[0], lines[1:], left=range(len(lines[0])))

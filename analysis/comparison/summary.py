@@ -1,0 +1,181 @@
+"""One run as one flat object: what scripts read, and what the overhead table is made of."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.comparison.losses import counts
+from analysis.comparison.measures import by_outcome, mean_interval, participation_matrix, per_round, per_update_interval
+from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy, weak_privacy
+from analysis.privacy.spent import of_honest, why_stopped
+from testbed.experiment.workload import LANGUAGE_DATASETS
+from testbed.privacy.caveats import caveats
+from testbed.records import RunRecords
+from testbed.records.reasons import counted, refusals_told, summed_up
+
+PRIVACY_TIME_LIMIT_S = 5.0
+
+
+def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S) -> dict[str, Any]:
+    """The run in one flat dictionary of JSON values; what is not known (nothing completed, not measured) is None.
+
+    ``mean_...`` and ``..._per_round`` are means over completed rounds, ``..._per_update`` are all rounds' costs over
+    the number of completed rounds (see `analysis.comparison.measures`). Times are seconds of the run's clock, except
+    ``wall_s``; traffic is in bytes; ``transport_bytes_per_round`` comes on top of ``server_bytes_per_round``.
+    ``dropouts`` counts clients
+    that went away in the middle of a stage, ``dropped_by_stage.STAGE`` those of one stage, ``offline`` the clients
+    that were away when they were first asked for something in a round, ``late`` the answers after the deadline (see
+    `analysis.comparison.losses`); ``participants_lost`` the participants whose update is not in the sum, for whatever
+    reason,
+    ``refusals`` the refusals on record, ``unexpected_refusals`` says which, where nobody was to be dishonest,
+    ``crashes`` how often a client's code has crashed (with ``on_crash: drop``);
+    ``reasons`` says why rounds were aborted or skipped, ``reasons.NAME`` how many for each reason;
+    ``behind_rounds`` in how many rounds of a live run the machine could not keep up, and ``behind_factor`` how many
+    times as long as links and devices say these have taken (None: in no round);
+    ``final_perplexity`` and ``best_perplexity`` are None unless the next word is
+    what is learned; ``training`` is ``real`` or ``simulated``. Of runs with a privacy ledger, ``epsilon_max`` and
+    ``epsilon_median`` are over the honest clients that were charged, ``privacy_caveats`` says what they do not cover (a
+    seed, losses that are reported), ``stopped`` why the budget ended the run.
+
+    Args:
+        run: the records; also of a run that is still going on.
+        privacy_time_limit_s: seconds of processor time that the search for the weak multi-round privacy may take. When
+            they do not suffice, ``multi_round_privacy_weak_certified`` is false, ``multi_round_privacy_weak`` is the
+            smallest group found so far, and ``multi_round_privacy_weak_lower_bound`` is what is proved.
+    """
+    experiment, rounds = run.experiment, per_round(run)
+    done = rounds["outcome"] == "completed"
+    completed, failed = rounds[done], by_outcome(run).loc[["skipped", "aborted"]]
+    ends = list(zip(rounds["outcome"], rounds["reason"], strict=True))
+    refused = run.events.loc[run.events["kind"] == "refusal", "detail"].tolist()
+    lost = counts(run)
+    measured = rounds["accuracy"].dropna()
+    round_s, client_s = mean_interval(completed["round_s"]), mean_interval(completed["client_s"])
+    server, client = mean_interval(completed["server_bytes"]), mean_interval(completed["client_bytes"])
+    transport = mean_interval(completed["transport_bytes"])
+    update_s = per_update_interval(rounds["round_s"], done)
+    update_bytes = per_update_interval(rounds["server_bytes"], done)
+    summary = {
+        "label": run.label,
+        "name": experiment.get("name"),
+        "seed": experiment.get("seed"),
+        "selection": protocol_name(experiment.get("selection")),
+        "aggregation": protocol_name(experiment.get("aggregation")),
+        "population": int(experiment["population"]),
+        "rounds_completed": len(completed),
+        "rounds_skipped": failed["rounds"]["skipped"],
+        "rounds_aborted": failed["rounds"]["aborted"],
+        "mean_round_s": round_s.mean,
+        "mean_round_s_half_width": round_s.half_width,
+        "mean_client_s": client_s.mean,
+        "mean_client_s_half_width": client_s.half_width,
+        "server_bytes_per_round": server.mean,
+        "server_bytes_per_round_half_width": server.half_width,
+        "client_bytes_per_round": client.mean,
+        "client_bytes_per_round_half_width": client.half_width,
+        "transport_bytes_per_round": transport.mean,
+        "transport_bytes_per_round_half_width": transport.half_width,
+        "round_s_per_update": update_s.mean,
+        "round_s_per_update_half_width": update_s.half_width,
+        "server_bytes_per_update": update_bytes.mean,
+        "server_bytes_per_update_half_width": update_bytes.half_width,
+        "failed_rounds_s": failed["seconds"].sum(),
+        "failed_rounds_bytes": failed["bytes"].sum(),
+        "server_compute_s_per_round": mean_interval(completed["server_compute_s"]).mean,
+        "participants_mean": mean_interval(completed["participants"]).mean,
+        "survivors_mean": mean_interval(completed["survivors"]).mean,
+        "participants_lost": (~run.participation["survived"].astype(bool)).sum(),
+        "dropouts": lost["asked_dropped"].sum(),
+        "offline": lost["asked_offline"].sum(),
+        "late": lost["asked_late"].sum(),
+        **{f"dropped_by_stage.{stage}": dropped for stage, dropped in lost["asked_dropped"].items()},
+        "refusals": len(refused),
+        "unexpected_refusals": None if experiment.get("adversary") else refusals_told(refused) or None,
+        "crashes": (run.events["kind"] == "crash").sum(),
+        "reasons": summed_up(ends) or None,
+        **{f"reasons.{name}": count for name, count in counted(ends).items()},
+        **_behind(run),
+        "final_accuracy": measured.iloc[-1] if len(measured) else None,
+        "best_accuracy": measured.max() if len(measured) else None,
+        **_perplexity(experiment, rounds["loss"].dropna()),
+        "training": (experiment.get("workload") or {}).get("training", "real"),
+        **_multi_round(run, privacy_time_limit_s),
+        **_spending(run),
+        "clock": (run.experiment.get("time") or {}).get("clock", "virtual"),
+        "virtual_s": rounds["ended_s"].iloc[-1] if len(rounds) else 0.0,
+        "wall_s": run.wall_s,
+    }
+    return {key: _plain(value) for key, value in summary.items()}
+
+
+def _behind(run: RunRecords) -> dict[str, Any]:
+    """The rounds that the machine has held up (`testbed.network.live.server` says which), and how much."""
+    events, rounds = run.events, run.rounds
+    held_up = rounds[rounds["round"].isin(events.loc[events["kind"] == "behind", "round"])]
+    took_s = (held_up["ended_s"] - held_up["started_s"]).sum()
+    due_s = took_s - held_up["behind_s"].sum()
+    return {"behind_rounds": len(held_up), "behind_factor": took_s / due_s if due_s > 0 else None}
+
+
+def _perplexity(experiment: Mapping[str, Any], losses: pd.Series) -> dict[str, Any]:
+    """exp(mean loss of a word); None where nothing was measured or the task is not to predict words."""
+    is_language = (experiment.get("workload") or {}).get("dataset") in LANGUAGE_DATASETS
+    known = is_language and len(losses) > 0
+    return {
+        "final_perplexity": np.exp(losses.iloc[-1]) if known else None,
+        "best_perplexity": np.exp(losses.min()) if known else None,
+    }
+
+
+def protocol_name(section: Any) -> str | None:
+    """The protocol that a section of an experiment names (``{"protocol": ...}``, or the name alone)."""
+    if isinstance(section, dict):
+        section = section.get("protocol")
+    return None if section is None else str(section)
+
+
+def _multi_round(run: RunRecords, time_limit_s: float) -> dict[str, Any]:
+    """F, C and T of who was summed with whom (Multi-RoundSecAgg, section 3.2, equation (5), Remark 1).
+
+    None where there is nothing to measure: F and C before the first round, T before the first sum.
+    """
+    matrix = participation_matrix(run, compact=True)
+    weak = weak_privacy(matrix, time_limit_s=time_limit_s) if matrix.any() else None
+    return {
+        "fairness_gap": fairness_gap(matrix) if len(matrix) else None,
+        "aggregation_cardinality": aggregation_cardinality(matrix) if len(matrix) else None,
+        "multi_round_privacy_strong": strong_privacy(matrix) if weak else None,
+        "multi_round_privacy_weak": weak.value if weak else None,
+        "multi_round_privacy_weak_certified": weak.certified if weak else None,
+        "multi_round_privacy_weak_lower_bound": weak.lower_bound if weak else None,
+    }
+
+
+def _spending(run: RunRecords) -> dict[str, Any]:
+    """What the privacy ledger holds; nothing for runs whose aggregation adds no noise. None: no epsilon is finite."""
+    rows = of_honest(run)
+    if rows.empty:
+        return {}
+    last = rows.groupby("client").last()
+    return {
+        "privacy_delta": rows["delta"].iloc[0],
+        "privacy_clients": len(last),
+        "epsilon_max": last["epsilon"].max(),
+        "epsilon_median": last["epsilon"].median(),
+        "planned_epsilon_max": last["planned_epsilon"].max(),
+        "colluding_epsilon_max": last["colluding_epsilon"].max(),
+        "privacy_caveats": "; ".join(caveats(run.experiment)) or None,
+        "stopped": why_stopped(run) or None,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A JSON value: Python's own number types, and None for NaN and infinity."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,136 @@
+"""The grid of a setting that is searched for, e.g. the learning rate: accuracies of its values and the best of them.
+
+So et al. (Multi-RoundSecAgg, arXiv 2106.03328, Appendix F) choose the best learning rate of a grid for each scheme.
+What the other swept keys say (a scheme, a partition) makes a setting, and each setting has a best value of its own.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import pandas as pd
+
+from analysis.comparison.measures import Interval, mean_interval, per_round
+from analysis.markup import csv, markdown, markdown_table
+from testbed.display import visible
+from testbed.errors import ExperimentError
+from testbed.records import RunRecords
+
+By = Literal["final", "best"]
+_MEASURES = ("final", "best")
+
+
+def tuned(runs: Sequence[tuple[Mapping[str, Any], RunRecords]], keys: Sequence[str], by: By = "final") -> pd.DataFrame:
+    """One row for each setting and each combination of the grid's values, in their order.
+
+    Columns: setting (the other swept keys and their values, empty if there are none), one for each of `keys`, seeds
+    (how many runs were pooled), final_accuracy and best_accuracy (the last and the highest that was measured in a run,
+    means over the seeds; missing where nothing was) with ``_half_width`` of their 95% intervals over the seeds, and
+    is_best: the highest mean of `by` in its setting, the first of several.
+
+    Args:
+        runs: swept keys with their values, and the records of that run.
+        keys: of the grid.
+        by: which accuracy counts.
+
+    Raises:
+        ExperimentError: a setting of which no run has measured an accuracy.
+    """
+    groups: dict[tuple[str, str], tuple[list[Any], list[RunRecords]]] = {}
+    for values, run in runs:
+        setting = ",".join(_told(key, value) for key, value in values.items() if key not in (*keys, "seed"))
+        grid = [values[key] for key in keys]
+        groups.setdefault((setting, json.dumps(grid)), (grid, []))[1].append(run)
+    rows = [
+        {"setting": setting, **dict(zip(keys, grid, strict=True)), "seeds": len(pooled), **_accuracies(pooled)}
+        for (setting, _), (grid, pooled) in groups.items()
+    ]
+    frame = pd.DataFrame(rows)
+    order = {setting: place for place, setting in enumerate(dict.fromkeys(frame["setting"]))}
+    frame = frame.sort_values("setting", key=lambda column: column.map(order), kind="stable", ignore_index=True)
+    counted = frame[f"{by}_accuracy"].astype(float)
+    frame["is_best"] = False
+    for setting, places in frame.groupby("setting", sort=False).groups.items():
+        if counted[places].isna().all():
+            where = f" with {setting}" if setting else ""
+            raise ExperimentError(f"no accuracy was measured{where}, so no value is the best; see `testbed status`")
+        frame.loc[counted[places].idxmax(), "is_best"] = True
+    return frame
+
+
+def _accuracies(runs: Sequence[RunRecords]) -> dict[str, float | None]:
+    measured = [per_round(run)["accuracy"].dropna() for run in runs]
+    of = {
+        "final": mean_interval([values.iloc[-1] if len(values) else math.nan for values in measured]),
+        "best": mean_interval([values.max() if len(values) else math.nan for values in measured]),
+    }
+    found: dict[str, float | None] = {}
+    for measure in _MEASURES:
+        found |= {
+            f"{measure}_accuracy": of[measure].mean,
+            f"{measure}_accuracy_half_width": of[measure].half_width,
+        }
+    return found
+
+
+def _told(key: str, value: Any) -> str:
+    """A swept key in a setting's name; of a section, what it says, and of a protocol its name alone."""
+    if isinstance(value, Mapping) and value:
+        return ",".join(_told(str(inner), part) for inner, part in value.items())
+    return _named(value) if key.rpartition(".")[2] == "protocol" else f"{key}={_named(value)}"
+
+
+def _named(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+# -- printing -------------------------------------------------------------------------------------------------------
+
+
+def render(frame: pd.DataFrame, keys: Sequence[str], format: str = "text") -> str:
+    """The table that `tuned` made as ``text``, ``markdown``, ``csv`` or ``json``, ending in a line feed."""
+    if format == "csv":
+        return csv(frame)
+    if format == "json":
+        plain = frame.astype(object).where(frame.notna(), None)
+        return json.dumps({"rows": plain.to_dict(orient="records")}, indent=2, ensure_ascii=False) + "\n"
+    printed = _text if format == "text" else _markdown
+    heads = [*(key.rpartition(".")[2] for key in keys), "Seeds", "Final accuracy", "Best accuracy", ""]
+    tables = []
+    for setting, part in frame.groupby("setting", sort=False):
+        cells = [
+            [
+                *(_named(row[key]) for key in keys),
+                str(row["seeds"]),
+                *(_cell(Interval(row[f"{m}_accuracy"], row[f"{m}_accuracy_half_width"])) for m in _MEASURES),
+                "best" if row["is_best"] else "",
+            ]
+            for _, row in part.iterrows()
+        ]
+        tables.append(printed(str(setting), heads, cells))
+    return "\n".join(tables)
+
+
+def _cell(accuracy: Interval) -> str:
+    if accuracy.mean is None or math.isnan(accuracy.mean):
+        return "–"
+    if accuracy.half_width is None or math.isnan(accuracy.half_width):
+        return f"{100 * accuracy.mean:.1f}%"
+    return f"{100 * accuracy.mean:.1f}% ±{100 * accuracy.half_width:.1f}"
+
+
+def _text(setting: str, heads: list[str], cells: list[list[str]]) -> str:
+    heads, *cells = ([visible(cell) for cell in row] for row in [heads, *cells])
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    lines = [
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in [heads, *cells]
+    ]
+    body = [lines[0], "─" * max(map(len, lines)), *lines[1:]]
+    return "\n".join([*([visible(setting)] if setting else []), *body]) + "\n"
+
+
+def _markdown(setting: str, heads: list[str], cells: list[list[str]]) -> str:
+    table = markdown_table(list(map(markdown, heads)), cells, left=0)
+    return f"**{markdown(setting)}**\n\n{table}" if setting else table

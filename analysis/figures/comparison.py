@@ -1,0 +1,210 @@
+"""Figures for a paper: round time and traffic by stage, accuracy; `analysis.figures.availability` draws who was lost.
+
+Each is written as PNG and as PDF with embedded fonts, one column wide. Stages come in the order of the protocol
+(selection, training, aggregation) and keep their colour from figure to figure, and so do protocols.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from analysis.comparison.losses import somebody_was_lost
+from analysis.comparison.measures import by_stage, per_round, stage_order
+from analysis.comparison.rows import Row, rows_of
+from analysis.figures.availability import availability, dropouts_by_stage
+from analysis.figures.elements import (
+    FAILED,
+    FAILED_LOOK,
+    LEGEND_COLUMNS,
+    bars,
+    legend_inches,
+    line_styles,
+    part_handles,
+    positions,
+    protocol_axis,
+    random_first,
+)
+from analysis.figures.noise import accuracy_by_noise, accuracy_of_noise, says_something
+from analysis.figures.style import COLUMN_INCHES, house_style, protocol_colours, save, stage_colours
+from analysis.markup import figure_text
+from analysis.units import bytes_unit, seconds_unit
+from testbed.records import RunRecords
+
+_log = logging.getLogger(__name__)
+
+
+def plot(runs: Sequence[RunRecords], out: Path, note: Callable[[str], None] = _log.warning) -> list[Path]:
+    """Draw the figures, each as .png and .pdf; return the files.
+
+    They are ``round-time-by-stage``, ``accuracy``, ``traffic-by-stage``, ``availability`` and ``dropouts-by-stage``,
+    and where noise was added, more or less of it or in several rings, ``accuracy-of-noise``.
+    Repetitions with other seeds are averaged (see `analysis.comparison.rows`). Bars show the mean completed round; what
+    skipped and aborted rounds have cost, per completed round, is hatched at their end. A figure for which nothing was
+    recorded is left out, and `note` is told so.
+
+    Args:
+        runs: e.g. from `testbed.records.find_runs`; raises `ExperimentError` when there are none.
+        out: directory, made when it is not there.
+        note: called with one line for each figure that is left out.
+    """
+    rows = random_first(rows_of(runs))
+    stages = {id(row): _mean_stages(row) for row in rows}
+    out.mkdir(parents=True, exist_ok=True)
+    paths = []
+    with house_style():
+        if any(_completed(frame) for frame in stages.values()):
+            paths += save(_round_time(rows, stages), out / "round-time-by-stage")
+        else:
+            note("no round-time-by-stage figure: no round was completed")
+        if any(per_round(run)["accuracy"].notna().any() for run in runs):
+            paths += save(_accuracy(rows), out / "accuracy")
+        else:
+            note("no accuracy figure: no accuracy was measured in these runs")
+        if any(_completed(frame) for frame in stages.values()):
+            paths += save(_traffic(rows, stages), out / "traffic-by-stage")
+        else:
+            note("no traffic-by-stage figure: no round was completed")
+        noise = accuracy_by_noise(runs)
+        if says_something(noise):
+            paths += save(accuracy_of_noise(noise), out / "accuracy-of-noise")
+        if any(map(somebody_was_lost, runs)):
+            paths += save(availability(rows), out / "availability")
+            paths += save(dropouts_by_stage(rows), out / "dropouts-by-stage")
+        else:
+            note("no availability and dropouts-by-stage figures: nobody was away or lost in these runs")
+    return paths
+
+
+# -- by stage -------------------------------------------------------------------------------------------------------
+
+
+def _mean_stages(row: Row) -> pd.DataFrame:
+    """Per stage and for failed rounds (index), what a completed round takes: duration_s, bytes_down, bytes_up.
+
+    Means over the row's repetitions that have completed a round; empty when none has.
+    """
+    columns = ["duration_s", "bytes_down", "bytes_up"]
+    means = []
+    for run in row.runs:
+        frame = by_stage(run)
+        updates = int((run.rounds["outcome"] == "completed").sum())
+        if not updates:
+            continue
+        frame["stage"] = frame["stage"].where(frame["outcome"] == "completed", FAILED)
+        means.append(frame.groupby("stage", sort=False)[columns].sum() / updates)
+    if not means:
+        return pd.DataFrame(columns=columns, dtype=np.float64)
+    total = pd.concat(means).groupby(level=0, sort=False).sum()
+    return total / len(means)
+
+
+def _completed(frame: pd.DataFrame) -> bool:
+    return len(frame) > 0
+
+
+def _colours(frames: Sequence[pd.DataFrame]) -> dict[str, str]:
+    """All stages in order, and their colours."""
+    return stage_colours(stage_order([[name for name in frame.index if name != FAILED] for frame in frames]))
+
+
+def _handles(frames: Sequence[pd.DataFrame], colours: dict[str, str]) -> list[Patch]:
+    handles = part_handles(colours)
+    if any(frame["duration_s"].get(FAILED, 0.0) for frame in frames):
+        handles.append(Patch(linewidth=0.5, label=FAILED, **FAILED_LOOK))
+    return handles
+
+
+def _round_time(rows: Sequence[Row], stages: dict[int, pd.DataFrame]) -> Figure:
+    frames = [stages[id(row)] for row in rows]
+    unit = seconds_unit(frame["duration_s"].sum() for frame in frames)
+    places, height = positions(rows)
+    colours = _colours(frames)
+    handles = _handles(frames, colours)
+    figure = Figure(figsize=(COLUMN_INCHES, height + 0.45 + legend_inches(handles)), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_xlim(0, bars(axes, places, [frame["duration_s"] for frame in frames], unit, colours))
+    axes.set_xlabel(f"Round time [{unit.symbol}]")
+    protocol_axis(axes, rows, places)
+    figure.legend(handles=handles, loc="outside lower center", ncols=LEGEND_COLUMNS)
+    return figure
+
+
+def _traffic(rows: Sequence[Row], stages: dict[int, pd.DataFrame]) -> Figure:
+    frames = [stages[id(row)] for row in rows]
+    unit = bytes_unit(frame[way].sum() for frame in frames for way in ("bytes_down", "bytes_up"))
+    places, height = positions(rows)
+    colours = _colours(frames)
+    handles = _handles(frames, colours)
+    inches = 2 * (height + 0.22) + 0.45 + legend_inches(handles)
+    figure = Figure(figsize=(COLUMN_INCHES, inches), layout="constrained")
+    down, up = figure.subplots(2, 1, sharex=True)
+    down.set_title("Server to clients", loc="left")
+    up.set_title("Clients to server", loc="left")
+    ends = [
+        bars(axes, places, [frame[way] for frame in frames], unit, colours)
+        for axes, way in ((down, "bytes_down"), (up, "bytes_up"))
+    ]
+    for axes in (down, up):
+        protocol_axis(axes, rows, places)
+    up.set_xlim(0, max(ends))
+    up.set_xlabel(f"Traffic per round [{unit.symbol}]")
+    figure.legend(handles=handles, loc="outside lower center", ncols=LEGEND_COLUMNS)
+    return figure
+
+
+# -- accuracy -------------------------------------------------------------------------------------------------------
+
+
+def _accuracy(rows: Sequence[Row]) -> Figure:
+    """Two panels per setting: against time and against rounds."""
+    settings = list(dict.fromkeys(row.setting for row in rows))
+    wide = COLUMN_INCHES if len(settings) == 1 else 2.3 * len(settings)
+    figure = Figure(figsize=(wide, 3.7), layout="constrained")
+    panels = figure.subplots(2, len(settings), sharey=True, squeeze=False)
+    curves = {id(row): _curve(row) for row in rows}
+    unit = seconds_unit([max((curve["ended_s"].max() for curve in curves.values() if len(curve)), default=0.0)])
+    colours = protocol_colours([row.protocol or row.label for row in rows])
+    styles = line_styles(rows)
+    handles = {}
+    for row in rows:
+        curve, column = curves[id(row)], settings.index(row.setting)
+        colour, (line, marker) = colours[row.protocol or row.label], styles[row.label]
+        for axes, x in (
+            (panels[0, column], curve["ended_s"] / unit.size),
+            (panels[1, column], curve["round"]),
+        ):
+            (handles[row.label],) = axes.plot(
+                x, 100 * curve["mean"], line, color=colour, marker=marker, markersize=3,
+                markevery=max(1, len(curve) // 12), markeredgecolor="white", markeredgewidth=0.4,
+                label=figure_text(row.label),
+            )  # fmt: skip
+            if len(row.runs) > 1:
+                axes.fill_between(x, 100 * curve["least"], 100 * curve["most"], color=colour, alpha=0.15, linewidth=0)
+    for column, setting in enumerate(settings):
+        panels[0, column].set_title(figure_text(setting))
+        panels[0, column].set_xlabel(f"Time [{unit.symbol}]")
+        panels[1, column].set_xlabel("Round")
+        panels[1, column].xaxis.set_major_locator(MaxNLocator(integer=True))
+        for axes in panels[:, column]:
+            axes.grid()
+            axes.set_xlim(left=0)
+    for axes in panels[:, 0]:
+        axes.set_ylabel("Accuracy [%]")
+    columns = 2 if len(settings) == 1 else 2 * len(settings)
+    figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=columns)
+    return figure
+
+
+def _curve(row: Row) -> pd.DataFrame:
+    """Accuracy by round: round, mean ended_s (s), mean, least and most accuracy over the repetitions."""
+    rounds = pd.concat([per_round(run)[["round", "ended_s", "accuracy"]] for run in row.runs]).dropna()
+    grouped = rounds.groupby("round")
+    return grouped.agg(
+        ended_s=("ended_s", "mean"), mean=("accuracy", "mean"), least=("accuracy", "min"), most=("accuracy", "max")
+    ).reset_index()

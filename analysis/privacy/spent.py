@@ -1,0 +1,108 @@
+"""What the clients of a run have spent, read from its records."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from testbed.errors import ExperimentError
+from testbed.records import RunRecords
+from testbed.records.run_end import STOPPED
+
+EPSILONS = ("epsilon", "planned_epsilon", "colluding_epsilon")
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What one run has spent.
+
+    Attributes:
+        run: the records.
+        delta: of all epsilons.
+        budget: the experiment's, or None.
+        stopped: why the run ended before its last round; empty otherwise.
+        rounds: how many are recorded.
+        clients: a row for each honest client that was charged, by client: rounds (those whose sums it is in, with
+            attempts), the three epsilons. Dishonest ones are charged, too, but nobody protects them from themselves.
+        by_round: a row per recorded round: charged (honest clients), and of each epsilon so far the largest
+            (``..._max``) and the median over the honest clients that were ever charged (``..._median``).
+    """
+
+    run: RunRecords
+    delta: float
+    budget: float | None
+    stopped: str
+    rounds: int
+    clients: pd.DataFrame
+    by_round: pd.DataFrame
+
+    @property
+    def label(self) -> str:
+        """The run's."""
+        return self.run.label
+
+
+def spending(run: RunRecords) -> Spending:
+    """What a run has spent, also of one that goes on.
+
+    Raises:
+        ExperimentError: nobody has been charged yet, or rows of the ledger are missing.
+    """
+    check_complete(run)
+    rows = of_honest(run)
+    if rows.empty:
+        raise ExperimentError(
+            f"{run.path}: nobody is charged in this run's privacy ledger: no round has given a sum; `testbed bound "
+            "privacy` says what its experiment guarantees"
+        )
+    last = rows.groupby("client").agg(rounds=("noise", "count"), **{name: (name, "last") for name in EPSILONS})
+    section = run.experiment.get("privacy") or {}
+    budget = section.get("budget")
+    return Spending(
+        run, float(rows["delta"].iloc[0]), None if budget is None else float(budget), why_stopped(run),
+        len(run.rounds), last, _by_round(rows, run.rounds["round"].tolist()),
+    )  # fmt: skip
+
+
+def check_complete(run: RunRecords) -> None:
+    """Raise `ExperimentError` where somebody whose update is in a sum has no row in the ledger of that round."""
+    took_part = run.participation
+    in_sums = took_part.loc[took_part["survived"], ["round", "client"]]
+    charged = run.frame("privacy")[["round", "client"]].drop_duplicates()
+    found = in_sums.merge(charged, on=["round", "client"], how="left", indicator="charged")
+    if missing := int((found["charged"] == "left_only").sum()):
+        raise ExperimentError(
+            f"{run.path}: the privacy ledger (privacy.parquet) lacks {missing} of the {len(in_sums)} rows that this "
+            "run's participation calls for: the file was lost or cut; restore it, what was spent is not known without"
+        )
+
+
+def of_honest(run: RunRecords) -> pd.DataFrame:
+    """The ledger's rows of the honest clients."""
+    rows, took_part = run.frame("privacy"), run.participation
+    dishonest = took_part.loc[took_part["dishonest"], "client"].unique()
+    return rows[~rows["client"].isin(dishonest)]
+
+
+def why_stopped(run: RunRecords) -> str:
+    """Why a run ended before its last round and may not go on; empty otherwise."""
+    said = run.events.loc[run.events["kind"] == STOPPED, "detail"]
+    return str(said.iloc[-1]) if len(said) else ""
+
+
+def _by_round(rows: pd.DataFrame, rounds: list[int]) -> pd.DataFrame:
+    clients, place = np.unique(rows["client"].to_numpy(), return_inverse=True)
+    spent = np.zeros((len(EPSILONS), len(clients)))
+    charged = np.zeros(len(clients), np.bool_)
+    values, numbers = rows[list(EPSILONS)].to_numpy(np.float64).T, rows["round"].to_numpy()
+    found: list[dict[str, Any]] = []
+    for number in rounds:
+        begin, end = np.searchsorted(numbers, (number, number + 1))
+        spent[:, place[begin:end]] = values[:, begin:end]
+        charged[place[begin:end]] = True
+        row: dict[str, Any] = {"round": number, "charged": len(np.unique(place[begin:end]))}
+        for name, each in zip(EPSILONS, spent[:, charged], strict=True):
+            row |= {f"{name}_max": each.max(initial=0.0), f"{name}_median": np.median(each) if len(each) else 0.0}
+        found.append(row)
+    return pd.DataFrame(found)

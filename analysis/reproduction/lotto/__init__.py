@@ -1,0 +1,1 @@
+"""Lotto's tables and figures (arXiv 2401.02880)."""

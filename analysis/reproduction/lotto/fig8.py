@@ -1,0 +1,158 @@
+"""Lotto's Figure 8: how different the clients are in data and in speed (Jiang et al., arXiv 2401.02880, section 5.3).
+
+Data quality is the first term of Oort's utility, |B_i| sqrt(mean Loss^2), as a client would report it for the global
+model of that moment; speed is the factor by which a device takes longer than the fastest.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.figures.style import COLUMN_INCHES, house_style, save
+from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.lotto.heterogeneity import EXCLUDE, Setting, experiment, remarks
+from testbed.arrays import Floats
+from testbed.engine.federation import Plan
+from testbed.errors import RunError
+from testbed.experiment.schema import Experiment
+from testbed.records import RunRecords
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is run.
+
+    Attributes:
+        setting: the clients.
+        snapshots: rounds after which everybody's data quality is looked at, ascending.
+    """
+
+    setting: Setting
+    snapshots: tuple[int, ...]
+
+
+SIZES: dict[str, Size] = {
+    "small": Size(Setting(150, 15, model="mlp"), (1, 10, 30)),
+    "paper": Size(Setting(), (1, 10, 50)),
+}
+
+
+def make(bench: Bench) -> Reproduced:
+    """Train with random selection up to each snapshot, and ask every client there."""
+    size = SIZES[bench.scale]
+    swept = experiment(size.setting, "fig8", size.snapshots[-1], {"protocol": "random"}, {"rounds": size.snapshots})
+    runs = bench.run(swept, bench.out / "runs" / "fig8")
+    quality = {}
+    for rounds, run in zip(size.snapshots, runs, strict=True):
+        bench.note(f"data quality of {size.setting.population} clients after round {rounds}")
+        quality[rounds] = qualities(run)
+    factors = Plan(_experiment(runs[-1]), 0).speed_factors()
+    return Reproduced(
+        _table(quality, factors),
+        figures=draw(quality, factors, bench.out),
+        claims=claims(quality, factors),
+        remarks=[
+            *remarks(size.setting),
+            "The paper draws the distributions and states no numbers for them, other than that at most 5% of clients "
+            "are among the worst 20% by both measures.",
+        ],
+    )
+
+
+def _experiment(run: RunRecords) -> Experiment:
+    return Experiment.model_validate({key: run.experiment[key] for key in run.experiment if key != "provenance"})
+
+
+def qualities(run: RunRecords) -> Floats:
+    """`(n,)` |B_i| sqrt(mean Loss^2) of every client for the run's last model, as it would report it next."""
+    import workloads
+
+    done = _experiment(run)
+    model = run.model
+    if model is None:
+        raise RunError(f"{run.path}: no round was finished; delete the directory and start again")
+    workload = workloads.build(done.workload, done.population, done.seed or 0)
+    found = np.empty(done.population)
+    for client in range(done.population):
+        update = workload.train(client, model, done.rounds + 1)
+        squared = update.loss**2 if update.squared_loss is None else update.squared_loss
+        found[client] = update.samples * np.sqrt(squared)
+    return found
+
+
+def _table(quality: Mapping[int, Floats], factors: Floats) -> pd.DataFrame:
+    measured = {f"data quality, round {rounds}": values for rounds, values in quality.items()}
+    measured["compute time, fastest = 1"] = factors
+    rows = []
+    for name, values in measured.items():
+        low, median, high = np.quantile(values, [0.1, 0.5, 0.9])
+        spread = float(np.std(values) / np.mean(values))
+        rows.append(
+            {"of clients": name, "10%": low, "median": median, "90%": high, "largest": values.max(),
+             "std / mean": spread}
+        )  # fmt: skip
+    return pd.DataFrame.from_records(rows)
+
+
+def worst_by_both(quality: Floats, factors: Floats) -> float:
+    """Share of clients that are among the worst 20% both by data quality and by speed; 0.04 if these are unrelated."""
+    count = int(EXCLUDE * len(quality))
+    poor, slow = np.argsort(quality, kind="stable")[:count], np.argsort(-factors, kind="stable")[:count]
+    return len(np.intersect1d(poor, slow)) / len(quality)
+
+
+def claims(quality: Mapping[int, Floats], factors: Floats) -> list[Claim]:
+    """What section 5.3 says about the figure."""
+    shares = {rounds: worst_by_both(values, factors) for rounds, values in quality.items()}
+    within = [share <= 0.05 for share in shares.values()]
+    agrees: Literal["yes", "no", "partly"] = "yes" if all(within) else "partly" if any(within) else "no"
+    said = ", ".join(f"{100 * share:.1f}% (round {rounds})" for rounds, share in shares.items())
+    spread = [float(np.quantile(values, 0.9) / np.quantile(values, 0.1)) for values in quality.values()]
+    return [
+        Claim("at most 5% of clients are among the worst 20% by speed and by data quality", said, agrees),
+        Claim(
+            "clients' data differ in quality in every snapshot",
+            "90% quantile over 10% quantile: " + ", ".join(f"{ratio:.1f}×" for ratio in spread),
+            "yes" if min(spread) > 1.5 else "no",
+        ),
+    ]
+
+
+def draw(quality: Mapping[int, Floats], factors: Floats, out: Path) -> list[Path]:
+    """Cumulative distributions: data quality by snapshot, and the speed of devices."""
+    with house_style():
+        figure = Figure(figsize=(2 * COLUMN_INCHES, 2.0), layout="constrained")
+        left, right = figure.subplots(1, 2, sharey=True)
+        for (rounds, values), shade in zip(quality.items(), np.linspace(0.75, 0.1, len(quality)), strict=True):
+            _cumulative(left, values, label=f"round {rounds}", color=colormaps["viridis"](shade))
+        left.set_xlabel("data quality")
+        left.set_ylabel("share of clients")
+        left.legend(loc="lower right")
+        _cumulative(right, factors, label="", color="#000000")
+        right.set_xlabel("compute time (fastest: 1)")
+        right.set_xscale("log")
+        for axes in (left, right):
+            axes.grid(visible=True)
+        out.mkdir(parents=True, exist_ok=True)
+        return save(figure, out / "lotto-fig8")
+
+
+def _cumulative(axes: Axes, values: Floats, *, label: str, color: object) -> None:
+    axes.step(np.sort(values), np.arange(1, len(values) + 1) / len(values), where="post", label=label, color=color)
+
+
+REPRODUCTIONS = (
+    Reproduction(
+        "lotto-fig8",
+        "Heterogeneity: clients' data quality over the rounds, and the speed of their devices (FEMNIST panel)",
+        "Jiang et al., Lotto, arXiv 2401.02880, Figure 8 (a) and (d)",
+        make,
+    ),
+)

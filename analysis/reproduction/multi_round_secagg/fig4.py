@@ -1,0 +1,205 @@
+"""Multi-RoundSecAgg's Figures 4 and 5 (a): privacy, fairness and cardinality of six schemes over 1,500 rounds.
+
+So et al., Securing Secure Aggregation, arXiv 2106.03328, section 6. T is the weak one of Remark 1, as there; but with
+its certificate: the paper does not say how it has found the minimum.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from analysis.figures.style import COLUMN_INCHES, house_style, protocol_colours, save
+from analysis.multi_round import OverRounds
+from analysis.multi_round.figures import Line
+from analysis.multi_round.figures import draw as draw_lines
+from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.multi_round_secagg.schemes import (
+    PAPER,
+    PARTITION,
+    PRIVACY,
+    RANDOM,
+    REMARK_DROPOUTS,
+    SCHEMES,
+    SELECTED,
+    SIZES,
+    USERS,
+    WEIGHTED,
+    first_round_with_one,
+    last,
+    measured,
+    over_seeds,
+)
+from testbed.arrays import Floats
+
+Agrees = Literal["yes", "no", "partly"]
+Metrics = Mapping[str, list[OverRounds]]
+_REMARK_FAIRNESS = (
+    "Theorem 1's proof that F = 0 argues that the users are interchangeable, which they are not when their dropout "
+    "probabilities differ: Algorithm 2 then chooses the set by one user only, and the other K/T - 1 batches uniformly "
+    "among the whole ones, so that those more often whole take part more often."
+)
+_KEPT = [name for name in SCHEMES if PRIVACY[name] > 1]
+
+
+def make(bench: Bench) -> Reproduced:
+    """Simulate, measure every round, and hold the paper's observations against it."""
+    size = SIZES[bench.scale]
+    found = measured(size, bench.note)
+    lines = [Line(name, _protocol(name), metrics) for name, metrics in found.items()]
+    return Reproduced(
+        table(found),
+        figures=draw_lines(lines, bench.out, "multiround-fig4"),
+        claims=claims(found),
+        remarks=[REMARK_DROPOUTS, _REMARK_FAIRNESS, *remarks(found)],
+    )
+
+
+def table(found: Metrics) -> pd.DataFrame:
+    """After the last round, mean over the seeds ± 95% half-width; the paper states no numbers but T."""
+    rows = []
+    for name, metrics in found.items():
+        rows.append(
+            {"scheme": name, "T (paper)": PRIVACY[name], "T weak": over_seeds(last(metrics, "weak")),
+             "T strong": over_seeds(last(metrics, "strong")),
+             "T = 1 after round": over_seeds(np.array([first_round_with_one(one) for one in metrics]), 4),
+             "F": over_seeds(last(metrics, "fairness")), "C": over_seeds(last(metrics, "cardinality"), 4),
+             "rounds certified": f"{100 * np.mean([one.certified.mean() for one in metrics]):.2f}%"}
+        )  # fmt: skip
+    return pd.DataFrame.from_records(rows)
+
+
+def claims(found: Metrics) -> list[Claim]:
+    """Section 6's observations on Figure 4, Remark 11."""
+    drops = {name: np.array([first_round_with_one(one) for one in found[name]]) for name in (RANDOM, WEIGHTED)}
+    at_n = [bool((np.abs(rounds - USERS) <= 0.1 * USERS).all()) for rounds in drops.values()]
+    kept = {name: min(int(one.lower_bound.min()) for one in found[name]) for name in _KEPT}
+    settled = [bool((last(found[name], "weak") == PRIVACY[name]).all()) for name in _KEPT]
+    strong = [bool((last(found[name], "strong") == PRIVACY[name]).all()) for name in _KEPT]
+    cardinality = {name: last(metrics, "cardinality") for name, metrics in found.items()}
+    fairness = {name: last(metrics, "fairness") for name, metrics in found.items()}
+    batches = [name for name in SCHEMES if 1 < PRIVACY[name] < SELECTED]
+    close = [cardinality[f"batch-partition, T = {privacy}"].mean() / cardinality[RANDOM].mean() for privacy in (3, 4)]
+    return [
+        Claim(
+            "T of random and weighted random drops to 1 at about N = 120 rounds (Remark 11)",
+            "; ".join(f"{name}: round {over_seeds(rounds, 4)}" for name, rounds in drops.items()),
+            _agrees(at_n),
+        ),
+        Claim(
+            "partition and batch partition keep T = 12, 6, 4, 3",
+            f"after the last round T weak is {', '.join(str(value) for value in kept.values())} in all seeds, proved"
+            + ("; T strong too" if all(strong) else ""),
+            _agrees([kept[name] == PRIVACY[name] for name in _KEPT] + settled + strong),
+        ),
+        Claim(
+            "partition has the worst cardinality",
+            _each(cardinality, 4),
+            _agrees([cardinality[PARTITION].max() < cardinality[name].min() for name in SCHEMES if name != PARTITION]),
+        ),
+        Claim(
+            "T = 3 and T = 4 have almost the cardinality of random selection (within 2%)",
+            ", ".join(f"T = {privacy}: {100 * share:.2f}%" for privacy, share in zip((3, 4), close, strict=True)),
+            _agrees([share >= 0.98 for share in close]),
+        ),
+        Claim(
+            "Multi-RoundSecAgg has a smaller fairness gap than random selection",
+            _each(fairness, 2),
+            _agrees([fairness[name].mean() < fairness[RANDOM].mean() for name in batches]),
+        ),
+        Claim(
+            "Multi-RoundSecAgg has a fairness gap F = 0 (Theorem 1; here: below 0.01 after the last round)",
+            ", ".join(f"{name}: {over_seeds(fairness[name], 2)}" for name in batches),
+            _agrees([fairness[name].max() < 0.01 for name in batches]),
+        ),
+    ]  # fmt: skip
+
+
+def _each(values: Mapping[str, Floats], digits: int) -> str:
+    return ", ".join(f"{name}: {over_seeds(one, digits)}" for name, one in values.items())
+
+
+def _agrees(holds: Sequence[bool]) -> Agrees:
+    return "yes" if all(holds) else "partly" if any(holds) else "no"
+
+
+def remarks(found: Metrics) -> list[str]:
+    """Where T is not settled, and how wide the gap is."""
+    lines = []
+    for name, metrics in found.items():
+        open_rounds = [np.flatnonzero(~one.certified) + 1 for one in metrics]
+        if any(map(len, open_rounds)):
+            numbers = np.concatenate(open_rounds)
+            gaps = np.concatenate([(one.weak - one.lower_bound)[~one.certified] for one in metrics])
+            lines.append(
+                f"{name}: T is not certified in {np.mean([len(rounds) for rounds in open_rounds]):.0f} rounds of a "
+                f"seed (between rounds {numbers.min()} and {numbers.max()}): what was found exceeds what is proved by "
+                f"{gaps.min()} to {gaps.max()}, {gaps.mean():.1f} on average."
+            )
+    return lines
+
+
+def make_trade_off(bench: Bench) -> Reproduced:
+    """Figure 5 (a): T against C of the six schemes."""
+    found = measured(SIZES[bench.scale], bench.note)
+    frame = table(found)[["scheme", "T (paper)", "T weak", "C"]]
+    cardinality = {name: last(metrics, "cardinality") for name, metrics in found.items()}
+    privacy = {name: last(metrics, "weak") for name, metrics in found.items()}
+    batches = [f"batch-partition, T = {batch}" for batch in (3, 4)]
+    better = [bool((privacy[name] > privacy[other]).all()) for name in batches for other in (RANDOM, WEIGHTED)]
+    close = [cardinality[name].mean() >= 0.98 * cardinality[RANDOM].mean() for name in batches]
+    said = [f"{name}: T = {privacy[name].mean():g}, C = {over_seeds(cardinality[name], 4)}" for name in SCHEMES]
+    claim = "T = 3 and T = 4 are more private than random and weighted random, with almost the same cardinality"
+    return Reproduced(
+        frame,
+        figures=draw_trade_off(privacy, cardinality, bench.out),
+        claims=[Claim(claim, ", ".join(said), _agrees(better + close))],
+        remarks=[REMARK_DROPOUTS],
+    )
+
+
+def draw_trade_off(
+    privacy: Mapping[str, Floats],
+    cardinality: Mapping[str, Floats],
+    out: Path,
+) -> list[Path]:
+    """A point for each scheme: T after the last round against C, mean over the seeds with their range."""
+    colours = protocol_colours([_protocol(name) for name in SCHEMES])
+    with house_style():
+        figure = Figure(figsize=(COLUMN_INCHES, 2.4), layout="constrained")
+        axes = figure.add_subplot()
+        for name, marker in zip(SCHEMES, "osD^vP", strict=True):
+            values = cardinality[name]
+            reach = [[values.mean() - values.min()], [values.max() - values.mean()]]
+            axes.errorbar(
+                privacy[name].mean(), values.mean(), reach, fmt=marker, markersize=5, color=colours[_protocol(name)],
+                markerfacecolor="none" if name == WEIGHTED else None, label=name,
+            )  # fmt: skip
+        axes.set_xlabel("Multi-round privacy T (weak)")
+        axes.set_ylabel("Average cardinality C")
+        axes.set_xticks([1, 3, 4, 6, 12])
+        axes.set_ylim(bottom=0)
+        axes.grid()
+        axes.legend()
+        out.mkdir(parents=True, exist_ok=True)
+        return save(figure, out / "multiround-fig5a")
+
+
+def _protocol(name: str) -> str:
+    return name.partition(",")[0]
+
+
+REPRODUCTIONS = (
+    Reproduction(
+        "multiround-fig4",
+        "Privacy T, fairness F and cardinality C of six schemes over 1,500 rounds",
+        f"{PAPER}, Figure 4",
+        make,
+    ),
+    Reproduction(
+        "multiround-fig5a", "Privacy T against cardinality C of six schemes", f"{PAPER}, Figure 5 (a)", make_trade_off
+    ),
+)

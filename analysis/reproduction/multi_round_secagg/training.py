@@ -1,0 +1,238 @@
+"""The training experiments of Multi-RoundSecAgg: six selections, each on the same data and with the same dropouts.
+
+So et al., Securing Secure Aggregation, arXiv 2106.03328, section 6 and appendices E to G. For each seed and setting
+there is one sweep over the schemes. Its points have the data, the first model, the dropout probabilities, and who is
+away in which round in common, so that schemes are compared seed by seed.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import workloads
+from analysis.reproduction.contract import Bench
+from analysis.reproduction.late_accuracy import best_of, late_accuracy
+from analysis.reproduction.multi_round_secagg.published import (
+    PARTICIPANTS,
+    POPULATION,
+    RANDOM,
+    SCHEMES,
+    SEEDS,
+    SETTINGS,
+    UNAVAILABLE,
+    Setting,
+)
+from testbed.arrays import Floats
+from testbed.errors import RunError
+from testbed.experiment.schema import Experiment
+from testbed.experiment.workload import Workload
+from testbed.records import RunRecords
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the clients learn, and for how long.
+
+    Attributes:
+        workload: keys of the experiments' workload in both settings.
+        settings: the keys of each setting that is run, such as its partition.
+        rounds: of each run.
+        rates: learning rates; of several the best is taken, by setting, as the paper does (`best_rate`).
+        by_label: in the non-IID setting a client's dropout probability depends on its label (first version of the
+            paper, section 6); otherwise it is drawn.
+        evaluations: of the model, evenly over the rounds.
+        population: N.
+        participants: K.
+        seeds: repetitions.
+        notes: what differs from the paper, for people.
+    """
+
+    workload: Mapping[str, Any]
+    settings: Mapping[Setting, Mapping[str, Any]]
+    rounds: int
+    rates: tuple[float, ...]
+    by_label: bool = False
+    evaluations: int = 50
+    population: int = POPULATION
+    participants: int = PARTICIPANTS
+    seeds: int = SEEDS
+    notes: tuple[str, ...] = ()
+
+    @property
+    def evaluate_every(self) -> int:
+        """Rounds from one evaluation to the next."""
+        return max(1, self.rounds // self.evaluations)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One scheme in one setting.
+
+    Attributes:
+        rounds: `(e,)` int64, after which the model was evaluated.
+        accuracy: `(seeds, e)` float64, in percent.
+        skipped: `(seeds,)` int64 rounds without a sum.
+        total: rounds of each run.
+        privacy: smallest weak multi-round privacy T among the seeds' runs; None where no round was completed.
+        certified: whether nothing smaller exists in that run.
+        strong: smallest strong T among the runs.
+        fairness: `(seeds,)` F after the last round.
+        cardinality: `(seeds,)` C after the last round.
+    """
+
+    rounds: Ints
+    accuracy: Floats
+    skipped: Ints
+    total: int
+    privacy: int | None
+    certified: bool
+    strong: int | None
+    fairness: Floats
+    cardinality: Floats
+
+    @property
+    def late(self) -> Floats:
+        """`(seeds,)` accuracy in percent: the mean over the evaluations of the last tenth of the rounds."""
+        return late_accuracy(self.rounds, self.accuracy, self.total)
+
+
+Results = Mapping[Setting, Mapping[str, Trained]]
+
+
+def dropout_probabilities(population: int, seed: int) -> list[float]:
+    """`(n,)` the paper's p_i, each one of five values, uniformly at random."""
+    generator = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=(2106, 3328))))
+    return [float(p) for p in generator.choice(UNAVAILABLE, population)]
+
+
+def experiment(
+    task: Task, setting: Setting, seed: int, selections: Sequence[Mapping[str, Any]], rates: Sequence[float]
+) -> Experiment:
+    """One seed's sweep over selections and learning rates. Sums are in the clear, which no accuracy depends on.
+
+    Users are away for a whole round, before selection, as the paper has it: the server selects among the others.
+    """
+    availability: dict[str, Any] = {"model": "bernoulli"}
+    if task.by_label and setting == "non-IID":
+        availability = {"model": "label-dependent", "lowest": UNAVAILABLE[0], "highest": UNAVAILABLE[-1]}
+    else:
+        availability["unavailable"] = dropout_probabilities(task.population, seed)
+    return Experiment.model_validate(
+        {
+            "name": f"{setting}, seed {seed}",
+            "seed": seed,
+            "rounds": task.rounds,
+            "population": task.population,
+            "workload": {
+                "momentum": 0.0,
+                "evaluate_every": task.evaluate_every,
+                **task.workload,
+                **task.settings[setting],
+            },
+            "selection": {"participants": task.participants},
+            "aggregation": {"protocol": "plain"},
+            "availability": availability,
+            "time": {"compute": "modelled", "deadline_s": 86_400.0},
+            "sweep": {
+                "workload.learning_rate": list(rates),
+                "selection": [dict(selection) for selection in selections],
+            },
+        }
+    )
+
+
+def train(bench: Bench, task: Task, folder: str = "runs") -> tuple[Results, dict[Setting, float]]:
+    """Run everything; the outcome by setting and scheme, and the learning rate of each setting.
+
+    Args:
+        bench: where and how to run.
+        task: what.
+        folder: of the runs, below the bench's.
+    """
+    results: dict[Setting, dict[str, Trained]] = {}
+    rates: dict[Setting, float] = {}
+    for setting in [setting for setting in SETTINGS if setting in task.settings]:
+        rates[setting] = best_rate(bench, task, setting, folder)
+        runs: dict[str, list[RunRecords]] = {scheme: [] for scheme in SCHEMES}
+        for seed in range(1, task.seeds + 1):
+            bench.note(f"{setting}, seed {seed} of {task.seeds}: {len(SCHEMES)} schemes, {task.rounds} rounds each")
+            swept = experiment(task, setting, seed, list(SCHEMES.values()), [rates[setting]])
+            points = bench.run(swept, bench.out / folder / f"{setting}-seed-{seed}".lower())
+            for scheme, run in zip(SCHEMES, points, strict=True):
+                runs[scheme].append(run)
+        results[setting] = {scheme: trained(of_scheme) for scheme, of_scheme in runs.items()}
+    return results, rates
+
+
+def remarks(task: Task, rates: Mapping[Setting, float]) -> list[str]:
+    """The data, how they were learned, and what the paper does not say."""
+    section = Workload.model_validate({**task.workload, **next(iter(task.settings.values()))})
+    data = workloads.build(section, task.population, 1).description
+    chosen = ", ".join(f"{setting} {rate:g}" for setting, rate in rates.items())
+    grid = "chosen beforehand from the paper's grid" if len(task.rates) == 1 else f"the best of {_listed(task.rates)}"
+    away = f"drawn from {_listed(UNAVAILABLE)} for each seed"
+    if task.by_label:
+        away += f", in the non-IID setting growing with the client's label from {UNAVAILABLE[0]} to {UNAVAILABLE[-1]}"
+    return [
+        f"Data: {data}.",
+        *task.notes,
+        f"{task.rounds} rounds (the paper's text does not say how many), {task.seeds} seeds; N = {task.population}, "
+        f"K = {task.participants}. Learning rate, one for all schemes: {chosen}, {grid}; SGD without momentum.",
+        "An accuracy is the mean over the evaluations of a run's last tenth of rounds, as one round's is noisy. ± "
+        "and bands: 95% intervals over the seeds. Schemes are compared seed by seed: equal data, model and dropouts.",
+        f"Dropout probabilities: {away}. A client is away for a whole round, before selection.",
+        "Updates are summed in the clear: masks cancel, and no accuracy depends on them.",
+    ]
+
+
+def _listed(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:g}" for value in values)
+
+
+def best_rate(bench: Bench, task: Task, setting: Setting, folder: str) -> float:
+    """The learning rate at which random selection learns best, on a seed of its own; the larger of equal ones.
+
+    The paper takes the best of its grid "for a fair comparison between 6 schemes". One rate for all schemes of a
+    setting, chosen by another seed than those that are compared, favours none of them.
+    """
+    if len(task.rates) == 1:
+        return task.rates[0]
+    bench.note(f"{setting}: which of {len(task.rates)} learning rates")
+    swept = experiment(task, setting, 0, [SCHEMES[RANDOM]], task.rates)
+    runs = bench.run(swept, bench.out / folder / f"{setting}-rates".lower())
+    reached = [float(trained([run]).late[0]) for run in runs]
+    return best_of(task.rates, reached)
+
+
+def trained(runs: Sequence[RunRecords]) -> Trained:
+    """What one scheme's runs, of different seeds and else alike, came to."""
+    measured = [run.rounds.dropna(subset=["accuracy"]) for run in runs]
+    summaries = [_summary(run) for run in runs]
+    known = [one for one in summaries if one["multi_round_privacy_weak"] is not None]
+    least = min(known, key=lambda one: int(one["multi_round_privacy_weak"]), default=None)
+    return Trained(
+        rounds=measured[0]["round"].to_numpy(np.int64),
+        accuracy=100 * np.array([rows["accuracy"].to_numpy(np.float64) for rows in measured]),
+        skipped=np.array([one["rounds_skipped"] for one in summaries], np.int64),
+        total=len(runs[0].rounds),
+        privacy=None if least is None else int(least["multi_round_privacy_weak"]),
+        certified=least is not None and bool(least["multi_round_privacy_weak_certified"]),
+        strong=min((int(one["multi_round_privacy_strong"]) for one in known), default=None),
+        fairness=np.array([one["fairness_gap"] for one in summaries], np.float64),
+        cardinality=np.array([one["aggregation_cardinality"] for one in summaries], np.float64),
+    )
+
+
+def _summary(run: RunRecords) -> dict[str, Any]:
+    """What the run was summarised to when it ended."""
+    path = run.path / "summary.json"
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        raise RunError(f"{path}: cannot be read; delete the run's directory and start again") from None

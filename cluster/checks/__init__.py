@@ -1,0 +1,1 @@
+"""Does a cluster fit an experiment?"""

@@ -1,0 +1,274 @@
+"""The Ray actors: hosts of clients, the PKI, and the coordinator. Each is a thin shell around a class of `testbed`."""
+
+import contextlib
+import functools
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import ray
+
+from cluster.hosts.placement import Place
+from cluster.hosts.ray_hosts import RayHosts
+from cluster.metrics import RunMetrics
+from testbed.arrays import Ids
+from testbed.crashes import crashes_told
+from testbed.engine.federation import Federation, Plan, Progress
+from testbed.experiment.plugin_classes import own_classes
+from testbed.experiment.schema import Experiment
+from testbed.messages import Vector
+from testbed.network.hosts import Delivery, HostAnswers
+from testbed.network.live import Address, LiveClients, LiveNetwork
+from testbed.network.live.admission import connecting_s
+from testbed.parties.host import Host
+from testbed.parties.local_hosts import owned_by
+from testbed.parties.pki import PKI, Directory
+from testbed.parties.sums import merged
+from testbed.plugins import sources
+from testbed.records import RunDirectory
+from testbed.records.lock import WRITER, held
+from testbed.records.log import RunLog
+
+
+class ClientHost:
+    """Ray actor: a `Host` with every `hosts`-th client of the population."""
+
+    def __init__(self) -> None:
+        self._host: Host | None = None
+        self._live: LiveClients | None = None
+
+    def prepare(
+        self, experiment: Experiment, simulation_seed: int, index: int, hosts: int, last_round: int
+    ) -> tuple[int, str]:
+        """Make this host's clients for an experiment; returns the process id and the node's."""
+        import workloads
+
+        self._hang_up()  # of an earlier experiment
+        with crashes_told(f"the preparation of host {index}"):
+            plan = Plan(experiment, simulation_seed)
+            workload = workloads.build(experiment.workload, experiment.population, plan.seed)
+            environment = plan.environment(workload)
+        check_own_modules(experiment)
+        numbers = owned_by(index, hosts, experiment.population)
+        self._host = Host(numbers, environment, plan.roles, last_round=last_round, on_crash=experiment.on_crash)
+        return os.getpid(), ray.get_runtime_context().get_node_id()
+
+    def _hang_up(self) -> None:
+        if self._live is not None:
+            self._live.close()
+            self._live = None
+
+    @property
+    def host(self) -> Host:
+        """The host; `prepare` comes first."""
+        assert self._host is not None, "the host was not prepared"
+        return self._host
+
+    def registrations(self, first: int, count: int) -> list[bytes]:
+        """See `Host.registrations`."""
+        return self.host.registrations(first, count)
+
+    def accept_registrations(self, answers: Sequence[bytes]) -> None:
+        """See `Host.accept_registrations`."""
+        self.host.accept_registrations(answers)
+
+    def read_board(self, directory: Directory) -> None:
+        """Give the clients the PKI's bulletin board."""
+        self.host.environment.directory = directory
+
+    def begin_round(self) -> None:
+        """See `Host.begin_round`."""
+        self.host.begin_round()
+
+    def go_live(self, address: Address) -> None:
+        """Let the clients connect to a live network; from then on the host is theirs alone."""
+        self._hang_up()
+        self._live = LiveClients(self.host, address)
+        self._live.start()
+
+    def alive(self) -> None:
+        """Fails when this actor does not live any more."""
+
+    def deliver(self, delivery: Delivery, vectors: Sequence[tuple[npt.NDArray[Any], int]] | None) -> HostAnswers:
+        """See `Host.deliver`; `vectors` come zero-copy from the object store."""
+        if vectors is not None:
+            delivery = replace(delivery, vectors=tuple(Vector(values, bits) for values, bits in vectors))
+        return self.host.deliver(delivery)
+
+    def total(
+        self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
+    ) -> tuple[npt.NDArray[Any], int, float]:
+        """See `Host.total`."""
+        return self.host.total(key, clients, weights)
+
+    def merge(self, *sums: tuple[npt.NDArray[Any], int, float]) -> tuple[npt.NDArray[Any], int, float]:
+        """Add up what `total` gave on several hosts."""
+        bits = sums[0][1]
+        return merged((part[0] for part in sums), bits), bits, sum(part[2] for part in sums)
+
+    def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, tuple[npt.NDArray[Any], int]]:
+        """See `Host.vectors`."""
+        return {number: (vector.values, vector.bits) for number, vector in self.host.vectors(key, clients).items()}
+
+
+class PKIActor:
+    """Ray actor: the PKI, which the hosts' clients reach without going through the coordinator."""
+
+    def __init__(self) -> None:
+        self._pki: PKI | None = None
+
+    def prepare(self, experiment: Experiment, simulation_seed: int) -> None:
+        """Start with an empty bulletin board."""
+        self._pki = PKI(experiment.population, Plan(experiment, simulation_seed).randomness)
+
+    def register_many(self, requests: list[bytes]) -> list[bytes]:
+        """See `PKI.register_many`."""
+        assert self._pki is not None, "the PKI was not prepared"
+        return self._pki.register_many(requests)
+
+    def directory(self) -> Directory:
+        """See `PKI.directory`."""
+        assert self._pki is not None, "the PKI was not prepared"
+        return self._pki.directory()
+
+    def alive(self) -> None:
+        """Fails when this actor does not live any more."""
+
+
+class Coordinator:
+    """Ray actor: the server. Runs rounds, records them, keeps the checkpoint."""
+
+    def __init__(self, hosts: list[Any], places: list[Place], pki: Any) -> None:
+        self._hosts = self.hosts_at(hosts, places, pki)
+        self._federation: Federation | None = None
+        self._live: LiveNetwork | None = None
+        self._records: RunDirectory | None = None
+        self._progress: Progress | None = None
+        self._held = contextlib.ExitStack()
+
+    @staticmethod
+    def hosts_at(hosts: list[Any], places: list[Place], pki: Any) -> RayHosts:
+        """How the hosts are reached; override it to break things on purpose."""
+        return RayHosts(hosts, places, pki, ray.remote(ClientHost))
+
+    async def prepare(
+        self, experiment: Experiment, simulation_seed: int, directory: str | None, interruption: str = ""
+    ) -> bool:
+        """Make and register the clients, load the model; returns whether the run is finished already.
+
+        Args:
+            experiment: one point.
+            simulation_seed: see `Plan`.
+            directory: the run's; None records nothing.
+            interruption: why an earlier coordinator did not get to the end; becomes an event.
+        """
+        import workloads
+
+        self._progress = None
+        plan = Plan(experiment, simulation_seed)
+        await self._hang_up()
+        self._held.close()
+        self._records = None if directory is None else RunDirectory(Path(directory))
+        if self._records is not None:  # the driver's lock ends with the driver, which this actor may outlive a little
+            self._held.enter_context(held(self._records.path, WRITER))
+        checkpoint = None if self._records is None else self._records.checkpoint()
+        last_round = 0 if checkpoint is None else checkpoint.round_number
+        early: list[tuple[str, str, str]] = []
+        self._hosts.on_event = lambda *event: early.append(event)
+        await self._hosts.prepare(experiment, simulation_seed, last_round)
+        if self._records is not None:
+            self._hosts.poisoned |= left_out(self._records)
+        board = Directory.empty(experiment.population)
+        if plan.needs_registration:
+            board = await self._hosts.register(plan.with_beacon)
+        workload = workloads.build(experiment.workload, experiment.population, plan.seed)
+        plan.check_sums(workload)
+        check_own_modules(experiment)
+        live = functools.partial(
+            LiveNetwork,
+            listen_host=ray.util.get_node_ip_address(),
+            before_round=self._hosts.begin_live_round,
+        )
+        self._metrics = RunMetrics(
+            experiment.name if self._records is None else self._records.path.name, experiment.selection.protocol
+        )
+        self._federation = Federation(
+            plan, self._hosts, workload, board, self._records, self._note,
+            live if experiment.time.clock == "wall" else None,
+        )  # fmt: skip
+        self._hosts.on_event = self._note_event
+        if interruption:
+            early.append(("coordinator", "restart", interruption))
+        for event in early:
+            self._note_event(*event)
+        self._progress = self._federation.progress("start")
+        if isinstance(self._federation.network, LiveNetwork) and not self._federation.finished:
+            self._live = self._federation.network
+            await self._hosts.go_live(await self._live.open())
+            await self._live.wait_for_clients(experiment.population, connecting_s(experiment.population))
+        return self._federation.finished
+
+    async def _hang_up(self) -> None:
+        if self._live is not None:
+            await self._live.close()
+            self._live = None
+
+    def _note_event(self, party: str, kind: str, detail: str) -> None:
+        assert self._federation is not None
+        self._federation.network.record_event(party, kind, detail)
+        if self._records is None:
+            return
+        if kind == "restart" and party.startswith("host:"):
+            RunLog(self._records.path).write("host-restarted", host=party.removeprefix("host:"), detail=detail)
+        elif kind == "poisoned":
+            RunLog(self._records.path).write("client-left-out", client=party.removeprefix("client:"), detail=detail)
+
+    def _note(self, progress: Progress) -> None:
+        self._progress = progress
+
+    async def progress(self) -> Progress | None:
+        """Where the run stands."""
+        return self._progress
+
+    async def run_next_round(self) -> bool:
+        """Run one round; returns whether it was the last."""
+        assert self._federation is not None, "the coordinator was not prepared"
+        began = time.monotonic()
+        outcome = await self._federation.run_next_round()
+        network = self._federation.network
+        self._metrics.round_ended(
+            outcome.state, time.monotonic() - began, network.exchanges, network.events, network.now_s,
+            participants=len(outcome.participants), survivors=len(outcome.survivors),
+            accuracy=self._federation.accuracy,
+        )  # fmt: skip
+        return self._federation.finished
+
+    async def finish(self) -> None:
+        """Merge the records into one file per table."""
+        await self._hang_up()
+        if self._records is not None:
+            self._records.finish()
+        self._held.close()
+
+    async def host_processes(self) -> list[int]:
+        """Process ids of the hosts (for tests that kill one)."""
+        return list(self._hosts.processes)
+
+
+def check_own_modules(experiment: Experiment) -> None:
+    """Raise `ExperimentError` when the user's own modules here are not those that the run's provenance will name."""
+    wanted = (experiment.provenance or {}).get("modules")
+    if wanted is not None:
+        names = [name for _, name in own_classes(experiment)]
+        sources.check_same(wanted, names, f"node {ray.util.get_node_ip_address()}")
+
+
+def left_out(records: RunDirectory) -> set[int]:
+    """The clients that earlier rounds of the run have found to kill their hosts (see `RayHosts`)."""
+    events = records.table("events").to_pylist()
+    return {int(event["party"].removeprefix("client:")) for event in events if event["kind"] == "poisoned"}

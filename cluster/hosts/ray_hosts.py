@@ -1,0 +1,343 @@
+"""Clients on Ray: `Hosts` over `ClientHost` actors, wherever these live.
+
+Every choice of a client comes from (seed, client, round, purpose). A host that has died, or whose node has, is
+therefore started anew and given this round's messages once more; it then stands where the lost one stood. Without a
+seed the clients' secrets are gone with the process, and the run stops with a resumable error.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import ray
+from ray.exceptions import (
+    ActorUnschedulableError,
+    NodeDiedError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayActorError,
+    WorkerCrashedError,
+)
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from cluster.hosts.placement import Node, Place, living_nodes, replacement
+from cluster.hosts.reduction import tree
+from testbed.arrays import Ids
+from testbed.errors import ClusterError, Refusal
+from testbed.experiment.schema import Experiment
+from testbed.messages import Vector
+from testbed.network.hosts import Delivery, HostAnswers
+from testbed.network.live import Address
+from testbed.parties.local_hosts import chosen_on, owned_by, split
+from testbed.parties.pki import Directory
+from testbed.parties.sums import combined
+
+MAXIMUM_RESTARTS = 3  # of one host in one round: a host that dies again on the same messages will do so for ever
+MAXIMUM_POISONED = 3  # clients of one host in one round; more, and it is the host that is ill (out of memory, say)
+PING_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 300.0  # of a replacement, which may have to wait for a GPU
+REGISTERED_AT_ONCE = 4096  # clients of a host: their key pairs take memory until the PKI has answered
+
+LOST = (
+    RayActorError, ObjectLostError, WorkerCrashedError, OutOfMemoryError, NodeDiedError, ActorUnschedulableError,
+)  # fmt: skip
+Result = TypeVar("Result")
+
+
+class PartyLost(ClusterError):
+    """The PKI or the coordinator is gone: the run goes on from its checkpoint with new ones."""
+
+
+def start_host(host_class: Any, place: Place, *, elsewhere: bool = True) -> Any:
+    """A new `ClientHost` actor at `place`; or `elsewhere`, when that node has gone or others have taken its CPUs."""
+    where = NodeAffinitySchedulingStrategy(place.node_id, soft=elsewhere)
+    return host_class.options(
+        num_cpus=place.cpus, num_gpus=place.gpus, scheduling_strategy=where, max_restarts=0
+    ).remote()
+
+
+class RayHosts:
+    """See `testbed.network.hosts.Hosts`.
+
+    Args:
+        actors: handles of `ClientHost` actors.
+        places: where each was to be started.
+        pki: handle of the PKI actor.
+        host_class: the remote class, to start replacements.
+
+    Attributes:
+        processes: the hosts' process ids.
+        node_of: the node of each host.
+        poisoned: clients whose messages kill the process that handles them; they are asked no more.
+        on_event: called with (party, kind, detail) when a host was replaced or a client left out.
+    """
+
+    def __init__(self, actors: Sequence[Any], places: Sequence[Place], pki: Any, host_class: Any) -> None:
+        self._actors = list(actors)
+        self._places = list(places)
+        self._pki = pki
+        self._host_class = host_class
+        self._log: list[tuple[list[Delivery], Any]] = []  # this round's deliveries, for replay
+        self._restarts: Counter[int] = Counter()  # of each host in this round
+        self._board: Any = None
+        self._address: Address | None = None  # of the live network, if there is one
+        self._own_node = ray.get_runtime_context().get_node_id()
+        self.processes = [0] * len(self._actors)
+        self.node_of = [place.node_id for place in places]
+        self.poisoned: set[int] = set()
+        self.on_event: Callable[[str, str, str], None] = lambda party, kind, detail: None
+
+    # -- before the rounds -----------------------------------------------------------------------------------
+
+    async def prepare(self, experiment: Experiment, simulation_seed: int, last_round: int) -> None:
+        """Make the clients of an experiment on all hosts."""
+        self._experiment, self._seed, self._last_round = experiment, simulation_seed, last_round
+        self._board = self._address = None
+        self._log.clear()
+        self._restarts.clear()
+        self.poisoned.clear()
+        await self._of_pki(self._pki.prepare.remote(experiment, simulation_seed))
+        await self._everywhere(self._prepare_one)
+
+    async def _prepare_one(self, index: int) -> None:
+        self.processes[index], self.node_of[index] = await self._actors[index].prepare.remote(
+            self._experiment, self._seed, index, len(self._actors), self._last_round
+        )
+
+    async def register(self, completed: Callable[[Directory], Directory] = lambda board: board) -> Directory:
+        """Every client registers with the PKI; the board goes to all hosts, as `completed` has it."""
+        await self._everywhere(self._register_one)
+        board = completed(await self._of_pki(self._pki.directory.remote()))
+        self._board = ray.put(board)
+        await self._everywhere(lambda index: self._actors[index].read_board.remote(self._board))
+        return board
+
+    async def _register_one(self, index: int) -> None:
+        actor, clients = self._actors[index], len(owned_by(index, len(self._actors), self._experiment.population))
+        for first in range(0, clients, REGISTERED_AT_ONCE):
+            requests = actor.registrations.remote(first, REGISTERED_AT_ONCE)  # to the PKI and back by reference
+            await actor.accept_registrations.remote(self._pki.register_many.remote(requests))
+
+    # -- rounds ----------------------------------------------------------------------------------------------
+
+    async def begin_round(self, round_number: int) -> None:
+        """See `Hosts.begin_round`."""
+        self._last_round = round_number - 1
+        self._log.clear()
+        self._restarts.clear()
+        await self._everywhere(lambda index: self._actors[index].begin_round.remote())
+
+    async def go_live(self, address: Address) -> None:
+        """Let all clients connect to a live network; they are then asked over it, and no longer by `deliver`."""
+        self._address = address
+        await self._everywhere(lambda index: self._actors[index].go_live.remote(address))
+
+    async def begin_live_round(self, round_number: int) -> None:
+        """Bring hosts back that have died: their clients were gone for the rest of the round, and connect again."""
+        self._last_round = round_number - 1
+        self._restarts.clear()
+        await self._everywhere(lambda index: self._actors[index].alive.remote())
+
+    async def deliver(self, delivery: Delivery) -> HostAnswers:
+        """See `Hosts.deliver`."""
+        vectors = ray.put([(v.values, v.bits) for v in delivery.vectors]) if delivery.vectors else None
+        parts = split(replace(self._without_poisoned(delivery), vectors=()), len(self._actors))
+        asked = [index for index, part in enumerate(parts) if len(part.recipients)]
+        answers = await asyncio.gather(*(self._deliver_to(index, parts[index], vectors) for index in asked))
+        self._log.append(([self._without_poisoned(part) for part in parts], vectors))
+        return HostAnswers.merged(answers)
+
+    async def total(
+        self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
+    ) -> tuple[npt.NDArray[Any], float]:
+        """See `Hosts.total`; hosts of one node add up first, so that one vector leaves it."""
+        chosen = {}
+        for index in range(len(self._actors)):
+            here, shares = chosen_on(index, len(self._actors), clients, weights)
+            if len(here):
+                chosen[index] = (here, shares)
+        if not chosen:
+            raise Refusal("sum.empty", "there is nobody to sum over")
+
+        async def summed() -> list[Any]:
+            sums = {index: self._actors[index].total.remote(key, *chosen[index]) for index in chosen}
+            levels, left = tree(list(chosen), self.node_of, self._own_node)
+            for level in levels:
+                for merge in level:
+                    sums[merge.at] = self._actors[merge.at].merge.remote(*(sums[index] for index in merge.of))
+            return list(await asyncio.gather(*(sums[index] for index in left)))
+
+        parts = await self._surviving(summed, list(chosen))
+        return combined((part[0] for part in parts), parts[0][1]), sum(part[2] for part in parts)
+
+    async def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, Vector]:
+        """See `Hosts.vectors`."""
+        found: dict[int, Vector] = {}
+        for index in range(len(self._actors)):
+            here = chosen_on(index, len(self._actors), clients, None)[0]
+            arrays = await self._surviving(
+                lambda index=index, here=here: self._actors[index].vectors.remote(key, here), [index]
+            )
+            found.update({number: Vector(values, bits) for number, (values, bits) in arrays.items()})
+        return found
+
+    # -- when something dies ---------------------------------------------------------------------------------
+
+    async def _everywhere(self, call: Callable[[int], Awaitable[Any]]) -> None:
+        """Call every host; those that have died are replaced and called again."""
+        indices = range(len(self._actors))
+        await asyncio.gather(*(self._surviving(lambda i=i: call(i), [i]) for i in indices))
+
+    async def _surviving(self, call: Callable[[], Awaitable[Result]], hosts: Sequence[int]) -> Result:
+        """What `call` gives; when something has died meanwhile, the dead of `hosts` are replaced and it is repeated."""
+        while True:
+            try:
+                return await call()
+            except LOST as error:
+                await self._of_pki(self._pki.alive.remote())
+                dead = [index for index in hosts if not await self._alive(index)] if len(hosts) > 1 else hosts
+                for index in dead or hosts[:1]:  # nobody died: an object was lost, and it may be lost again
+                    await self._replace(index, error)
+
+    async def _alive(self, index: int) -> bool:
+        try:
+            await asyncio.wait_for(_awaited(self._actors[index].alive.remote()), PING_TIMEOUT_S)
+        except (*LOST, TimeoutError):
+            return False
+        return True
+
+    async def _of_pki(self, reference: Awaitable[Result]) -> Result:
+        try:
+            return await reference
+        except LOST:
+            raise PartyLost("the PKI's process died") from None
+
+    async def _deliver_to(self, index: int, part: Delivery, vectors: Any) -> HostAnswers:
+        """One host's part of a delivery, even if there are clients in it that kill the process that handles them.
+
+        A host that dies twice on the same messages gets them in halves, until the client is found whose message it
+        is; that client is left out from then on.
+        """
+        pending, handled, answers = [part], [], []
+        deaths: Counter[tuple[int, int]] = Counter()
+        found = 0
+        while pending:
+            piece = pending.pop(0)
+            try:
+                answers.append(await self._actors[index].deliver.remote(piece, vectors))
+                handled.append(piece)
+                continue
+            except LOST as lost:
+                error = lost
+            suspects = piece.recipients
+            name = (int(suspects[0]), len(suspects))
+            deaths[name] += 1
+            isolating = len(suspects) < len(part.recipients)
+            enough = 2 if isolating or len(suspects) > 1 else 3  # who is alone there from the start may have bad luck
+            await self._replace(index, error, [(piece, vectors) for piece in handled], counts=not isolating)
+            if len(suspects) == 1 and deaths[name] >= enough:
+                found += 1
+                self._leave_out(int(suspects[0]), part.kind.stage)
+                if found >= MAXIMUM_POISONED:
+                    raise ClusterError(
+                        f"host {index} died on client after client at {part.kind.stage}; out of memory? "
+                        "lower cluster.clients_per_host, see Ray's logs, and go on with --resume"
+                    )
+            elif len(suspects) > 1 and (isolating or deaths[name] >= enough):
+                pending[:0] = _halves(piece)
+            else:
+                pending.insert(0, piece)
+        return HostAnswers.merged(answers)
+
+    def _leave_out(self, client: int, stage: str) -> None:
+        self.poisoned.add(client)
+        self.on_event(
+            f"client:{client}",
+            "poisoned",
+            f"killed its host again and again at {stage}; left out for the rest of the run",
+        )
+
+    def _without_poisoned(self, delivery: Delivery) -> Delivery:
+        if not self.poisoned:
+            return delivery
+        return delivery.restricted(~np.isin(delivery.recipients, list(self.poisoned)))
+
+    async def _replace(
+        self, index: int, error: Exception, handled: Sequence[tuple[Delivery, Any]] = (), *, counts: bool = True
+    ) -> None:
+        """Start another host in the place of a lost one and bring it to where that one stood.
+
+        Args:
+            index: the host.
+            error: what Ray said.
+            handled: what it had handled of the stage that is going on.
+            counts: against `MAXIMUM_RESTARTS`.
+        """
+        while True:
+            nodes = await asyncio.to_thread(living_nodes, ray.nodes())
+            why = self._why(index, error, nodes)
+            self._restarts[index] += counts
+            if self._experiment.seed is None:
+                raise ClusterError(
+                    f"host {index} died and its clients' secrets with it (the experiment has no seed); "
+                    "go on with --resume"
+                )
+            if self._restarts[index] > MAXIMUM_RESTARTS:
+                raise ClusterError(
+                    f"host {index} died {self._restarts[index]} times in one round ({why}); see Ray's logs, "
+                    "and go on with --resume"
+                )
+            ray.kill(self._actors[index], no_restart=True)  # it may live on beyond a network that is away
+            others = [place for number, place in enumerate(self._places) if number != index]
+            self._places[index] = replacement(nodes, self._places[index], others)
+            self._actors[index] = start_host(self._host_class, self._places[index], elsewhere=False)
+            then = "the round's messages are replayed" if self._address is None else "its clients connect again"
+            self.on_event(f"host:{index}", "restart", f"{why}; another host takes its place and {then}")
+            try:
+                await self._bring_up_to_date(index, handled)
+            except LOST as again:
+                error, counts = again, True
+                await self._of_pki(self._pki.alive.remote())
+            else:
+                return
+
+    async def _bring_up_to_date(self, index: int, handled: Sequence[tuple[Delivery, Any]]) -> None:
+        try:
+            await asyncio.wait_for(_awaited(self._actors[index].alive.remote()), START_TIMEOUT_S)
+        except TimeoutError:
+            raise ClusterError(
+                f"host {index} is lost and no node has room for another; go on with --resume when there is, "
+                "or with fewer hosts"
+            ) from None
+        await self._prepare_one(index)
+        if self._board is not None:
+            await self._register_one(index)
+            await self._actors[index].read_board.remote(self._board)
+        for piece, vectors in [*((parts[index], vectors) for parts, vectors in self._log), *handled]:
+            if len(piece.recipients):
+                await self._actors[index].deliver.remote(piece, vectors)
+        if self._address is not None:
+            await self._actors[index].go_live.remote(self._address)
+
+    def _why(self, index: int, error: Exception, nodes: Sequence[Node]) -> str:
+        """A few words; Ray's own hold addresses and paths."""
+        if isinstance(error, OutOfMemoryError):
+            return "out of memory"
+        if not self.processes[index]:
+            return "its process died before it was ready"
+        lives = any(node.node_id == self.node_of[index] for node in nodes)
+        return f"process {self.processes[index]} died" if lives else f"the node of process {self.processes[index]} died"
+
+
+def _halves(delivery: Delivery) -> list[Delivery]:
+    first = np.arange(len(delivery.recipients)) < len(delivery.recipients) // 2
+    return [delivery.restricted(first), delivery.restricted(~first)]
+
+
+async def _awaited(reference: Awaitable[Result]) -> Result:
+    """A coroutine of a reference, which `asyncio.wait_for` needs."""
+    return await reference

@@ -1,0 +1,185 @@
+"""A session on Ray: the actors of one run at a time, made once and used for one experiment after the other."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from cluster.hosts.actors import ClientHost, Coordinator, PKIActor
+from cluster.hosts.connection import connect, disconnect, typed
+from cluster.hosts.placement import alive_nodes, answers, living_nodes, spread
+from cluster.hosts.ray_hosts import PartyLost, start_host
+from testbed.engine.federation import Progress
+from testbed.errors import ClusterError
+from testbed.experiment.schema import Experiment
+from testbed.records import RunDirectory
+from testbed.records.log import RunLog
+
+PROGRESS_EVERY_S = 0.2
+PLACING_TIMEOUT_S = 300.0  # other jobs may have to end first, or new nodes to start
+MAXIMUM_RESTARTS = 3  # of the coordinator without a finished round in between
+
+
+class RaySession:
+    """Actors on a Ray cluster, ready to run experiments. Several sessions may exist at once, one thread each.
+
+    Args:
+        address: see `connect`; used when this process is not connected yet. Then `close` disconnects, too.
+        hosts: number of host actors.
+        gpus_per_host: see `cluster.hosts.placement.spread`.
+        sessions: how many share the cluster: hosts reserve so much less of it, so that they do not wait for each other.
+        coordinator_class: another coordinator, for experiments that break things on purpose.
+
+    Raises:
+        ClusterError: no cluster at `address`, or Ray could not be started.
+    """
+
+    def __init__(
+        self,
+        address: str | None,
+        hosts: int,
+        gpus_per_host: str | float = "auto",
+        sessions: int = 1,
+        coordinator_class: type[Coordinator] = Coordinator,
+    ) -> None:
+        self._disconnects = connect(address)
+        self._host_class = ray.remote(ClientHost)
+        self._coordinator_class = coordinator_class
+        self._closed = False
+        self._turn = threading.Lock()  # of whoever starts or ends actors
+        self._placed = False
+        self.places = spread(living_nodes(ray.nodes()), hosts, gpus_per_host, sessions)
+        self.hosts = [start_host(self._host_class, place) for place in self.places]
+        self._start_coordinator()
+
+    def _start_coordinator(self) -> None:
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        self.pki = ray.remote(PKIActor).options(num_cpus=0, scheduling_strategy=here).remote()
+        self.coordinator = (
+            ray.remote(self._coordinator_class)
+            .options(num_cpus=0, scheduling_strategy=here, max_concurrency=8)
+            .remote(self.hosts, self.places, self.pki)
+        )
+
+    def __enter__(self) -> "RaySession":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the actors, and with them a run that another thread is in; stop Ray if this session has started it."""
+        with self._turn:
+            if self._closed:
+                return
+            self._closed = True
+            for actor in (self.coordinator, self.pki, *self.hosts):
+                ray.kill(actor, no_restart=True)
+        if self._disconnects:
+            disconnect()
+
+    def run(
+        self,
+        experiment: Experiment,
+        simulation_seed: int,
+        directory: Path | None,
+        on_progress: Callable[[Progress], None],
+    ) -> None:
+        """Run (or go on with) one experiment to its end; `directory` is an existing run directory.
+
+        A coordinator that dies is started anew and goes on from the checkpoint, at most `MAXIMUM_RESTARTS` times
+        without a finished round in between. Raises the `TestbedError` that ended the run; what was recorded before
+        stays.
+        """
+        path = None if directory is None else directory.resolve()
+        restarts, finished_rounds = 0, _rounds_done(path)
+        interruption = ""
+        while True:
+            try:
+                self._run(experiment, simulation_seed, path, interruption, on_progress)
+                return
+            except PartyLost as loss:
+                self._stop_if_closed()
+                self._check_own_node(loss)
+                done = _rounds_done(path)
+                restarts = 1 if done > finished_rounds else restarts + 1
+                finished_rounds = done
+                if path is None or restarts > MAXIMUM_RESTARTS:
+                    raise ClusterError(f"{loss}; see Ray's logs, and go on with --resume") from None
+                interruption = f"{loss}; the run went on from round {done}"
+                RunLog(path).write("coordinator-restarted", round=done, reason=str(loss))
+                with self._turn:
+                    self._stop_if_closed()
+                    for actor in (self.coordinator, self.pki):
+                        ray.kill(actor, no_restart=True)
+                    self._start_coordinator()
+
+    @staticmethod
+    def _check_own_node(loss: PartyLost) -> None:
+        """Raise `ClusterError` when the node of this process has gone, where coordinator and PKI have to live."""
+        own = ray.get_runtime_context().get_node_id()
+        if not any(node.node_id == own and answers(node) for node in alive_nodes(ray.nodes())):
+            raise ClusterError(f"Ray on this machine has ended ({loss}); go on with --resume") from None
+
+    def _stop_if_closed(self) -> None:
+        if self._closed:
+            raise ClusterError("the session was closed; go on with --resume")
+
+    def _run(
+        self,
+        experiment: Experiment,
+        simulation_seed: int,
+        path: Path | None,
+        interruption: str,
+        on_progress: Callable[[Progress], None],
+    ) -> None:
+        self._wait_for_places()
+        where = None if path is None else str(path)
+        prepared = self.coordinator.prepare.remote(experiment, simulation_seed, where, interruption)
+        finished = self._wait(prepared, on_progress)
+        while not finished:
+            finished = self._wait(self.coordinator.run_next_round.remote(), on_progress)
+        self._wait(self.coordinator.finish.remote(), on_progress)
+
+    def _wait_for_places(self) -> None:
+        """Wait until the hosts have started: others may use the cluster, and it may have to grow."""
+        if self._placed:
+            return
+        waiting = [host.alive.remote() for host in self.hosts]
+        give_up_s = time.monotonic() + PLACING_TIMEOUT_S
+        while waiting and not self._closed:
+            _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=PROGRESS_EVERY_S)
+            if waiting and time.monotonic() > give_up_s:
+                raise ClusterError(
+                    f"{len(waiting)} of {len(self.hosts)} hosts did not start within {PLACING_TIMEOUT_S:.0f} s: no "
+                    "free CPUs or GPUs, or a very busy machine; wait for other jobs to end, or lower cluster.hosts"
+                )
+        self._placed = True
+
+    def _wait(self, reference: Any, on_progress: Callable[[Progress], None]) -> Any:
+        """The result of a call, showing progress while it runs; Ray's errors become the testbed's."""
+        try:
+            while True:
+                ready, _ = ray.wait([reference], timeout=PROGRESS_EVERY_S)
+                progress = ray.get(self.coordinator.progress.remote())
+                if progress is not None:
+                    on_progress(progress)
+                if ready:
+                    break
+            return ray.get(reference)
+        except RayTaskError as error:  # raised inside the coordinator
+            raise typed(error) from None
+        except RayActorError:
+            raise PartyLost("the coordinator died (killed, or out of memory?)") from None
+        except RayError as error:
+            raise typed(error) from None
+
+
+def _rounds_done(path: Path | None) -> int:
+    checkpoint = None if path is None else RunDirectory(path).checkpoint()
+    return 0 if checkpoint is None else checkpoint.round_number

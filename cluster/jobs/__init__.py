@@ -1,0 +1,1 @@
+"""Experiments as Ray jobs: what is sent, how a cluster is spoken to, how results come back."""

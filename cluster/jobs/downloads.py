@@ -1,0 +1,192 @@
+"""Results brought home through the log of a job, where nothing but the dashboard's port can be reached.
+
+On the cluster ``python -m cluster.jobs.downloads DIRECTORY`` prints a compressed tar of the directory as lines of
+base64, framed by its size and SHA-256 digest; here `unpacked` checks and unpacks it, and `settled` puts it in its
+place. What was printed on a cluster is not trusted: regular files alone, none outside of the directory, no bombs.
+"""
+
+import argparse
+import base64
+import hashlib
+import io
+import os
+import shutil
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, TextIO
+
+from testbed.errors import RunError
+from testbed.files.archives import SmallHeaders
+from testbed.records.confinement import check_name, inside
+
+MAXIMUM_BYTES = 100 * 1024**2
+"""Largest compressed tar that goes through a log: the dashboard holds all of it in memory, as text."""
+
+_MAXIMUM_UNPACKED_BYTES = 64 * MAXIMUM_BYTES
+_MAXIMUM_FILES = 1_000_000
+_LINE_BYTES = 57 * 1024  # a multiple of three: every line is whole base64
+_BEGIN, _END, _ERROR = "testbed-results begin", "testbed-results end", "testbed-results error:"
+_PARTS = "parts"  # rounds that are not merged yet; gone when a run has ended
+
+
+def send(directory: Path, to: TextIO, maximum: int = MAXIMUM_BYTES) -> bool:
+    """Print the regular files at and below `directory`; False when that cannot be, after a line that says why."""
+    if not directory.is_dir():
+        print(f"{_ERROR} {directory}: no such directory on the head; did the run begin?", file=to, flush=True)
+        return False
+    with tempfile.TemporaryFile() as archive:
+        with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=1) as tar:
+            for path in _regular_files(directory):
+                tar.add(path, path.relative_to(directory).as_posix(), recursive=False, filter=_anonymous)
+                if archive.tell() > maximum:
+                    break
+        size, digest = archive.tell(), _digest(archive)
+        if size > maximum:
+            print(
+                f"{_ERROR} {directory}: more than {maximum // 1024**2} MiB of results; submit with --out URI (s3://, "
+                "gs://, hdfs://), or copy the directory from the head",
+                file=to,
+                flush=True,
+            )
+            return False
+        archive.seek(0)
+        print(f"{_BEGIN} bytes={size} sha256={digest}", file=to)
+        while block := archive.read(_LINE_BYTES):
+            print(base64.b64encode(block).decode("ascii"), file=to)
+        print(_END, file=to, flush=True)
+    return True
+
+
+def received(log: str) -> bytes:
+    """The compressed tar in a job's log; raises `RunError` when there is none, or it is damaged."""
+    lines = iter(log.splitlines())
+    for line in lines:
+        if line.startswith(_ERROR):
+            raise RunError(line.removeprefix(_ERROR).strip())
+        if line.startswith(_BEGIN):
+            break
+    else:
+        last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "nothing")
+        raise RunError(f"the results could not be fetched; the job on the cluster said: {last[:200]}")
+    told = dict(part.partition("=")[::2] for part in line.split()[2:])
+    blocks = []
+    for line in lines:
+        if line == _END:
+            break
+        blocks.append(line)
+    try:
+        data = base64.b64decode("".join(blocks), validate=True)
+    except ValueError:
+        data = b""
+    if str(len(data)) != told.get("bytes") or hashlib.sha256(data).hexdigest() != told.get("sha256"):
+        raise RunError("the results arrived damaged or cut off; fetch them again (`testbed jobs fetch`)")
+    return data
+
+
+def unpacked(data: bytes, into: Path) -> None:
+    """Unpack a compressed tar into the empty directory `into`.
+
+    Raises:
+        RunError: it holds anything but regular files with different names below `into`, or is not a tar.
+    """
+    names: set[PurePosixPath] = set()
+    total = 0
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz", tarinfo=SmallHeaders) as tar:
+            for member in tar:
+                check_name(member.name, "the results")
+                name = PurePosixPath(member.name)
+                total += member.size
+                if not member.isreg():
+                    raise RunError(f"the results hold {member.name!r}, which is no file of a run; nothing was kept")
+                if name in names or len(names) >= _MAXIMUM_FILES or total > _MAXIMUM_UNPACKED_BYTES:
+                    raise RunError(f"the results do not look like a run's (at {member.name!r}); nothing was kept")
+                names.add(name)
+                tar.extract(member, into, set_attrs=False, filter="data")
+    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+        raise RunError(f"the results cannot be unpacked: {error}") from None
+
+
+def copied(directory: Path, into: Path) -> None:
+    """Copy the regular files at and below `directory` to the directory `into`."""
+    for path in _regular_files(directory):
+        place = inside(into, path.relative_to(directory).as_posix(), str(into))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, place)
+
+
+def check_free(target: Path) -> None:
+    """Raise `RunError` when results of a new run cannot be put at `target`, because something is there."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise RunError(f"{target}: is there already; give another directory with --to, or --resume to go on with it")
+
+
+def settled(fresh: Path, target: Path) -> Path:
+    """Move what was unpacked in `fresh` to `target`, or into the earlier copy of the same run that is there.
+
+    Files of the user's own (figures) stay. Returns `target`.
+
+    Raises:
+        RunError: at `target` is something else than an earlier copy.
+    """
+    if target.is_dir() and any(target.iterdir()):
+        _check_same(fresh, target)
+    elif target.exists() and not target.is_dir():
+        raise RunError(f"{target}: is a file; give another directory with --to")
+    try:
+        for old in list(target.rglob(_PARTS)) if target.is_dir() else []:
+            if old.is_dir() and (old.parent / "experiment.yaml").is_file():
+                shutil.rmtree(old)
+        for path in _regular_files(fresh):
+            place = inside(target, path.relative_to(fresh).as_posix(), str(target))
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(path, place)
+    except OSError as error:
+        raise RunError(f"{target}: cannot be written: {error.strerror or error}") from None
+    return target
+
+
+def _check_same(fresh: Path, target: Path) -> None:
+    """A run's experiment.yaml is written once, with its time and seed: equal ones are of the same run."""
+    earlier = sorted(target.rglob("experiment.yaml"))
+    for file in earlier:
+        new = fresh / file.relative_to(target)
+        if not new.is_file() or new.read_bytes() != file.read_bytes():
+            raise RunError(
+                f"{file.parent}: is another run than the one on the cluster; give another directory with --to"
+            )
+    if not earlier:
+        raise RunError(f"{target}: is there already, and no run; give another directory with --to")
+
+
+def _regular_files(directory: Path) -> Iterator[Path]:
+    """Without symbolic links, and without hidden files (locks), which mean something on their own machine alone."""
+    for folder, folders, names in os.walk(directory):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(folder, name)
+            if not name.startswith(".") and path.is_file() and not path.is_symlink():
+                yield path
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    member.mode = 0o644
+    return member
+
+
+def _digest(archive: BinaryIO) -> str:
+    archive.seek(0)
+    digest = hashlib.file_digest(archive, "sha256").hexdigest()
+    archive.seek(0, os.SEEK_END)
+    return digest
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Print a directory of results for `testbed jobs fetch`.")
+    parser.add_argument("directory", type=Path)
+    sys.exit(0 if send(parser.parse_args().directory.expanduser(), sys.stdout) else 3)

@@ -1,0 +1,274 @@
+"""Everything that a job needs, in one zip file: the code that submits, the experiment, the files that it reads.
+
+The job's working directory on the cluster is that zip, unpacked: the packages ``testbed``, ``cluster``, ``workloads``
+and ``analysis`` as they are imported here, the user's own modules, ``experiment.yaml``, and below ``inputs/`` the
+files that the experiment names, under names that depend on their base names and order alone. So the same experiment
+submitted from another directory is the same experiment to ``--resume``, and a file that has changed since is noticed
+by its digest. The zip's bytes depend on what is in it and nothing else: Ray uploads a package once.
+"""
+
+import importlib.util
+import json
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cluster.jobs.plugin_modules import own_modules
+from testbed.errors import ExperimentError, RunError
+from testbed.experiment.loader import load, validated
+from testbed.experiment.schema import Experiment
+from testbed.experiment.sweep import points
+from testbed.plugins.classes import OWN_CLASS
+
+EXPERIMENT = "experiment.yaml"
+INPUTS = "inputs"
+PACKAGES = ("testbed", "cluster", "workloads", "analysis")
+MAXIMUM_UPLOAD_BYTES = 100 * 1024**2  # what Ray's dashboard takes (ray_constants.DASHBOARD_CLIENT_MAX_SIZE)
+_LEFT_OUT = {"__pycache__", ".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+_NAMED = 3  # largest files that an error names
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can say
+_NAMING = ("protocol", "model", "dataset", "server", "clients")  # keys whose values may be classes of one's own
+_COSTS = "time.costs"  # a file's name only until the experiment is loaded
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A working directory to upload.
+
+    Attributes:
+        path: the zip file.
+        experiment: what is in it, with paths relative to it.
+        files: name in the zip and size in bytes, unpacked, of what is the user's: inputs and own modules.
+        notes: one line each, for the user: what was left alone, and where it must be.
+    """
+
+    path: Path
+    experiment: Experiment
+    files: dict[str, int]
+    notes: tuple[str, ...]
+
+
+def pack(
+    file: Path, overrides: Sequence[str], into: Path, on_cluster: Sequence[Path] = (), maximum: int | None = None
+) -> Packed:
+    """Pack the experiment in `file` into ``job.zip`` in the directory `into`.
+
+    Args:
+        file: the experiment.
+        overrides: ``key=value``, applied before packing.
+        into: an existing directory.
+        on_cluster: paths that the experiment names and that are left as they are, because they lie on the cluster
+            (on every node).
+        maximum: bytes that the zip may have; default: what Ray's dashboard takes.
+
+    Raises:
+        ExperimentError: the experiment does not hold, a file is missing, or the zip is too large.
+    """
+    experiment = load(file, overrides)
+    inputs = _Inputs(str(file), {path.expanduser() for path in on_cluster})
+    plain = _rewritten(experiment, inputs, str(file))
+    modules, missing = own_modules(_own_names(plain), [Path.cwd(), file.absolute().parent])
+    notes = [
+        *inputs.notes,
+        *(f"{name}: not beside the experiment; the cluster's nodes must have it" for name in missing),
+    ]
+    links: list[Path] = []
+    mine = {name: source for found in (inputs.packed, modules) for name, source in _files(found, links)}
+    notes += [f"{link}: a symbolic link, not sent; put there what it stands for" for link in links]
+    packed = validated(plain, str(file))
+    path = into / "job.zip"
+    _write(path, {**_code(), **mine}, {EXPERIMENT: json.dumps(plain, indent=2, ensure_ascii=False) + "\n"})
+    sizes = {name: source.stat().st_size for name, source in mine.items()}
+    _check_size(path.stat().st_size, MAXIMUM_UPLOAD_BYTES if maximum is None else maximum, sizes)
+    return Packed(path, packed, sizes, tuple(notes))
+
+
+def pack_code(into: Path) -> Path:
+    """The testbed's own packages alone, as ``code.zip`` in `into`."""
+    path = into / "code.zip"
+    _write(path, _code(), {})
+    return path
+
+
+class _Inputs:
+    """The files to ship, and the name of each in the zip."""
+
+    def __init__(self, where: str, on_cluster: set[Path]) -> None:
+        self._where = where
+        self._on_cluster = on_cluster
+        self.packed: dict[str, Path] = {}
+        self.notes: list[str] = []
+        self._names: dict[Path, str] = {}
+
+    def shipped(self, path: Path) -> str:
+        """What the packed experiment calls `path`."""
+        if path in self._names:
+            return self._names[path]
+        if path in self._on_cluster or (path.is_absolute() and not path.exists()):
+            self.notes.append(f"{path}: left as it is; it must be there on every node")
+            name = str(path)
+        elif not path.exists():
+            raise ExperimentError(
+                f"{self._where}: {path}: no such file; for one that lies on the cluster's nodes give its absolute path"
+            )
+        else:
+            name = self._free_name(path)
+            self.packed[name] = path
+        self._names[path] = name
+        return name
+
+    def _free_name(self, path: Path) -> str:
+        base = path.resolve().name or "data"
+        name, number = f"{INPUTS}/{base}", 2
+        while name in self.packed and self.packed[name].resolve() != path.resolve():
+            name = f"{INPUTS}/{number}-{base}"
+            number += 1
+        return name
+
+
+def _rewritten(experiment: Experiment, inputs: _Inputs, where: str) -> dict[str, Any]:
+    """The experiment as plain data, its paths replaced by what they are called in the zip."""
+    plain = experiment.model_dump(mode="json", exclude_unset=True)
+    typed = experiment.model_dump(mode="python", exclude_unset=True)
+    plain.pop("output", None)  # where records go is the command's to say
+    sweep = plain.pop("sweep", {})
+    plain = _with_names(plain, typed, inputs)
+    if sweep:
+        plain["sweep"] = _rewritten_sweep(experiment, sweep, inputs, where)
+    return plain
+
+
+def _rewritten_sweep(
+    experiment: Experiment, sweep: dict[str, list[Any]], inputs: _Inputs, where: str
+) -> dict[str, list[Any]]:
+    """The grid's values are not typed: the points, in which they are, tell which are paths."""
+    found: dict[tuple[str, str], Any] = {}
+    for point in points(experiment, where):
+        typed: Any = None
+        for key, value in point.values.items():
+            identity = (key, json.dumps(value))
+            if identity not in found:
+                typed = point.experiment.model_dump(mode="python") if typed is None else typed
+                found[identity] = _swept(key, value, typed, inputs)
+    return {key: [found[key, json.dumps(value)] for value in values] for key, values in sweep.items()}
+
+
+def _swept(key: str, value: Any, typed: Any, inputs: _Inputs) -> Any:
+    section, _, last = _COSTS.partition(".")
+    if key == _COSTS and isinstance(value, str):
+        return inputs.shipped(Path(value))
+    if key == section and isinstance(value, dict) and isinstance(value.get(last), str):
+        value = value | {last: inputs.shipped(Path(value[last]))}
+    for part in key.split("."):
+        typed = typed.get(part) if isinstance(typed, dict) else None
+    return _with_names(value, typed, inputs)
+
+
+def _with_names(plain: Any, typed: Any, inputs: _Inputs) -> Any:
+    """`plain` with new names wherever `typed`, which has the same shape, holds a path."""
+    if isinstance(typed, Path) and isinstance(plain, str):
+        return inputs.shipped(typed)
+    if isinstance(typed, dict) and isinstance(plain, dict):
+        return {key: _with_names(value, typed.get(key), inputs) for key, value in plain.items()}
+    if isinstance(typed, list | tuple) and isinstance(plain, list) and len(typed) == len(plain):
+        return [_with_names(value, inner, inputs) for value, inner in zip(plain, typed, strict=True)]
+    return plain
+
+
+def _own_names(plain: Any) -> Iterator[str]:
+    """The classes of the user's own that the experiment names, as package.module:Name; its sweep's too."""
+    if isinstance(plain, dict):
+        for key, value in plain.items():
+            if _is_own(str(key)):
+                yield str(key)  # a misbehaviour with its options
+            if str(key).rpartition(".")[2] in _NAMING:
+                yield from (name for name in _texts(value) if _is_own(name))
+            yield from _own_names(value)
+    elif isinstance(plain, list):
+        for value in plain:
+            yield from _own_names(value)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """A text, or those in a list of texts and lists."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def _is_own(name: str) -> bool:
+    return re.match(OWN_CLASS, name) is not None
+
+
+def _code() -> dict[str, Path]:
+    """The testbed's own packages, by their names in the zip."""
+    found = {}
+    for package in PACKAGES:
+        spec = importlib.util.find_spec(package)
+        if spec is None or spec.origin is None:
+            raise RunError(f"package {package} cannot be imported here, so it cannot be sent; install the testbed")
+        found[package] = Path(spec.origin).parent
+    return dict(_files(found))
+
+
+def _files(found: dict[str, Path], links: list[Path] | None = None) -> Iterator[tuple[str, Path]]:
+    """All files in the folders of `found` (name in the zip, path), in a fixed order.
+
+    Args:
+        found: files and folders, by their names in the zip; what is named itself may be a symbolic link.
+        links: takes the symbolic links within the folders, which may lead to anything that is not meant to leave this
+            machine, and are left out. None: they are followed (the testbed's own code, as some installers link it).
+    """
+    for name, path in sorted(found.items()):
+        if not path.is_dir():
+            yield name, path
+            continue
+        for file in sorted(path.rglob("*")):
+            inside = file.relative_to(path)
+            if _LEFT_OUT.intersection(inside.parts):
+                continue
+            if links is not None and file.is_symlink():
+                links.append(file)
+            elif file.is_file():
+                yield f"{name}/{inside.as_posix()}", file
+
+
+def _write(path: Path, files: dict[str, Path], texts: dict[str, str]) -> None:
+    """A zip file that depends on names and contents alone."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        for name, text in sorted(texts.items()):
+            archive.writestr(_entry(name), text)
+        for name, source in sorted(files.items()):
+            try:
+                with source.open("rb") as reader, archive.open(_entry(name), "w", force_zip64=True) as writer:
+                    while block := reader.read(1 << 20):
+                        writer.write(block)
+            except OSError as error:
+                raise ExperimentError(f"{source}: cannot be read: {error.strerror or error}") from None
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, _EPOCH)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o644 << 16
+    return entry
+
+
+def _check_size(size: int, maximum: int, sizes: dict[str, int]) -> None:
+    if size < maximum:
+        return
+    largest = sorted(sizes.items(), key=lambda item: -item[1])[:_NAMED]
+    named = ", ".join(f"{name.removeprefix(f'{INPUTS}/')} ({_mebibytes(bytes_)})" for name, bytes_ in largest)
+    raise ExperimentError(
+        f"too much to upload: {_mebibytes(size)} packed, and Ray takes less than {_mebibytes(maximum)}; largest: "
+        f"{named}; put them on the cluster's nodes at the same path and say so with --on-cluster PATH"
+    )
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 1024**2:.1f} MiB"

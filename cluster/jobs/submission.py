@@ -1,0 +1,280 @@
+"""Experiments as Ray jobs: the library under ``testbed submit`` and ``testbed jobs``.
+
+Everything goes through the dashboard's Jobs API (`ray.job_submission`), so that its port is all of the cluster that
+must be reachable. What is the testbed's own about a job is in its metadata: the experiment's name and where its
+records go.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import shlex
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+import testbed
+from cluster.jobs import authentication, interpreter, package
+from cluster.jobs import downloads as fetching
+from cluster.jobs.dashboard import connected, default_address, talking
+from testbed.errors import ClusterError, ExperimentError, RunError
+from testbed.files.uris import is_uri, path_or_uri
+from testbed.running.preparation import file_name
+
+HOME_RUNS = "testbed-runs"
+"""Folder in the head's home directory for records without ``--out``: a job's own directory does not last."""
+
+_LONGEST_ID = 48
+_LOST_TIMES = 6  # connections that may break in a row while following, with pauses of 1, 2, 4, ... seconds
+_POLL_S = 0.5
+_PREFIX = "testbed_"  # of the metadata's keys
+_ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A submitted experiment.
+
+    Attributes:
+        id: its submission id.
+        state: PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED.
+        experiment: the experiment's name.
+        out: directory on the head, or URI, of its records.
+        started, ended: in UTC; None: not yet.
+        exit_code: of the command; None while it runs and when it never began.
+        message: what Ray says about the state, perhaps in many lines.
+    """
+
+    id: str
+    state: str
+    experiment: str
+    out: str
+    started: datetime | None
+    ended: datetime | None
+    exit_code: int | None
+    message: str
+
+    @property
+    def over(self) -> bool:
+        """Whether the job has ended, in whatever way."""
+        return self.state in _ENDED
+
+
+class Jobs:
+    """The jobs of one cluster.
+
+    Args:
+        address: of the dashboard, http(s)://HOST:PORT; None: `default_address`.
+
+    Raises:
+        ExperimentError: no such kind of address.
+        ClusterError: nothing answers there, or no Ray that will do, or the token is missing or wrong.
+    """
+
+    def __init__(self, address: str | None = None) -> None:
+        self.address = (address or default_address()).rstrip("/")
+        self._client = connected(self.address)
+        self.ray_version = str(self._client._server_ray_version)
+
+    def submit(self, packed: package.Packed, out: str, resume: bool = False, accept_changed_code: bool = False) -> str:
+        """Upload a packed experiment and start it; returns the submission id.
+
+        Args:
+            packed: of `packing.pack`.
+            out: of `records_at`.
+            resume: go on with what is at `out`.
+            accept_changed_code: also with other own modules than it began with.
+        """
+        name = packed.experiment.name
+        arguments = ["-m", "testbed", "run", package.EXPERIMENT, "--address", "auto", *(["--resume"] if resume else [])]
+        arguments += ["--accept-changed-code"] if accept_changed_code else []
+        command = f"exec {interpreter.COMMAND} {shlex.join(arguments)} --out {_shell(out)}"
+        metadata = {"experiment": name, "out": out, "version": testbed.__version__, "kind": "run"}
+        return self._start(f"{file_name(name)[:_LONGEST_ID]}-{secrets.token_hex(3)}", command, packed.path, metadata)
+
+    def experiments(self) -> list[Job]:
+        """The experiments that were submitted to this cluster since its head started, oldest first."""
+        with talking(self.address):
+            found = self._client.list_jobs()
+        jobs = [_job(details) for details in found if _told(details, "kind") == "run"]
+        return sorted(jobs, key=lambda job: (job.started is None, job.started or datetime.min, job.id))
+
+    def job(self, id: str) -> Job:
+        """One job; raises `ExperimentError` when there is none of this id."""
+        if not id:
+            raise ExperimentError("a job's id is needed; `testbed jobs list` shows them")
+        with talking(self.address, id):
+            return _job(self._client.get_job_info(id))
+
+    def logs(self, id: str) -> str:
+        """Everything that a job has printed so far, standard output and standard error together."""
+        with talking(self.address, id):
+            return str(self._client.get_job_logs(id))
+
+    def follow(self, id: str, write: Callable[[str], None]) -> Job:
+        """Hand what a job prints to `write`, from its beginning, until it ends; returns how it has ended.
+
+        A connection that breaks is made again. Raises `ClusterError` when that does not help; the job goes on.
+        """
+        seen = _Seen(write)
+        lost = 0
+        while True:
+            before = seen.characters
+            try:
+                asyncio.run(self._tail(id, seen))
+                job = self.job(id)
+            except BrokenPipeError:
+                raise  # ours: whoever read what we write has gone
+            except (aiohttp.ClientError, RuntimeError, ConnectionError, ClusterError, TimeoutError) as error:
+                lost = 1 if seen.characters > before else lost + 1
+                if advised := authentication.advice(str(error)):
+                    raise ClusterError(advised) from None
+                if lost >= _LOST_TIMES:
+                    raise ClusterError(
+                        f"{self.address}: lost the dashboard; the job goes on if its cluster does: "
+                        f"`testbed jobs logs {id} --follow`"
+                    ) from None
+                time.sleep(2.0 ** (lost - 1))
+                continue
+            if job.over:
+                return job
+            time.sleep(_POLL_S)
+
+    def stop(self, id: str) -> bool:
+        """Ask a job to stop; whether it was running. Its finished rounds stay."""
+        with talking(self.address, id):
+            return bool(self._client.stop_job(id))
+
+    def fetch(self, id: str, to: Path) -> Path:
+        """Bring the records of a job that has ended to the directory `to`; returns `to`.
+
+        Records at a URI are read there; those on the head come through the log of a second, small job.
+
+        Raises:
+            ExperimentError: no such job.
+            RunError: it still runs, there are no records or too many, or at `to` is something else.
+        """
+        job = self.job(id)
+        if not job.over:
+            raise RunError(f"{id}: still {job.state.lower()}; follow it (`testbed jobs logs {id} --follow`) or stop it")
+        if not job.out:
+            raise ExperimentError(f"{id}: not submitted by the testbed; it has no records to fetch")
+        place = to.absolute()  # "." has a parent, too
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=place.parent) as folder:
+            fresh = Path(folder)
+            if is_uri(job.out):
+                from testbed.records.mirror import fetched
+
+                fetching.copied(fetched(job.out), fresh)
+            else:
+                fetching.unpacked(self._sent(id, job.out), fresh)
+            fetching.settled(fresh, place)
+        return to
+
+    def _sent(self, id: str, directory: str) -> bytes:
+        """The records on the head, as a compressed tar, through a job that is deleted afterwards."""
+        with tempfile.TemporaryDirectory() as folder:
+            code = package.pack_code(Path(folder))
+            command = f"exec {interpreter.COMMAND} -m cluster.jobs.downloads {_shell(directory)}"
+            name = f"{id}-fetch-{secrets.token_hex(3)}"
+            fetch = self._start(name, command, code, {"kind": "fetch"})
+        try:
+            while not self.job(fetch).over:
+                time.sleep(_POLL_S)
+            return fetching.received(self.logs(fetch))
+        finally:
+            with contextlib.suppress(ClusterError, ExperimentError, RuntimeError):
+                self._client.delete_job(fetch)
+
+    def _start(self, id: str, command: str, working_directory: Path, metadata: dict[str, str]) -> str:
+        environment = {"working_dir": str(working_directory), "env_vars": interpreter.environment()}
+        told = {f"{_PREFIX}{key}": value for key, value in metadata.items()}
+        with talking(self.address):
+            return str(
+                self._client.submit_job(entrypoint=command, submission_id=id, runtime_env=environment, metadata=told)
+            )
+
+    async def _tail(self, id: str, seen: "_Seen") -> None:
+        seen.begin()
+        async for text in self._client.tail_job_logs(id):
+            seen.take(text)
+
+
+class _Seen:
+    """Passes on a log that is told from its beginning with every connection, each character once."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._position = 0
+        self.characters = 0
+
+    def begin(self) -> None:
+        self._position = 0
+
+    def take(self, text: str) -> None:
+        new = text[max(0, self.characters - self._position) :]
+        self._position += len(text)
+        if new:
+            self.characters += len(new)
+            self._write(new)
+
+
+def records_at(out: str | None, packed: package.Packed) -> str:
+    """Where a job puts its records: a URI or an absolute path as it is, anything else in the head's home directory.
+
+    Raises `ExperimentError` for a URI that holds a secret: it would stand in the job's command, for all to read.
+    """
+    if out is None:
+        return f"~/{HOME_RUNS}/{file_name(packed.experiment.name)}"
+    try:
+        path_or_uri(out)
+    except ValueError as error:
+        raise ExperimentError(f"--out: {error}") from None
+    return out if is_uri(out) or out.startswith(("/", "~/")) else f"~/{out}"
+
+
+def why_failed(job: Job) -> str:
+    """Why a job has failed, in one line: its command's own last error if there is one, else what Ray says."""
+    lines = [line.strip() for line in job.message.splitlines() if line.strip()]
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    if job.exit_code in (2, 3) and errors:
+        return errors[-1]
+    if job.exit_code == 1 and lines and lines[-1].startswith("ModuleNotFoundError: "):
+        module = lines[-1].rpartition("No module named ")[2]
+        return f"the cluster's Python has no module {module}; install what the testbed requires on all nodes"
+    if job.exit_code == 127:
+        return "no Python found on the head; start Ray there with its environment activated"
+    return (lines[-1] if lines else "Ray gives no reason")[:300]
+
+
+def _job(details: Any) -> Job:
+    return Job(
+        id=details.submission_id or details.job_id or "",
+        state=str(details.status.value),
+        experiment=_told(details, "experiment"),
+        out=_told(details, "out"),
+        started=_moment(details.start_time),
+        ended=_moment(details.end_time),
+        exit_code=details.driver_exit_code,
+        message=details.message or "",
+    )
+
+
+def _told(details: Any, key: str) -> str:
+    return str((details.metadata or {}).get(f"{_PREFIX}{key}", ""))
+
+
+def _moment(milliseconds: int | None) -> datetime | None:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC) if milliseconds else None
+
+
+def _shell(path: str) -> str:
+    """`path` for a shell, which still replaces a leading ``~/``."""
+    return f"~/{shlex.quote(path[2:])}" if path.startswith("~/") else shlex.quote(path)

@@ -1,0 +1,1 @@
+"""Malicious servers of Lotto, and their accomplices."""

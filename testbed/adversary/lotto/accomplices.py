@@ -1,0 +1,67 @@
+"""What dishonest clients do for a malicious Lotto server: they go along with whatever it shows them.
+
+They answer, sign and agree without a single check, so that the only obstacle is what honest clients see. Where the
+server behaves, they do what honest clients do.
+"""
+
+from testbed.emulation.compute.cost import charge
+from testbed.parties.client import handles
+from testbed.parties.round_beacon import randomness_of
+from testbed.selection.lotto.client_centric import ClientCentricClient
+from testbed.selection.lotto.protocol import (
+    LIST_DOMAIN,
+    Agreed,
+    ListSignature,
+    ListSignatures,
+    LottoClient,
+    ParticipantList,
+    list_content,
+)
+from testbed.selection.lotto.server_centric import ServerCentricClient
+from testbed.selection.verifiable_batch_partition import VerifiableBatchClient
+
+
+class _Accomplice(LottoClient):
+    """Signs every list, however many it is shown, and agrees with all signatures."""
+
+    def check_population(self, population: int) -> None:
+        """Any population will do."""
+
+    def take_pulse(self, number: int, pulse: bytes | None) -> None:
+        """Whatever it is told."""
+        self._randomness = b"" if pulse is None else randomness_of(pulse)
+
+    def use_round(self, number: int) -> None:
+        """Any round will do."""
+        self.client.last_round = number
+        self.client.agreed_participants = None
+
+    @handles(ParticipantList)
+    def on_list(self, message: ParticipantList) -> ListSignature:
+        """Sign whatever is shown."""
+        self._list = message
+        self.client.last_round = message.round
+        content = list_content(self.environment.experiment_id, self.parameters, message)
+        assert self.client.identity is not None
+        charge("ed25519.sign")
+        return ListSignature(self.client.identity.signing.sign(LIST_DOMAIN, content))
+
+    @handles(ListSignatures)
+    def on_signatures(self, message: ListSignatures) -> Agreed:
+        """Take part with whoever is in the list, and in the others of this round."""
+        rows = () if self._list is None else self._list.participants
+        others = self.client.agreed_participants or {}
+        self.client.agreed_participants = others | {lot.client: lot.registration_key for lot in rows}
+        return Agreed()
+
+
+class ClientCentricAccomplice(_Accomplice, ClientCentricClient):
+    """In the client-centric variant: stands as candidate when its number is below the threshold it is told of."""
+
+
+class ServerCentricAccomplice(_Accomplice, ServerCentricClient):
+    """In the server-centric variant."""
+
+
+class VerifiableBatchAccomplice(_Accomplice, VerifiableBatchClient):
+    """Where whole batches stand: gives its number, and proves it whenever it is asked to."""

@@ -1,0 +1,1 @@
+"""Malicious servers of secure aggregation, and their accomplices."""

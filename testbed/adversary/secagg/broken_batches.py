@@ -1,0 +1,34 @@
+"""A malicious server that breaks up batches: it claims that one member of a batch has dropped out, and sums the others.
+
+Multi-RoundSecAgg (arXiv 2106.03328, section 4) has batches in a round with all their members or none. The sum over a
+batch in one round less the sum without one member in another is that member's update, if updates do not change: the
+multi-round privacy T falls to 1. Clients that keep batches whole refuse it (`testbed.aggregation.secagg.batches`).
+"""
+
+from typing import ClassVar
+
+from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
+from testbed.adversary.secagg.reconstruction import ReconstructionOptions
+from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.secagg.server import SecAgg
+from testbed.arrays import Ids
+
+
+class BreakBatch(ServerMisbehaviour, SecAgg):
+    """Leaves one honest client out of the survivors that it names, and its batch-mates in."""
+
+    name: ClassVar[str] = "break-batch"
+    applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus")
+    Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
+
+    def included(self, round_: AggregationRound, t: int, shared: Ids, arrived: Ids) -> Ids:
+        """As the honest server's, without the victim; in a round without batches, or without the victim, no other."""
+        survivors = super().included(round_, t, shared, arrived)
+        honest = [client for client in survivors.tolist() if client not in self.dishonest]
+        victim = self.conspiracy.options_of(BreakBatch).victim
+        if victim is None and honest and round_.randomness is not None:
+            victim = int(round_.randomness.generator("server", round_.number, "victim").choice(honest))
+        if not self.attacking or round_.batches is None or victim not in honest:
+            return survivors
+        self.carried_out(BreakBatch, f"claimed that client {victim} of batch {round_.batches.of[victim]} dropped out")
+        return survivors[survivors != victim]

@@ -1,0 +1,290 @@
+"""A malicious SecAgg server that reconstructs one victim's update through contradictory claims about who dropped out.
+
+Some honest clients are told that the victim has survived, and give shares of its self-mask seed; the others are told
+that it dropped out, and give shares of its mask key. With x >= 2t - s accomplices, who sign every set of survivors
+and give both shares, that is t shares of each: the victim's input without its masks is its quantised update, bit for
+bit. Nobody's check fails, and the round is completed. Bonawitz et al., CCS 2017, Theorem 6.5, says that no server can
+with fewer, where the survivors are signed; Lotto (arXiv 2401.02880), Corollary 1, bounds how often there are so many.
+"""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
+from testbed.adversary.secagg.accomplices import HandedOver, HandOver, SecAggAccomplice
+from testbed.adversary.secagg.contradictions import Story, two_stories
+from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.secagg.batches import NOBODY
+from testbed.aggregation.secagg.client import MASK_PURPOSE
+from testbed.aggregation.secagg.mask_threads import add_masks_in_threads
+from testbed.aggregation.secagg.messages import (
+    CheckSurvivors,
+    KeyAdvert,
+    ShareOf,
+    Shares,
+    SignatureOf,
+    Unmask,
+    UnmaskSurvivors,
+)
+from testbed.aggregation.secagg.server import SecAgg
+from testbed.aggregation.secagg.share_correction import recover
+from testbed.arrays import Ids
+from testbed.crypto.key_agreement import PrivateKey
+from testbed.emulation.compute.cost import charge
+from testbed.errors import RoundAborted
+from testbed.network import Replies
+from testbed.network.contract import ids
+from testbed.parties.client import RoleSpec
+
+
+class ReconstructionOptions(MisbehaviourOptions):
+    """Whom to attack."""
+
+    victim: int | None = Field(
+        None, ge=0, description="The victim's number; none: an honest participant that the server draws in each round"
+    )
+
+    def check(self, population: int, dishonest: Set[int]) -> None:
+        """See `MisbehaviourOptions.check`: a victim is one of the clients, and honest."""
+        if self.victim is None:
+            return
+        if self.victim >= population:
+            raise ValueError(f"victim: client {self.victim} of a population of {population}, counted from 0")
+        if self.victim in dishonest:
+            raise ValueError(f"victim: client {self.victim} is dishonest; name one that is not listed there")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came of an attack in one round.
+
+    Attributes:
+        members: the honest clients whose sum was aimed at; one victim, or more.
+        vector: `(d+1,)` ring elements, the sum of their quantised updates (with their shares of noise, where they add
+            some); None: not reconstructed.
+        detail: one line that says so.
+    """
+
+    members: frozenset[int]
+    vector: npt.NDArray[Any] | None
+    detail: str
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the sum was reconstructed."""
+        return self.vector is not None
+
+
+class Contradicting(ServerMisbehaviour, SecAgg):
+    """What attacks by contradictory claims share: they differ in what they tell whom, and in what they want out.
+
+    Attributes:
+        misbehaviour: the class that an experiment names.
+        attempt: of the latest round, if that was attacked so far.
+    """
+
+    misbehaviour: ClassVar[type["Contradicting"]]
+    Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
+    applies_to: ClassVar[tuple[str, ...]] = ("secagg",)
+    attempt: Attempt | None = None
+
+    def __init_subclass__(cls) -> None:
+        if "name" in vars(cls):  # not so of what it is mixed into
+            cls.misbehaviour = cls
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """Accomplices sign and give whatever they are asked for."""
+        return [*super().roles, RoleSpec(SecAggAccomplice, self.parameters, self.dishonest)]
+
+    # -- what it remembers ----------------------------------------------------------------------------------------
+
+    async def advertise_keys(self, round_: AggregationRound, t: int) -> dict[int, KeyAdvert]:
+        """As the honest server."""
+        self.attempt = None
+        self._round, self._t = round_, t
+        self._adverts = await super().advertise_keys(round_, t)
+        return self._adverts
+
+    async def collect_inputs(
+        self, round_: AggregationRound, t: int, bundles: dict[int, dict[int, bytes]]
+    ) -> tuple[Replies, Ids]:
+        """As the honest server; each masked input is kept by itself."""
+        self._shared = frozenset(bundles)
+        self._masked, self._survivors = await super().collect_inputs(round_, t, bundles)
+        return self._masked, self._survivors
+
+    @property
+    def accomplices(self) -> frozenset[int]:
+        """Those among the survivors."""
+        return self.dishonest & frozenset(self._survivors.tolist())
+
+    @property
+    def honest(self) -> list[int]:
+        """The other survivors."""
+        return [client for client in self._survivors.tolist() if client not in self.dishonest]
+
+    def ranked(self, honest: Sequence[int]) -> list[int]:
+        """`honest` in the order of interest: the victim that the experiment names, then by the server's coin.
+
+        Empty if the named victim is not among them.
+        """
+        order, randomness = list(honest), self._round.randomness
+        if randomness is not None:
+            order = randomness.generator("server", self._round.number, "victim").permutation(order).tolist()
+        named = self.conspiracy.options_of(self.misbehaviour).victim
+        if named is None:
+            return order
+        return sorted(order, key=lambda client: client != named) if named in honest else []
+
+    # -- contradictory claims -------------------------------------------------------------------------------------
+
+    def stories(self, t: int) -> list[Story]:
+        """Who is told what; sets what is wanted."""
+        raise NotImplementedError
+
+    async def conclude(self, t: int, revealed: Mapping[int, Shares], keys: Mapping[int, bytes]) -> Attempt:
+        """Make the most of what was revealed; `keys` are the accomplices' mask keys."""
+        raise NotImplementedError
+
+    async def collect_reveals(
+        self, round_: AggregationRound, t: int, survivors: Ids, excluded: Ids = NOBODY
+    ) -> dict[int, Shares]:
+        """Tell the stories, have the accomplices' shares handed over, and reconstruct what can be."""
+        if not self.attacking:
+            return await super().collect_reveals(round_, t, survivors, excluded)
+        revealed: dict[int, Shares] = {}
+        for story in self.stories(t):
+            revealed |= await self._tell(round_, story)
+        handed: dict[int, HandedOver] = {}
+        if self.accomplices:
+            handed = (await round_.network.ask(ids(sorted(self.accomplices)), HandOver(round_.number))).valid()
+        revealed |= {client: Shares(answer.mask_keys, answer.self_masks) for client, answer in handed.items()}
+        keys = {client: answer.mask_key for client, answer in handed.items()}
+        self.attempt = await self.conclude(t, revealed, keys)
+        self.carried_out(self.misbehaviour, self.attempt.detail)
+        if len(revealed) < t:
+            raise RoundAborted("below-threshold", f"{len(revealed)} of {t} needed revealed their shares")
+        return revealed
+
+    async def _tell(self, round_: AggregationRound, story: Story) -> dict[int, Shares]:
+        """What clients reveal to whom this story is told, signed by all that are told it and by the accomplices."""
+        survivors = list(story.survivors)
+        if self.parameters.consistency == "none":
+            replies = await round_.network.ask(ids(story.told), UnmaskSurvivors(round_.number, survivors))
+            return replies.valid()
+        asked = ids(sorted({*story.told, *(self.accomplices & set(survivors))}))
+        signed = (await round_.network.ask(asked, CheckSurvivors(round_.number, survivors))).valid()
+        rows = [SignatureOf(client, answer.signature) for client, answer in signed.items()]
+        listening = [client for client in story.told if client in signed]
+        if not listening:
+            return {}
+        return (await round_.network.ask(ids(listening), Unmask(round_.number, rows))).valid()
+
+    # -- what comes out -------------------------------------------------------------------------------------------
+
+    async def reconstructed(
+        self,
+        whose: str,
+        members: Set[int],
+        peers: Mapping[int, Set[int]],
+        gone: Collection[int],
+        t: int,
+        revealed: Mapping[int, Shares],
+        keys: Mapping[int, bytes],
+    ) -> Attempt:
+        """Remove the masks from the sum over `members`.
+
+        Args:
+            whose: for the record.
+            members: honest clients whose inputs are summed.
+            peers: with whom each of them has masked.
+            gone: whose mask keys the shares are to give.
+            t: the threshold.
+            revealed: by client.
+            keys: mask keys that need no shares.
+        """
+        mask_rows = {client: shares.mask_keys for client, shares in revealed.items()}
+        seed_rows = {client: shares.self_masks for client, shares in revealed.items()}
+        counted = (
+            f"{whose}: {_fewest(mask_rows, gone)} of {t} needed shares of the mask key, "
+            f"{_fewest(seed_rows, members)} of {t} of the self-mask seed"
+        )
+        try:
+            self_masks, mask_keys = recover(t, sorted(members), seed_rows), recover(t, sorted(gone), mask_rows)
+            for client, why in {**self_masks.undecided, **mask_keys.undecided}.items():
+                raise RoundAborted("wrong-shares", f"client {client}: {why}")
+            seeds, known = self_masks.secrets, {**keys, **mask_keys.secrets}
+            pairs = {client: PrivateKey.from_seed(secret) for client, secret in known.items()}
+            for client, pair in pairs.items():
+                if pair.public != self._adverts[client].mask_key:
+                    raise RoundAborted("wrong-shares", f"the shares of client {client} give another key than its own")
+            vector = await self._masked.total(ids(sorted(members)))
+            self._remove_masks(vector, members, peers, pairs, seeds)
+            _, weight = self.parameters.mean(vector, len(members), self._round)
+            if len(members) == 1 and np.any(vector[:-1] % weight):
+                raise RoundAborted("implausible-update", "its levels are no multiples of its weight")
+        except RoundAborted as failed:
+            return Attempt(frozenset(members), None, f"{counted}; failed: {failed.detail}")
+        digest = hashlib.sha256(vector.astype(f"<u{vector.itemsize}").tobytes()).hexdigest()
+        return Attempt(frozenset(members), vector, f"{counted}; reconstructed, weight {weight}, sha256 {digest}")
+
+    def _remove_masks(
+        self,
+        vector: npt.NDArray[Any],
+        members: Set[int],
+        peers: Mapping[int, Set[int]],
+        pairs: Mapping[int, PrivateKey],
+        self_masks: Mapping[int, bytes],
+    ) -> None:
+        """In place; of each pairwise mask that has not cancelled, one of the two mask keys is in `pairs`."""
+        seeds, signs = [], []
+        for client in sorted(members):
+            seeds.append(self_masks[client])
+            signs.append(-1)
+            for peer in sorted(peers[client] - members):
+                own, other = (client, peer) if client in pairs else (peer, client)
+                seeds.append(pairs[own].agree(self._adverts[other].mask_key, MASK_PURPOSE))
+                signs.append(-1 if peer > client else 1)
+        charge("x25519.agree", len(seeds) - len(members))
+        charge("mask.element", len(vector) * len(seeds))
+        add_masks_in_threads(vector, seeds, signs, self.parameters.bits)
+
+
+def _fewest(rows: Mapping[int, Sequence[ShareOf]], clients: Collection[int]) -> int:
+    """How many shares there are of the secret of which there are the fewest."""
+    held = dict.fromkeys(clients, 0)
+    for revealed in rows.values():
+        for row in revealed:
+            if row.client in held:
+                held[row.client] += 1
+    return min(held.values(), default=0)
+
+
+class ContradictDropouts(Contradicting):
+    """Two stories about one victim; the round is completed as if there had been one."""
+
+    name: ClassVar[str] = "contradict-dropouts"
+    _victim: int | None
+
+    def stories(self, t: int) -> list[Story]:
+        """In one the victim has survived, in the other it has dropped out."""
+        honest, survivors = self.honest, self._survivors.tolist()
+        ranked = self.ranked(honest)
+        self._victim = ranked[0] if ranked else None
+        if self._victim is None:
+            return [Story(tuple(survivors), tuple(honest))] if honest else []
+        return two_stories(self._victim, honest, len(self.accomplices), survivors, t)
+
+    async def conclude(self, t: int, revealed: Mapping[int, Shares], keys: Mapping[int, bytes]) -> Attempt:
+        """The victim's update, if there are t shares of both its secrets."""
+        if self._victim is None:
+            return Attempt(frozenset(), None, "failed: the victim has not sent its input")
+        members, peers = {self._victim}, {self._victim: self._shared - {self._victim}}
+        return await self.reconstructed(f"victim {self._victim}", members, peers, members, t, revealed, {})

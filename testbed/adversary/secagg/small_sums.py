@@ -1,0 +1,103 @@
+"""A malicious SecAgg server that has a sum over few honest clients unmasked where nobody signs who has survived.
+
+Every client believes at least t survivors, but each its own: those who are declared gone to t - x clients in all lose
+their mask keys, and the sum over the others, far fewer than t, comes out. In a second variant the members of that sum
+are told before, too, that fewer have shared, so that they mask with fewer; then the sum is often over one alone. The
+counting is in `testbed.adversary.secagg.contradictions`. Where the survivors are signed, both fail: no t clients sign
+one set.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from testbed.adversary.secagg.contradictions import Isolation, Story, denials, smallest_among_all, smallest_among_few
+from testbed.adversary.secagg.reconstruction import Attempt, Contradicting
+from testbed.aggregation.contract import Aggregate, AggregationRound
+from testbed.aggregation.secagg.messages import Shares
+from testbed.errors import RoundAborted
+
+
+class ShrinkTheSum(Contradicting):
+    """Everybody has masked with everybody; only who has survived differs from client to client."""
+
+    name: ClassVar[str] = "shrink-the-sum"
+    _target: Isolation | None
+
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
+        """As the honest server; if its sum cannot be had any more, the small sum is the round's outcome."""
+        try:
+            return await super().aggregate(round_)
+        except RoundAborted:
+            if self.attempt is None or self.attempt.vector is None:
+                raise
+            members = sorted(self.attempt.members)
+            mean, weight = self.parameters.mean(self.attempt.vector, len(members), round_)
+            survivors = self._survivors[[client in members for client in self._survivors.tolist()]]
+            return Aggregate(mean, weight, survivors, self.parameters.noise_in(len(members), len(round_.participants)))
+
+    def stories(self, t: int) -> list[Story]:
+        """For each client its own survivors."""
+        self._target = self.target(t)
+        denied = {} if self._target is None else self._target.denied
+        told: dict[tuple[int, ...], list[int]] = {}
+        for client in self.honest:
+            believed = self._peers[client] | {client}
+            if self._target is None:
+                believed &= frozenset(self._survivors.tolist())
+            told.setdefault(tuple(sorted(believed - set(denied.get(client, ())))), []).append(client)
+        return [Story(survivors, tuple(clients)) for survivors, clients in told.items()]
+
+    def target(self, t: int) -> Isolation | None:
+        """The smallest sum that can be had; None if that is what an honest server has, too."""
+        lost = self._shared - set(self._survivors.tolist())
+        found = smallest_among_all(self.ranked(self.honest), lost, len(self.accomplices), len(self._shared), t)
+        return None if found is None or len(found.members) == len(self.honest) else found
+
+    def peers_that_shared(self, bundles: Mapping[int, Any]) -> dict[int, list[int]]:
+        """As the honest server; remembered."""
+        told = super().peers_that_shared(bundles)
+        self._peers = {client: frozenset(peers) for client, peers in told.items()}
+        return told
+
+    async def conclude(self, t: int, revealed: Mapping[int, Shares], keys: Mapping[int, bytes]) -> Attempt:
+        """The sum over the target, if there are t shares of each secret that it takes."""
+        if self._target is None:
+            return Attempt(frozenset(), None, "failed: no sum over fewer clients can be had")
+        members, gone = self._target.members, self._target.gone
+        whose = (
+            f"sum over {len(members)} of {len(self.honest)} honest survivors ({', '.join(map(str, sorted(members)))})"
+        )
+        known = {client: key for client, key in keys.items() if client not in gone}
+        return await self.reconstructed(whose, members, self._peers, gone, t, revealed, known)
+
+
+class SplitTheSharing(ShrinkTheSum):
+    """The members of the small sum are told that fewer have shared, and so mask with fewer."""
+
+    name: ClassVar[str] = "split-the-sharing"
+    _planned: Isolation | None = None
+
+    def peers_that_shared(self, bundles: Mapping[int, Any]) -> dict[int, list[int]]:
+        """Members are told of each other, of those whose mask keys will be had, and of the accomplices."""
+        told = super().peers_that_shared(bundles)
+        if not self.attacking:
+            return told
+        honest, accomplices = [c for c in bundles if c not in self.dishonest], self.dishonest & bundles.keys()
+        self._planned = smallest_among_few(self.ranked(honest), len(accomplices), len(bundles), self._t)
+        if self._planned is not None and len(self._planned.members) < len(honest):
+            members = self._planned.members
+            few = members | self._planned.gone | accomplices
+            told |= {client: sorted(few - {client}) for client in members}
+        self._peers = {client: frozenset(peers) for client, peers in told.items()}
+        return told
+
+    def target(self, t: int) -> Isolation | None:
+        """What was planned, if its members are all there and their peers' mask keys can still be had."""
+        plan = self._planned
+        if plan is None or not plan.members < set(self.honest):
+            return None
+        masked_with = frozenset().union(*(self._peers[client] for client in plan.members))
+        gone = masked_with - plan.members - self.accomplices
+        room = {client: max(0, len(self._peers[client]) + 1 - t) for client in self.honest}
+        denied = denials(room, gone, t - len(self.accomplices))
+        return None if denied is None else Isolation(plan.members, gone, denied)

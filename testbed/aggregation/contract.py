@@ -1,0 +1,185 @@
+"""What an aggregation protocol is given, and what it returns."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
+
+from testbed.arrays import Ids
+from testbed.batches import Batches
+from testbed.messages import Vector
+from testbed.network import Network
+from testbed.parties.client import RoleSpec
+from testbed.parties.pki import Directory
+from testbed.privacy.accounting.accountant import Accountant
+from testbed.randomness import Randomness
+from testbed.training import Train, Workload
+
+
+class AggregationParameters(BaseModel):
+    """What every aggregation protocol has."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    weights: Literal["samples", "equal"] = Field(
+        "samples", description="Weight of a client's update: its number of training samples (FedAvg), or 1"
+    )
+    batches: Literal["whole", "ignored"] = Field(
+        "whole",
+        description="Where selection has batches: is a batch that has lost a member left out of the sum (whole), or "
+        "are its other members summed, which ends multi-round privacy (ignored)?",
+    )
+
+    def kept_whole(self, batches: Batches | None) -> Batches | None:
+        """The batches that this aggregation must not break up; None where it may sum anybody with anybody."""
+        if self.batches == "ignored" or batches is None or batches.sizes.max(initial=1) == 1:
+            return None
+        return batches
+
+    def check(self, participants: int) -> None:
+        """Raise `ValueError` (one line: key, what is allowed) for parameters that do not fit so many participants."""
+
+    def check_weights(self, participants: int, maximum_weight: int) -> None:
+        """Raise `ExperimentError` when so many updates of up to this weight cannot be summed."""
+
+    def check_experiment(self, selection: Any, workload: Any) -> None:
+        """Raise `ValueError` (as `check`) when the experiment's selection or workload section does not fit."""
+
+    def check_workload(self, workload: Workload) -> None:
+        """Raise `ExperimentError` when the workload lacks what this aggregation asks of it."""
+
+    def planned_for(self, rounds: int, delta: float) -> Self:
+        """The same, with what it leaves to the rest of the experiment filled in."""
+        return self
+
+    def check_dimension(self, participants: int, dimension: int) -> None:
+        """Raise `ExperimentError` when updates of so many parameters cannot be summed."""
+
+    def check_before_data(self, participants: int) -> None:
+        """The part of `check_dimension` that holds whatever the dimension is; it is asked where no data are read."""
+
+    def prepare(self, participants: int, dimension: int) -> None:
+        """Make what clients need once in a process, before anybody's work is measured."""
+
+    def accountant(self, participants: int, dimension: int) -> Accountant | None:
+        """What taking part costs in privacy, for so many planned participants and parameters; None: no noise."""
+        return None
+
+    shares_noise: ClassVar[bool] = True
+    """Whether the noise of `accountant` is a sum of the participants' shares; elsewhere it hangs on nobody's share."""
+
+    def tolerated(self, participants: int) -> int:
+        """How many dishonest participants a malicious server may have and still see sums alone; -1: it sees updates."""
+        return -1
+
+    def fewest_summed(self, participants: int) -> int:
+        """How many of so many participants a sum has at least, while the server follows the protocol."""
+        return 1
+
+    def smallest_part(self, participants: int) -> int:
+        """How many, dishonest ones too, are in each sum that a malicious server may split them into, at least.
+
+        It counts where no more than `tolerated` are dishonest, and where it is less than `fewest_summed`.
+        """
+        return participants
+
+    def least_noise(self, participants: int) -> float:
+        """The share of the planned noise that a sum has at least, of so many participants who share it."""
+        return 1 / participants
+
+
+@dataclass
+class AggregationRound:
+    """What the server knows when aggregation begins.
+
+    Attributes:
+        number: the round.
+        network: how to reach the clients.
+        participants: sorted client numbers that were selected.
+        trained: those among them that have reported their training as done.
+        directory: the PKI's bulletin board.
+        dimension: number of model parameters d; None: what most updates have.
+        experiment_id: what clients sign with; None: the server leaves signatures for the clients to check, and one
+            client that signs wrongly makes the others end the round.
+        randomness: for the server's own coins; None: an honest server needs none.
+        batches: groups of clients whose updates may only be summed together; None: anybody's may.
+        client_rate: probability with which each available client was drawn, independently; None: not so drawn.
+        available_samples: training samples of all clients that were available, by what they announced; None: unknown.
+        memory: arrays by name that are kept from round to round, as in `SelectionRound.memory` and in the same place.
+        training: what the participants were asked to train; None goes with `experiment_id` None.
+    """
+
+    number: int
+    network: Network
+    participants: Ids
+    trained: Ids
+    directory: Directory
+    dimension: int | None = None
+    experiment_id: bytes | None = None
+    randomness: Randomness | None = None
+    batches: Batches | None = None
+    client_rate: float | None = None
+    available_samples: int | None = None
+    memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    training: Train | None = None
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """The outcome.
+
+    Attributes:
+        mean: `(d,)` float64 weighted mean of the survivors' updates.
+        weight: sum of the survivors' weights.
+        survivors: sorted client numbers whose update is in the mean.
+        noise: share of the planned noise variance that is in the sum if all survivors have added theirs; 1.0 where
+            none was planned.
+    """
+
+    mean: npt.NDArray[np.float64]
+    weight: float
+    survivors: Ids
+    noise: float = 1.0
+
+
+def of_shape(vectors: Mapping[int, Vector], bits: int, length: int | None) -> Ids:
+    """Sorted numbers of the clients whose vector has `bits` and `length` elements (None: what most have).
+
+    The others cannot be summed: their clients are as good as silent.
+    """
+    lengths = Counter(len(vector) for vector in vectors.values() if vector.bits == bits)
+    if length is None:
+        length = max(lengths, key=lambda candidate: (lengths[candidate], candidate), default=0)
+    fitting = [client for client, vector in vectors.items() if (vector.bits, len(vector)) == (bits, length)]
+    return np.sort(np.array(fitting, np.int64))
+
+
+class AggregationProtocol(Protocol):
+    """Server side of an aggregation protocol. A user's own class has the same attributes.
+
+    It may have another, `Parameters`: a subclass of `AggregationParameters` that says which keys its section has.
+
+    Attributes:
+        stages: its stages, in order.
+        needs_registration: whether clients must be registered with the PKI.
+        roles: the client side.
+
+    Two more are optional: `asks_everybody` (bool: every available client gets the model and is a participant, whomever
+    selection has drawn) and `goes_on_without_participants` (bool: a round in which nobody was drawn is not skipped).
+    """
+
+    stages: ClassVar[tuple[str, ...]]
+    needs_registration: ClassVar[bool]
+
+    def __init__(self, parameters: Any) -> None: ...
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """The client side, for all clients."""
+
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
+        """Combine the updates; raises `RoundAborted` when too few are left."""

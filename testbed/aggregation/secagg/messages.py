@@ -1,0 +1,192 @@
+"""What the parties of `secagg` send each other, stage by stage."""
+
+import hashlib
+from collections.abc import Iterable
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from testbed.aggregation.secagg.dealt_shares import sealed_bytes
+from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, Vector, signed_content
+from testbed.privacy.mechanisms.removable import MOST_TOLERATED
+
+KEYS_DOMAIN = b"testbed/secagg/advertised-keys/v2"
+SURVIVORS_DOMAIN = b"testbed/secagg/survivors/v2"
+_ADVERTS_DOMAIN = b"testbed/secagg/adverts/v2"
+MAXIMUM_PARTICIPANTS = 100_000
+
+Many = msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)
+SealedShares = Annotated[
+    bytes,
+    msgspec.Meta(min_length=sealed_bytes(2), max_length=sealed_bytes(2 + MOST_TOLERATED)),
+]
+"""A share of 33 bytes of each secret: of two, and one for each removable component of the noise (`dealt_shares`)."""
+Share33 = Annotated[bytes, msgspec.Meta(min_length=33, max_length=33)]
+
+
+def point_of(client: int) -> int:
+    """Where a client's Shamir share is evaluated (never 0)."""
+    return client + 1
+
+
+def advert_content(round_number: int, client: int, sealing_key: bytes, mask_key: bytes, training: bytes) -> bytes:
+    """What the signature on advertised keys covers, beside the domain and the experiment.
+
+    `training` is the digest of what the client was asked to train (`training_digest`), empty with
+    ``model_binding: none``. Each client verifies its peers' signatures with its own: it masks with those alone that
+    were sent the same model. A server that sends all but one a model whose update it knows would else have the update
+    of that one from the sum (Pasquini, Francati, Ateniese, CCS 2022, arXiv 2111.07380). It costs no byte on the wire.
+    """
+    return signed_content(round_number, client, sealing_key, mask_key, training)
+
+
+def adverts_digest(
+    round_number: int, participants: int, threshold: int, training: bytes, adverts: Iterable["AdvertOf"]
+) -> bytes:
+    """32 bytes that only clients have in common that were told the same s and t, trained the same and were shown the
+    same keys (U1).
+
+    Shares are sealed for them alone, and a signature on survivors counts for them alone. Without it a server that
+    involves more than s clients could show each other ones, and the s of all thresholds would say nothing.
+    """
+    listed = sorted((advert.client, advert.sealing_key + advert.mask_key) for advert in adverts)
+    content = signed_content(
+        round_number, participants, threshold, training, [client for client, _ in listed],
+        b"".join(keys for _, keys in listed),
+    )  # fmt: skip
+    return hashlib.sha256(_ADVERTS_DOMAIN + content).digest()
+
+
+def survivors_content(round_number: int, survivors: list[int], digest: bytes) -> bytes:
+    """What a client signs that will unmask these survivors, among those that have its `digest` of the list of keys."""
+    return signed_content(round_number, survivors, digest)
+
+
+class KeyAdvert(Message, frozen=True):
+    """A client's public keys for this round: one pair seals shares, the other agrees on masks; signed."""
+
+    sealing_key: Key32
+    mask_key: Key32
+    signature: Signature64
+
+
+class AdvertiseKeys(Message, frozen=True):
+    """Aggregation begins; so many participants, so many must remain."""
+
+    stage: ClassVar[str] = "secagg/advertise-keys"
+    Answer: ClassVar[type[Message] | None] = KeyAdvert
+
+    round: RoundNumber
+    participants: Count
+    threshold: Count
+
+
+class AdvertOf(Message, frozen=True):
+    """One client's advert, passed on."""
+
+    client: ClientId
+    sealing_key: Key32
+    mask_key: Key32
+    signature: Signature64
+
+
+class SharesFor(Message, frozen=True):
+    """One peer's sealed shares (to it, or from it)."""
+
+    client: ClientId
+    sealed: SealedShares
+
+
+class SealedForPeers(Message, frozen=True):
+    """A client's shares of its two secrets, sealed for each peer."""
+
+    shares: Annotated[list[SharesFor], Many]
+
+
+class ShareKeys(Message, frozen=True):
+    """Everybody's advertised keys."""
+
+    stage: ClassVar[str] = "secagg/share-keys"
+    Answer: ClassVar[type[Message] | None] = SealedForPeers
+
+    round: RoundNumber
+    adverts: Annotated[list[AdvertOf], Many]
+
+
+class Masked(Message, frozen=True):
+    """The masked, quantised update."""
+
+    input: Vector
+
+
+class SealedFromPeers(Message, frozen=True):
+    """The shares that this client's peers sealed for it; the senders are who has shared."""
+
+    shares: Annotated[list[SharesFor], Many]
+
+
+class MaskInput(Message, frozen=True):
+    """Mask your update against those who have shared."""
+
+    stage: ClassVar[str] = "secagg/masked-input"
+    Answer: ClassVar[type[Message] | None] = Masked
+    Private: ClassVar[type[Message] | None] = SealedFromPeers
+
+    round: RoundNumber
+
+
+class SurvivorsSignature(Message, frozen=True):
+    """A client's signature on the set of survivors it was told."""
+
+    signature: Signature64
+
+
+class CheckSurvivors(Message, frozen=True):
+    """Whose masked input has arrived."""
+
+    stage: ClassVar[str] = "secagg/consistency"
+    Answer: ClassVar[type[Message] | None] = SurvivorsSignature
+
+    round: RoundNumber
+    survivors: Annotated[list[ClientId], Many]
+
+
+class SignatureOf(Message, frozen=True):
+    """One client's signature, passed on."""
+
+    client: ClientId
+    signature: Signature64
+
+
+class ShareOf(Message, frozen=True):
+    """A share of one client's secret."""
+
+    client: ClientId
+    share: Share33
+
+
+class Shares(Message, frozen=True):
+    """Shares of the mask keys of those who dropped out, and of the self-mask seeds of the survivors."""
+
+    mask_keys: Annotated[list[ShareOf], Many]
+    self_masks: Annotated[list[ShareOf], Many]
+
+
+class Unmask(Message, frozen=True):
+    """The signatures on the set of survivors; reveal the shares that it calls for."""
+
+    stage: ClassVar[str] = "secagg/unmask"
+    Answer: ClassVar[type[Message] | None] = Shares
+
+    round: RoundNumber
+    signatures: Annotated[list[SignatureOf], Many]
+
+
+class UnmaskSurvivors(Message, frozen=True):
+    """Without signatures (``consistency: none``): who has survived; reveal the shares that this calls for."""
+
+    stage: ClassVar[str] = "secagg/unmask-survivors"
+    Answer: ClassVar[type[Message] | None] = Shares
+
+    round: RoundNumber
+    survivors: Annotated[list[ClientId], Many]

@@ -1,0 +1,153 @@
+"""The experiment's section `aggregation` for `secagg`."""
+
+from fractions import Fraction
+from math import ceil
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.noisy import NoisyParameters
+from testbed.aggregation.quantisation import Quantisation
+from testbed.batches import Batches
+
+
+class SecAggParameters(NoisyParameters):
+    """Sums that hide every single update."""
+
+    removes_noise: ClassVar[bool] = True
+    protocol: Literal["secagg"] = "secagg"
+    threshold: float | int = Field(
+        0.7,
+        gt=0,
+        allow_inf_nan=False,
+        description="Clients that must remain: a number t, or a fraction of the participants; above half (Lotto: 0.7)",
+    )
+    levels_bits: int = Field(
+        16,
+        ge=1,
+        le=24,
+        description="Bits per coordinate of an update before summing; with noise see noise.scale",
+    )
+    clip: float = Field(
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Largest absolute value of a coordinate of an update; with noise, noise.clip limits the L2 norm",
+    )
+    consistency: Literal["signed", "none"] = Field(
+        "signed",
+        description="Do t clients sign the survivors before any client unmasks (signed), or does each believe the list "
+        "that it alone is shown (none; only for servers that follow the protocol, and above two thirds)?",
+    )
+    model_binding: Literal["signed", "none"] = Field(
+        "signed",
+        description="Do clients sign what they were asked to train with their keys, so that only those go into one sum "
+        "that were sent the same model (signed), or may a malicious server send each another one and see single "
+        "updates (none; to show that attack)?",
+    )
+    smallest_sum: int | None = Field(
+        None,
+        ge=2,
+        description="With batches kept whole: fewest clients in a sum; those whose batch is left out then count among "
+        "the t, and a malicious server may have sums over single batches. None: t, of whom all are in the sum",
+    )
+
+    @property
+    def quantisation(self) -> Quantisation:
+        """How updates become ring elements."""
+        return Quantisation(self.clip, self.levels_bits, self.bits)
+
+    @model_validator(mode="after")
+    def _noise_has_a_clip_and_steps_of_its_own(self) -> "SecAggParameters":
+        for key, instead in (("clip", "noise.clip"), ("levels_bits", "noise.scale")):
+            if self.noise is not None and getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"{key}: has no effect with noise; leave it out and set {instead}")
+        if self.noise is not None and self.noise.enforcement is not None and self.consistency != "signed":
+            raise ValueError("noise.enforcement: needs consistency: signed; else the server decides what is removed")
+        return self
+
+    def mean(
+        self, total: npt.NDArray[Any], updates: int, round_: AggregationRound
+    ) -> tuple[npt.NDArray[np.float64], int]:
+        """`(d,)` mean of so many updates from their sum without masks, and the sum of their weights.
+
+        Raises `RoundAborted` for what cannot be such a sum.
+        """
+        if self.noise is not None:
+            return self.noisy_mean(total, updates, round_)
+        return self.quantisation.decode(total, updates)
+
+    def threshold_for(self, participants: int) -> int:
+        """t for so many participants; a fraction is rounded up."""
+        if isinstance(self.threshold, int):
+            return self.threshold
+        return ceil(Fraction(str(self.threshold)) * participants)
+
+    def fewest_in_sum(self, threshold: int, batches: Batches | None) -> int:
+        """How many clients a sum has at least: t, unless `smallest_sum` says otherwise where batches are kept whole."""
+        if self.smallest_sum is None or self.kept_whole(batches) is None:
+            return threshold
+        return self.smallest_sum
+
+    def tolerated(self, participants: int) -> int:
+        """2t - s - 1: with one more, t shares of either kind can be had for one client (CCS 2017, Theorem 6.5).
+
+        None at all, not even 0, where nobody signs the survivors or what was trained, or `smallest_sum` lets a
+        malicious server sum single batches: then it has sums over few clients without any accomplice, and each counts
+        as seen by itself.
+        """
+        if self.consistency == "none" or self.model_binding == "none" or self.smallest_sum is not None:
+            return -1
+        return 2 * self.threshold_for(participants) - participants - 1
+
+    def fewest_summed(self, participants: int) -> int:
+        """t, or with whole batches `smallest_sum`; against a malicious server only with signed survivors."""
+        fewest = self.threshold_for(participants)
+        return min(fewest, self.smallest_sum or fewest)
+
+    def least_noise(self, participants: int) -> float:
+        """That of as few as a sum can have; with ``consistency: none``, of a server that follows the protocol."""
+        return self.noise_in(self.fewest_summed(participants), participants)
+
+    def least_threshold(self, participants: int) -> int:
+        """The smallest t allowed: above s/2, and above 2s/3 where nobody signs the survivors."""
+        return participants // 2 + 1 if self.consistency == "signed" else 2 * participants // 3 + 1
+
+    def check(self, participants: int) -> None:
+        """t must be at least `least_threshold` and at most s."""
+        t, least = self.threshold_for(participants), self.least_threshold(participants)
+        if participants < 2:
+            raise ValueError("protocol: secagg needs at least 2 participants; the sum of one hides nothing")
+        if not least <= t <= participants:
+            above = "0.5" if self.consistency == "signed" else "2/3, which consistency: none needs"
+            raise ValueError(
+                f"threshold: t = {t} of {participants} participants; allowed {least} to {participants}"
+                f" (or a fraction above {above})"
+            )
+        if self.smallest_sum is not None and self.batches == "ignored":
+            raise ValueError(
+                "smallest_sum: says something of batches that are kept whole; leave it out with batches: ignored"
+            )
+        if self.smallest_sum is not None and self.smallest_sum > participants:
+            raise ValueError(
+                f"smallest_sum: {self.smallest_sum} of {participants} participants; at most {participants}"
+            )
+        enforcement = None if self.noise is None else self.noise.enforcement
+        if enforcement is not None and t == participants:
+            raise ValueError(
+                f"noise.enforcement: no round with fewer than t = {t} of {participants} goes on; lower threshold, or "
+                "leave out enforcement"
+            )
+        if enforcement is not None and enforcement.tolerated_dropouts > participants - t:
+            raise ValueError(
+                f"noise.enforcement.tolerated_dropouts: {enforcement.tolerated_dropouts} of {participants}; "
+                f"at most {participants - t}, since a round with fewer than t = {t} ends"
+            )
+
+    def check_weights(self, participants: int, maximum_weight: int) -> None:
+        """The weighted sum must fit the ring; whether it does with noise is a question of the dimension."""
+        if self.noise is None:
+            self.quantisation.check(participants, maximum_weight if self.weights == "samples" else 1)

@@ -1,0 +1,221 @@
+"""Secrets from revealed shares, some of which may be wrong.
+
+Shamir's shares are a Reed-Solomon code: m shares of a secret with threshold t are consistent or show that one is
+wrong, and up to (m - t) / 2 wrong ones can be found and left out. Decoding: Gao, A New Algorithm for Decoding
+Reed-Solomon Codes, 2003. Checking that nothing is wrong, the usual case, costs as much as one reconstruction.
+
+With m = t nothing can be checked here. A wrong share is the work of the client that revealed it or of the client
+whose secret it is, which may have dealt it so: where too many are wrong, `share_disputes` finds out which.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import mul
+
+import gmpy2
+
+from testbed.aggregation.secagg.messages import ShareOf, point_of
+from testbed.crypto.shamir import PRIME, SECRET_BYTES, LagrangeWeights
+from testbed.emulation.compute.cost import charge
+from testbed.errors import ProtocolError, RoundAborted
+
+_COEFFICIENT_BYTES = 64  # reduced modulo a 257-bit prime: as good as uniform
+
+Polynomial = list["gmpy2.mpz"]  # coefficients of 1, x, x^2, ...; no leading zero; [] is zero
+
+
+@dataclass
+class Recovered:
+    """What the revealed shares give.
+
+    Attributes:
+        secrets: 32 bytes per client.
+        wrong: (client whose secret it is, client that revealed the share) for each wrong share.
+        undecided: why, by client, a secret cannot be had: too many shares are wrong.
+    """
+
+    secrets: dict[int, bytes] = field(default_factory=dict)
+    wrong: list[tuple[int, int]] = field(default_factory=list)
+    undecided: dict[int, str] = field(default_factory=dict)
+
+
+def recover(t: int, clients: Sequence[int], revealed: Mapping[int, Sequence[ShareOf]]) -> Recovered:
+    """The secrets of `clients` from the rows that each client (key of `revealed`) has sent.
+
+    Raises `RoundAborted`: ``below-threshold`` when a secret has fewer than t shares.
+    """
+    held: dict[int, dict[int, bytes]] = {client: {} for client in clients}
+    none: dict[int, set[int]] = {client: set() for client in clients}
+    for holder, rows in sorted(revealed.items()):
+        for row in rows:
+            if row.client not in held:
+                continue
+            if is_share(row.share):
+                held[row.client][holder] = row.share
+            else:
+                none[row.client].add(holder)
+    coins = _coins(held)
+    groups: dict[tuple[int, ...], _Holders] = {}  # most secrets come from the same holders
+    found = Recovered()
+    for client, shares in held.items():
+        if len(shares) < t:
+            others = len(none[client] - shares.keys())
+            if len(shares) + others >= t:
+                found.undecided[client] = f"{others} of {len(shares) + others} shares are too large for one"
+                continue
+            raise RoundAborted("below-threshold", f"{len(shares)} of {t} needed shares for client {client}")
+        holders = tuple(shares)
+        if holders not in groups:
+            groups[holders] = _Holders(holders, t, coins)
+        try:
+            found.secrets[client], wrong = groups[holders].secret(list(shares.values()))
+        except ProtocolError as error:
+            found.undecided[client] = str(error)
+            continue
+        found.wrong += [(client, holders[position]) for position in wrong]
+    return found
+
+
+def is_share(share: bytes) -> bool:
+    """Whether these 33 bytes are a number that an honest dealer can have dealt."""
+    return int.from_bytes(share, "big") < PRIME
+
+
+def _coins(held: Mapping[int, Mapping[int, bytes]]) -> bytes:
+    """What decides the linear combination that is checked: nobody can choose shares that fit it."""
+    digest = hashlib.sha256(b"testbed/secagg/share-check/v1")
+    for client, shares in held.items():
+        for holder, share in shares.items():
+            digest.update(client.to_bytes(8, "big") + holder.to_bytes(8, "big") + share)
+    return digest.digest()
+
+
+class _Holders:
+    """What is computed once for all secrets that the same clients have revealed shares of.
+
+    Args:
+        holders: the m clients.
+        t: the threshold.
+        coins: decides the combination of parity checks.
+    """
+
+    def __init__(self, holders: Sequence[int], t: int, coins: bytes) -> None:
+        self._t = t
+        self._points = [gmpy2.mpz(point_of(holder)) for holder in holders]
+        self._weights = LagrangeWeights([point_of(holder) for holder in holders[:t]])
+        self._parity = self._check(coins) if len(holders) > t else []
+
+    def _check(self, coins: bytes) -> Polynomial:
+        """`(m,)` a random word of the dual code: its product with any consistent shares is 0."""
+        redundancy = len(self._points) - self._t
+        stream = hashlib.shake_256(coins).digest(_COEFFICIENT_BYTES * redundancy)
+        random = [
+            gmpy2.mpz.from_bytes(stream[at : at + _COEFFICIENT_BYTES], "big") % PRIME
+            for at in range(0, len(stream), _COEFFICIENT_BYTES)
+        ]
+        return [
+            _at(random, point) * scale % PRIME
+            for point, scale in zip(self._points, _barycentric(self._points), strict=True)
+        ]
+
+    def secret(self, shares: Sequence[bytes]) -> tuple[bytes, list[int]]:
+        """The secret, and the positions of wrong shares; raises `ProtocolError` when it cannot be found."""
+        charge("shamir.reconstruct.term", self._t + len(self._parity))
+        if not self._parity:
+            return self._weights.reconstruct(shares), []
+        values = [gmpy2.mpz.from_bytes(share, "big") for share in shares]
+        if sum(map(mul, self._parity, values)) % PRIME == 0:
+            return self._weights.reconstruct(shares[: self._t]), []
+        charge("shamir.reconstruct.term", 4 * len(values) ** 2)
+        polynomial = decode(self._points, values, self._t)
+        secret = polynomial[0] if polynomial else gmpy2.mpz(0)
+        if secret >= 1 << (8 * SECRET_BYTES):
+            raise ProtocolError("the shares give no 32-byte secret")
+        wrong = [i for i, point in enumerate(self._points) if _at(polynomial, point) != values[i]]
+        return int(secret).to_bytes(SECRET_BYTES, "big"), wrong
+
+
+def decode(points: Polynomial, values: Polynomial, t: int) -> Polynomial:
+    """The polynomial of fewer than t coefficients that meets all but at most (m - t) / 2 of `values` at `points`.
+
+    Args:
+        points: `(m,)` distinct.
+        values: `(m,)` modulo PRIME.
+        t: the threshold.
+
+    Raises:
+        ProtocolError: if there is none.
+    """
+    count = len(points)
+    everything: Polynomial = [gmpy2.mpz(1)]  # the product of all (x - point)
+    for point in points:
+        everything = _minus([gmpy2.mpz(0), *everything], [point * c for c in everything])
+    through: Polynomial = [gmpy2.mpz(0)] * count  # the polynomial that meets all values
+    for point, value, scale in zip(points, values, _barycentric(points), strict=True):
+        others, factor = _divided(everything, [-point % PRIME, gmpy2.mpz(1)])[0], value * scale % PRIME
+        through = [a + factor * b for a, b in zip(through, others, strict=True)]
+    before, rest = everything, _trimmed(through)
+    locator_before: Polynomial = []
+    locator: Polynomial = [gmpy2.mpz(1)]
+    while 2 * (len(rest) - 1) >= count + t:
+        quotient, remainder = _divided(before, rest)
+        before, rest = rest, remainder
+        locator_before, locator = locator, _minus(locator_before, _times(quotient, locator))
+    found, remainder = _divided(rest, locator)
+    if remainder or len(found) > t:
+        raise ProtocolError(f"more than {(count - t) // 2} of {count} shares are wrong, with a threshold of {t}")
+    return found
+
+
+def _barycentric(points: Polynomial) -> Polynomial:
+    """`(m,)` the inverse of the product of each point's distances to the others."""
+    scales = []
+    for own in points:
+        product = gmpy2.mpz(1)
+        for other in points:
+            if other != own:
+                product = product * (own - other) % PRIME
+        scales.append(gmpy2.invert(product, PRIME))
+    return scales
+
+
+def _at(polynomial: Polynomial, point: "gmpy2.mpz") -> "gmpy2.mpz":
+    value = gmpy2.mpz(0)
+    for coefficient in reversed(polynomial):
+        value = (value * point + coefficient) % PRIME
+    return value
+
+
+def _trimmed(polynomial: Polynomial) -> Polynomial:
+    reduced = [coefficient % PRIME for coefficient in polynomial]
+    while reduced and not reduced[-1]:
+        reduced.pop()
+    return reduced
+
+
+def _minus(left: Polynomial, right: Polynomial) -> Polynomial:
+    length = max(len(left), len(right))
+    zero = gmpy2.mpz(0)
+    padded = [[*one, *[zero] * (length - len(one))] for one in (left, right)]
+    return _trimmed([a - b for a, b in zip(*padded, strict=True)])
+
+
+def _times(left: Polynomial, right: Polynomial) -> Polynomial:
+    product = [gmpy2.mpz(0)] * max(0, len(left) + len(right) - 1)
+    for shift, factor in enumerate(left):
+        for position, coefficient in enumerate(right):
+            product[shift + position] += factor * coefficient
+    return _trimmed(product)
+
+
+def _divided(dividend: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
+    """Quotient and remainder; the divisor is not zero."""
+    rest = list(dividend)
+    inverse = gmpy2.invert(divisor[-1], PRIME)
+    quotient = [gmpy2.mpz(0)] * max(0, len(dividend) - len(divisor) + 1)
+    for shift in range(len(quotient) - 1, -1, -1):
+        factor = quotient[shift] = rest[shift + len(divisor) - 1] * inverse % PRIME
+        for position, coefficient in enumerate(divisor):
+            rest[shift + position] = (rest[shift + position] - factor * coefficient) % PRIME
+    return _trimmed(quotient), _trimmed(rest)

@@ -1,0 +1,111 @@
+"""From the experiment's `availability` section to the model that the network asks."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.arrays import Floats
+from testbed.emulation.availability.dropout import DroppingAvailability
+from testbed.emulation.availability.plugin import CheckedAvailability
+from testbed.emulation.availability.presence import Availability
+from testbed.emulation.availability.renewal import AlternatingAvailability
+from testbed.emulation.availability.roundwise import AlwaysAvailable, RoundwiseAvailability, unavailable_by_label
+from testbed.emulation.availability.scheduled import ScheduledAvailability
+from testbed.emulation.availability.section import (
+    Always,
+    AvailabilityModel,
+    Bernoulli,
+    DiurnalWeibull,
+    DropOut,
+    LabelDependent,
+    Markov,
+    OwnAvailability,
+    Scheduled,
+    Traced,
+)
+from testbed.emulation.availability.traced import TracedAvailability, assigned
+from testbed.emulation.links import cycled
+from testbed.emulation.traces.intervals import AvailabilityTrace
+from testbed.emulation.traces.schedule import Schedule
+from testbed.errors import ExperimentError
+from testbed.plugins import options
+from testbed.plugins.classes import own_class
+from testbed.randomness import Randomness
+
+
+def availability_model(
+    section: AvailabilityModel,
+    population: int,
+    stages_after_selection: Sequence[str],
+    randomness: Randomness,
+    label_counts: Callable[[], npt.NDArray[np.int64]],
+) -> Availability:
+    """The model that `section` describes, drop-outs included.
+
+    Args:
+        section: the experiment's, one of the alternatives of `AvailabilitySection`.
+        population: number of clients n.
+        stages_after_selection: in order, from training on.
+        randomness: the experiment's.
+        label_counts: gives `(n, classes)` int64 examples of each label that each client alone has; called only by
+            the model that needs it.
+
+    Raises:
+        ExperimentError: a list longer than the population, or a class of one's own that cannot be found or used.
+        TraceError: a trace or schedule that cannot be used.
+    """
+    try:
+        section.check(population)
+    except ValueError as error:
+        raise ExperimentError(f"availability.{error}") from None
+    model = _who_is_there(section, population, stages_after_selection, randomness, label_counts)
+    if section.dropout == DropOut():
+        return model
+    return DroppingAvailability(model, section.dropout, population, stages_after_selection, randomness)
+
+
+def _who_is_there(
+    section: AvailabilityModel,
+    population: int,
+    stages_after_selection: Sequence[str],
+    randomness: Randomness,
+    label_counts: Callable[[], npt.NDArray[np.int64]],
+) -> Availability:
+    match section:
+        case Always():
+            return AlwaysAvailable()
+        case Bernoulli():
+            return RoundwiseAvailability(_unavailable(section, population, randomness), randomness)
+        case LabelDependent():
+            return RoundwiseAvailability(unavailable_by_label(section, label_counts(), population), randomness)
+        case Markov() | DiurnalWeibull():
+            return AlternatingAvailability(section, population, randomness)
+        case Traced():
+            return _traced(section, population, randomness)
+        case Scheduled():
+            return ScheduledAvailability(Schedule.read(section.path), population, stages_after_selection)
+        case OwnAvailability():
+            own = own_class(section.model, "availability.model")
+            model = options.made(own, section.model, "availability", section, population, randomness)
+            return CheckedAvailability(model, section.model)
+    raise ExperimentError(f"availability.model: {type(section).__name__} is no model")
+
+
+def _unavailable(section: Bernoulli, population: int, randomness: Randomness) -> Floats:
+    """`(n,)` float64 probability of each client: from the list in turn, or drawn from it."""
+    if not (section.drawn and isinstance(section.unavailable, list)):
+        return cycled(section.unavailable, population)
+    generator = randomness.generator("availability", 0, "unavailable")
+    return generator.choice(np.array(section.unavailable, dtype=np.float64), population)
+
+
+def _traced(section: Traced, population: int, randomness: Randomness) -> Availability:
+    trace = AvailabilityTrace.read(section.path)
+    if section.start_s >= trace.horizon_s:
+        raise ExperimentError(
+            f"availability.start_s: {section.start_s:g}; {section.path} lasts {trace.horizon_s:g} s, less is needed"
+        )
+    generator = randomness.generator("availability", 0, "trace")
+    device_of, shift_s = assigned(population, trace, generator, section.shift)
+    return TracedAvailability(trace, device_of, shift_s, section.repeat, section.start_s)

@@ -1,0 +1,1 @@
+"""What computing costs: modelled or measured, and how a machine is calibrated."""

@@ -1,0 +1,23 @@
+"""Links between clients and server: bandwidth and latency per client, capacity of the server, transport overhead."""
+
+from testbed.emulation.links.client_links import ClientLinks, client_links
+from testbed.emulation.links.rates import Rates
+from testbed.emulation.links.section import LIST, NUMBER, EitherForm, Links, NotEmpty, cycled, form_of
+from testbed.emulation.links.transport import Transport
+from testbed.emulation.traces.bandwidth import BYTES_PER_MBIT, BandwidthTraces
+
+__all__ = [
+    "BYTES_PER_MBIT",
+    "LIST",
+    "NUMBER",
+    "BandwidthTraces",
+    "ClientLinks",
+    "EitherForm",
+    "Links",
+    "NotEmpty",
+    "Rates",
+    "Transport",
+    "client_links",
+    "cycled",
+    "form_of",
+]

@@ -1,0 +1,166 @@
+"""Columns of numbers from tables of devices: CSV, Parquet, or JSON as published data sets have it.
+
+A row is a device. CSV has a line of names first. JSON is a list of objects, or an object of objects by name, each of
+them a row; numbers may be strings there (AI-Benchmark's ``"CPU_F_AI_Score": "3744"``). A row in which a wanted column
+is missing (absent, null, or an empty cell) is left out: not every phone was measured in every way.
+"""
+
+import csv
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.emulation.traces.interval_rows import row_error
+from testbed.errors import TraceError, reason
+from testbed.files import limits
+
+_SUFFIXES = (".csv", ".parquet", ".json")
+_NAMES_SHOWN = 20
+_LONGEST_SHOWN = 40
+
+Row = Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Some columns of a table.
+
+    Attributes:
+        values: `(c, m)` float64, finite: c columns of the m rows that have all of them.
+        rows: `(m,)` int64: their numbers in the file, from 1, a header not counted.
+        left_out: number of rows that lack one.
+    """
+
+    values: npt.NDArray[np.float64]
+    rows: npt.NDArray[np.int64]
+    left_out: int
+
+
+def column_names(path: Path) -> list[str]:
+    """The names of the columns of a table (JSON: the keys of its objects); raises `TraceError` as `read_columns`."""
+    names, _ = _opened(Path(path))
+    return names
+
+
+def read_columns(path: Path, names: Sequence[str]) -> Columns:
+    """The columns called `names` of a table.
+
+    Raises:
+        TraceError: one line with file and row: no such file, another kind of file, no such column (named: those that
+            are there), a value that is no finite number, no row that has all the columns.
+    """
+    path = Path(path)
+    there, rows = _opened(path)
+    for name in names:
+        if name not in there:
+            shown = [_shown(other) for other in there[:_NAMES_SHOWN]] + (["…"] if len(there) > _NAMES_SHOWN else [])
+            raise TraceError(f"{path}: no column {_shown(name)}; there are {', '.join(shown) or 'none'}")
+    places = [there.index(name) for name in names]
+    kept: list[list[float]] = []
+    numbers: list[int] = []
+    count = 0
+    for count, row in enumerate(rows, start=1):
+        cells = [row[place] for place in places]
+        if any(cell is None or (isinstance(cell, str) and not cell.strip()) for cell in cells):
+            continue
+        kept.append([_number(path, count, name, cell) for name, cell in zip(names, cells, strict=True)])
+        numbers.append(count)
+    if not kept:
+        raise TraceError(f"{path}: no row has a value in {', '.join(map(_shown, names))}; the table needs at least one")
+    return Columns(np.array(kept, np.float64).T.copy(), np.array(numbers, np.int64), count - len(kept))
+
+
+def _opened(path: Path) -> tuple[list[str], Iterable[Row]]:
+    if path.suffix not in _SUFFIXES:
+        raise TraceError(f"{path}: a table of devices is a file that ends in {', '.join(_SUFFIXES)}")
+    try:
+        with open(path, "rb") as file:
+            if not file.read(1):
+                raise TraceError(f"{path}: the file is empty; it needs a row per device")
+        return {".csv": _csv_rows, ".parquet": _parquet_rows, ".json": _json_rows}[path.suffix](path)
+    except UnicodeDecodeError:
+        raise TraceError(f"{path}: not a text file (UTF-8)") from None
+    except limits.TooLarge as why:
+        raise TraceError(f"{path}: {why}; split it") from None
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
+
+
+def _csv_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            names, *rows = [cells for cells in csv.reader(limits.lines(file, limits.TRACE_BYTES)) if cells] or [[]]
+    except csv.Error as error:
+        raise TraceError(f"{path}: not CSV: {error}") from None
+    for number, cells in enumerate(rows, start=1):
+        if len(cells) != len(names):
+            raise row_error(str(path), number, f"{len(cells)} values; the header has {len(names)}")
+    return _distinct(path, [name.strip() for name in names]), rows
+
+
+def _parquet_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
+    import pyarrow as pa
+
+    from testbed.files import parquet as parquet_files
+
+    try:
+        with pa.OSFile(str(path)) as source:
+            parquet_files.verified(path)
+            table = parquet_files.read_opened(source)
+        return _distinct(path, table.column_names), zip(*(column.to_pylist() for column in table.columns), strict=True)
+    except (pa.ArrowException, OSError) as error:
+        raise TraceError(f"{path}: not a Parquet file, or truncated: {reason(error)}") from None
+
+
+def _json_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
+    try:
+        data = json.loads(limits.text(path, limits.TRACE_BYTES, "utf-8-sig"))
+    except limits.TooLarge:
+        raise
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise
+        raise TraceError(f"{path}: not JSON, or truncated: {reason(error)}") from None
+    records = list(data.values()) if isinstance(data, dict) else data
+    if not isinstance(records, list):
+        raise TraceError(f"{path}: a table in JSON is a list of objects, or an object of objects, one per device")
+    for number, record in enumerate(records, start=1):
+        if not isinstance(record, dict):
+            raise row_error(str(path), number, "not an object; a table in JSON has an object for each device")
+    names = list(dict.fromkeys(name for record in records for name in record))
+    return names, _in_order(records, names)
+
+
+def _in_order(records: list[dict[str, Any]], names: list[str]) -> Iterator[Row]:
+    return ([record.get(name) for name in names] for record in records)
+
+
+def _distinct(path: Path, names: list[str]) -> list[str]:
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise TraceError(f"{path}: the column {_shown(name)} stands twice")
+    return names
+
+
+def _number(path: Path, row: int, name: str, cell: Any) -> float:
+    number = math.nan
+    if isinstance(cell, str | int | float) and not isinstance(cell, bool):
+        try:
+            # AI-Benchmark's scores carry the numbers of footnotes: "76206 1,6".
+            number = float(cell.split()[0] if isinstance(cell, str) and path.suffix == ".json" else cell)
+        except (ValueError, OverflowError):
+            number = math.nan
+    if not math.isfinite(number):
+        raise row_error(str(path), row, f"{name} is {_shown(cell)}; it must be a finite number")
+    return number
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

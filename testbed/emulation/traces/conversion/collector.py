@@ -1,0 +1,236 @@
+"""What all converters share: intervals of named devices become one validated trace, and everything dropped is counted.
+
+A recording rarely covers the whole time span of its data set: of the phones of FLASH, most were observed for one to
+seven days out of thirteen. Outside its own recording a device is either
+
+- ``repeat``: as the recording repeated end to end. This is what FLASH's timer does (its `Timer.ready` takes the time
+  modulo the length of the device's own recording), and FedScale's (modulo the device's `finish_time`);
+- ``offline``: offline, which understates availability by as much as recordings are shorter than the horizon.
+"""
+
+from array import array
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import numpy as np
+
+from testbed.arrays import Floats, Ids
+from testbed.emulation.traces.intervals import AvailabilityTrace
+from testbed.errors import TraceError
+
+Counts = dict[str, int]
+Outside = Literal["repeat", "offline"]
+Name = str | int
+
+DAY_S = 86_400.0
+_LARGEST_ID = 2**62
+_MOST_INTERVALS = 50_000_000
+_SHOWN = 40
+
+
+class Collected:
+    """Devices and their online intervals as a source has them: unsorted, overlapping, empty, reversed.
+
+    Args:
+        where: the source, for messages.
+
+    Attributes:
+        counts: what was seen, kept and dropped; converters add their own lines.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.counts: Counts = {"devices": 0, "devices_unusable": 0}
+        self.names: list[Name] = []
+        self._begin, self._end = array("d"), array("d")
+        self._device, self._from, self._until = array("q"), array("d"), array("d")
+
+    def unusable(self, reason: str) -> None:
+        """Count a device that cannot be used, and why: `reason` becomes part of a count's name."""
+        self.counts["devices"] += 1
+        self.counts["devices_unusable"] += 1
+        key = f"devices_unusable_{reason}"
+        self.counts[key] = self.counts.get(key, 0) + 1
+
+    def device(self, name: Name, begin_s: float = -np.inf, end_s: float = np.inf) -> int:
+        """A device, recorded from `begin_s` to `end_s` (s, the source's clock); returns its place."""
+        self.counts["devices"] += 1
+        self.names.append(name)
+        self._begin.append(begin_s)
+        self._end.append(end_s)
+        return len(self.names) - 1
+
+    def online(self, device: int, from_s: float, until_s: float) -> None:
+        """One interval (s, the source's clock) of the device at this place."""
+        self._device.append(device)
+        self._from.append(from_s)
+        self._until.append(until_s)
+
+    def whole_days(self) -> tuple[float, float]:
+        """(origin, length) in s: from midnight before the first recording begins, to midnight after the last ends.
+
+        Time 0 of the source's clock must be a midnight. A horizon of whole days keeps the time of day when it repeats.
+        """
+        if not self.names:
+            return 0.0, DAY_S
+        origin = np.floor(min(self._begin) / DAY_S) * DAY_S
+        return float(origin), float(max(1.0, np.ceil((max(self._end) - origin) / DAY_S)) * DAY_S)
+
+    def trace(
+        self, outside: Outside = "offline", origin_s: float = 0.0, horizon_s: float | None = None
+    ) -> tuple[AvailabilityTrace, Counts]:
+        """The trace, and the counts.
+
+        Args:
+            outside: what a device is outside its own recording.
+            origin_s: the source's time that becomes 0.
+            horizon_s: the trace's horizon is [0, horizon_s); None: from the first interval to the last.
+
+        Raises:
+            TraceError: a time is not a number, no device is ever online, or repeating makes too many intervals.
+        """
+        device, from_s, until_s = self._cleaned()
+        if not len(device):
+            raise TraceError(f"{self.where}: no device is ever online; {_told(self.counts)}")
+        if horizon_s is not None:
+            if outside == "repeat":
+                device, from_s, until_s = self._repeated(device, from_s, until_s, origin_s, origin_s + horizon_s)
+                self.counts["intervals_after_repeating"] = len(device)
+            from_s, until_s = from_s - origin_s, until_s - origin_s
+        self.counts["devices_never_online"] = len(self.names) - len(np.unique(device))
+        self.counts["devices_kept"] = len(self.names)
+        number = self._numbers()
+        order = np.lexsort((from_s, number[device]))
+        trace = AvailabilityTrace.from_rows(
+            number[device[order]],
+            from_s[order],
+            until_s[order],
+            self.where,
+            horizon=None if horizon_s is None else (0.0, horizon_s),
+            clients=number,
+        )
+        of_devices = {key: value for key, value in self.counts.items() if key.startswith("devices")}
+        return trace, of_devices | self.counts
+
+    def _cleaned(self) -> tuple[Ids, Floats, Floats]:
+        """Sorted, disjoint intervals of positive length within the recordings; everything else is counted."""
+        device = np.array(self._device, np.int64)
+        from_s, until_s = np.array(self._from, np.float64), np.array(self._until, np.float64)
+        self.counts["intervals"] = len(device)
+        bad = np.flatnonzero(~(np.isfinite(from_s) & np.isfinite(until_s)))
+        if len(bad):
+            first = int(bad[0])
+            place = first - int(np.flatnonzero(device == device[first])[0]) + 1
+            name = shown(self.names[device[first]])
+            raise TraceError(
+                f"{self.where}: device {name}: interval {place}: a time is not a finite number; correct it"
+            )
+        order = np.argsort(device, kind="stable")  # each device's intervals in the order of the source
+        again = np.diff(device[order]) == 0
+        self.counts["intervals_unsorted"] = int((again & (np.diff(from_s[order]) < 0)).sum())
+        self.counts["intervals_zero_length"] = int((from_s == until_s).sum())
+        self.counts["intervals_reversed"] = int((until_s < from_s).sum())
+        begin, end = np.array(self._begin)[device], np.array(self._end)[device]
+        proper = until_s > from_s
+        self.counts["intervals_beyond_recording"] = int((proper & ((from_s < begin) | (until_s > end))).sum())
+        from_s, until_s = np.maximum(from_s, begin), np.minimum(until_s, end)
+        keep = proper & (until_s > from_s)
+        rows = disjoint(device[keep], from_s[keep], until_s[keep])
+        self.counts["intervals_merged"] = int(keep.sum()) - len(rows[0])
+        self.counts["intervals_kept"] = len(rows[0])
+        return rows
+
+    def _repeated(
+        self, device: Ids, from_s: Floats, until_s: Floats, first_s: float, last_s: float
+    ) -> tuple[Ids, Floats, Floats]:
+        """Each recording end to end from `first_s` to `last_s`; what reaches beyond is cut off."""
+        begin = np.array(self._begin)[device]
+        length = np.array(self._end)[device] - begin
+        lowest, highest = np.floor((first_s - begin) / length), np.ceil((last_s - begin) / length)
+        if (total := float((highest - lowest).sum())) > _MOST_INTERVALS:
+            raise TraceError(
+                f"{self.where}: repeating the short recordings over the longest makes {total:.2g} intervals, more than "
+                f"{_MOST_INTERVALS:.0g}; leave devices offline outside their recordings (--outside offline)"
+            )
+        copies = (highest - lowest).astype(np.int64)
+        row = np.repeat(np.arange(len(device)), copies)
+        copy = np.arange(len(row)) - np.repeat(np.cumsum(copies) - copies, copies) + lowest[row]
+        shift = copy * length[row]
+        device = device[row]
+        from_s, until_s = np.maximum(from_s[row] + shift, first_s), np.minimum(until_s[row] + shift, last_s)
+        order = np.lexsort((from_s, device))
+        order = order[until_s[order] > from_s[order]]
+        device, from_s, until_s = device[order], from_s[order], until_s[order]
+        # Where copies meet, rounding can make them overlap by one unit in the last place.
+        follows = np.flatnonzero(device[1:] == device[:-1]) + 1
+        from_s[follows] = np.maximum(from_s[follows], until_s[follows - 1])
+        keep = until_s > from_s
+        return device[keep], from_s[keep], until_s[keep]
+
+    def _numbers(self) -> Ids:
+        """A client number for each device: its own name if all are whole numbers, else in order of appearance."""
+        own = [whole_number(name) for name in self.names]
+        if None not in own:
+            numbers = np.array(own, np.int64)
+            if len(np.unique(numbers)) == len(numbers):  # sorted: hashes of numbers can be made to collide
+                return numbers
+        self.counts["devices_renumbered"] = len(own)
+        return np.arange(len(own))
+
+
+def disjoint(device: Ids, from_s: Floats, until_s: Floats) -> tuple[Ids, Floats, Floats]:
+    """The same times as sorted intervals that do not overlap; touching ones are joined.
+
+    Args:
+        device, from_s, until_s: `(m,)`, in any order; from_s < until_s.
+
+    Returns:
+        `(k,)` each, k <= m, sorted by (device, from_s).
+    """
+    order = np.lexsort((from_s, device))
+    device, from_s, until_s = device[order], from_s[order], until_s[order]
+    # The latest end so far, within a device: ends as ranks, so that one running maximum serves all devices.
+    by_end = np.argsort(until_s, kind="stable")
+    rank = np.empty(len(device), np.int64)
+    rank[by_end] = np.arange(len(device))
+    group = np.cumsum(np.concatenate([[0], np.diff(device) != 0]))[: len(device)] * len(device)
+    latest = until_s[by_end[np.maximum.accumulate(group + rank) - group]]
+    starts = np.ones(len(device), np.bool_)
+    starts[1:] = (device[1:] != device[:-1]) | (from_s[1:] > latest[:-1])
+    ends = np.append(starts[1:], True)[: len(device)]
+    return device[starts], from_s[starts], latest[ends]
+
+
+def whole_number(name: Name) -> int | None:
+    """The client number that a device's name is, if it is one as a person writes it (``"17"``, not ``"017"``)."""
+    if isinstance(name, str):
+        if not (name.isascii() and name.isdigit() and len(name) < 19 and (name == "0" or name[0] != "0")):
+            return None
+        name = int(name)
+    return name if not isinstance(name, bool) and 0 <= name < _LARGEST_ID else None
+
+
+def shown(value: Any) -> str:
+    """A name or a number for a message, however long; anything else by its type alone."""
+    if not isinstance(value, str | int | float):
+        return f"a {type(value).__name__}"
+    text = repr(value) if not isinstance(value, int) or value.bit_length() < 200 else "a huge number"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def seconds(value: Any) -> float:
+    """A number of a source as float, not a number (NaN) when it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return float("nan")
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
+
+
+def _told(counts: Counts) -> str:
+    return ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in _nonzero(counts.items())) or "it is empty"
+
+
+def _nonzero(items: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    return [(key, value) for key, value in items if value]

@@ -1,0 +1,129 @@
+"""FLASH's event logs (`state_traces.json`): available = locked, on wifi and charging.
+
+    {"681": {"guid": ..., "model": "CPH1801", "messages": "2020-01-29 21:29:56\\tscreen_off\\n..."}, ...}
+
+`messages` has one event per line, time and event separated by a tab; times are the phone's local time. What the events
+mean is in FLASH's own parser (`models/timer.py`, github.com/PKU-Chengxu/FLASH):
+
+- `battery_charged_on`, `battery_charged_off`: charging or not;
+- `wifi`; `2G`, `3G`, `4G`, `5G`, `Unknown`: on wifi or not;
+- `screen_lock`, `screen_unlock`: locked or not, which is what FLASH calls idle;
+- `screen_on`, `screen_off`, and battery levels (`87.0%`): no effect on availability.
+
+Nothing holds before its first event. As in that parser, a line that does not parse makes the phone unusable. It
+differs in three things, each counted: an unknown event ends the interval and resets the phone's state (there the same,
+and then the program ends); events out of order are sorted; a phone that is available at its last event was available
+up to then (there this last interval is lost).
+
+The clock, and what happens outside a phone's recording, are as in `phone_intervals`.
+"""
+
+import math
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+from testbed.emulation.traces.conversion.collector import DAY_S, Collected, Counts, Outside, shown
+from testbed.emulation.traces.conversion.json_objects import read_object
+from testbed.emulation.traces.intervals import AvailabilityTrace
+from testbed.errors import TraceError
+
+_WHAT = 'FLASH event logs are {device: {"messages": "2020-01-29 21:29:56\\tscreen_lock\\n..."}}'
+_FORMAT = "%Y-%m-%d %H:%M:%S"
+_REFERENCE = datetime(2020, 1, 2)
+
+_CHARGING, _WIFI, _LOCKED = 1, 2, 4
+_AVAILABLE = _CHARGING | _WIFI | _LOCKED
+_SETS = {"battery_charged_on": _CHARGING, "wifi": _WIFI, "screen_lock": _LOCKED}
+_CLEARS = {
+    "battery_charged_off": _CHARGING,
+    "screen_unlock": _LOCKED,
+    **dict.fromkeys(("2g", "3g", "4g", "5g", "unknown"), _WIFI),
+}
+_WITHOUT_EFFECT = ("screen_on", "screen_off")
+
+Event = tuple[float, str]
+
+
+def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace, Counts]:
+    """The trace in a `state_traces.json`.
+
+    Args:
+        path: the file.
+        outside: what a phone is outside its own recording, which goes from its first event to its last; it is repeated
+            after a whole number of days.
+
+    Returns:
+        the trace, its clients numbered as the devices are (in order of appearance if a name is not a number), and
+        the counts: those of `phone_intervals.convert`, and events seen, unknown and out of order.
+
+    Raises:
+        TraceError: not such a file, or nothing in it is usable.
+    """
+    collected = Collected(str(path))
+    counts = collected.counts
+    counts |= {"events": 0, "events_unknown": 0, "events_out_of_order": 0, "intervals_open_at_the_end": 0}
+    for name, entry in read_object(path, _WHAT).items():
+        if not isinstance(entry.get("messages"), str):
+            raise TraceError(f"{path}: device {shown(name)}: no messages; {_WHAT}")
+        events = _events(entry["messages"])
+        if events is None:
+            collected.unusable("does_not_parse")
+            continue
+        counts["events"] += len(events)
+        counts["events_out_of_order"] += sum(later < earlier for (earlier, _), (later, _) in pairwise(events))
+        events.sort(key=lambda event: event[0])
+        if not events or events[0][0] == events[-1][0]:
+            collected.unusable("no_recording")
+            continue
+        begin_s, end_s = events[0][0], events[-1][0]
+        if outside == "repeat":  # after whole days, so that the time of day stays what it was
+            end_s = begin_s + math.ceil((end_s - begin_s) / DAY_S) * DAY_S
+        _replay(collected, collected.device(name, begin_s, end_s), events)
+    if counts["events"] and counts["events_unknown"] == counts["events"]:
+        raise TraceError(f"{path}: not one of the {counts['events']} events is known; {_WHAT}")
+    return collected.trace(outside, *collected.whole_days())
+
+
+def _replay(collected: Collected, device: int, events: list[Event]) -> None:
+    """Follow the phone's state from event to event."""
+    state, since = 0, None
+    for time_s, event in events:
+        if event in _SETS:
+            state |= _SETS[event]
+        elif event in _CLEARS:
+            state &= ~_CLEARS[event]
+        elif event not in _WITHOUT_EFFECT and not event.endswith("%"):
+            collected.counts["events_unknown"] += 1
+            state = 0
+        if state == _AVAILABLE and since is None:
+            since = time_s
+        elif state != _AVAILABLE and since is not None:
+            collected.online(device, since, time_s)
+            since = None
+    if since is not None:
+        collected.counts["intervals_open_at_the_end"] += 1
+        collected.online(device, since, events[-1][0])
+
+
+def _events(messages: str) -> list[Event] | None:
+    """(seconds since the reference, event in lower case) per line; None when a line does not parse."""
+    events = []
+    try:
+        for line in messages.split("\n"):
+            if not line.strip():
+                continue
+            time, event = line.strip().split("\t")
+            event = event.strip().lower()
+            if event.endswith("%"):
+                float(event[:-1])
+            events.append(((_time(time.strip()) - _REFERENCE).total_seconds(), event))
+    except ValueError:
+        return None
+    return events
+
+
+def _time(text: str) -> datetime:
+    if len(text) == 19 and text[10] == " " and text.isascii():
+        return datetime.fromisoformat(text)  # ten times as fast, and there are millions
+    return datetime.strptime(text, _FORMAT)

@@ -1,0 +1,207 @@
+"""When devices were online: intervals per client, measured or synthetic.
+
+A trace is a Parquet or CSV file with exactly the columns ``client, online_from_s, online_until_s``: one row per
+stretch in which a client was online, half-open, in seconds of the trace's own time, sorted by client and then by
+``online_from_s``; the intervals of a client may touch, but not overlap::
+
+    client,online_from_s,online_until_s
+    0,0.0,120.5
+    0,300.0,420.0
+    7,60.0,90.0
+
+*Devices* are the clients of a trace, by their place in it: device 0 is client 0 above, device 1 is client 7. A client
+without rows is no device of a CSV trace. Parquet's metadata may name clients that were watched and never online
+(``testbed.never_online``); they are devices too, without intervals, and so stay countable. It also holds the horizon
+(``testbed.horizon_s``), the stretch of time that was watched; without it that is from the first beginning to the last
+end.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.arrays import Floats, Ids
+from testbed.emulation.traces.interval_files import (
+    BATCH_ROWS,
+    Extent,
+    check_suffix,
+    read_batches,
+    read_extent,
+    write_batches,
+)
+from testbed.emulation.traces.interval_rows import CheckedRows, Mask, RowCheck
+from testbed.errors import TraceError
+
+
+@dataclass(frozen=True, eq=False)
+class AvailabilityTrace:
+    """The intervals of k devices, one device after the other. Make one with `from_rows` or `read`, which check it.
+
+    Attributes:
+        clients: `(k,)` int64 ascending, the clients' numbers in the file.
+        offsets: `(k + 1,)` int64; the intervals of device i are `offsets[i]:offsets[i + 1]` (none: never online).
+        online_from_s: `(total,)` float64 seconds.
+        online_until_s: `(total,)` float64 seconds; not included in the interval.
+        horizon: seconds at which the trace begins and ends.
+    """
+
+    clients: Ids
+    offsets: Ids
+    online_from_s: Floats
+    online_until_s: Floats
+    horizon: tuple[float, float]
+
+    def __len__(self) -> int:
+        """The number of devices k."""
+        return len(self.clients)
+
+    @property
+    def horizon_s(self) -> float:
+        """How long the trace is, in seconds; positive."""
+        return self.horizon[1] - self.horizon[0]
+
+    @property
+    def never_online(self) -> Ids:
+        """`(j,)` numbers of the clients that have no interval."""
+        return self.clients[np.diff(self.offsets) == 0]
+
+    @classmethod
+    def from_rows(
+        cls,
+        client: npt.ArrayLike,
+        online_from_s: npt.ArrayLike,
+        online_until_s: npt.ArrayLike,
+        where: str = "trace",
+        *,
+        horizon: tuple[float, float] | None = None,
+        clients: npt.ArrayLike = (),
+    ) -> "AvailabilityTrace":
+        """The trace with these rows, which must be sorted as in a file.
+
+        Args:
+            client: `(m,)` whole numbers, at least 0.
+            online_from_s: `(m,)` seconds.
+            online_until_s: `(m,)` seconds.
+            where: what an error calls the source.
+            horizon: (begin, end) in seconds; None: from the first beginning to the last end.
+            clients: further clients that were watched; those without rows are devices that are never online.
+
+        Raises:
+            TraceError: with the number of the first row (from 1) that is reversed, empty, overlaps the row above,
+                is not sorted, or has a number that it cannot have; no rows; a horizon that leaves out an interval.
+        """
+        check = RowCheck(where)
+        check.add(client, online_from_s, online_until_s)
+        return cls._of(check.finish(), Extent(horizon, np.asarray(clients, np.int64)), where)
+
+    @classmethod
+    def read(cls, path: Path) -> "AvailabilityTrace":
+        """The trace in a ``.parquet`` or ``.csv`` file, read in batches; raises `TraceError` with one line."""
+        path = Path(path)
+        extent = read_extent(path)
+        check = RowCheck(str(path))
+        for columns in read_batches(path):
+            check.add(*columns)
+        return cls._of(check.finish(), extent, str(path))
+
+    @classmethod
+    def _of(cls, rows: CheckedRows, extent: Extent, where: str) -> "AvailabilityTrace":
+        first, last = float(rows.online_from_s.min()), float(rows.online_until_s.max())
+        begin, end = extent.horizon or (first, last)
+        if not (math.isfinite(end - begin) and begin <= first and last <= end):
+            raise TraceError(
+                f"{where}: the horizon {begin} .. {end} must be finite and hold all intervals, from {first} to {last}"
+            )
+        if (extent.never_online < 0).any():
+            raise TraceError(f"{where}: client {extent.never_online.min()} is negative; clients are numbered from 0")
+        clients = np.union1d(rows.clients, extent.never_online)
+        counts = np.zeros(len(clients), np.int64)
+        counts[np.searchsorted(clients, rows.clients)] = np.diff(rows.offsets)
+        offsets = np.append(0, np.cumsum(counts)).astype(np.int64)
+        return cls(clients, offsets, rows.online_from_s, rows.online_until_s, (begin, end))
+
+    def write(self, path: Path) -> None:
+        """Write a ``.parquet`` or ``.csv`` file under a temporary name, and rename it when it is complete.
+
+        CSV has no place for the horizon and for clients that were never online. Raises `TraceError` for another
+        suffix, and when the file cannot be written.
+        """
+        check_suffix(path := Path(path))
+        write_batches(path, self._batches(), Extent(self.horizon, self.never_online))
+
+    def _batches(self) -> Iterator[tuple[Ids, Floats, Floats]]:
+        for start in range(0, len(self.online_from_s), BATCH_ROWS):
+            part = slice(start, start + BATCH_ROWS)
+            begin, until = self.online_from_s[part], self.online_until_s[part]
+            device = np.searchsorted(self.offsets, np.arange(start, start + len(begin)), "right") - 1
+            yield self.clients[device], begin, until
+
+    def online_at(self, devices: Ids, time_s: npt.ArrayLike) -> Mask:
+        """Which devices are online at a moment.
+
+        Args:
+            devices: `(m,)` places in the trace, from 0.
+            time_s: seconds of the trace's own time; one for all, or `(m,)`.
+
+        Returns:
+            `(m,)` bool.
+        """
+        return self._intervals_at(devices, time_s) >= 0
+
+    def online_until(self, devices: Ids, time_s: npt.ArrayLike) -> Floats:
+        """When those who are online at a moment go offline; intervals that touch count as one.
+
+        Args:
+            devices: `(m,)` places in the trace, from 0.
+            time_s: seconds of the trace's own time; one for all, or `(m,)`.
+
+        Returns:
+            `(m,)` float64 seconds; minus infinity for devices that are not online.
+        """
+        interval = self._intervals_at(devices, time_s)
+        until = np.full(len(interval), -np.inf)
+        online = interval >= 0
+        last = self._last_of_stretch
+        until[online] = self.online_until_s[last[np.searchsorted(last, interval[online])]]
+        return until
+
+    def stretches(self) -> tuple[Ids, Floats, Floats]:
+        """The intervals with those that touch joined: `(s,)` devices int64, and `(s,)` from and until in seconds."""
+        last = self._last_of_stretch
+        first = np.append(0, last[:-1] + 1)
+        device = np.searchsorted(self.offsets, first, "right") - 1
+        return device, self.online_from_s[first], self.online_until_s[last]
+
+    @cached_property
+    def _last_of_stretch(self) -> Ids:
+        """`(s,)` ascending numbers of the intervals that the next one does not touch."""
+        ends = np.ones(len(self.online_from_s), np.bool_)
+        ends[:-1] = self.online_until_s[:-1] != self.online_from_s[1:]
+        starts = self.offsets[:-1][np.diff(self.offsets) > 0]
+        ends[starts[1:] - 1] = True
+        return np.flatnonzero(ends)
+
+    def _intervals_at(self, devices: Ids, time_s: npt.ArrayLike) -> Ids:
+        """`(m,)` number of the interval in which each device is at that time; -1: offline.
+
+        All devices are bisected at once, each in its own part of the array: exact (a key made of device and time
+        would round), and without a copy of the trace.
+        """
+        time = np.broadcast_to(np.asarray(time_s, np.float64), len(devices))
+        first, after = self.offsets[devices], self.offsets[np.asarray(devices) + 1]
+        low, high = first.copy(), after.copy()  # the first interval of the device that begins later lies in between
+        while len(open_ := np.flatnonzero(low < high)):
+            middle = (low[open_] + high[open_]) >> 1
+            later = self.online_from_s[middle] > time[open_]
+            high[open_[later]] = middle[later]
+            low[open_[~later]] = middle[~later] + 1
+        interval = low - 1
+        begun = interval >= first
+        online = begun.copy()
+        online[begun] = time[begun] < self.online_until_s[interval[begun]]
+        return np.where(online, interval, -1)

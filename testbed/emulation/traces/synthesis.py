@@ -1,0 +1,135 @@
+"""Traces made by the availability models of experiments, so that a model's clients can be looked at and kept.
+
+Models with a clock (Markov, diurnal Weibull) say exactly when a client comes and goes. Models that draw anew for each
+round are asked round by round; a trace of theirs needs to know how long a round lasts, and holds for such rounds only.
+A class of one's own is asked the same way.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from testbed.arrays import Floats, Ids
+from testbed.emulation.availability.factory import availability_model
+from testbed.emulation.availability.renewal import AlternatingAvailability
+from testbed.emulation.availability.section import (
+    AvailabilityModel,
+    DiurnalWeibull,
+    DropOut,
+    LabelDependent,
+    Markov,
+    Scheduled,
+    Traced,
+)
+from testbed.emulation.traces.intervals import AvailabilityTrace
+from testbed.errors import ExperimentError
+from testbed.randomness import Randomness
+
+_MOST_QUESTIONS = 1_000_000_000  # clients x rounds
+_MOST_CLIENTS = 10_000_000  # of an experiment
+_MOST_INTERVALS = 50_000_000
+
+
+def synthesize(
+    model: AvailabilityModel,
+    clients: int,
+    horizon_s: float,
+    randomness: Randomness,
+    round_s: float | None = None,
+) -> AvailabilityTrace:
+    """Who is online when, according to a model.
+
+    Args:
+        model: an experiment's `availability` section.
+        clients: number of clients n; they are 0 to n - 1, also those that are never online.
+        horizon_s: the trace goes from 0 to here, in seconds; with rounds, the last one may be cut off.
+        randomness: all draws come from here; the same as in an experiment with the same seed.
+        round_s: length of a round in seconds, for models that draw anew for each round.
+
+    Raises:
+        ExperimentError: the model has no times of its own and no `round_s` is given, needs data, replays a file,
+            drops clients in the middle of rounds, or makes nobody ever online.
+    """
+    if clients < 1 or not 0 < horizon_s < math.inf:
+        raise ExperimentError(f"{clients} clients for {horizon_s:g} s; a trace needs at least one client and some time")
+    if clients > _MOST_CLIENTS:
+        raise ExperimentError(f"{clients} clients; an experiment has at most {_MOST_CLIENTS:,}")
+    name = str(getattr(model, "model", type(model).__name__))
+    if isinstance(model, Traced | Scheduled):
+        raise ExperimentError(f"model {name}: it replays a file; there is nothing to synthesize")
+    if isinstance(model, LabelDependent):
+        raise ExperimentError(
+            f"model {name}: it depends on the clients' data; use bernoulli with a list, e.g. unavailable=[0.1, 0.5]"
+        )
+    if model.dropout != DropOut():
+        raise ExperimentError("dropout: a trace has no stages to drop out in; leave it to the experiment")
+    if isinstance(model, Markov | DiurnalWeibull):
+        if round_s is not None:
+            raise ExperimentError(f"model {name}: it has times of its own; leave out the length of a round")
+        expected = clients * horizon_s / (model.mean_online_s + model.mean_offline_s)
+        if expected > _MOST_INTERVALS:
+            raise ExperimentError(
+                f"model {name}: about {expected:.1g} intervals, at most {_MOST_INTERVALS:,}; take fewer clients, less "
+                "time, or longer means"
+            )
+        client, from_s, until_s = AlternatingAvailability(model, clients, randomness).intervals(clients, horizon_s)
+    else:
+        if round_s is None or not 0 < round_s < math.inf:
+            raise ExperimentError(
+                f"model {name}: it knows rounds, not times; say how long a round lasts (--round-seconds)"
+            )
+        client, from_s, until_s = _by_rounds(model, clients, horizon_s, randomness, round_s)
+    if not len(client):
+        raise ExperimentError(f"model {name}: nobody is ever online with these values; a trace needs somebody")
+    return AvailabilityTrace.from_rows(
+        client, from_s, until_s, f"model {name}", horizon=(0.0, horizon_s), clients=np.arange(clients)
+    )
+
+
+def section(model: str, settings: Sequence[str] = ()) -> AvailabilityModel:
+    """The `availability` section of an experiment that has this model and these settings.
+
+    Args:
+        model: its name.
+        settings: e.g. ``mean_online_s=600``; values are YAML, as in an experiment.
+
+    Raises:
+        ExperimentError: one line per mistake.
+    """
+    from testbed.experiment.loader import apply_override, validated  # here: experiments know traces, not the reverse
+
+    data: dict[str, Any] = {"availability": {"model": model}}
+    for setting in settings:
+        apply_override(data, f"availability.{setting}")
+    return validated(data, f"model {model}").availability
+
+
+def _by_rounds(
+    section: AvailabilityModel, clients: int, horizon_s: float, randomness: Randomness, round_s: float
+) -> tuple[Ids, Floats, Floats]:
+    """Rounds in a row as one interval; `(m,)` each, sorted by client, then time."""
+    rounds = math.ceil(horizon_s / round_s)
+    if rounds * clients > _MOST_QUESTIONS:
+        raise ExperimentError(f"{rounds} rounds of {clients} clients; at most {_MOST_QUESTIONS:.0e} together")
+    model = availability_model(section, clients, (), randomness, lambda: np.zeros((clients, 1), np.int64))
+    everybody = np.arange(clients)
+    was = np.zeros(clients, np.bool_)
+    begun, ended = [], []  # (client, round) at which a run of rounds begins, and before which it ends
+    for number in range(rounds):
+        there = model.presence(number + 1, "", number * round_s, everybody).reachable
+        begun.append(_paired(np.flatnonzero(there & ~was), number))
+        ended.append(_paired(np.flatnonzero(was & ~there), number))
+        was = there
+    ended.append(_paired(np.flatnonzero(was), rounds))
+    begins, ends = (_sorted(np.concatenate(pairs, axis=1)) for pairs in (begun, ended))
+    return begins[0], begins[1] * round_s, np.minimum(ends[1] * round_s, horizon_s)
+
+
+def _paired(clients: Ids, number: int) -> Ids:
+    return np.stack([clients, np.full(len(clients), number)])
+
+
+def _sorted(pairs: Ids) -> Ids:
+    return pairs[:, np.lexsort((pairs[1], pairs[0]))]

@@ -1,0 +1,115 @@
+"""A run in this process: no Ray, plain stack traces, the same clocks and the same results."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+from testbed.engine.federation import Federation, Plan, Progress
+from testbed.experiment.schema import Experiment
+from testbed.network.live import LiveClients, LiveNetwork
+from testbed.network.live.admission import connecting_s
+from testbed.parties.local_hosts import LocalHosts
+from testbed.parties.pki import PKI, Directory
+from testbed.records import RunDirectory
+from testbed.training import Workload
+
+
+def federation_in_process(
+    plan: Plan,
+    workload: Workload,
+    records: RunDirectory | None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    hosts: int = 1,
+) -> Federation:
+    """A federation whose clients live in this process, registered and ready for its next round.
+
+    Args:
+        plan: the experiment's parts.
+        workload: what the clients learn.
+        records: the run's directory; None records nothing.
+        on_progress: see `Federation`.
+        hosts: number of hosts; several work in threads (the built-in workloads train one client at a time).
+    """
+    local, board = _registered(plan, workload, records, hosts)
+    return Federation(plan, local, workload, board, records, on_progress)
+
+
+@contextlib.asynccontextmanager
+async def live_in_process(
+    plan: Plan,
+    workload: Workload,
+    records: RunDirectory | None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    hosts: int = 1,
+) -> AsyncIterator[Federation]:
+    """A federation on the wall clock: the clients live in this process, and speak to the server over loopback.
+
+    A context manager: connected and ready for its next round inside, and everybody has hung up after. The arguments
+    are those of `federation_in_process`.
+
+    Raises:
+        ClusterError: not all clients could connect.
+    """
+    local, board = _registered(plan, workload, records, hosts)
+    federation = Federation(plan, local, workload, board, records, on_progress, LiveNetwork)
+    network = federation.network
+    assert isinstance(network, LiveNetwork)
+    groups: list[LiveClients] = []
+    try:
+        address = await network.open()
+        for host in local.hosts:
+            groups.append(LiveClients(host, address))
+            groups[-1].start()
+        await network.wait_for_clients(plan.experiment.population, connecting_s(plan.experiment.population))
+        yield federation
+    finally:
+        await network.close()
+        for group in groups:
+            await asyncio.to_thread(group.close)
+
+
+def _registered(
+    plan: Plan, workload: Workload, records: RunDirectory | None, hosts: int
+) -> tuple[LocalHosts, Directory]:
+    """Hosts in this process, their clients registered with the PKI, and its board."""
+    plan.check_sums(workload)
+    experiment = plan.experiment
+    checkpoint = None if records is None else records.checkpoint()
+    last_round = 0 if checkpoint is None else checkpoint.round_number
+    environment = plan.environment(workload)
+    local = LocalHosts(
+        experiment.population, environment, plan.roles, hosts=hosts, last_round=last_round, on_crash=experiment.on_crash
+    )
+    board = Directory.empty(experiment.population)
+    if plan.needs_registration:
+        local.register(PKI(experiment.population, plan.randomness))
+        board = environment.directory = plan.with_beacon(environment.directory)
+    return local, board
+
+
+def run_in_process(
+    experiment: Experiment,
+    workload: Workload,
+    simulation_seed: int,
+    records: RunDirectory | None,
+    on_progress: Callable[[Progress], None],
+) -> None:
+    """Run (or go on with) one experiment to its end."""
+    plan = Plan(experiment, simulation_seed)
+
+    async def rounds() -> None:
+        if experiment.time.clock == "wall":
+            async with live_in_process(plan, workload, records, on_progress) as federation:
+                await to_the_end(federation)
+        else:
+            await to_the_end(federation_in_process(plan, workload, records, on_progress))
+
+    asyncio.run(rounds())
+    if records is not None:
+        records.finish()
+
+
+async def to_the_end(federation: Federation) -> None:
+    """Run the rounds that are left."""
+    while not federation.finished:
+        await federation.run_next_round()

@@ -1,0 +1,146 @@
+"""From the names in an experiment to the classes that they select, built in or the user's own."""
+
+from collections.abc import Callable
+from typing import Any
+
+from testbed.aggregation.contract import AggregationParameters, AggregationProtocol
+from testbed.aggregation.dp_sgd_random_participation import RandomParticipation, RandomParticipationParameters
+from testbed.aggregation.plain import Plain, PlainParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.server import SecAgg
+from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
+from testbed.errors import ExperimentError
+from testbed.plugins import options as own_options
+from testbed.plugins.classes import own_class
+from testbed.selection.batch_partition import (
+    BatchPartitionParameters,
+    BatchPartitionSelection,
+    PartitionParameters,
+)
+from testbed.selection.contract import SelectionParameters, SelectionProtocol
+from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
+from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
+from testbed.selection.oort import OortParameters, OortSelection
+from testbed.selection.random_selection import (
+    BernoulliParameters,
+    BernoulliSelection,
+    RandomParameters,
+    RandomSelection,
+    WeightedRandomParameters,
+    WeightedRandomSelection,
+)
+from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters, VerifiableBatchServer
+
+_SELECTION: dict[type[SelectionParameters], Any] = {
+    RandomParameters: RandomSelection,
+    WeightedRandomParameters: WeightedRandomSelection,
+    BernoulliParameters: BernoulliSelection,
+    PartitionParameters: BatchPartitionSelection,
+    BatchPartitionParameters: BatchPartitionSelection,
+    OortParameters: OortSelection,
+    ClientCentricParameters: ClientCentricServer,
+    ServerCentricParameters: ServerCentricServer,
+    VerifiableBatchPartitionParameters: VerifiableBatchServer,
+}
+_AGGREGATION: dict[type[AggregationParameters], Any] = {
+    PlainParameters: Plain,
+    SecAggParameters: SecAgg,
+    SecAggPlusParameters: SecAggPlus,
+    RandomParticipationParameters: RandomParticipation,
+}
+
+
+Corrupting = Callable[[Any, set[str]], Any]
+"""From the class of an honest server, and the names of the protocols that it is, to the class that runs."""
+
+
+def _as_it_is(honest: Any, protocols: set[str]) -> Any:
+    return honest
+
+
+def built_in_stages(parameters: SelectionParameters | AggregationParameters) -> tuple[str, ...] | None:
+    """The stages of the built-in protocol that `parameters` belong to; None for a class of the user's own."""
+    if isinstance(parameters, AggregationParameters):
+        aggregation = _AGGREGATION.get(type(parameters))
+        return None if aggregation is None else tuple(aggregation(parameters).stages)
+    selection = _SELECTION.get(type(parameters))
+    return None if selection is None else tuple(selection.stages)
+
+
+def selection_protocol(
+    parameters: SelectionParameters, population: int, corrupted: Corrupting = _as_it_is
+) -> SelectionProtocol:
+    """The server side of the selection protocol that `parameters` belong to, as the adversary has `corrupted` it."""
+    protocol: SelectionProtocol = _server("selection", parameters, _SELECTION, corrupted, population)
+    return protocol
+
+
+def aggregation_protocol(parameters: AggregationParameters, corrupted: Corrupting = _as_it_is) -> AggregationProtocol:
+    """The server side of the aggregation protocol that `parameters` belong to, as the adversary has `corrupted` it."""
+    protocol: AggregationProtocol = _server("aggregation", parameters, _AGGREGATION, corrupted)
+    return protocol
+
+
+def aggregation_parameters(parameters: AggregationParameters) -> AggregationParameters:
+    """What the aggregation is constructed with: for a class of the user's own, the parameters that it declares."""
+    if type(parameters) in _AGGREGATION:
+        return parameters
+    found: AggregationParameters = own_parameters("aggregation", parameters)[0]
+    return found
+
+
+def own_parameters(section: str, parameters: Any) -> tuple[Any, dict[str, Any]]:
+    """What a class of the user's own is constructed with: its parameters, and its options as keyword arguments.
+
+    A class has the parameters of its attribute `Parameters`, or of the built-in protocol that it derives from. Others
+    get the section as it is, and declare what further keys they take as keyword arguments of their ``__init__``.
+
+    Args:
+        section: ``selection`` or ``aggregation``.
+        parameters: that section of the experiment.
+
+    Raises:
+        ExperimentError: no such class, or a key that it does not declare; one line each.
+    """
+    kind = own_class(parameters.protocol, f"{section}.protocol")
+    declared = _declared(kind, SelectionParameters if section == "selection" else AggregationParameters)
+    if declared is not None:
+        given = parameters.model_dump(mode="json", exclude={"protocol"})
+        whose = f" ({declared.__name__} of {parameters.protocol})"
+        return own_options.validated(declared, given, section, whose, unsaid=("protocol",)), {}
+    arguments = 2 if section == "selection" else 1
+    further = parameters.model_extra or {}
+    return parameters, own_options.as_keywords(kind, parameters.protocol, section, further, arguments, "Parameters")
+
+
+def _declared(kind: Any, base: type[Any]) -> type[Any] | None:
+    """The parameters that the nearest of the classes declares which `kind` derives from; None: none does."""
+    of_built_in = {server: kind for known in (_AGGREGATION, _SELECTION) for kind, server in reversed(known.items())}
+    for ancestor in getattr(kind, "__mro__", (kind,)):
+        found = vars(ancestor).get("Parameters", of_built_in.get(ancestor))
+        if isinstance(found, type) and issubclass(found, base):
+            return found
+        if "Parameters" in vars(ancestor):
+            raise ExperimentError(
+                f"{kind.__module__}:{kind.__name__}: Parameters must be a subclass of {base.__module__}.{base.__name__}"
+            )
+    return None
+
+
+def _server(section: str, parameters: Any, known: dict[Any, Any], corrupted: Corrupting, *arguments: Any) -> Any:
+    """A class of one's own counts as the built-in protocols too that it derives from."""
+    name: str = getattr(parameters, "protocol", "")
+    if type(parameters) in known:
+        return corrupted(known[type(parameters)], {name})(parameters, *arguments)
+    given, keywords = own_parameters(section, parameters)
+    if section == "selection":  # the aggregation's are checked for as many participants as there may be
+        try:
+            given.check(*arguments)
+        except ValueError as error:
+            raise ExperimentError(f"{section}.{error}") from None
+    honest = own_class(name, f"{section}.protocol")
+    names = {name}
+    if isinstance(honest, type):
+        names |= {str(kind.model_fields["protocol"].default) for kind in known if issubclass(honest, known[kind])}
+    own_options.bind(honest, name, f"{section}.protocol", (given, *arguments), keywords)
+    return corrupted(honest, names)(given, *arguments, **keywords)

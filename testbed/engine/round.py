@@ -1,0 +1,136 @@
+"""One round: selection, model broadcast and local training, aggregation, model update."""
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
+from testbed.arrays import Ids
+from testbed.broadcast import Asked, Broadcast, TrainingRound
+from testbed.errors import Refusal, RoundAborted, RoundSkipped
+from testbed.messages import Vector
+from testbed.network.contract import RoundNetwork, no_ids
+from testbed.network.exclusion import EXCLUDED, LeavingOut
+from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
+from testbed.selection.reports import reports_of, together
+from testbed.training import Train, Workload
+
+
+@dataclass
+class Outcome:
+    """How a round went.
+
+    Attributes:
+        state: "completed", "skipped" (nobody admissible) or "aborted"; then the model is as it was.
+        reason: empty when completed.
+        candidates: how many stood for selection.
+        participants: sorted client numbers that were selected (also when the round was aborted after that).
+        survivors: those whose update is in the new model.
+        model: `(d,)` float32 after the round.
+        training_loss: mean over the participants that trained; None when nobody did.
+        aggregate: what the aggregation gave; None unless completed.
+    """
+
+    model: npt.NDArray[np.float32]
+    state: str = "completed"
+    reason: str = ""
+    candidates: int = 0
+    participants: Ids = field(default_factory=no_ids)
+    survivors: Ids = field(default_factory=no_ids)
+    training_loss: float | None = None
+    aggregate: Aggregate | None = None
+
+
+async def run_round(
+    start: SelectionRound,
+    network: RoundNetwork,
+    selection: SelectionProtocol,
+    aggregation: AggregationProtocol,
+    model: npt.NDArray[np.float32],
+    broadcast: Broadcast | None = None,
+    workload: Workload | None = None,
+) -> Outcome:
+    """Run one round on `network`; a round that ends early costs its time and its bytes, and is not an error.
+
+    Args:
+        start: what the server knows of it.
+        network: how to reach the clients.
+        selection, aggregation, broadcast: the server's sides; by default the model is sent as it is.
+        model: `(d,)` float32.
+        workload: what the server knows of what is learned.
+    """
+    outcome = Outcome(model)
+    await network.begin_round(start.number)
+    try:
+        if len(excluded := start.memory.get(EXCLUDED, no_ids())):
+            start.network = LeavingOut(network, excluded)
+        chosen = await selection.select(start)
+        if chosen.available is not None and getattr(aggregation, "asks_everybody", False):
+            chosen = replace(chosen, participants=chosen.available)
+        start.candidates, start.participants = chosen.candidates, chosen.participants
+        ready = _ready(aggregation, chosen)
+        begin = TrainingRound(start.number, network, ready, start.randomness, workload)
+        question = Train(start.number, Vector(model, 0))
+        asked = (Broadcast() if broadcast is None else broadcast).questions_for(begin, question)
+        trained = await _train(start, network, selection, asked, outcome)
+        known = (start.directory, len(model), start.experiment_id, start.randomness)
+        aggregate = await aggregation.aggregate(
+            AggregationRound(
+                start.number, network, chosen.participants, trained, *known,
+                getattr(selection, "batches", None), getattr(selection, "client_rate", None),
+                _samples_of(start, chosen.available), start.memory, asked[0][1],
+            )
+        )  # fmt: skip
+        outcome.model = (model + aggregate.mean).astype(np.float32)
+        outcome.survivors, outcome.aggregate = aggregate.survivors, aggregate
+    except (RoundAborted, Refusal) as end:
+        outcome.state = "skipped" if isinstance(end, RoundSkipped) else "aborted"
+        name = end.check if isinstance(end, Refusal) else end.reason  # a server refuses, too: wrong sums, strangers
+        outcome.reason = f"{name}: {end.detail}" if end.detail else name
+    finally:
+        network.end_round()
+    outcome.candidates, outcome.participants = start.candidates, start.participants
+    return outcome
+
+
+async def skipped_round(
+    start: SelectionRound, network: RoundNetwork, model: npt.NDArray[np.float32], reason: str
+) -> Outcome:
+    """A round in which nobody is asked anything, on record all the same; `reason` says why."""
+    await network.begin_round(start.number)
+    network.end_round()
+    return Outcome(model, "skipped", reason)
+
+
+def _ready(aggregation: AggregationProtocol, chosen: Selection) -> Ids:
+    """Who is to train; raises `RoundSkipped` where nobody was drawn and somebody should have been."""
+    if not len(chosen.participants) and not getattr(aggregation, "goes_on_without_participants", False):
+        raise RoundSkipped("nobody-selected", f"none of {chosen.candidates} available clients was drawn")
+    return chosen.participants if chosen.ready is None else chosen.ready
+
+
+async def _train(
+    start: SelectionRound, network: RoundNetwork, selection: SelectionProtocol, asked: Asked, outcome: Outcome
+) -> Ids:
+    """Model broadcast and local training; who has reported it as done."""
+    reports, losses, trained = [], [], no_ids()
+    for clients, question in asked:
+        if not len(clients):
+            continue
+        replies = await network.ask(clients, question)
+        losses += [answer.loss for answer in replies.valid().values() if not math.isnan(answer.loss)]
+        reports.append(reports_of(replies, clients))
+        trained = np.union1d(trained, replies.ids)
+    outcome.training_loss = float(np.mean(losses)) if losses else None
+    if reports and (learn := getattr(selection, "learn", None)) is not None:
+        learn(start, together(reports))
+    return trained
+
+
+def _samples_of(start: SelectionRound, available: Ids | None) -> int | None:
+    """Training samples of all available clients."""
+    if available is None or start.sample_counts is None:
+        return None
+    return int(start.sample_counts[available].sum())

@@ -1,0 +1,181 @@
+"""The one way to communicate: `await network.ask(recipients, message)`."""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.arrays import Ids
+from testbed.errors import ProtocolError
+from testbed.messages import Message, Vector, attach
+from testbed.network.hosts import RefusedBy
+
+Summing = Callable[[Ids, npt.NDArray[np.int64] | None], Awaitable[npt.NDArray[Any]]]
+
+
+def ids(clients: Any) -> Ids:
+    """Client numbers as a sorted int64 array."""
+    numbers = np.asarray(clients, dtype=np.int64)
+    if numbers.ndim == 1 and (numbers[1:] > numbers[:-1]).all():
+        return numbers  # usually; to sort a million again takes a third of a second
+    return np.unique(numbers)
+
+
+def no_ids() -> Ids:
+    """The empty set of clients."""
+    return np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Who did not answer in time, and why (sorted client numbers). The server sees only `refused` and silence.
+
+    Attributes:
+        offline: not reachable when the stage began.
+        dropped: left before their answer was complete.
+        late: answered after the deadline, or after the quorum was reached.
+        refused: answered with a refusal; the reasons are in `refusals`.
+        silent: chose not to answer (e.g. not selected), or crashed.
+    """
+
+    offline: Ids = field(default_factory=no_ids)
+    dropped: Ids = field(default_factory=no_ids)
+    late: Ids = field(default_factory=no_ids)
+    refused: Ids = field(default_factory=no_ids)
+    silent: Ids = field(default_factory=no_ids)
+    refusals: tuple[RefusedBy, ...] = ()
+
+
+class Replies(Mapping[int, Any]):
+    """The answers that arrived in time: a mapping from client number to message, in the order of the numbers.
+
+    Answers are decoded when they are looked at; one that does not decode as the question's `Answer` raises
+    `ProtocolError` (use `valid` to drop such clients instead).
+
+    Attributes:
+        ids: `(m,)` int64, sorted clients that answered.
+        latency_s: `(m,)` float64, seconds from the stage's start to each answer, by the server's clock.
+        waited_s: seconds from the stage's start until the server went on, by the same clock; at least each latency.
+        missing: the others.
+    """
+
+    def __init__(
+        self,
+        kind: type[Message],
+        clients: Ids,
+        headers: Mapping[int, bytes],
+        missing: Missing,
+        summing: Summing,
+        latency_s: npt.NDArray[np.float64],
+        waited_s: float,
+        alike: bytes | None = None,
+    ) -> None:
+        self._kind = kind
+        self._headers = headers
+        self._alike = alike
+        self._decoded: dict[int, Message] = {}
+        self._summing = summing
+        self.ids = clients
+        self.latency_s = latency_s
+        self.waited_s = waited_s
+        self.missing = missing
+
+    def __getitem__(self, client: int) -> Any:
+        decoded = self._decoded.get(client)
+        if decoded is None:
+            header = self._headers.get(client, self._alike)
+            if header is None or not self._answered(client):
+                raise KeyError(client)
+            decoded = self._decoded[client] = attach(self._kind, header, _OnHosts())
+        return decoded
+
+    def _answered(self, client: int) -> bool:
+        position = int(np.searchsorted(self.ids, client))
+        return position < len(self.ids) and int(self.ids[position]) == client
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.ids.tolist())
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def valid(self) -> dict[int, Any]:
+        """Decoded answers of those whose answer decodes; the others are as good as silent."""
+        kept = {}
+        for client in self:
+            try:
+                kept[client] = self[client]
+            except ProtocolError:
+                continue
+        return kept
+
+    async def total(self, clients: Ids | None = None, weights: npt.NDArray[np.int64] | None = None) -> Any:
+        """Sum of the answers' vectors over `clients` (default: all that answered), made where the vectors lie.
+
+        Returns `(d,)`: ring elements (their lane's dtype), or float64 for float vectors times `weights`.
+        """
+        chosen = self.ids if clients is None else ids(clients)
+        if not np.isin(chosen, self.ids).all():
+            raise ProtocolError("asked for the sum over clients that did not answer")
+        return await self._summing(chosen, weights)
+
+
+class _OnHosts(Sequence[Vector]):
+    """Stands for vectors that stay on the hosts: every place holds an empty one, so that headers decode."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: Any) -> Any:
+        return Vector(np.empty(0, np.uint8), 8)
+
+
+class Network(Protocol):
+    """How a server reaches its clients. Protocol code knows nothing else of Ray, time or sockets."""
+
+    async def ask(
+        self,
+        recipients: Ids,
+        message: Message,
+        *,
+        private: Mapping[int, Message] | None = None,
+        deadline_s: float | None = None,
+        quorum: int | None = None,
+    ) -> Replies:
+        """Send `message` to all `recipients`, `private[i]` to client i alone; wait for their answers.
+
+        Args:
+            recipients: client numbers.
+            message: its class names the stage and the type of the answer.
+            private: one per recipient, of the type `message.Private`.
+            deadline_s: answers later than this many seconds after the stage's start are late (default: the
+                experiment's).
+            quorum: go on at this many answers; the rest are late.
+        """
+
+    async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
+        """The server asks the randomness beacon (`testbed.parties.round_beacon`): bytes and time are accounted.
+
+        Args:
+            bytes_up: of the request.
+            bytes_down: of the answer.
+            round_trip_s: seconds besides what the server's link takes for them.
+        """
+
+    def record_event(self, party: str, kind: str, detail: str) -> None:
+        """Add a line to the records' events: what `party` ("server", "client:7") saw or did at this stage."""
+
+
+class RoundNetwork(Network, Protocol):
+    """A network that rounds are run on: what `testbed.engine.round` needs besides asking."""
+
+    async def begin_round(self, round_number: int) -> None:
+        """Start a round at the present time."""
+
+    def end_round(self) -> None:
+        """Account the server's work since the last stage."""
+
+    async def rest(self, seconds: float) -> None:
+        """Let time pass between two rounds."""

@@ -1,0 +1,1 @@
+"""How concurrent transfers share the server's link."""

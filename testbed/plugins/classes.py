@@ -1,0 +1,96 @@
+"""Classes of the user's own, named ``package.module:Name`` in an experiment."""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from testbed.errors import ExperimentError
+from testbed.plugins import sources
+
+OWN_CLASS = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
+"""What such a name looks like."""
+
+IMPORT_CLASSES = "--import-classes"
+"""The option of commands that import nothing of the user's own unless it is given."""
+
+OWN = "a class of your own"
+"""The alternative of a section that such a name stands for."""
+
+
+def alternative_by(key: str, default: str) -> Callable[[Any], str]:
+    """For a section that is a union: from its value to the alternative that `key` names, `default` if nothing does."""
+
+    def named(value: Any) -> str:
+        name = value.get(key, default) if isinstance(value, dict) else getattr(value, key, default)
+        return OWN if isinstance(name, str) and ":" in name else str(name)
+
+    return named
+
+
+class NotImportedError(ExperimentError):
+    """A class of somebody's own is needed, and nobody has said that its module may be imported."""
+
+
+_importing = True  # of the whole process: what reads records may do so in several threads
+
+
+@contextmanager
+def importing_classes(allowed: bool) -> Iterator[None]:
+    """Whether `own_class` imports, until the end of the context; outside of any, it does.
+
+    For what reads records that others have made: importing a module runs its code.
+    """
+    global _importing
+    before, _importing = _importing, allowed
+    try:
+        yield
+    finally:
+        _importing = before
+
+
+def own_class(name: str, key: str) -> Any:
+    """The class that `name` names, looked for on PYTHONPATH and, last, in the working directory.
+
+    Args:
+        name: ``package.module:Name``.
+        key: where the name stands in the experiment, for the error.
+
+    Raises:
+        NotImportedError: see `importing_classes`.
+        ExperimentError: no such module or class. What goes wrong inside the module comes through unchanged.
+    """
+    if not _importing:
+        raise NotImportedError(
+            f"{key}: {name}: a class of somebody's own, whose module is not imported here unless you trust it and give "
+            f"{IMPORT_CLASSES}"
+        )
+    module_name, _, class_name = name.partition(":")
+    sources.search_working_directory()
+    new = module_name not in sys.modules
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # the module is there; what is missing is something that it imports
+        raise ExperimentError(f"{key}: {name}: no module {error.name!r}; {_advice(module_name)}") from None
+    if new:
+        sources.note_imported(name)
+    found = getattr(module, class_name, None)
+    if not callable(found):
+        instead = "".join(f"; {other} is another module of that name" for other in sources.hidden(module_name))
+        where = getattr(module, "__file__", None)
+        at = f" ({where})" if instead and where else ""
+        raise ExperimentError(f"{key}: {name}: module {module_name}{at} has no class {class_name}{instead}")
+    return found
+
+
+def _advice(module: str) -> str:
+    """What to do about a module that is not there."""
+    meant = sources.hidden(module)
+    top = module.partition(".")[0]
+    used = sources.source_of(top)
+    if meant and used is not None:
+        return f"{meant[0]} is hidden by {used.parent if used.name == '__init__.py' else used}; rename yours"
+    return "install it or add its folder to PYTHONPATH (on all nodes)"

@@ -1,0 +1,203 @@
+"""The files that the user's own classes come from: where they are, what was in them, and what they hide.
+
+Nothing here imports anything: modules are looked for as an import would look for them, and what they import in turn is
+read from their source. Whoever has imported a module (`testbed.plugins.classes`) notes here what its files held then.
+"""
+
+import ast
+import hashlib
+import importlib.util
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+
+from testbed.errors import ExperimentError, reason
+
+PRODUCT = ("testbed", "cluster", "workloads", "analysis")
+"""Packages whose versions a run's provenance names anyway."""
+
+_INSTALLED = {"site-packages", "dist-packages"}
+_STANDARD = Path(sysconfig.get_path("stdlib"))
+_as_imported: dict[Path, str] = {}
+
+
+def search_working_directory() -> None:
+    """Let imports look in the working directory, too, and there last."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+
+
+def source_of(module: str) -> Path | None:
+    """The file of a module that an import would find; None where there is none (also for what no file holds)."""
+    spec = _spec(module)
+    return None if spec is None or not spec.has_location or spec.origin is None else Path(spec.origin)
+
+
+def sources(names: Iterable[str]) -> dict[str, Path]:
+    """The files of the modules of own classes, and of what these import from the same folder.
+
+    A package's ``__init__.py`` files on the way to a module count. Of what is installed, only the package itself does.
+
+    Args:
+        names: ``package.module:Name``, as experiments name classes.
+
+    Returns:
+        Paths by their names relative to the folder that they were found in, e.g. ``mine/lottery.py``, sorted.
+    """
+    found: dict[str, Path] = {}
+    for name in names:
+        module = name.partition(":")[0]
+        root = _root(module)
+        if root is not None:
+            _gather(module, root, found)
+    return dict(sorted(found.items()))
+
+
+def digests(names: Iterable[str]) -> dict[str, str]:
+    """SHA-256 of each file of `sources`.
+
+    Raises:
+        ExperimentError: a file cannot be read, or is not what this process has imported: that is what would run.
+    """
+    found = {}
+    for relative, path in sources(names).items():
+        found[relative] = _digest(path)
+        if _as_imported.get(path, found[relative]) != found[relative]:
+            raise ExperimentError(
+                f"{path}: has changed since this process imported it, and the old code would run; start a new process"
+            )
+    return found
+
+
+def check_same(wanted: Mapping[str, str], names: Iterable[str], place: str) -> None:
+    """Raise `ExperimentError` when own classes have other code here than where the run was started.
+
+    Args:
+        wanted: `digests` there.
+        names: of the classes.
+        place: says where this is.
+    """
+    here = digests(names)
+    for relative in sorted({**wanted, **here}):
+        if wanted.get(relative) != here.get(relative):
+            how = "is missing" if relative not in here else "is other code than where the run was started"
+            raise ExperimentError(f"your own {relative} {how} on {place}; put the same file on every node")
+
+
+def note_imported(name: str) -> None:
+    """Remember what the files of `name` hold, which has just been imported."""
+    for path in sources([name]).values():
+        _as_imported.setdefault(path, _digest(path))
+
+
+def hidden(module: str) -> list[Path]:
+    """Other files that somebody may have meant by `module`: in the working directory, or elsewhere on the path."""
+    used = source_of(module)
+    inside = Path(*module.split("."))
+    found: list[Path] = []
+    for folder in dict.fromkeys([Path.cwd(), *(Path(part) for part in sys.path if part)]):
+        for candidate in (folder / inside.with_suffix(".py"), folder / inside / "__init__.py"):
+            if candidate.is_file() and not any(_same(candidate, other) for other in (used, *found) if other):
+                found.append(candidate)
+    return found
+
+
+def foreign_packages() -> list[str]:
+    """A line for each of the testbed's packages that an import finds elsewhere than beside `testbed`."""
+    beside = Path(__file__).resolve().parents[2]
+    lines = []
+    for package in PRODUCT:
+        source = source_of(package)
+        if source is not None and source.resolve().parent.parent != beside:
+            hiding = source.parent if source.name == "__init__.py" else source
+            lines.append(f"{hiding}: hides the testbed's own package {package}; rename it, or run elsewhere")
+    return lines
+
+
+def _same(one: Path, other: Path) -> bool:
+    return other.exists() and one.samefile(other)
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    """As `importlib.util.find_spec`, which would import the packages around `module`.
+
+    Last in the working directory, whether or not anything has made imports look there yet.
+    """
+    top, _, rest = module.partition(".")
+    try:
+        spec = importlib.util.find_spec(top) or PathFinder.find_spec(top, [os.getcwd()])
+    except (ValueError, ImportError):  # made by hand, without a spec
+        return None
+    name = top
+    for part in rest.split(".") if rest else ():
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        name = f"{name}.{part}"
+        spec = PathFinder.find_spec(name, list(spec.submodule_search_locations))
+    return spec
+
+
+def _root(module: str) -> Path | None:
+    """The folder that the top level of `module` lies in; None for what is nobody's own, and for what no file holds."""
+    top = module.partition(".")[0]
+    spec = None if top in PRODUCT else _spec(top)
+    if spec is None:
+        return None
+    if spec.submodule_search_locations:
+        root = Path(next(iter(spec.submodule_search_locations))).parent
+    elif spec.has_location and spec.origin is not None:
+        root = Path(spec.origin).parent
+    else:
+        return None
+    return None if root == _STANDARD else root
+
+
+def _gather(module: str, root: Path, found: dict[str, Path]) -> None:
+    """Add the files of `module`, and of what it imports from `root`, to `found`."""
+    alone = root.name in _INSTALLED
+    wanted, seen = [module], set[str]()
+    while wanted:
+        name = wanted.pop()
+        top, seen_before = name.partition(".")[0], name in seen
+        seen.add(name)
+        if seen_before or (alone and top != module.partition(".")[0]):
+            continue
+        parent = name.rpartition(".")[0]
+        if parent:
+            wanted.append(parent)
+        path = source_of(name) if _root(name) == root else None
+        if path is None:
+            continue
+        found[path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name] = path
+        wanted.extend(_imported(path, name))
+
+
+def _imported(path: Path, module: str) -> Iterator[str]:
+    """The modules that the source at `path` may import, by their absolute names; names of no module are among them."""
+    if path.suffix != ".py":
+        return
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except (SyntaxError, ValueError, OSError):
+        return  # whoever imports it says so
+    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            around = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*around, *([node.module] if node.module else [])])
+            if base:
+                yield base
+                yield from (f"{base}.{alias.name}" for alias in node.names if alias.name != "*")
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ExperimentError(f"{path}: cannot be read: {reason(error)}") from None

@@ -1,0 +1,1 @@
+"""What noise is worth: Renyi divergences and epsilon."""

@@ -1,0 +1,1 @@
+"""Noise: how it is drawn, encoded and added."""

@@ -1,0 +1,137 @@
+"""From updates to ring elements that take noise, and back: Kairouz, Liu, Steinke, The Distributed Discrete Gaussian
+Mechanism for Federated Learning with Secure Aggregation, arXiv 2102.06387, Algorithms 1 and 2.
+
+A client clips its update in L2, rotates it (`rotation`), scales it to integer steps and rounds it up or down at random,
+again and again until it is no longer than `norm_bound` says: what the noise has to hide is that long at most, exactly.
+Then it adds its noise (`sampling`), modulo the ring. The server centres the sum, scales and rotates it back, and
+divides by the number of updates. One more element, 1, is summed without noise: a sum that does not count its updates
+is none (some mask was not removed).
+
+Everything between the update and the steps is exact: coordinates are integers of at most 52 bits in floating-point
+numbers, so the rotation loses nothing, and the rounding adds uniform bits and cuts. Of the same update, seeds and
+`numpy` (whose order of summing decides the last bit of the norm by which is clipped) come the same bytes anywhere.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from itertools import count
+from math import ceil, exp, frexp, log, sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.arrays import Floats
+from testbed.crypto.masks import lane_dtype
+from testbed.emulation.compute.cost import charge
+from testbed.errors import RoundAborted
+from testbed.privacy.mechanisms.keystream import CHUNK, words
+from testbed.privacy.mechanisms.rotation import flip_signs, hadamard, padded
+from testbed.privacy.mechanisms.rounded import squared_norm_bound
+from testbed.privacy.mechanisms.sampling import Integers
+
+CONDITIONAL_BIAS = exp(-0.5)
+"""The paper's beta: at least 1 - beta of all roundings are short enough."""
+
+_EXACT_BITS = 52
+_WRAPPING_BITS = 40  # a coordinate of a round's sum leaves the ring with a probability of at most 2**-40
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The mapping, the same for all clients of an experiment.
+
+    Attributes:
+        dimension: d, the parameters of the model.
+        clip: largest L2 norm of an update; a longer one is shortened to it.
+        scale: the clip in integer steps.
+        bits: ring width; sums are taken modulo 2**bits.
+        bias: the paper's beta, above 0 and below 1; 0 rounds unconditionally.
+    """
+
+    dimension: int
+    clip: float
+    scale: float
+    bits: int
+    bias: float = CONDITIONAL_BIAS
+
+    @property
+    def length(self) -> int:
+        """D, the coordinates of a rotated update: d, padded to a power of two."""
+        return padded(self.dimension)
+
+    def encode(self, delta: npt.NDArray[np.float32], rotation: bytes, rounding: bytes) -> npt.NDArray[Any]:
+        """`(D+1,)` ring elements: the steps of `delta` `(d,)`, without noise, and 1.
+
+        Args:
+            delta: finite.
+            rotation: the round's `rotation_seed`.
+            rounding: 32 secret bytes, for this update alone.
+        """
+        fraction = _EXACT_BITS - frexp(self.scale)[1]  # bits behind the point of a step
+        fixed = self.rotated(delta, fraction, rotation).astype(np.int64)
+        bound = squared_norm_bound(self.scale, self.length, self.bias)
+        for attempt in count():
+            steps = rounded(fixed, fraction, hashlib.sha256(rounding + attempt.to_bytes(4, "big")).digest())
+            charge("round.element", len(steps))
+            if int(steps @ steps) <= bound:
+                break
+        encoded = np.empty(self.length + 1, lane_dtype(self.bits))
+        encoded[:-1] = steps  # two's complement: negative steps are counted down from the ring's end
+        encoded[-1] = 1
+        return encoded
+
+    def rotated(self, delta: npt.NDArray[np.float32], fraction: int, rotation: bytes) -> Floats:
+        """`(D,)` integers: the rotated update `delta` `(d,)` in steps, times 2**fraction."""
+        norm = sqrt(float(np.square(delta, dtype=np.float64).sum()))
+        factor = self.scale * 2.0**fraction / sqrt(self.length) / max(norm, self.clip)
+        vector = np.zeros(self.length)
+        np.multiply(delta, factor, out=vector[: self.dimension], dtype=np.float64)
+        np.rint(vector, out=vector)
+        flip_signs(vector, rotation)
+        charge("rotate.element", self.length)
+        return hadamard(vector)
+
+    def decode(self, total: npt.NDArray[Any], updates: int, rotation: bytes) -> tuple[npt.NDArray[np.float64], int]:
+        """`(d,)` mean of `updates` encoded updates from `total`, their `(D+1,)` sum; and their number.
+
+        Raises `RoundAborted` where the sum says another number. A mask that was not removed passes with 2**-bits.
+        """
+        if int(total[-1]) != updates % (1 << self.bits):
+            raise RoundAborted("implausible-sum", "a mask was not removed, or an input was no encoded update")
+        vector = hadamard(centred(total[:-1], self.bits))
+        flip_signs(vector, rotation)
+        charge("rotate.element", self.length)
+        mean = vector[: self.dimension]
+        mean *= self.clip / (self.scale * sqrt(self.length) * updates)
+        return mean, updates
+
+    def bits_needed(self, participants: int, noise_multiplier: float) -> int:
+        """The smallest ring that holds so many updates and their noise: 2**-40 a round that a coordinate leaves it.
+
+        A rotated coordinate of the sum is sub-Gaussian over the random signs (Hoeffding), the noise has Bernstein's
+        tail (see `sampling`), and rounding moves a coordinate by less than 1 per update.
+        """
+        exponent = log(4 * self.length) + _WRAPPING_BITS * log(2)
+        signal = participants * self.scale * min(1.0, sqrt(2 * exponent / self.length))
+        variance = (noise_multiplier * self.scale) ** 2
+        noise = exponent / 3 + sqrt(exponent**2 / 9 + 2 * exponent * variance)
+        return ceil(signal + participants + noise).bit_length() + 1
+
+
+def rounded(fixed: Integers, fraction: int, seed: bytes) -> Integers:
+    """`(D,)` `fixed` without the bits behind the point, up or down at random so that it is right on average."""
+    steps = np.empty_like(fixed)
+    shift = np.uint64(64 - fraction)
+    for number, part in enumerate(words(seed, len(fixed))):
+        place = slice(number * CHUNK, number * CHUNK + len(part))
+        np.add(fixed[place], (part >> shift).view(np.int64), out=steps[place])
+        np.right_shift(steps[place], fraction, out=steps[place])
+    return steps
+
+
+def centred(elements: npt.NDArray[Any], bits: int) -> Floats:
+    """`(D,)` the ring elements as the integers from -2**(bits-1) to 2**(bits-1) - 1."""
+    unused = 8 * elements.itemsize - bits
+    signed = (elements << elements.dtype.type(unused)).view(f"i{elements.itemsize}")
+    return np.right_shift(signed, unused).astype(np.float64)

@@ -1,0 +1,216 @@
+"""Noise that participants add to their updates: the experiment's section `aggregation.noise`.
+
+The sum of all participants' shares is the noise of the round, distributed as if one had added it: each adds noise of
+the planned variance over the number of planned participants. Who drops out takes its share along.
+"""
+
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from testbed.errors import ExperimentError
+from testbed.privacy.accounting.accountant import Accountant
+from testbed.privacy.accounting.noise_for_epsilon import noise_multiplier_for
+from testbed.privacy.mechanisms.discrete_gaussian import LEAST_DEVIATION, DiscreteGaussianAccountant
+from testbed.privacy.mechanisms.encoding import CONDITIONAL_BIAS, Encoding
+from testbed.privacy.mechanisms.removable import Enforcement, RemovableNoise
+from testbed.privacy.mechanisms.rotation import padded
+from testbed.privacy.mechanisms.sampling import LARGEST_VARIANCE, SMALLEST_VARIANCE, Mechanism, add_noise, table_of
+from testbed.privacy.mechanisms.skellam import SkellamAccountant
+
+_FINEST = 2**14
+_LARGEST_RING = 64  # bits
+
+
+@dataclass(frozen=True)
+class NoiseShare:
+    """What one noise vector is made of: the same share gives the same vector, so it can be taken away again.
+
+    Attributes:
+        mechanism: its distribution.
+        variance: of each coordinate, in squared steps.
+        seed: 32 secret bytes, for this vector alone.
+    """
+
+    mechanism: Mechanism
+    variance: float
+    seed: bytes
+
+    @property
+    def can_be_drawn(self) -> bool:
+        """Whether tables go so far."""
+        return SMALLEST_VARIANCE <= self.variance <= LARGEST_VARIANCE
+
+    def prepare(self) -> None:
+        """Make the table that it is drawn from, once in a process."""
+        if self.can_be_drawn:
+            table_of(self.mechanism, self.variance)
+
+    def add_to(self, vector: npt.NDArray[Any], sign: int = 1) -> None:
+        """Add it to the coordinates of an encoded `vector` `(D+1,)` in place, modulo its lane (-1: take it away)."""
+        add_noise(vector[:-1], self.mechanism, self.variance, self.seed, sign)
+
+
+class Noise(BaseModel):
+    """Noise that the participants add, for differential privacy of what the sums tell."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    mechanism: Literal["skellam", "discrete-gaussian"] = Field(
+        "skellam", description="Distribution of each participant's share of the noise"
+    )
+    clip: float = Field(1.0, gt=0, description="Largest L2 norm of an update; a longer one is shortened to it")
+    noise_multiplier: float | None = Field(
+        None,
+        gt=0,
+        le=1e6,
+        description="Standard deviation of the noise in the sum over the clip, when all planned participants add some",
+    )
+    epsilon: float | None = Field(
+        None,
+        gt=0,
+        description="Instead: what the epsilon of a client in every round shall be; the least noise for it is found",
+    )
+    delta: float | None = Field(None, gt=0, lt=1, description="At which epsilon is kept; none: the ledger's")
+    rounds: int | None = Field(None, gt=0, description="Over which epsilon is kept; none: all of the experiment")
+    scale: float | None = Field(
+        None,
+        ge=1,
+        le=2**30,
+        description="The clip in integer steps; none: 8 sqrt(d), where rounding hardly matters, rounded up to a power "
+        "of two and at most 16384",
+    )
+    bias: float = Field(
+        CONDITIONAL_BIAS,
+        ge=0,
+        lt=1,
+        description="Conditional rounding repeats at most this share of roundings, to keep updates short (the paper's "
+        "beta); 0: never",
+    )
+    enforcement: Enforcement | None = Field(
+        None,
+        exclude_if=lambda section: section is None,
+        description="Noise beyond the planned one, of which the server takes away what drop-outs leave over (XNoise); "
+        "none: who drops out takes its share of the noise along",
+    )
+
+    @model_validator(mode="after")
+    def _only_noise_that_adds_up_is_removed(self) -> "Noise":
+        if self.enforcement is not None and self.mechanism != "skellam":
+            raise ValueError("enforcement: needs mechanism: skellam, whose parts add up to the planned noise exactly")
+        return self
+
+    @model_validator(mode="after")
+    def _as_noise_or_as_epsilon(self) -> "Noise":
+        if (self.noise_multiplier is None) == (self.epsilon is None):
+            raise ValueError("noise_multiplier: either this or epsilon is needed, and not both")
+        if self.epsilon is None and not (self.delta is None and self.rounds is None):
+            raise ValueError("delta and rounds go with epsilon; privacy.delta is that of the ledger")
+        return self
+
+    def planned_for(self, rounds: int, delta: float) -> "Noise":
+        """The same, with what an epsilon leaves open filled in."""
+        if self.epsilon is None:
+            return self
+        known = {"rounds": self.rounds or rounds, "delta": self.delta or delta}
+        return self.model_copy(update=known)
+
+    def steps(self, dimension: int) -> float:
+        """The clip in integer steps, for a model of so many parameters."""
+        if self.scale is not None:
+            return self.scale
+        return float(min(_FINEST, 8 << -(-(padded(dimension).bit_length() - 1) // 2)))
+
+    def encoding(self, dimension: int, bits: int) -> Encoding:
+        """How updates of d parameters become elements of a ring."""
+        return Encoding(dimension, self.clip, self.steps(dimension), bits, self.bias)
+
+    def multiplier(self, participants: int, dimension: int) -> float:
+        """The noise multiplier, as given or for the epsilon that is given; raises `ExperimentError` for none such."""
+        if self.noise_multiplier is not None:
+            return self.noise_multiplier
+        return _multiplier(self, participants, dimension)
+
+    def accountant(self, participants: int, dimension: int) -> Accountant:
+        """What taking part costs, where so many share the noise, for a model of so many parameters."""
+        return self._accountant(self.multiplier(participants, dimension), participants, dimension)
+
+    def _accountant(self, multiplier: float, participants: int, dimension: int) -> Accountant:
+        kind = SkellamAccountant if self.mechanism == "skellam" else DiscreteGaussianAccountant
+        return kind(multiplier, padded(dimension), self.steps(dimension), self.bias, participants)
+
+    def share(self, participants: int, dimension: int, seed: bytes, most: int | None = None) -> NoiseShare:
+        """What one of so many planned participants adds.
+
+        Args:
+            participants: of this round, who share the noise.
+            dimension: number of model parameters d.
+            seed: of this vector.
+            most: participants that any round may have; none: as many as this one. For an epsilon the multiplier is
+                that of the largest round: one for all rounds, and more than enough for smaller ones, in which fewer
+                discrete Gaussians, each of a larger variance, are nearer to one.
+        """
+        whole = (self.multiplier(most or participants, dimension) * self.steps(dimension)) ** 2
+        return NoiseShare(self.mechanism, whole / participants, seed)
+
+    def removable(self, participants: int) -> RemovableNoise | None:
+        """How the noise of a sum over so many planned participants is made up; None where all of it stays."""
+        if self.enforcement is None:
+            return None
+        return RemovableNoise(participants, min(self.enforcement.tolerated_dropouts, participants - 1))
+
+    def component(self, plan: RemovableNoise, dimension: int, number: int, seed: bytes) -> NoiseShare:
+        """One of the noise vectors that a participant adds; number 0 is `share`."""
+        share = self.share(plan.participants, dimension, seed)
+        return replace(share, variance=share.variance * plan.participants * plan.part(number))
+
+    def check(self, participants: int, dimension: int, bits: int) -> None:
+        """Raise `ExperimentError` (one line) where the sum would not fit the ring, or shares are of no use."""
+        self.check_share(participants, dimension)
+        multiplier, steps = self.multiplier(participants, dimension), self.steps(dimension)
+        needed = self.encoding(dimension, bits).bits_needed(participants, multiplier)
+        if needed > bits:
+            raise ExperimentError(
+                f"aggregation.bits: {participants} updates of {steps:g} steps to the clip and their noise need "
+                f"{needed} bits, the ring has {bits}; "
+                + (f"set aggregation.bits to {needed}, or lower " if needed <= _LARGEST_RING else "lower ")
+                + "aggregation.noise.scale"
+            )
+
+    def check_share(self, participants: int, dimension: int) -> None:
+        """Raise `ExperimentError` (one line) where a participant's share of the noise cannot be drawn or accounted."""
+        steps = self.steps(dimension)
+        deviation = self.share(participants, dimension, bytes(32)).variance ** 0.5
+        least = LEAST_DEVIATION if self.mechanism == "discrete-gaussian" and participants > 1 else 2**-16
+        if not least <= deviation <= 2**16:
+            why = (
+                f"more than {2**16}, the most that can be drawn; lower it"
+                if deviation > 2**16
+                else f"less than {least:g}, the least that its accounting or drawing takes; raise it"
+            )
+            raise ExperimentError(
+                f"aggregation.noise.scale: at {steps:g} steps to the clip, each of {participants} participants adds "
+                f"noise of {deviation:.4g} steps, {why}"
+            )
+
+
+@lru_cache(maxsize=1024)
+def _multiplier(noise: Noise, participants: int, dimension: int) -> float:
+    """Rounded up to four digits, so that no host's last bits show in it."""
+    if noise.rounds is None or noise.delta is None:
+        raise ExperimentError("aggregation.noise.epsilon: needs delta and rounds, which an experiment fills in")
+    try:
+        found = noise_multiplier_for(
+            lambda multiplier: noise._accountant(multiplier, participants, dimension),
+            noise.epsilon or 0.0,
+            noise.delta,
+            noise.rounds,
+        )
+    except ValueError as error:
+        raise ExperimentError(f"aggregation.noise.{error}") from None
+    digits = Decimal(found)
+    return float(digits.quantize(Decimal((0, (1,), digits.adjusted() - 3)), ROUND_CEILING))

@@ -1,0 +1,320 @@
+"""Records at a URI: a local copy to work on, brought together with what lies there before it is used.
+
+Runs write to the local copy; `RunDirectory` pushes what it writes (see `pushing`). Between the copy and the URI the
+later checkpoint wins, run by run; at the same round with different checkpoints the URI does. What loses is at most a
+round that had not been pushed when another machine went on. A copy whose run has been removed from the URI, or
+replaced there by another run, is not deleted but put aside in the cache.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+
+from testbed.errors import ExperimentError, RunError
+from testbed.files import limits
+from testbed.files.atomic import replacing
+from testbed.files.uris import path_or_uri
+from testbed.records import attempts
+from testbed.records.aggregates import names_in, round_of_aggregate
+from testbed.records.checkpoints import CHECKPOINT, PREVIOUS, Stamp, restored
+from testbed.records.confinement import inside
+from testbed.records.lock import LOCK, WRITER, held
+from testbed.records.log import FILE as LOG
+from testbed.records.store import Store, Stored, each
+from testbed.records.uploads import (
+    EXPERIMENT,
+    MARK,
+    SUMMARY,
+    TABLES,
+    Memory,
+    Mirror,
+    round_of,
+    stamp_of,
+    tables_in,
+)
+from testbed.records.writer import merged_up_to
+
+_RUNS_AT_A_TIME = 4
+_ATTEMPTS = 5  # a run that goes on elsewhere may move on while it is read
+_PASSING = re.compile(r"(.*/)?\.([^/]*\.writing|probe-[0-9a-f]+)")
+
+
+def staged(out: str | Path) -> Path:
+    """A local directory for a run or sweep whose records belong at `out`.
+
+    A path is returned as it is, untouched. For a URI it is the local copy: what is at the URI is there already, what
+    a killed session had not pushed yet is at the URI, and what `RunDirectory` writes there will be.
+
+    Args:
+        out: a directory, or a URI of any pyarrow filesystem.
+
+    Raises:
+        ExperimentError: a URI that pyarrow does not take, or that holds a secret.
+        RunError: the URI cannot be reached or written (no such bucket, no credentials), holds other things than runs,
+            or the copy is in use by a run that goes on.
+    """
+    place = _place(out)
+    if isinstance(place, Path):
+        return place
+    store = Store(place)
+    store.probe()
+    copy = _copy(store)
+    with _alone(copy):
+        listed = {name: info for name, info in store.files().items() if not _PASSING.fullmatch(name)}
+        runs = {name for name in _runs(listed) if "/" not in name}
+        if listed and not runs:
+            raise RunError(f"{store.shown}: is not empty and holds no run; give another --out")
+        _mark(copy, store)
+        _bring_together(copy, store, runs | _local_runs(copy), listed, push=True)
+    return copy
+
+
+def fetched(where: str | Path) -> Path:
+    """A local directory with the runs at or below `where`, for reading.
+
+    A path is returned as it is. For a URI it is the local copy, brought up to date; nothing is written at the URI. A
+    run that goes on here is left as it is: it is ahead of the URI.
+
+    Raises:
+        ExperimentError: see `staged`.
+        RunError: the URI cannot be reached or read, or there is no run.
+    """
+    place = _place(where)
+    if isinstance(place, Path):
+        return place
+    store = Store(place)
+    copy = _copy(store)
+    with _alone(copy):
+        listed = store.files()
+        runs = _runs(listed) | _local_runs(copy)
+        _bring_together(copy, store, runs, listed, push=False)
+        if not _local_runs(copy):
+            raise RunError(f"{store.shown}: no runs here; `testbed run EXPERIMENT.yaml --out {store.shown}` makes some")
+        _mark(copy, store)
+    return copy
+
+
+def _place(where: str | Path) -> str | Path:
+    try:
+        return path_or_uri(where)
+    except ValueError as error:
+        raise ExperimentError(str(error)) from None
+
+
+def _copy(store: Store) -> Path:
+    """The directory of the local copy: a readable name, and a digest that tells apart what reads alike."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")  # to be ignored when relative, says the XDG specification
+    root = Path(cache) if Path(cache).is_absolute() else Path.home() / ".cache"
+    readable = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", store.shown.partition("://")[2]).strip("-.")[-60:]
+    digest = hashlib.sha256(store.uri.encode()).hexdigest()[:12]
+    copy = root / "sortition-testbed" / f"{readable}-{digest}"
+    try:
+        copy.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{copy}: cannot make the directory: {error.strerror}; is XDG_CACHE_HOME right?") from None
+    return copy
+
+
+@contextlib.contextmanager
+def _alone(copy: Path) -> Iterator[None]:
+    """One process at a time brings a copy and its URI together; the next one waits, it will have less to do."""
+    with open(copy.with_name(f"{copy.name}.lock"), "wb") as file:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _mark(copy: Path, store: Store) -> None:
+    with replacing(copy / MARK, lambda why: RunError(f"{copy / MARK}: cannot write: {why}")) as file:
+        file.write(json.dumps({"uri": store.uri}).encode())
+
+
+def _runs(names: Iterable[str]) -> set[str]:
+    """The directories among these files that hold a run: "" or "label" or deeper."""
+    return {name.removesuffix(EXPERIMENT).rstrip("/") for name in names if PurePosixPath(name).name == EXPERIMENT}
+
+
+def _local_runs(copy: Path) -> set[str]:
+    return _runs(file.relative_to(copy).as_posix() for file in copy.rglob(EXPERIMENT))
+
+
+def _bring_together(copy: Path, store: Store, runs: set[str], listed: dict[str, Stored], *, push: bool) -> None:
+    with ThreadPoolExecutor(_RUNS_AT_A_TIME) as pool:
+        waiting = []
+        for run in sorted(runs):
+            start = f"{run}/" if run else ""
+            files = {name.removeprefix(start): info for name, info in listed.items() if name.startswith(start)}
+            both = _Both(inside(copy, run, store.shown) if run else copy, store.below(run), copy)
+            waiting.append(pool.submit(both.together, files, push=push))
+        for run_done in waiting:
+            run_done.result()
+
+
+class _Moved(Exception):
+    """The run at the URI went on while it was read."""
+
+
+class _Both:
+    """One run: its directory in the local copy, and what lies at the URI."""
+
+    def __init__(self, path: Path, store: Store, copy: Path) -> None:
+        self.path, self.store, self.copy = path, store, copy
+        self.mirror = Mirror(path, store)
+
+    def together(self, files: dict[str, Stored], *, push: bool) -> None:
+        """Bring both to the same state; without `push`, only the local one, and not while a run goes on there."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as locks:
+            try:
+                for name in (LOCK, WRITER):
+                    locks.enter_context(held(self.path, name))
+            except RunError:
+                if push:
+                    raise
+                return
+            for attempt in range(_ATTEMPTS):
+                listed = files if attempt == 0 else self.store.files()
+                try:
+                    self._together(listed, push=push)
+                    if attempts.FILE in listed:  # what either has tried was tried, whichever checkpoint is the later
+                        there = self.store.read(attempts.FILE, limits.ATTEMPTS_BYTES)
+                        attempts.unite(self.path, attempts.decoded(there, f"{self.store.shown}/{attempts.FILE}"))
+                    return
+                except (_Moved, FileNotFoundError):
+                    continue
+        raise RunError(f"{self.store.shown}: cannot be read: files are missing, or a run goes on there too fast")
+
+    def _together(self, files: dict[str, Stored], *, push: bool) -> None:
+        memory, here = self.mirror.memory(), (self.path / EXPERIMENT).is_file()
+        if here and EXPERIMENT not in files and memory is None:  # made here, and never there
+            if push:
+                self.mirror.push_experiment()
+                self.mirror.push_rounds()
+            return
+        if here and (EXPERIMENT not in files or self._other_experiment()):
+            self._put_aside()
+            here = False
+        if EXPERIMENT not in files:
+            return
+        memory = memory if here and memory is not None else Memory()
+        seen = self.store.info(CHECKPOINT)
+        local, there = None, memory.same
+        try:
+            local = restored(self.path) if here else None
+        except RunError:
+            if seen is None:  # it is lost there, too
+                raise
+        fresh = self.path / f".{CHECKPOINT}.fresh"
+        if seen is None:
+            there = None
+        elif seen != memory.seen or there is None:
+            self.store.copy_to(CHECKPOINT, fresh)
+            there = stamp_of(fresh)
+        try:
+            if there is not None and _round(there) >= _round(local) and there != local:
+                self._pull(memory, there, seen, fresh)
+            elif _round(there) < _round(local):
+                same = memory.same if _round(memory.same) <= _round(there) else None
+                self.mirror.remember(Memory(same, there, None))
+                if push:
+                    self._push()
+            else:
+                self._same(files, Memory(there, None, seen), push=push)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+    def _push(self) -> None:
+        """Bring the URI up to what is recorded here."""
+        self.mirror.push_rounds()
+        if not (self.path / "parts").exists():
+            self.mirror.push_tables()
+            if (self.path / SUMMARY).is_file():
+                self.mirror.push_summary()
+
+    def _same(self, files: dict[str, Stored], memory: Memory, *, push: bool) -> None:
+        """Both have the same rounds: what only one of them has merged or summarised comes to the other."""
+        if not (self.path / EXPERIMENT).is_file():
+            self.store.copy_to(EXPERIMENT, self.path / EXPERIMENT)
+        self.mirror.remember(memory)
+        parts_there = any(round_of(name) for name in files)
+        if memory.same is None:
+            return
+        if (self.path / "parts").exists():
+            if not parts_there and set(tables_in([*files, *self.mirror.parts()])) <= set(files):
+                self._pull_merged(files, memory.same)
+                shutil.rmtree(self.path / "parts", ignore_errors=True)
+        elif push and (parts_there or SUMMARY not in files):
+            self._push()
+        if SUMMARY in files and not (self.path / SUMMARY).is_file():
+            self.store.copy_to(SUMMARY, self.path / SUMMARY)
+
+    def _pull(self, memory: Memory, there: Stamp, seen: Stored | None, fresh: Path) -> None:
+        """Bring the directory to what lies at the URI: rows, then the checkpoint, then what is too much goes."""
+        files = self.store.files()  # after the checkpoint was read: all its rounds are among them
+        if not (self.path / EXPERIMENT).is_file():
+            self.store.copy_to(EXPERIMENT, self.path / EXPERIMENT)
+        if not fresh.is_file():
+            self.store.copy_to(CHECKPOINT, fresh)
+            if stamp_of(fresh) != there:
+                raise _Moved
+        covered = self._pull_merged(files, there)
+        kept = _round(memory.same)
+        wanted = {name for name in files if covered < (round_of(name) or 0) <= there.round_number}
+        if len(wanted) < len(tables_in(wanted)) * (there.round_number - covered):
+            raise _Moved  # finished meanwhile: the parts went into the tables
+        each(self._copy, [name for name in wanted if (round_of(name) or 0) > kept or not self._has(name, files[name])])
+        seen_there = {name for name in files if 0 < (round_of_aggregate(name) or 0) <= there.round_number}
+        each(self._copy, [n for n in seen_there if (round_of_aggregate(n) or 0) > kept or not self._has(n, files[n])])
+        (self.path / PREVIOUS).unlink(missing_ok=True)  # perhaps of what another machine has gone on from
+        os.replace(fresh, self.path / CHECKPOINT)
+        self.mirror.remember(Memory(there, None, seen))
+        for name in {*names_in(self.path)} - seen_there:
+            (self.path / name).unlink(missing_ok=True)
+        for name in (*self.mirror.parts(), *TABLES, SUMMARY):
+            if name not in wanted and (name not in files or round_of(name) is not None):
+                (self.path / name).unlink(missing_ok=True)
+        if not wanted:
+            shutil.rmtree(self.path / "parts", ignore_errors=True)
+
+    def _pull_merged(self, files: dict[str, Stored], there: Stamp) -> int:
+        """Copy merged tables, summary and log; up to which round all tables are merged."""
+        names = [name for name in (*TABLES, SUMMARY) if name in files]
+        if LOG in files and not ((log := self.path / LOG).is_file() and log.stat().st_size >= files[LOG].size):
+            names.append(LOG)
+        each(self._copy, names)
+        merged = [merged_up_to(self.path / name) if name in files else 0 for name in tables_in(files)]
+        if max(merged) > there.round_number:
+            raise _Moved
+        return min(merged)
+
+    def _copy(self, name: str) -> None:
+        self.store.copy_to(name, inside(self.path, name, self.store.shown))
+
+    def _other_experiment(self) -> bool:
+        """Whether what lies at the URI is of another run."""
+        here = limits.whole(self.path / EXPERIMENT, limits.YAML_BYTES)
+        return self.store.read(EXPERIMENT, limits.YAML_BYTES) != here
+
+    def _has(self, name: str, info: Stored) -> bool:
+        file = self.path / name
+        return file.is_file() and file.stat().st_size == info.size
+
+    def _put_aside(self) -> None:
+        """Make room for what is at the URI now; the copy's run stays in the cache, out of the way."""
+        aside = self.copy.with_name(f"{self.copy.name}.aside") / f"{self.path.name}-{secrets.token_hex(4)}"
+        aside.mkdir(parents=True)
+        entries = [entry for entry in self.path.iterdir() if entry.name not in (MARK, LOCK, WRITER)]
+        for entry in sorted(entries, key=lambda entry: entry.name == EXPERIMENT):  # killed before: it begins again
+            entry.rename(aside / entry.name)
+
+
+def _round(stamp: Stamp | None) -> int:
+    return stamp.round_number if stamp is not None else 0

@@ -1,0 +1,175 @@
+"""Running an experiment's points into their run directories, several at the same time where there is room.
+
+An experiment without a sweep is one run, and its directory is `out`; each point of a sweep is a run in
+``out/<label>``. All points are checked before the first one starts.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from testbed.crashes import crashes_told
+from testbed.engine.federation import Plan
+from testbed.errors import ExperimentError, TraceError
+from testbed.experiment.loader import load, set_key, validated
+from testbed.experiment.plugin_classes import own_classes
+from testbed.experiment.schema import Experiment
+from testbed.experiment.stages import check_points, stages_of
+from testbed.experiment.sweep import Point, points
+from testbed.privacy.recorder import warnings as privacy_warnings
+from testbed.records import RunRecords, find_runs
+from testbed.records.mirror import fetched, staged
+from testbed.running.observers import Observer, Serialised
+from testbed.running.open_runs import OpenRun
+from testbed.running.point_workers import PointLanes, together
+from testbed.running.preparation import PlannedRun, default_directory, planned
+from testbed.running.validation import check_addresses, check_plan, warnings
+from testbed.running.workers import drive
+from testbed.signals import stopping_on_signals
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def run(
+    experiment: Experiment | str | Path,
+    out: str | Path | None = None,
+    network: str | None = None,
+    resume: bool = False,
+    observer: Observer | None = None,
+    accept_changed_code: bool = False,
+) -> Path:
+    """Run an experiment, or all points of its sweep; returns the directory with the records.
+
+    Args:
+        experiment: the experiment, or its file.
+        out: the directory, or the URI of one (s3://..., gs://..., hdfs://...); default: ``output.directory`` of the
+            experiment, else ``runs/<name>``. For a URI, what is returned is the local copy.
+        network: "ray" or "in-process", instead of what the experiment says.
+        resume: go on with the runs that are there; finished ones are left as they are, missing ones are started.
+        observer: told how it goes.
+        accept_changed_code: resume although your own modules have changed since the run began; the run records it.
+
+    Raises:
+        ExperimentError: the experiment cannot be run as written, or (resume) is not the one that is there.
+        RunError: a run directory exists (without resume), is in use by another run, or cannot be written.
+        ClusterError: Ray cannot be reached, or lost more than the run can replace.
+        KeyboardInterrupt: SIGINT or SIGTERM; the records are those of all finished rounds, resume goes on with them.
+
+    An error of one point stops the others: their finished rounds stay, and the error says which point it is of.
+    """
+    where = str(experiment) if isinstance(experiment, str | Path) else experiment.name
+    if isinstance(experiment, str | Path):
+        experiment = load(Path(experiment))
+    if network is not None:
+        data = experiment.model_dump(mode="json", exclude_unset=True)
+        set_key(data, "cluster.network", network, where)
+        experiment = validated(data, where)
+    directory = staged(default_directory(experiment) if out is None else out)
+    run_all(
+        experiment, directory, where=where, resume=resume, observer=observer, accept_changed_code=accept_changed_code
+    )
+    return directory
+
+
+def compare(runs: str | Path | Sequence[str | Path], baseline: str | None = None) -> "pandas.DataFrame":
+    """The overhead table of the runs at or below some directories; see `analysis.comparison.overhead.compare`.
+
+    Raises `RunError` when there are no runs and `ExperimentError` for a baseline that is not among them.
+    """
+    from analysis.comparison import overhead
+
+    return overhead.compare(runs_below([runs] if isinstance(runs, str | Path) else runs), baseline)
+
+
+def runs_below(directories: Sequence[str | Path]) -> list[RunRecords]:
+    """The runs at or below the directories (or URIs), each once; raises `RunError` for a directory without any."""
+    found = {run.path.resolve(): run for directory in directories for run in find_runs(fetched(directory))}
+    return list(found.values())
+
+
+def run_all(
+    experiment: Experiment,
+    out: Path,
+    *,
+    where: str,
+    resume: bool = False,
+    observer: Observer | None = None,
+    accept_changed_code: bool = False,
+) -> list[Path]:
+    """Run every point of `experiment` that is not finished; returns the run directories in the sweep's order.
+
+    Args:
+        experiment: with or without a sweep.
+        out: the directory of the run, or of the sweep.
+        where: begins the lines of errors; the experiment's file.
+        resume, accept_changed_code: see `run`.
+        observer: told how it goes.
+
+    Raises: see `run`.
+    """
+    watching = Serialised(observer or Observer())
+    with stopping_on_signals():
+        all_points = list(points(experiment, where))
+        runs = planned(all_points, out, resume=resume, accept_changed_code=accept_changed_code)
+        watching.planned(runs)
+        unfinished = [run for run in runs if not run.rounds_finished]
+        if unfinished:
+            watching.doing("checking")
+            _check(unfinished, all_points, where, watching)
+        _run(runs, watching)
+    return [run.path for run in runs]
+
+
+def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
+    """Run those that are not complete and summarise each when it has ended."""
+    places = {run.path: place for place, run in enumerate(runs, 1)}
+    opened: list[OpenRun] = []
+
+    def open_run(run: PlannedRun) -> OpenRun:
+        opened.append(OpenRun(run, places[run.path], len(runs)))
+        return opened[-1]
+
+    def summarised(run: PlannedRun, ended: OpenRun) -> None:
+        observer.doing("summarising", run)
+        observer.ended(run, ended.finish())
+
+    try:
+        with PointLanes(observer, open_run) as points_lanes:
+            for group in together([run for run in runs if not run.complete]):
+                drive(group, points_lanes.lanes(group), summarised)
+    finally:
+        for run in opened:  # at its end, and not summarised
+            run.end()
+
+
+def _check(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str, observer: Observer) -> None:
+    """Raise, before anything runs, what only the data and the protocols' own classes can tell of these runs."""
+    import workloads
+
+    check_addresses([run.point.experiment for run in runs], where)
+    built: tuple[Any, Any] = (None, None)
+    stages: dict[int, tuple[str, ...]] = {}
+    for run in runs:
+        experiment = run.point.experiment
+        place = run.point.where(where)
+        try:
+            with crashes_told(f"{place}: its preparation", then=""):
+                plan = Plan(experiment, run.simulation_seed)
+                check_plan(plan)
+                stages[id(experiment)] = plan.stages
+                key = (experiment.workload, experiment.population, plan.seed)
+                if built[0] != key:
+                    built = (key, workloads.build(*key))
+                plan.check_sums(built[1])
+                plan.read_files(built[1])
+            for line in privacy_warnings(plan, built[1]):
+                observer.warned(run, line)
+        except (ExperimentError, TraceError) as error:
+            raise ExperimentError("\n".join(f"{place}: {line}" for line in str(error).splitlines())) from error
+    check_points(
+        [(point.where(where), point.experiment) for point in all_points],
+        lambda one: stages.get(id(one)) or stages_of(one),
+    )
+    for line in warnings(name for run in runs for _, name in own_classes(run.point.experiment)):
+        observer.warned(runs[0], line)

@@ -1,0 +1,185 @@
+"""Before anything runs: where each point's records go, what is there already, and whether it fits."""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from testbed.errors import ExperimentError, RunError
+from testbed.experiment.loader import read_yaml, validated
+from testbed.experiment.plugin_classes import own_classes
+from testbed.experiment.schema import Experiment
+from testbed.experiment.sweep import Point
+from testbed.plugins.sources import digests
+from testbed.records import RunDirectory
+from testbed.records.changed_code import changed_modules
+from testbed.records.run_end import stopped
+from testbed.records.writer import is_empty
+from testbed.running.inputs import check_unchanged
+
+ACCEPT_CHANGED_CODE = "--accept-changed-code"
+"""The option that goes on with a run although the user's own modules have changed."""
+
+_LONGEST_NAME = 100
+_MAY_DIFFER = ("cluster", "output", "provenance")  # no result depends on them
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One point of an experiment and the directory of its run.
+
+    Attributes:
+        point: the point.
+        path: its run directory.
+        simulation_seed: what stands in for the experiment's seed when it has none.
+        exists: whether a run is there, to go on with.
+        rounds_done: rounds recorded there.
+        complete: all rounds are run, merged and summarised: nothing is left to do.
+        stopped: why it ended before its last round and may not go on, in one line; empty otherwise.
+        modules: digests of the user's own modules as they are now (`testbed.plugins.sources.digests`).
+        changed: those of them that are not what the run has recorded, and that it goes on with all the same.
+    """
+
+    point: Point
+    path: Path
+    simulation_seed: int
+    exists: bool = False
+    rounds_done: int = 0
+    complete: bool = False
+    stopped: str = ""
+    modules: Mapping[str, str] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Names the run for a person: the point's label, or the experiment's name when there is no sweep."""
+        return self.point.label or self.point.experiment.name
+
+    @property
+    def rounds_finished(self) -> bool:
+        """Whether all its rounds are recorded, or it may have no more."""
+        return self.rounds_done >= self.point.experiment.rounds or bool(self.stopped)
+
+
+def default_directory(experiment: Experiment) -> str | Path:
+    """Where the records go when nobody says so: ``output.directory`` (may be a URI), else ``runs/<name>``."""
+    return experiment.output.directory or Path("runs") / file_name(experiment.name)
+
+
+def planned(points: Sequence[Point], out: Path, *, resume: bool, accept_changed_code: bool = False) -> list[PlannedRun]:
+    """The runs of all points, in their order.
+
+    Without a seed, all points of a sweep get the same random `simulation_seed`, so that they differ in nothing else;
+    runs that are gone on with keep theirs, and those that are missing take it from the others.
+
+    Args:
+        points: all points of one experiment.
+        out: the run's directory, or the sweep's.
+        resume: runs that are there will be gone on with, rather than being an error.
+        accept_changed_code: also those whose own modules have changed since.
+
+    Raises:
+        RunError: a directory is there and (without resume) must not be, or is something else.
+        ExperimentError: a run that is there is of another experiment.
+    """
+    if len(points) > 1 and (out / "experiment.yaml").exists():
+        raise RunError(f"{out}: holds a single run; give another --out for a sweep")
+    names = directory_names([point.label for point in points])
+    paths = [out / name if point.label else out for point, name in zip(points, names, strict=True)]
+    stored: dict[Path, PlannedRun] = {}
+    for point, path in zip(points, paths, strict=True):
+        if resume and (path / "experiment.yaml").is_file():
+            stored[path] = _existing(point, path, accept_changed_code)
+        else:
+            _refuse_what_is_there(path)
+    seed = next((run.simulation_seed for run in stored.values()), secrets.randbits(63))
+    return [
+        stored.get(path) or PlannedRun(point, path, seed, modules=digests(_names(point)))
+        for point, path in zip(points, paths, strict=True)
+    ]
+
+
+def _names(point: Point) -> list[str]:
+    return [name for _, name in own_classes(point.experiment)]
+
+
+def _refuse_what_is_there(path: Path) -> None:
+    """The same check that `RunDirectory.create` will make, for all points before the first one runs."""
+    if not path.exists() or is_empty(path):
+        return
+    if (path / "experiment.yaml").is_file():
+        raise RunError(f"{path}: already holds a run; give another --out, or --resume to go on with it")
+    sweep = path.is_dir() and next(path.glob("*/experiment.yaml"), None) is not None
+    what = "holds the runs of a sweep" if sweep else "is there and is not an empty directory"
+    raise RunError(f"{path}: {what}; give another --out")
+
+
+def _existing(point: Point, path: Path, accept_changed_code: bool) -> PlannedRun:
+    """The run at `path`, which must be one of `point`."""
+    file = path / "experiment.yaml"
+    stored = validated(read_yaml(file), str(file))
+    for key, was, given in differences(stored.plain(), point.experiment.plain()):
+        raise ExperimentError(
+            f"{path}: this run has {key}: {was}, the experiment {given}; "
+            "go on with the experiment as it was, or give another --out"
+        )
+    provenance = stored.provenance or {}
+    check_unchanged(provenance.get("files") or {}, point.experiment, str(path))
+    modules = digests(_names(point))
+    changed = changed_modules(provenance, modules)
+    if changed and not accept_changed_code:
+        raise ExperimentError(
+            f"{path}: --resume: your own {', '.join(changed)} changed since this run began; put back what was there, "
+            f"give another --out, or insist with {ACCEPT_CHANGED_CODE}, which the run records"
+        )
+    seed = stored.seed if stored.seed is not None else provenance.get("simulation_seed")
+    if not isinstance(seed, int) or seed < 0:
+        raise ExperimentError(f"{file}: provenance.simulation_seed: is required to go on with a run without seed")
+    checkpoint = RunDirectory.reopen(path).checkpoint()
+    done = 0 if checkpoint is None else checkpoint.round_number
+    merged = not (path / "parts").exists() and (path / "summary.json").is_file()
+    why = stopped(path, done) if done < stored.rounds else ""
+    complete = (done >= stored.rounds or bool(why)) and merged
+    return PlannedRun(point, path, seed, True, done, complete, why, modules, changed)
+
+
+def differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """The dotted keys in which two plain experiments differ, with both values as text."""
+    flat = [dict(_flattened(plain)) for plain in (stored, given)]
+    for key in dict.fromkeys((*flat[1], *flat[0])):
+        if key.partition(".")[0] not in _MAY_DIFFER and flat[0].get(key) != flat[1].get(key):
+            was, now = (repr(side[key]) if key in side else "nothing" for side in flat)
+            yield key, was, f"has {now}"
+
+
+def _flattened(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in plain.items():
+        if isinstance(value, Mapping):
+            yield from _flattened(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def directory_names(labels: Sequence[str]) -> list[str]:
+    """A safe and unique directory name for each label, depending on the labels alone."""
+    names: list[str] = []
+    for label in labels:
+        name = file_name(label)
+        number = 2
+        while name.lower() in {other.lower() for other in names}:  # some file systems do not tell A from a
+            name = f"{file_name(label)}-{number}"
+            number += 1
+        names.append(name)
+    return names
+
+
+def file_name(text: str) -> str:
+    """`text` as a name that every file system takes, still readable: only letters, digits and ``._=,+-``."""
+    name = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", text).strip("-.") or "run"
+    if len(name) > _LONGEST_NAME:
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        name = f"{name[:_LONGEST_NAME]}-{digest}"
+    return name

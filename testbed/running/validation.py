@@ -1,0 +1,153 @@
+"""What can be told of an experiment before anything runs, without its data: what `testbed validate` tells.
+
+`testbed run` tells the same before its first round, and then what only the data can tell (`executing`). Classes of the
+user's own are imported only when that is asked for; what hangs on them is then not checked, and said to be so.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from testbed.crashes import crashes_told
+from testbed.emulation.availability import Scheduled
+from testbed.emulation.traces.schedule import Schedule
+from testbed.engine.federation import Plan
+from testbed.errors import ExperimentError, TraceError
+from testbed.experiment.plugin_classes import own_classes
+from testbed.experiment.schema import Experiment
+from testbed.experiment.stages import check_points, check_schedule, stages_of
+from testbed.experiment.sweep import Point
+from testbed.plugins import options as own_options
+from testbed.plugins import sources
+from testbed.plugins.classes import own_class
+from testbed.privacy.recorder import check_budget
+from testbed.running.inputs import missing
+
+
+@dataclass
+class Checked:
+    """What was looked at, and what was not.
+
+    Attributes:
+        imported: key and name of each class of the user's own, and the file that it came from (None: from none).
+        not_imported: key and name of those that were left alone.
+        warnings: a line each.
+    """
+
+    imported: dict[tuple[str, str], Path | None] = field(default_factory=dict)
+    not_imported: list[tuple[str, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Checked:
+    """Check all points of an experiment that is loaded.
+
+    Args:
+        points: all of them.
+        where: begins the lines of errors.
+        import_classes: whether to import classes of the user's own, and to check them too.
+
+    Raises:
+        ExperimentError: a line for each mistake.
+    """
+    checked = Checked()
+    check_addresses([point.experiment for point in points], where)
+    stages: dict[int, tuple[str, ...] | None] = {}
+    lines: list[str] = []
+    for point in points:
+        names = own_classes(point.experiment)
+        checked.not_imported += [] if import_classes else [one for one in names if one not in checked.not_imported]
+        try:
+            with crashes_told(f"{point.where(where)}: its preparation", then=""):
+                plan = _plan(point.experiment, import_classes)
+                stages[id(point.experiment)] = stages_of(point.experiment) if plan is None else plan.stages
+                if plan is not None:
+                    check_plan(plan)
+                if import_classes:
+                    check_own_classes(point.experiment, plan)
+                    checked.imported |= {(key, name): _file_of(name) for key, name in names}
+        except (ExperimentError, TraceError) as error:
+            lines += [f"{point.where(where)}: {line}" for line in str(error).splitlines()]
+        lines += [f"{point.where(where)}: {line}" for line in missing(point.experiment)]
+    if lines:
+        raise ExperimentError("\n".join(dict.fromkeys(lines)))
+    check_points([(one.where(where), one.experiment) for one in points], lambda one: stages[id(one)])
+    if None not in stages.values():
+        _check_schedules(points, {stage for found in stages.values() for stage in found or ()}, where)
+    checked.warnings = warnings(name for _, name in checked.imported)
+    return checked
+
+
+def check_addresses(experiments: Sequence[Experiment], where: str) -> None:
+    """Raise `ExperimentError` when the points of a sweep are to run on different clusters."""
+    addresses = {one.cluster.address for one in experiments if one.cluster.network == "ray"}
+    if len(addresses) > 1:
+        raise ExperimentError(f"{where}: sweep: cluster.address: the points of a sweep run on one cluster, give one")
+
+
+def check_plan(plan: Plan) -> None:
+    """Raise `ExperimentError` for what cannot be run, whatever the data are."""
+    plan.aggregation_parameters.check_weights(plan.maximum_participants, 1)
+    plan.aggregation_parameters.check_before_data(plan.maximum_participants)
+    check_budget(plan)
+
+
+def check_own_classes(experiment: Experiment, plan: Plan | None) -> None:
+    """Import the classes of the user's own that an experiment names beside its protocols, and check their options.
+
+    Raises:
+        ExperimentError: no such class, an option that it does not declare, or links or factors that cannot be.
+    """
+    workload, availability = experiment.workload, experiment.availability
+    if not workload.is_built_in:
+        kind = own_class(workload.dataset, "workload.dataset")
+        own_options.check_callable(kind, workload.dataset, "workload", workload.options, 3)
+    model = str(getattr(availability, "model", ""))
+    if ":" in model:
+        kind = own_class(model, "availability.model")
+        own_options.check_callable(kind, model, "availability", getattr(availability, "options", {}), 3)
+    if plan is not None and ":" in experiment.devices.model:
+        plan.speed_factors()
+    if plan is not None and experiment.links.model is not None:
+        plan.links()
+
+
+def warnings(names: Iterable[str]) -> list[str]:
+    """A line for each file that a class may have been meant to come from and does not, and for hidden packages."""
+    modules = dict.fromkeys(name.partition(":")[0] for name in names)
+    lines = sources.foreign_packages()
+    for module in modules:
+        used = sources.source_of(module)
+        lines += [f"{other}: not used, module {module} is {used or 'built in'}" for other in sources.hidden(module)]
+    return lines
+
+
+def _plan(experiment: Experiment, import_classes: bool) -> Plan | None:
+    """Its parts; None where they hang on protocols that are not to be imported. Own misbehaviours are left out then."""
+    if import_classes:
+        return Plan(experiment, 0)
+    if stages_of(experiment) is None:
+        return None
+    if experiment.adversary is not None:
+        experiment = experiment.model_copy(update={"adversary": experiment.adversary.without_own()})
+    return Plan(experiment, 0)
+
+
+def _check_schedules(points: Sequence[Point], stages: Iterable[str], where: str) -> None:
+    """Read each schedule once: it is an instruction like the experiment itself, and no data."""
+    read: dict[Path, Schedule] = {}
+    for point in points:
+        section = point.experiment.availability
+        if isinstance(section, Scheduled):
+            try:
+                if section.path not in read:
+                    read[section.path] = Schedule.read(section.path)
+                schedule = read[section.path]
+                schedule.check_population(point.experiment.population)
+                check_schedule(schedule.stages, str(section.path), stages)
+            except (ExperimentError, TraceError) as error:
+                raise ExperimentError(f"{point.where(where)}: {error}") from None
+
+
+def _file_of(name: str) -> Path | None:
+    return sources.source_of(name.partition(":")[0])

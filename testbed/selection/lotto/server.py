@@ -1,0 +1,202 @@
+"""Server side of what both variants of Lotto share: residual removal, mutual verification, consistency; and population
+refinement (informed selection). See `testbed.selection.lotto.protocol`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from testbed.arrays import Ids
+from testbed.crypto import signatures
+from testbed.emulation.compute.cost import charge
+from testbed.errors import ProtocolError, RoundAborted
+from testbed.messages import Message
+from testbed.network.contract import ids
+from testbed.network.hosts import RefusedBy
+from testbed.parties.client import RoleSpec
+from testbed.parties.round_beacon import randomness_of
+from testbed.selection.contract import Selection, SelectionRound
+from testbed.selection.lotto.protocol import (
+    LIST_DOMAIN,
+    AgreedListParameters,
+    ListSignatures,
+    Lot,
+    ParticipantList,
+    Registered,
+    SignedBy,
+    list_content,
+    list_digest,
+    selection_input,
+)
+from testbed.selection.lotto.refinement import known, measured, refined, remember
+from testbed.selection.reports import TrainingReports
+
+Told = Sequence[tuple[Ids, Message]]  # groups of clients and what each group is told
+
+
+class LottoServer:
+    """Server side of what both variants share: residual removal, mutual verification, consistency.
+
+    A malicious server overrides `refined` (who is dropped), `choose` (among the candidates), `list_for` or
+    `signatures_for` (to tell clients apart; groups that are told different things are asked one after the other).
+
+    Attributes:
+        population: n as it is announced: the size of this round's refined population.
+        dropped: `(n,)` bool, who is not in it.
+        announces: whether clients hear of a round before they see its list.
+    """
+
+    needs_registration: ClassVar[bool] = True
+    participants_agree: ClassVar[bool] = True
+    announces: ClassVar[bool] = True
+    _pulse: bytes | None = None
+
+    def __init__(self, parameters: AgreedListParameters, population: int) -> None:
+        self.parameters = parameters
+        self.population = population
+        self.dropped = np.zeros(population, np.bool_)
+
+    # -- what the variants differ in ------------------------------------------------------------------------------
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """See `SelectionProtocol.roles`."""
+        raise NotImplementedError
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        """See `SelectionProtocol.select`."""
+        raise NotImplementedError
+
+    # -- decisions ------------------------------------------------------------------------------------------------
+
+    def refined(self, round_: SelectionRound) -> Ids:
+        """Population refinement (section 3.5): who is left, sorted. Asked for when the experiment has `refine`."""
+        assert self.parameters.refinement is not None
+        return np.flatnonzero(refined(self.parameters.refinement, *measured(round_)))
+
+    def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
+        """Residual removal: s of the candidates, uniformly."""
+        return np.sort(round_.coin("residual removal").choice(candidates, self.parameters.participants, replace=False))
+
+    def list_for(self, participants: Ids, message: ParticipantList) -> Told:
+        """Who is shown which list: everybody the same."""
+        return [(participants, message)]
+
+    def signatures_for(self, signers: Ids, message: ListSignatures) -> Told:
+        """Who is sent which signatures: everybody all of them."""
+        return [(signers, message)]
+
+    # -- informed selection ---------------------------------------------------------------------------------------
+
+    def learn(self, round_: SelectionRound, reports: TrainingReports) -> None:
+        """Keep each client's last response time and data quality; who was not heard of stays as it was."""
+        if self.parameters.refinement is not None:
+            remember(round_, reports)
+
+    def pool(self, round_: SelectionRound) -> Ids:
+        """Whom this round draws from, sorted; the size of a refined population is the n that is announced."""
+        if self.parameters.refinement is None:
+            return round_.everyone
+        kept = self.refined(round_)
+        self.population = len(kept)
+        self.dropped[:] = True
+        self.dropped[kept] = False
+        found = f"n = {len(kept)} of {round_.population}, {known(round_)} of them measured"
+        round_.network.record_event("server", "refined-population", found)
+        return kept
+
+    # -- the beacon -----------------------------------------------------------------------------------------------
+
+    async def opened(self, round_: SelectionRound) -> bytes | None:
+        """The beacon's pulse for this round, which it opens; None where the experiment has no beacon."""
+        self._pulse = None
+        if self.parameters.round_beacon == "public":
+            assert round_.beacon is not None
+            self._pulse = await round_.beacon.open(round_.number)
+        return self._pulse
+
+    def evaluated(self, round_: SelectionRound) -> bytes:
+        """What the VRF or PRF is evaluated on in this round, which has been opened."""
+        randomness = b"" if self._pulse is None else randomness_of(self._pulse)
+        return selection_input(round_.experiment_id, round_.number, randomness)
+
+    async def registered(self, message: ParticipantList, round_: SelectionRound) -> ParticipantList:
+        """The list with the beacon's receipt for it; as it is where the experiment has no beacon."""
+        if self.parameters.round_beacon == "none":
+            return message
+        assert round_.beacon is not None
+        digest = list_digest(list_content(round_.experiment_id, self.parameters, message))
+        receipt = await round_.beacon.register(message.round, digest)
+        return msgspec.structs.replace(message, beacon=Registered(receipt, None if self.announces else self._pulse))
+
+    # -- stages ---------------------------------------------------------------------------------------------------
+
+    def enough(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[RefusedBy] = ()) -> None:
+        """Raise `RoundAborted` when |C| < s."""
+        round_.candidates = len(candidates)
+        if len(candidates) < self.parameters.participants:
+            found = f"{len(candidates)} candidates, {self.parameters.participants} wanted"
+            raise too_few("too-few-candidates", found, refusals)
+
+    async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
+        """Stages 2 and 3: participants verify and sign the list, then see each other's signatures."""
+        participants = round_.participants = ids([lot.client for lot in lots])
+        charge("message", len(lots))
+        message = await self.registered(ParticipantList(round_.number, self.population, lots), round_)
+        answers, refusals = await tell(round_, self.list_for(participants, message))
+        signed = self.valid_signatures(answers, message, round_)
+        self._require(self.parameters.quorum_of(len(lots)), len(signed), "signatures", refusals)
+        charge("message", len(signed))
+        told = self.signatures_for(ids([row.client for row in signed]), ListSignatures(round_.number, signed))
+        agreed, refusals = await tell(round_, told)
+        self._require(1, len(agreed), "agreements", refusals)
+        return Selection(participants, candidates, ids(list(agreed)))
+
+    def valid_signatures(
+        self, answers: dict[int, Any], message: ParticipantList, round_: SelectionRound
+    ) -> list[SignedBy]:
+        """The signatures that the participants will accept; who signs anything else is left out of the round."""
+        content = list_content(round_.experiment_id, self.parameters, message)
+        keys = {lot.client: lot.registration_key for lot in message.participants}
+        charge("ed25519.verify", len(answers))
+        signed = []
+        for client in sorted(answers):
+            try:
+                signatures.verify(keys[client], LIST_DOMAIN, content, answers[client].signature)
+            except ProtocolError:
+                round_.network.record_event(f"client:{client}", "misbehaviour", "signed something else than the list")
+            else:
+                signed.append(SignedBy(client, answers[client].signature))
+        return signed
+
+    def _require(self, needed: int, count: int, what: str, refusals: Sequence[RefusedBy]) -> None:
+        strict = self.parameters.signatures == "strict"
+        if refusals and (strict or count < needed):
+            raise RoundAborted("refused", _summed_up(refusals, "participants"))
+        if count < needed:
+            raise RoundAborted(f"too-few-{what}", f"{count} of {needed} needed")
+
+
+async def tell(round_: SelectionRound, told: Told) -> tuple[dict[int, Any], list[RefusedBy]]:
+    """Ask each group in turn; the answers that decode by client, and the refusals."""
+    answers: dict[int, Any] = {}
+    refusals: list[RefusedBy] = []
+    for clients, message in told:
+        replies = await round_.network.ask(clients, message)
+        answers.update(replies.valid())
+        refusals += replies.missing.refusals
+    return answers, refusals
+
+
+def too_few(reason: str, found: str, refusals: Sequence[RefusedBy]) -> RoundAborted:
+    """How a round ends that lacks candidates; where clients refused, that is why."""
+    if refusals:
+        return RoundAborted("refused", f"{_summed_up(refusals, 'clients')}; {found}")
+    return RoundAborted(reason, found)
+
+
+def _summed_up(refusals: Sequence[RefusedBy], who: str) -> str:
+    checks = ", ".join(sorted({refusal.check for refusal in refusals}))
+    return f"{len(refusals)} {who} refused: {checks}"

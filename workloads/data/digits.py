@@ -1,0 +1,37 @@
+"""The UCI digits that scikit-learn carries: 1,797 real handwritten digits, 8x8, ten classes.
+
+Alpaydin and Kaynak 1998, "Optical Recognition of Handwritten Digits" (the test part of the UCI set). Small
+and installed with the project, so it is what an experiment learns unless it says otherwise.
+"""
+
+import numpy as np
+
+from testbed.experiment.workload import Workload
+from workloads.data.datasets import LabelledImages, PartitionedDataset, Scaling, split_stratified
+from workloads.randomness import Purpose, stream
+
+# Mean and standard deviation of all pixels; they go from 0 to 16.
+_SCALING = Scaling(mean=4.8842, deviation=6.0168)
+
+
+def load(section: Workload, population: int, seed: int) -> PartitionedDataset:
+    """The digits, one fifth (stratified, by the seed) held out, the rest spread over the clients.
+
+    Raises:
+        ExperimentError: a client would hold too few samples.
+    """
+    from sklearn.datasets import load_digits  # here: 150 MB and a second that other data sets need not pay
+
+    bunch = load_digits()
+    samples = LabelledImages(bunch.images.astype(np.uint8), bunch.target.astype(np.int64))
+    train, test = split_stratified(samples, 0.2, stream(seed, Purpose.SPLIT))
+    return PartitionedDataset(
+        train,
+        test,
+        classes=10,
+        scaling=_SCALING,
+        description=f"UCI digits of scikit-learn, 8x8, {len(train)} for training, {len(test)} held out",
+        section=section,
+        population=population,
+        seed=seed,
+    )

@@ -1,0 +1,140 @@
+"""Comments of Reddit's users from files that the user has: next-word prediction, one user per client.
+
+Nothing is downloaded. The folder has ``train`` and ``test``, in one of two layouts:
+
+- LEAF's json files (Caldas et al. 2018, arXiv 1812.01097; see `workloads.data.leaf`): a user's ``x`` is a list of
+  comments, each a list of sequences of words, with ``<BOS>``, ``<EOS>`` and padding ``<PAD>`` (a list of words without
+  sequences is taken, too); ``y`` is not needed, as the words themselves say what follows;
+- one text file for each user, as FedScale (arXiv 2105.11367) keeps its text: words are what white space separates.
+  FedScale and Lotto cut words into ALBERT's pieces with a tokenizer that is not here, so numbers are not comparable.
+
+The vocabulary is the file ``vocabulary.txt`` beside ``train``, a word a line, most frequent first, or else the most
+frequent words of the clients' training text, ties in the order of the words. In front of it stand ``<PAD>`` and
+``<UNK>``, for words that are not in it; predicting ``<UNK>`` where it stands counts as right.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from testbed.errors import ExperimentError
+from testbed.experiment.workload import Workload
+from testbed.experiment.workload_checks import FILES_OF
+from testbed.files import limits
+from workloads.data import leaf, owners, text
+
+VOCABULARY = "vocabulary.txt"
+
+Numbers = NDArray[np.int32]
+
+
+def _flattened(x: Any) -> list[str]:
+    """The words of a user in LEAF's form."""
+    if not isinstance(x, list):
+        raise ValueError("x is no list of comments; preprocess the data again")
+    words: list[str] = []
+    for comment in x:
+        for part in comment if isinstance(comment, list) else [comment]:
+            words.extend(part if isinstance(part, list) else [part])
+    if not all(isinstance(word, str) for word in words):
+        raise ValueError("comments must be lists of words; preprocess the data again")
+    return [word for word in words if word != text.SPECIAL[text.PADDING]]
+
+
+def _users(folder: Path, words: text.Words) -> Iterator[tuple[str, Numbers]]:
+    """(user, words) of everybody in a folder of either layout."""
+
+    def numbered(x: Any, _: Any = None) -> Numbers:
+        found = words.numbers(_flattened(x))
+        if len(found) < 2:
+            raise ValueError("fewer than two words; remove the user from the data")
+        return found
+
+    if leaf.files(folder):
+        yield from leaf.read_users(folder, numbered)
+        return
+    for file in _texts(folder):
+        try:
+            content = limits.text(file, limits.USERS_BYTES)
+            user = numbered(content.split())
+        except (OSError, ValueError) as error:
+            raise ExperimentError(f"workload.path: {file}: {error}") from None
+        yield file.name, user
+
+
+def _texts(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
+
+
+def _vocabulary(file: Path, size: int) -> list[str]:
+    try:
+        lines = limits.text(file, limits.NUMBERS_BYTES).split("\n")
+    except (OSError, ValueError) as error:
+        raise ExperimentError(f"workload.path: {file} cannot be read ({error}); a word a line is needed") from None
+    found = [line.strip() for line in lines if line.strip() and line.strip() not in text.SPECIAL]
+    twice = [word for word, count in Counter(found).items() if count > 1]
+    if not found or twice:
+        what = f"has {twice[0]!r} twice" if twice else "is empty"
+        raise ExperimentError(f"workload.path: {file} {what}; every word once, a word a line")
+    return [*text.SPECIAL, *found][:size]
+
+
+class Reddit:
+    """Reddit's users as clients.
+
+    Args:
+        section: path, sequence_length, vocabulary_size, samples_per_client, test_samples.
+        population, seed: of the experiment; fewer clients than users are a choice by the seed.
+
+    Raises:
+        ExperimentError: files that are absent, damaged or of another form, or too few users.
+    """
+
+    def __init__(self, section: Workload, population: int, seed: int) -> None:
+        root = owners.folder(section.path, FILES_OF["reddit"])
+        for part in ("train", "test"):
+            if not (root / part).is_dir() or not _texts(root / part):
+                raise ExperimentError(f"workload.path: {root} has no files in {part}; give {FILES_OF['reddit']}")
+        self._test = root / "test"
+        self._test_samples, self._seed = section.test_samples, seed
+        self._length = section.sequence_length or text.SEQUENCE_LENGTH
+        self.vocabulary_size = section.vocabulary_size or text.VOCABULARY_SIZE
+        chosen: owners.Chosen[Numbers] = owners.Chosen(population, seed, "user", root / "train")
+        words = text.Words()
+        for user, found in _users(root / "train", words):
+            chosen.offer(user, found)
+        texts = [found for _, found in chosen.clients()]
+        file = root / VOCABULARY
+        self.vocabulary = (
+            _vocabulary(file, self.vocabulary_size)
+            if file.is_file()
+            else words.most_frequent(texts, self.vocabulary_size)
+        )
+        self._texts = words.translated(texts, self.vocabulary)
+        self._own = [
+            owners.own_samples(text.block_count(len(found), self._length), section.samples_per_client, seed, client)
+            for client, found in enumerate(self._texts)
+        ]
+        self.sample_counts = np.array([len(own) for own in self._own], dtype=np.int64)
+        self.description = (
+            f"Reddit's comments, {population} users with {self.sample_counts.sum()} sequences of up to {self._length} "
+            f"words, {len(self.vocabulary)} of {self.vocabulary_size} words known"
+        )
+
+    def shard(self, client: int) -> tuple[Tensor, Tensor]:
+        return text.samples(text.blocks(self._texts[client], self._length)[self._own[client]])
+
+    def held_out(self) -> tuple[Tensor, Tensor]:
+        """Of the folder ``test``, which is first read here: all sequences, or a seeded choice."""
+        words = text.Words()
+        texts = words.translated([found for _, found in _users(self._test, words)], self.vocabulary)
+        cut = np.concatenate([text.blocks(found, self._length) for found in texts])
+        return text.samples(cut[owners.test_subset(len(cut), self._test_samples, self._seed)])
+
+    def label_counts(self) -> NDArray[np.int64]:
+        return self.sample_counts[:, None].copy()

@@ -1,0 +1,182 @@
+"""Synthetic FEMNIST: generated handwriting of the size and the structure of FEMNIST. **It is not FEMNIST.**
+
+FEMNIST (Caldas et al. 2018, LEAF, arXiv 1812.01097) has 28x28 images of 62 classes by 3,550 writers, 226.83
+images each (standard deviation 88.94), and each writer is a client. Here, too, each client is a writer, so
+that the cost of the papers' sizes can be measured without the data; accuracies say how well *this* task is
+learned and are not comparable with published ones.
+
+- The alphabet: 62 invented characters of smooth strokes (Bezier curves), the same in every experiment.
+- A writer (from the seed and the client's number): slant, size, rotation, pen thickness, position, contrast
+  and a smooth bending of all characters; each image varies around that.
+- Labels: each writer's class mix is drawn from a Dirichlet distribution around FEMNIST's shares of digits,
+  capitals and small letters.
+
+A writer's images are made when first asked for (about 2 ms for 225) and kept as bytes while memory allows, so
+that a population of 10**6 costs nothing until a client trains. The alphabet is kept as distances to the
+nearest stroke: one bilinear look-up per pixel, in the writer's bent coordinates, gives strokes of any
+thickness.
+"""
+
+import threading
+from collections import OrderedDict
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import grid_sample, interpolate
+
+from testbed.experiment.workload import Workload
+from workloads.data.datasets import LabelledImages, Scaling
+from workloads.data.sample_counts import sample_counts
+from workloads.randomness import Purpose, stream
+
+CLASSES = 62
+SIZE = 28
+_GRID = 40  # resolution of the distance fields
+_EXTENT = 1.3  # they cover [-1.3, 1.3] in both directions; an image shows about [-1, 1]
+_MEAN_SAMPLES, _DEVIATION_SAMPLES, _FEWEST_SAMPLES, _MOST_SAMPLES = 225.0, 89.0, 10, 600
+_TEST_SAMPLES, _SAMPLES_PER_TEST_WRITER = 2000, 20
+# FEMNIST's "by class" shares: digits 0.495, capitals 0.27, small letters 0.235 of the images.
+_CLASS_SHARES = np.repeat([0.495 / 10, 0.270 / 26, 0.235 / 26], [10, 26, 26])
+_CONCENTRATION = 30.0  # of a writer's class mix around these shares
+_SCALING = Scaling(mean=36.0, deviation=70.0)
+CACHE_BYTES = 256 * 2**20
+"""Bytes of generated images that one process keeps."""
+
+
+def alphabet() -> Tensor:
+    """(62, 40, 40) float32: for each character, the distance of each grid point to its nearest stroke.
+
+    Distances are in units of half an image. A character is two or three cubic Bezier curves with random
+    control points.
+    """
+    random = stream(0, Purpose.ALPHABET)
+    t = np.linspace(0.0, 1.0, 24)[:, None]
+    bernstein = np.hstack([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3])
+    axis = np.linspace(-_EXTENT, _EXTENT, _GRID)
+    pixels = np.stack(np.meshgrid(axis, axis, indexing="xy"), axis=-1).reshape(-1, 1, 2)
+    fields = np.empty((CLASSES, _GRID, _GRID), dtype=np.float32)
+    for field in fields:
+        control = random.uniform(-0.75, 0.75, (random.integers(2, 4), 4, 2))
+        points = (bernstein @ control).reshape(1, -1, 2)
+        field[:] = np.sqrt(np.square(pixels - points).sum(axis=2).min(axis=1)).reshape(_GRID, _GRID)
+    return torch.from_numpy(fields)
+
+
+def write(fields: Tensor, labels: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.uint8]:
+    """One writer's images of the given characters.
+
+    Args:
+        fields: what `alphabet` gives.
+        labels: (n,) int64.
+        random: the writer's own stream: first the writer's style is drawn from it, then each image's
+        variation.
+
+    Returns:
+        (n, 28, 28) uint8, bright strokes on black.
+    """
+    count = len(labels)
+    # Style and variation of rotation, slant, log width, log height, shift right, shift down.
+    style = random.normal(size=6) * [0.12, 0.22, 0.10, 0.10, 0.06, 0.06]
+    variation = random.normal(size=(count, 6)) * [0.08, 0.08, 0.06, 0.06, 0.05, 0.05]
+    rotation, slant, log_width, log_height, right, down = (style + variation).T
+    thickness = random.uniform(0.06, 0.15) * np.exp(random.normal(0.0, 0.1, count))
+    contrast = random.uniform(0.65, 1.0)
+    bending = random.normal(0.0, 0.07, (1, 2, 4, 4)).astype(np.float32)
+
+    cosine, sine = np.cos(rotation), np.sin(rotation)
+    width, height = np.exp(log_width), np.exp(log_height)
+    # Image point (x, y, 1) -> character point: shift, rotate, slant, stretch.
+    maps = np.empty((count, 3, 2), dtype=np.float32)
+    maps[:, 0, 0], maps[:, 1, 0] = width * (cosine + slant * sine), width * (slant * cosine - sine)
+    maps[:, 0, 1], maps[:, 1, 1] = height * sine, height * cosine
+    maps[:, 2, 0], maps[:, 2, 1] = right, down
+    axis = torch.linspace(-1.0, 1.0, SIZE)
+    rows, columns = torch.meshgrid(axis, axis, indexing="ij")
+    points = torch.stack([columns, rows, torch.ones_like(rows)], dim=-1).view(1, -1, 3)
+    grid = (points @ torch.from_numpy(maps)).view(count, SIZE, SIZE, 2)
+    bent = interpolate(torch.from_numpy(bending), size=(SIZE, SIZE), mode="bicubic", align_corners=True)
+    grid += bent[0].permute(1, 2, 0)
+    grid /= _EXTENT
+    distance = grid_sample(
+        fields[torch.from_numpy(labels)].unsqueeze(1), grid, padding_mode="border", align_corners=True
+    )
+    pen = torch.from_numpy(thickness.astype(np.float32)).view(-1, 1, 1, 1)
+    ink = distance.neg_().add_(pen).mul_(1 / 0.06).add_(0.5).clamp_(0.0, 1.0).mul_(255.0 * contrast)
+    images: NDArray[np.uint8] = ink.view(count, SIZE, SIZE).to(torch.uint8).numpy()
+    return images
+
+
+class SyntheticFemnist:
+    """The handwriting of a population of writers, made as it is needed.
+
+    Args:
+        section: samples_per_client (None: varying, lognormal, mean 225), test_samples (None: 2000).
+        population, seed: of the experiment. A writer depends on the seed, not on the population.
+    """
+
+    classes, height, width = CLASSES, SIZE, SIZE
+
+    def __init__(self, section: Workload, population: int, seed: int) -> None:
+        self._seed = seed
+        self._test_samples = section.test_samples or _TEST_SAMPLES
+        self.sample_counts = sample_counts(
+            population, section.samples_per_client, seed, mean=_MEAN_SAMPLES, deviation=_DEVIATION_SAMPLES,
+            fewest=_FEWEST_SAMPLES, most=_MOST_SAMPLES,
+        )  # fmt: skip
+        self.description = "synthetic FEMNIST (generated; not the FEMNIST data), 28x28, 62 classes, a writer per client"
+        self._fields = alphabet()
+        self._kept: OrderedDict[int, LabelledImages] = OrderedDict()
+        self._kept_bytes = 0
+        self._lock = threading.Lock()
+
+    def _class_counts(self, client: int) -> NDArray[np.int64]:
+        """(62,) int64: training samples of each class at one client."""
+        random = stream(self._seed, Purpose.CLASS_MIX, client)
+        mix = random.dirichlet(_CONCENTRATION * _CLASS_SHARES)
+        return random.multinomial(self.sample_counts[client], mix)
+
+    def label_counts(self) -> NDArray[np.int64]:
+        """(population, 62) int64; about 30 us and 496 bytes for each client, trained or not."""
+        counts = np.empty((len(self.sample_counts), CLASSES), dtype=np.int64)
+        for client in range(len(counts)):
+            counts[client] = self._class_counts(client)
+        return counts
+
+    def handwriting(self, client: int) -> LabelledImages:
+        """One client's images as bytes, sorted by label; from memory when they were made before."""
+        with self._lock:
+            found = self._kept.get(client)
+            if found is not None:
+                self._kept.move_to_end(client)
+                return found
+        labels = np.repeat(np.arange(CLASSES), self._class_counts(client))
+        made = LabelledImages(write(self._fields, labels, stream(self._seed, Purpose.WRITER, client)), labels)
+        with self._lock:
+            if client not in self._kept:
+                self._kept[client] = made
+                self._kept_bytes += _bytes(made)
+            while self._kept_bytes > CACHE_BYTES:
+                _, oldest = self._kept.popitem(last=False)
+                self._kept_bytes -= _bytes(oldest)
+        return made
+
+    def shard(self, client: int) -> tuple[Tensor, Tensor]:
+        samples = self.handwriting(client)
+        return _SCALING(samples.images), torch.from_numpy(samples.labels)
+
+    def held_out(self) -> tuple[Tensor, Tensor]:
+        """Images of other writers, who are no clients, 20 of each."""
+        images, labels = [], []
+        for writer, start in enumerate(range(0, self._test_samples, _SAMPLES_PER_TEST_WRITER)):
+            random = stream(self._seed, Purpose.TEST_WRITER, writer)
+            count = min(_SAMPLES_PER_TEST_WRITER, self._test_samples - start)
+            drawn = random.choice(CLASSES, count, p=_CLASS_SHARES)
+            images.append(write(self._fields, drawn, random))
+            labels.append(drawn)
+        return _SCALING(np.concatenate(images)), torch.from_numpy(np.concatenate(labels))
+
+
+def _bytes(samples: LabelledImages) -> int:
+    return samples.images.nbytes + samples.labels.nbytes

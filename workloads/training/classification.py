@@ -1,0 +1,173 @@
+"""Learning as a federated workload: some clients' data, one of the models, local training.
+
+All built-in workloads are of this kind. `ImageClassification` is that of images; a class of the user's own
+may derive from it and bring only data::
+
+    class MyImages(ImageClassification):
+        def __init__(self, section, population, seed):
+            train, test = ...  # LabelledImages: (n, height, width) uint8 and (n,) int64
+            data = PartitionedDataset(
+                train, test, classes=10, scaling=Scaling(0.0, 255.0), description="mine",
+                section=section, population=population, seed=seed,
+            )
+            super().__init__("my-images", data, "cnn", section, seed)
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from testbed.experiment.workload import Workload
+from workloads.contract import Evaluation, LocalUpdate
+from workloads.data.datasets import ClientData
+from workloads.data.text import ClientText
+from workloads.models import albert
+from workloads.models import classifiers as models
+from workloads.training import clipped_gradients
+from workloads.training.local import LocalTrainer, prepare_process
+
+_SMALL_IMAGE = 32 * 32
+
+
+class LocalLearning:
+    """A `FederatedWorkload` that trains a network of torch.
+
+    Making one sets torch to one thread in this process (see `workloads.training.local.prepare_process`).
+
+    Args:
+        name: what is learned, for the records.
+        data: the clients' samples: ``shard``, ``held_out``, ``label_counts``, ``sample_counts``, ``description``.
+        model: what the network is called in the records.
+        network: on torch's meta device; it is given memory here.
+        section: how to train.
+        seed: the experiment's.
+        evaluation_batch: samples that are evaluated at once.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        data: ClientData | ClientText,
+        model: str,
+        network: nn.Module,
+        section: Workload,
+        seed: int,
+        evaluation_batch: int,
+    ) -> None:
+        self.name = name
+        self.model_name = model
+        self.description = data.description
+        self.sample_counts = data.sample_counts
+        self.population = len(data.sample_counts)
+        self.data = data
+        self.dimension = models.dimension(network)
+        self._section = section
+        self._seed = seed
+        self._network = network
+        self._device = prepare_process()
+        self._trainer = LocalTrainer(network, section, seed, self._device, evaluation_batch)
+        self._held_out: tuple[Tensor, Tensor] | None = None
+
+    def initial_model(self) -> NDArray[np.float32]:
+        """(d,) float32, made each time; see `workloads.models.classifiers.initial_vector`."""
+        return models.initial_vector(self._network, self._seed)
+
+    def train(self, client: int, model: NDArray[np.float32], round_number: int) -> LocalUpdate:
+        """Local training from `model` on the client's samples; see `LocalTrainer.train`."""
+        samples = int(self.sample_counts[client])
+        if samples == 0:
+            return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), 0, 0.0, 0, 0.0)
+        images, labels = self._on_device(self.data.shard(client))
+        delta, loss, squared_loss = self._trainer.train(client, images, labels, model, round_number)
+        return LocalUpdate(delta, samples, loss, samples * self._section.epochs, squared_loss)
+
+    def check_gradient_sum(self) -> None:
+        """Raise `ExperimentError` for a model whose single samples have no gradients; see `clipped_gradients.check`."""
+        clipped_gradients.check(self._network, self.model_name)
+
+    def gradient_sum(
+        self,
+        client: int,
+        model: NDArray[np.float32],
+        round_number: int,
+        samples: NDArray[np.int64],
+        clip: float | None,
+    ) -> LocalUpdate:
+        """The sum of some samples' clipped gradients at `model`; see `testbed.training.GradientWorkload`."""
+        held = int(self.sample_counts[client])
+        if not len(samples):
+            return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), held, 0.0, 0, 0.0)
+        chosen = torch.from_numpy(samples)
+        images, labels = self._on_device(tuple(part[chosen] for part in self.data.shard(client)))
+        total, loss, squared_loss = self._trainer.gradient_sum(client, images, labels, model, round_number, clip)
+        return LocalUpdate(total, held, loss, len(samples), squared_loss)
+
+    def evaluate(self, model: NDArray[np.float32]) -> Evaluation:
+        """Mean cross-entropy and accuracy on the held-out samples, which are kept in memory from then on."""
+        if self._held_out is None:
+            self._held_out = self._on_device(self.data.held_out())
+        return self._trainer.evaluate(*self._held_out, model)
+
+    def parameter_shapes(self) -> list[tuple[int, ...]]:
+        """The shape of each parameter, in the order of the model's vector."""
+        return [tuple(parameter.shape) for parameter in self._network.parameters()]
+
+    def known_samples(self) -> NDArray[np.float32]:
+        """(m, ...) float32: the inputs that models are evaluated on, as the model takes them."""
+        inputs: NDArray[np.float32] = self.data.held_out()[0].numpy().astype(np.float32)
+        return inputs
+
+    def training_samples(self, client: int) -> NDArray[np.float32]:
+        """(n, ...) float32: a client's inputs, as the model takes them: what attacks are measured against."""
+        inputs: NDArray[np.float32] = self.data.shard(client)[0].numpy().astype(np.float32)
+        return inputs
+
+    def label_counts(self) -> NDArray[np.int64]:
+        """(population, classes) int64."""
+        return self.data.label_counts()
+
+    def own_label_counts(self) -> NDArray[np.int64]:
+        """(population, classes) int64: the same without the samples that all clients share."""
+        counts: NDArray[np.int64] = getattr(self.data, "own_label_counts", self.data.label_counts)()
+        return counts
+
+    def _on_device(self, samples: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        images, labels = samples
+        return images.to(self._device), labels.to(self._device, torch.int64)
+
+
+class ImageClassification(LocalLearning):
+    """Learning to classify images.
+
+    Args:
+        name: what is learned, for the records.
+        data: the clients' images; grey ones unless it has ``channels = 3``.
+        model: a name of `workloads.models.classifiers`.
+        section: how to train.
+        seed: the experiment's.
+
+    Raises:
+        ExperimentError: a model that is unknown or does not take such images.
+    """
+
+    def __init__(self, name: str, data: ClientData, model: str, section: Workload, seed: int) -> None:
+        channels: int = getattr(data, "channels", 1)
+        network = models.make(model, data.height, data.width, data.classes, channels)
+        is_small = channels == 1 or data.height * data.width <= _SMALL_IMAGE
+        super().__init__(name, data, model, network, section, seed, 250 if is_small else 50)
+
+
+class NextWordPrediction(LocalLearning):
+    """Learning to predict the next word: the loss is the mean over words, and exp(loss) the perplexity.
+
+    Args:
+        name: what is learned, for the records.
+        data: the clients' text.
+        model: ``albert`` or ``albert-small``.
+        section: how to train.
+        seed: the experiment's.
+    """
+
+    def __init__(self, name: str, data: ClientText, model: str, section: Workload, seed: int) -> None:
+        super().__init__(name, data, model, albert.make(model, data.vocabulary_size), section, seed, 16)
