@@ -19,7 +19,7 @@ from benchmarks.namespaces import Counters, Star
 from benchmarks.throttling import set_mtu, throttle_client, throttle_server
 from testbed.arrays import Floats
 from testbed.emulation.links import BYTES_PER_MBIT
-from testbed.emulation.links.client_links import ClientLinks
+from testbed.emulation.links.factory import ClientLinks
 from testbed.emulation.links.rates import BandwidthTraces, Rates
 from testbed.emulation.links.transport import TCP, Transport
 from testbed.messages import question_name

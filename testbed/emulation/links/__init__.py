@@ -1,6 +1,6 @@
 """Links between clients and server: bandwidth and latency per client, capacity of the server, transport overhead."""
 
-from testbed.emulation.links.client_links import ClientLinks, client_links
+from testbed.emulation.links.factory import ClientLinks, client_links
 from testbed.emulation.links.rates import Rates
 from testbed.emulation.links.section import LIST, NUMBER, EitherForm, Links, NotEmpty, cycled, form_of
 from testbed.emulation.links.transport import Transport
