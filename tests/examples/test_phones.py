@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from testbed.commands import main
+from tests.repository import ROOT
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 
 
 def test_the_phones_example_and_its_replay(
