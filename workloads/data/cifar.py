@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from testbed.experiment.workload_checks import FILES_OF
 from testbed.files import limits
 from testbed.files.archives import SmallHeaders
@@ -87,7 +87,7 @@ _SCALINGS = {
 }
 
 
-def load10(section: Workload, population: int, seed: int) -> PartitionedDataset:
+def load10(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     """CIFAR-10 from ``workload.path``, spread over the clients.
 
     The path is a folder with the files of a version, one that holds such a folder (torchvision's root) or its archive,
@@ -99,12 +99,12 @@ def load10(section: Workload, population: int, seed: int) -> PartitionedDataset:
     return _load(10, section, population, seed)
 
 
-def load100(section: Workload, population: int, seed: int) -> PartitionedDataset:
+def load100(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     """CIFAR-100 with its 100 fine labels; see `load10`."""
     return _load(100, section, population, seed)
 
 
-def _load(classes: int, section: Workload, population: int, seed: int) -> PartitionedDataset:
+def _load(classes: int, section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     version, place = _found(classes, (section.path or Path()).expanduser())
     train, test = (_part(classes, version, place, names) for names in (version.train, version.test))
     return PartitionedDataset(

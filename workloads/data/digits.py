@@ -6,7 +6,7 @@ and installed with the project, so it is what an experiment learns unless it say
 
 import numpy as np
 
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads.data.datasets import LabelledImages, PartitionedDataset, Scaling, split_stratified
 from workloads.randomness import Purpose, stream
 
@@ -14,7 +14,7 @@ from workloads.randomness import Purpose, stream
 _SCALING = Scaling(mean=4.8842, deviation=6.0168)
 
 
-def load(section: Workload, population: int, seed: int) -> PartitionedDataset:
+def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     """The digits, one fifth (stratified, by the seed) held out, the rest spread over the clients.
 
     Raises:

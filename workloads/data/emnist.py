@@ -7,7 +7,7 @@ order 0-9, A-Z, a-z. The idx files hold every image with rows and columns exchan
 import numpy as np
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads.data import idx_files, owners
 from workloads.data.datasets import LabelledImages, PartitionedDataset, Scaling
 
@@ -17,7 +17,7 @@ CLASSES = 62
 _SCALING = Scaling(mean=44.268, deviation=84.5835)
 
 
-def load(section: Workload, population: int, seed: int) -> PartitionedDataset:
+def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     """EMNIST ByClass from ``workload.path``, spread over the clients; ``samples_per_client`` leaves out what is more.
 
     The folder holds the four files ``emnist-byclass-train-images-idx3-ubyte`` and so on, plain or ``.gz``, or is

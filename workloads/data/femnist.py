@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from testbed.experiment.workload_checks import FILES_OF
 from workloads.data import leaf, owners
 from workloads.data.datasets import LabelledImages, Scaling
@@ -185,7 +185,7 @@ class Femnist:
 
     classes, height, width = CLASSES, SIZE, SIZE
 
-    def __init__(self, section: Workload, population: int, seed: int) -> None:
+    def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
         root = owners.folder(section.path, FILES_OF["femnist"])
         if not (root / TRAIN).is_file() and not leaf.files(root) and not leaf.files(root / "train"):
             raise ExperimentError(

@@ -4,7 +4,7 @@ LeCun et al. 1998.
 """
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads.data import idx_files, owners
 from workloads.data.datasets import PartitionedDataset, Scaling, split_stratified
 from workloads.randomness import Purpose, stream
@@ -13,7 +13,7 @@ from workloads.randomness import Purpose, stream
 _SCALING = Scaling(mean=33.3285, deviation=78.5655)
 
 
-def load(section: Workload, population: int, seed: int) -> PartitionedDataset:
+def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     """MNIST from ``workload.path``, spread over the clients.
 
     The folder holds the four idx files, plain or ``.gz``, or is torchvision's root with them in

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from testbed.experiment.workload_checks import FILES_OF
 from testbed.files import limits
 from workloads.data import leaf, owners, text
@@ -95,7 +95,7 @@ class Reddit:
         ExperimentError: files that are absent, damaged or of another form, or too few users.
     """
 
-    def __init__(self, section: Workload, population: int, seed: int) -> None:
+    def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
         root = owners.folder(section.path, FILES_OF["reddit"])
         for part in ("train", "test"):
             if not (root / part).is_dir() or not _texts(root / part):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads.data.client_cache import Kept
 from workloads.data.openimage import CLASSES, IMAGE_SIZE
 from workloads.data.sample_counts import sample_counts
@@ -33,7 +33,7 @@ class SyntheticOpenImage:
 
     classes, channels = CLASSES, 3
 
-    def __init__(self, section: Workload, population: int, seed: int) -> None:
+    def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
         self._seed = seed
         self._test_images = section.test_samples or _TEST_IMAGES
         self.height = self.width = section.image_size or IMAGE_SIZE

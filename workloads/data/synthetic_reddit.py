@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads.data import text
 from workloads.data.client_cache import Kept
 from workloads.data.sample_counts import sample_counts
@@ -29,7 +29,7 @@ class SyntheticReddit:
         population, seed: of the experiment. A user depends on the seed, not on the population.
     """
 
-    def __init__(self, section: Workload, population: int, seed: int) -> None:
+    def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
         self._seed = seed
         self._test_sequences = section.test_samples or _TEST_SEQUENCES
         self._length = section.sequence_length or text.SEQUENCE_LENGTH
