@@ -17,7 +17,7 @@ import torch
 from benchmarks.floors import bare_training_loop
 from benchmarks.report import arguments, emit
 from testbed.experiment.workload import WorkloadSection
-from workloads.data.datasets import LabelledImages, PartitionedDataset, Scaling
+from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
 from workloads.training.classification import ImageClassification
 
 CASES = (

@@ -13,7 +13,7 @@ from workloads.contract import Evaluation, FederatedWorkload, LocalUpdate
 from workloads.training.threads import one_thread
 
 if TYPE_CHECKING:
-    from workloads.data.datasets import ClientData, LabelledImages, PartitionedDataset, Scaling
+    from workloads.data.clients.images import ClientData, LabelledImages, PartitionedDataset, Scaling
     from workloads.training.classification import ImageClassification
 
 __all__ = [
@@ -30,10 +30,10 @@ __all__ = [
 
 _OF_TORCH = {
     "ImageClassification": "training.classification",
-    "ClientData": "data.datasets",
-    "LabelledImages": "data.datasets",
-    "PartitionedDataset": "data.datasets",
-    "Scaling": "data.datasets",
+    "ClientData": "data.clients.images",
+    "LabelledImages": "data.clients.images",
+    "PartitionedDataset": "data.clients.images",
+    "Scaling": "data.clients.images",
 }
 
 

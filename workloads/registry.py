@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 from testbed.experiment.workload import LANGUAGE_DATASETS, WorkloadSection
 from workloads.data import cifar, digits, emnist, mnist, synthetic_cifar
-from workloads.data.datasets import ClientData
+from workloads.data.clients.images import ClientData
+from workloads.data.clients.text import ClientText
 from workloads.data.femnist import Femnist
 from workloads.data.openimage import OpenImage
 from workloads.data.reddit import Reddit
 from workloads.data.synthetic_femnist import SyntheticFemnist
 from workloads.data.synthetic_openimage import SyntheticOpenImage
 from workloads.data.synthetic_reddit import SyntheticReddit
-from workloads.data.text import ClientText
 from workloads.models import albert, classifiers
 from workloads.training.classification import ImageClassification, LocalLearning, NextWordPrediction
 from workloads.training.simulated import SimulatedTraining

@@ -16,7 +16,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.workload import WorkloadSection
 from testbed.files import limits
 from workloads import build
-from workloads.data.cifar_pickle import Unreadable, batch
+from workloads.data.formats.cifar_pickle import Unreadable, batch
 
 Files = dict[str, bytes]
 

@@ -11,7 +11,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.workload import WorkloadSection
 from workloads import build
 from workloads.data import openimage
-from workloads.data.client_cache import Kept
+from workloads.data.clients.cache import Kept
 
 HEADING = "client_id,sample_path,label_name,label_id"
 

@@ -10,7 +10,7 @@ import pytest
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import WorkloadSection
 from workloads import build
-from workloads.data import text
+from workloads.data.clients import text
 from workloads.training.local import IGNORED
 
 COMMENTS = {

@@ -9,7 +9,7 @@ from a folder or from the archive as it is; of an archive, only the members with
     cifar-100-python/        train, test                                             (cifar-100-python.tar.gz)
 
 A binary record is a label (CIFAR-100: the coarse label and the fine one, which counts) and 3,072 bytes: all of red, row
-by row, then green, then blue. The python version has the same bytes in pickles; see `workloads.data.cifar_pickle`.
+by row, then green, then blue. The python version has the same bytes in pickles; see `workloads.data.formats.cifar_pickle`.
 """
 
 import tarfile
@@ -26,8 +26,8 @@ from testbed.experiment.workload import WorkloadSection
 from testbed.experiment.workload_checks import FILES_OF
 from testbed.files import limits
 from testbed.files.archives import SmallHeaders
-from workloads.data.cifar_pickle import Unreadable, batch
-from workloads.data.datasets import LabelledImages, PartitionedDataset, Scaling
+from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
+from workloads.data.formats.cifar_pickle import Unreadable, batch
 
 _PIXELS = 3 * 32 * 32
 _LARGEST_FILE = 400 * 2**20  # CIFAR-100's training part has 148 MiB

@@ -7,7 +7,7 @@ and installed with the project, so it is what an experiment learns unless it say
 import numpy as np
 
 from testbed.experiment.workload import WorkloadSection
-from workloads.data.datasets import LabelledImages, PartitionedDataset, Scaling, split_stratified
+from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling, split_stratified
 from workloads.randomness import Purpose, stream
 
 # Mean and standard deviation of all pixels; they go from 0 to 16.

@@ -8,8 +8,9 @@ import numpy as np
 
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import WorkloadSection
-from workloads.data import idx_files, owners
-from workloads.data.datasets import LabelledImages, PartitionedDataset, Scaling
+from workloads.data.clients import owners
+from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
+from workloads.data.formats import idx
 
 CLASSES = 62
 
@@ -31,7 +32,7 @@ def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDat
     folders = [root, root / "EMNIST" / "raw", root / "raw", root / "gzip"]
     parts = []
     for part in ("emnist-byclass-train", "emnist-byclass-test"):
-        found = idx_files.read(folders, part)
+        found = idx.read(folders, part)
         if found is None:
             raise ExperimentError(
                 f"workload.path: {root} has no {part}-images-idx3-ubyte (or .gz), there or in EMNIST/raw or gzip; put "

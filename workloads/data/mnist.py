@@ -5,8 +5,9 @@ LeCun et al. 1998.
 
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import WorkloadSection
-from workloads.data import idx_files, owners
-from workloads.data.datasets import PartitionedDataset, Scaling, split_stratified
+from workloads.data.clients import owners
+from workloads.data.clients.images import PartitionedDataset, Scaling, split_stratified
+from workloads.data.formats import idx
 from workloads.randomness import Purpose, stream
 
 # Mean and standard deviation of MNIST's training pixels, in bytes (0.1307 and 0.3081 of 255).
@@ -26,7 +27,7 @@ def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDat
     needed = "the folder with train-images-idx3-ubyte, train-labels-idx1-ubyte and the two t10k files (plain or .gz)"
     root = owners.folder(section.path, needed)
     folders = [root, root / "MNIST" / "raw", root / "raw"]
-    train, test = idx_files.read(folders, "train"), idx_files.read(folders, "t10k")
+    train, test = idx.read(folders, "train"), idx.read(folders, "t10k")
     if test is None:
         raise ExperimentError(
             f"workload.path: {root} has no t10k-images-idx3-ubyte (or .gz), there or in MNIST/raw; "

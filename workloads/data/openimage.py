@@ -24,8 +24,8 @@ from testbed.errors import ExperimentError
 from testbed.experiment.workload import WorkloadSection
 from testbed.experiment.workload_checks import FILES_OF
 from testbed.files import limits
-from workloads.data import owners
-from workloads.data.client_cache import Kept
+from workloads.data.clients import owners
+from workloads.data.clients.cache import Kept
 
 CLASSES = 596
 """Labels of FedScale's OpenImage, and outputs of Lotto's model for it."""

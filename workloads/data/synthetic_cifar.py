@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import grid_sample
 
 from testbed.experiment.workload import WorkloadSection
-from workloads.data.datasets import LabelledImages, PartitionedDataset, Scaling
+from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
 from workloads.randomness import Purpose, stream
 
 SIZE = 32

@@ -27,8 +27,8 @@ from torch import Tensor
 from torch.nn.functional import grid_sample, interpolate
 
 from testbed.experiment.workload import WorkloadSection
-from workloads.data.datasets import LabelledImages, Scaling
-from workloads.data.sample_counts import sample_counts
+from workloads.data.clients.images import LabelledImages, Scaling
+from workloads.data.clients.sample_counts import sample_counts
 from workloads.randomness import Purpose, stream
 
 CLASSES = 62

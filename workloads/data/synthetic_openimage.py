@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from testbed.experiment.workload import WorkloadSection
-from workloads.data.client_cache import Kept
+from workloads.data.clients.cache import Kept
+from workloads.data.clients.sample_counts import sample_counts
 from workloads.data.openimage import CLASSES, IMAGE_SIZE
-from workloads.data.sample_counts import sample_counts
 from workloads.randomness import Purpose, stream
 
 _GRID = 6  # cells of a pattern in each direction

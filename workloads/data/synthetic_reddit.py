@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from testbed.experiment.workload import WorkloadSection
-from workloads.data import text
-from workloads.data.client_cache import Kept
-from workloads.data.sample_counts import sample_counts
+from workloads.data.clients import text
+from workloads.data.clients.cache import Kept
+from workloads.data.clients.sample_counts import sample_counts
 from workloads.randomness import Purpose, stream
 
 _FOLLOWERS = np.array([0.45, 0.25, 0.10, 0.05])

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from testbed.experiment.workload import WorkloadSection
 from workloads.contract import Evaluation, LocalUpdate
-from workloads.data.datasets import ClientData
-from workloads.data.text import ClientText
+from workloads.data.clients.images import ClientData
+from workloads.data.clients.text import ClientText
 from workloads.models import albert
 from workloads.models import classifiers as models
 from workloads.training import clipped_gradients

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from testbed.experiment.workload import WorkloadSection
-from workloads.data import partition
+from workloads.data.clients import partition
 from workloads.randomness import Purpose, stream
 
 
