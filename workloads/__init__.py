@@ -4,20 +4,22 @@
 when they are needed: a host whose clients learn something of the user's own takes neither its time nor its memory.
 """
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from testbed.experiment.workload import WorkloadSection
 from workloads import plugin
 from workloads.contract import Evaluation, FederatedWorkload, LocalUpdate
+from workloads.data.clients.contract import ClientData, ClientImages, ClientText
+from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
 from workloads.training.threads import one_thread
 
 if TYPE_CHECKING:
-    from workloads.data.clients.images import ClientData, LabelledImages, PartitionedDataset, Scaling
     from workloads.training.classification import ImageClassification
 
 __all__ = [
     "ClientData",
+    "ClientImages",
+    "ClientText",
     "Evaluation",
     "FederatedWorkload",
     "ImageClassification",
@@ -28,19 +30,14 @@ __all__ = [
     "build",
 ]
 
-_OF_TORCH = {
-    "ImageClassification": "training.classification",
-    "ClientData": "data.clients.images",
-    "LabelledImages": "data.clients.images",
-    "PartitionedDataset": "data.clients.images",
-    "Scaling": "data.clients.images",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _OF_TORCH:
+    """`ImageClassification`, which needs torch, when somebody asks for it."""
+    if name != "ImageClassification":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_OF_TORCH[name]}"), name)
+    from workloads.training.classification import ImageClassification
+
+    return ImageClassification
 
 
 def build(section: WorkloadSection, population: int, seed: int) -> FederatedWorkload:

@@ -19,7 +19,7 @@ from testbed.files import limits
 Data = TypeVar("Data")
 
 
-class _Made(Generic[Data]):
+class _Converted(Generic[Data]):
     """What became of one user's data, or why nothing did."""
 
     def __init__(self, convert: Callable[[Any, Any], Data], x: Any, y: Any) -> None:
@@ -55,7 +55,7 @@ def read_users(folder: Path, convert: Callable[[Any, Any], Data]) -> Iterator[tu
                 raise ExperimentError(f"workload.path: {file}: user {user} is there {where}; keep one of the two")
             seen[user] = file
             made = data["user_data"].pop(user, None)
-            if not isinstance(made, _Made):
+            if not isinstance(made, _Converted):
                 raise ExperimentError(
                     f"workload.path: {file}: user {user} has no x and y in user_data; preprocess the data again"
                 )
@@ -74,10 +74,10 @@ def _parsed(file: Path, convert: Callable[[Any, Any], Data]) -> dict[str, Any]:
         if len(found) < len(pairs):
             names = [name for name, _ in pairs]
             raise ValueError(f"{max(names, key=names.count)!r} is there twice")
-        return _Made(convert, found["x"], found["y"]) if found.keys() >= {"x", "y"} else found
+        return _Converted(convert, found["x"], found["y"]) if found.keys() >= {"x", "y"} else found
 
     try:
-        data = json.loads(limits.whole(file, limits.USERS_BYTES), object_pairs_hook=made)
+        data: Any = json.loads(limits.whole(file, limits.USERS_BYTES), object_pairs_hook=made)
     except (OSError, ValueError, RecursionError) as error:
         raise ExperimentError(
             f"workload.path: {file} cannot be read as LEAF's json ({error}); replace it with an undamaged copy"
@@ -88,5 +88,4 @@ def _parsed(file: Path, convert: Callable[[Any, Any], Data]) -> dict[str, Any]:
         raise ExperimentError(
             f"workload.path: {file} {what}; LEAF's files are {{users: [...], num_samples: [...], user_data: {{...}}}}"
         )
-    data["users"] = [str(user) for user in data["users"]]
-    return data
+    return {"users": [str(user) for user in data["users"]], "user_data": data["user_data"]}
