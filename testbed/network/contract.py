@@ -10,7 +10,7 @@ import numpy.typing as npt
 from testbed.arrays import Ids
 from testbed.errors import ProtocolError
 from testbed.messages import Message, Vector, attach
-from testbed.network.hosts import RefusedBy
+from testbed.network.hosts import ClientRefusal
 
 Summing = Callable[[Ids, npt.NDArray[np.int64] | None], Awaitable[npt.NDArray[Any]]]
 
@@ -45,7 +45,7 @@ class Missing:
     late: Ids = field(default_factory=no_ids)
     refused: Ids = field(default_factory=no_ids)
     silent: Ids = field(default_factory=no_ids)
-    refusals: tuple[RefusedBy, ...] = ()
+    refusals: tuple[ClientRefusal, ...] = ()
 
 
 class Replies(Mapping[int, Any]):
@@ -177,5 +177,5 @@ class RoundNetwork(Network, Protocol):
     def end_round(self) -> None:
         """Account the server's work since the last stage."""
 
-    async def rest(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """Let time pass between two rounds."""

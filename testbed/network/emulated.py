@@ -25,7 +25,7 @@ from testbed.messages import Message, detach
 from testbed.network.contract import Replies
 from testbed.network.fair_sharing.transfers import transfer
 from testbed.network.hosts import Delivery, HostAnswers, Hosts
-from testbed.network.recorder import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, RoundBooks, Timing
+from testbed.network.recorder import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, RoundRecorder, Timing
 from testbed.network.stage import Stage
 
 
@@ -39,7 +39,7 @@ class _Carried:
     acknowledgements: Ids
 
 
-class EmulatedNetwork(RoundBooks):
+class EmulatedNetwork(RoundRecorder):
     """The virtual clock and the network of one run.
 
     Args:
@@ -50,7 +50,7 @@ class EmulatedNetwork(RoundBooks):
         timing: deadlines.
         compute: measured or modelled seconds.
         on_stage: called with (stage, virtual seconds) when a stage begins.
-        on_crash: see `RoundBooks`.
+        on_crash: see `RoundRecorder`.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class EmulatedNetwork(RoundBooks):
 
     async def begin_round(self, round_number: int) -> None:
         """Start a round at the present virtual time: nobody has dropped out of it yet."""
-        self._open_books(round_number)
-        self.heard.begin_round(round_number)
+        self._open_round(round_number)
+        self.announced_rounds.begin_round(round_number)
         await self.hosts.begin_round(round_number)
         self._start_server_work()
 
@@ -120,7 +120,7 @@ class EmulatedNetwork(RoundBooks):
         delivery = Delivery(
             (self.round_number, stage.number), kind, detached.header, detached.vectors, working,
             None if sealed is None else {client: sealed[client] for client in working.tolist()},
-            self._heard_by(kind, working),
+            self._last_announced(kind, working),
         )  # fmt: skip
         answers = await self.hosts.deliver(delivery)
         self._check(answers.crashes)

@@ -13,7 +13,7 @@ EXCLUDED = "excluded_clients"
 """Where their numbers are, sorted, in what is kept from round to round (`AggregationRound.memory`)."""
 
 
-class LeavingOut:
+class ExcludingNetwork:
     """To those who choose participants, the clients left out are as good as offline.
 
     Args:

@@ -24,8 +24,8 @@ class Delivery:
         vectors: the common part's vectors.
         recipients: sorted client numbers.
         private: encoded private part per client; all recipients have one, or none has.
-        heard: `(m,)` int64, up to which number each recipient has heard of announced rounds (`HeardRounds`); None: up
-            to the round before.
+        last_announced: `(m,)` int64, the last announced round that each recipient knows of (`AnnouncedRounds`); None:
+            the round before.
     """
 
     key: tuple[int, int]
@@ -34,14 +34,19 @@ class Delivery:
     vectors: tuple[Vector, ...]
     recipients: Ids
     private: Mapping[int, bytes] | None = None
-    heard: Ids | None = None
+    last_announced: Ids | None = None
 
     def restricted(self, kept: npt.NDArray[np.bool_]) -> "Delivery":
         """The part of it that goes to some of the recipients, by a mask `(m,)`."""
-        recipients, private, heard = self.recipients[kept], self.private, self.heard
+        recipients, private, last_announced = self.recipients[kept], self.private, self.last_announced
         if private is not None:
             private = {client: private[client] for client in recipients.tolist()}
-        return replace(self, recipients=recipients, private=private, heard=None if heard is None else heard[kept])
+        return replace(
+            self,
+            recipients=recipients,
+            private=private,
+            last_announced=None if last_announced is None else last_announced[kept],
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to another process."""
@@ -52,7 +57,7 @@ class Delivery:
 
 
 @dataclass(frozen=True)
-class RefusedBy:
+class ClientRefusal:
     """A client's refusal: which check failed, and one line."""
 
     client: int
@@ -84,7 +89,7 @@ class HostAnswers:
     pki_up: Ids
     pki_down: Ids
     headers: dict[int, bytes] = field(default_factory=dict)
-    refusals: list[RefusedBy] = field(default_factory=list)
+    refusals: list[ClientRefusal] = field(default_factory=list)
     crashes: list[Crash] = field(default_factory=list)
     attacks: list[tuple[int, str]] = field(default_factory=list)
     alike: tuple[Ids, bytes, int, float] | None = None

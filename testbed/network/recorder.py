@@ -16,7 +16,7 @@ from testbed.emulation.compute.cost import ComputeModel, Meter, metered, thread_
 from testbed.emulation.links import ClientLinks
 from testbed.errors import ProtocolError
 from testbed.messages import Message, encode
-from testbed.network.announced_rounds import HeardRounds
+from testbed.network.announced_rounds import AnnouncedRounds
 from testbed.network.contract import ids
 from testbed.network.hosts import HostAnswers
 
@@ -83,8 +83,8 @@ class Timing:
         return enough if isinstance(enough, int) else math.ceil(Fraction(str(enough)) * recipients)
 
 
-class RoundBooks:
-    """The books of one round at a time; a network adds how it asks, and calls `heard.begin_round`.
+class RoundRecorder:
+    """What is recorded of one round at a time; a network adds how it asks, and calls `announced_rounds.begin_round`.
 
     Args:
         population: number of clients n.
@@ -118,11 +118,11 @@ class RoundBooks:
         self._population = population
         self._meter_scope: AbstractContextManager[Meter] | None = None
         self._between_rounds: list[Event] = []
-        self.heard = HeardRounds(population)
-        self._open_books(0)
+        self.announced_rounds = AnnouncedRounds(population)
+        self._open_round(0)
         self._in_round = False
 
-    def _open_books(self, round_number: int) -> None:
+    def _open_round(self, round_number: int) -> None:
         self.round_number = round_number
         self._in_round = True
         self.exchanges: list[Exchanges] = []
@@ -135,7 +135,7 @@ class RoundBooks:
         self._gone = np.zeros(self._population, np.bool_)
         self._stage = "round"
 
-    async def rest(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """Let time pass between two rounds."""
         self.now_s += seconds
 
@@ -212,9 +212,9 @@ class RoundBooks:
         self._gone[recipients[drops]] = True
         return Presence(reachable, drops, presence.leaves_s)
 
-    def _heard_by(self, kind: type[Message], clients: Ids) -> Ids | None:
-        """See `HeardRounds.of`, for a question that announces a round; else None."""
-        return self.heard.of(clients, self.round_number) if kind.announces else None
+    def _last_announced(self, kind: type[Message], clients: Ids) -> Ids | None:
+        """See `AnnouncedRounds.known_to`, for a question that announces a round; else None."""
+        return self.announced_rounds.known_to(clients, self.round_number) if kind.announces else None
 
     def _note_announced(
         self,
@@ -233,7 +233,7 @@ class RoundBooks:
         number: int = message.round  # type: ignore[attr-defined]
         crashed = [crash.client for crash in answers.crashes]
         refused = np.union1d(ids([refusal.client for refusal in answers.refusals]), ids(list(unsaid)))
-        self.heard.announced(number, asked, reached & ~np.isin(asked, crashed), refused)
+        self.announced_rounds.record(number, asked, reached & ~np.isin(asked, crashed), refused)
 
     def _remember_gone(self, clients: Ids) -> None:
         """`clients` dropped out or were offline: the model may say that they stay away for the rest of the round."""

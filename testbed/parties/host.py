@@ -11,7 +11,7 @@ from testbed.crashes import Crash, OnCrash, is_crash
 from testbed.emulation.compute.cost import metered, thread_cpu_s
 from testbed.errors import ProtocolError, Refusal, RoundAborted
 from testbed.messages import Detached, Message, RefusalNotice, Vector, attach, decode, detach, question_name
-from testbed.network.hosts import Delivery, HostAnswers, RefusedBy
+from testbed.network.hosts import ClientRefusal, Delivery, HostAnswers
 from testbed.parties.client import Client, Environment, RoleSpec
 from testbed.parties.pki import SECRETS_BYTES, Identity
 from testbed.parties.sums import float_total, ring_total
@@ -163,7 +163,9 @@ class Host:
             client = self.client(number)
             self._active.add(number)
             if delivery.kind.announces:
-                client.heard = delivery.key[0] - 1 if delivery.heard is None else int(delivery.heard[position])
+                client.last_announced = (
+                    delivery.key[0] - 1 if delivery.last_announced is None else int(delivery.last_announced[position])
+                )
             with metered() as meter:
                 began = thread_cpu_s()
                 detached = self._one(delivery, client, handle, answers)
@@ -207,7 +209,7 @@ class Host:
                 raise
             answers.crashes.append(Crash.of(client.number, error))
             return None
-        answers.refusals.append(RefusedBy(client.number, check, detail))
+        answers.refusals.append(ClientRefusal(client.number, check, detail))
         return detach(RefusalNotice(check[:100], detail[:500]))
 
     def total(

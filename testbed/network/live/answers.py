@@ -11,7 +11,7 @@ from testbed.crashes import Crash
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal, RoundAborted
 from testbed.messages import Message, RefusalNotice, Vector, decode, detach
-from testbed.network.hosts import HostAnswers, RefusedBy
+from testbed.network.hosts import ClientRefusal, HostAnswers
 from testbed.network.live.exchange import Exchange
 from testbed.network.live.frames import ANSWERED, CRASHED, REFUSED
 from testbed.parties.sums import combined, float_total, ring_total
@@ -63,12 +63,12 @@ def _detached(kind: type[Message], body: bytes, client: int, vectors: dict[int, 
     return detached.header
 
 
-def _refusal(client: int, body: bytes) -> RefusedBy:
+def _refusal(client: int, body: bytes) -> ClientRefusal:
     try:
         notice = decode(RefusalNotice, body)
     except ProtocolError:
-        return RefusedBy(client, "message.malformed", "a refusal that does not decode")
-    return RefusedBy(client, notice.check, notice.detail)
+        return ClientRefusal(client, "message.malformed", "a refusal that does not decode")
+    return ClientRefusal(client, notice.check, notice.detail)
 
 
 def summed(vectors: Mapping[int, Vector], clients: Ids, weights: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:

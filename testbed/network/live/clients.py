@@ -36,7 +36,7 @@ GIVE_UP_S = 300.0  # without a connection: the server has died, and a run that i
 _LONGEST_LINE = 500
 _NO_WORK = (0.0, 0, 0)
 
-Said = tuple[int, bytes, tuple[float, int, int]]
+HandlerResult = tuple[int, bytes, tuple[float, int, int]]
 """Status, body, and (compute seconds, bytes to and from the PKI)."""
 
 
@@ -196,7 +196,7 @@ class LiveClients:
         await sockets.send_all(stream, header.pack(), more_follows=bool(body))
         await sockets.send_all(stream, body)
 
-    def _too_late(self, said: "asyncio.Future[Said]", question: Question, cut_off_s: float) -> None:
+    def _too_late(self, said: "asyncio.Future[HandlerResult]", question: Question, cut_off_s: float) -> None:
         """A handler has ended that the server did not wait for: the next answer says how late it was."""
         if not said.cancelled() and said.exception() is None:
             compute_s = said.result()[2][0]
@@ -205,14 +205,14 @@ class LiveClients:
 
     # -- the handlers' thread ----------------------------------------------------------------------------------
 
-    def _handle(self, client: int, question: Question) -> Said:
+    def _handle(self, client: int, question: Question) -> HandlerResult:
         """Run the client's handler."""
         try:
             return self._said(client, question)
         except Exception as error:  # of the run, not of this client
             return framing.FAILED, f"{type(error).__name__}: {error}".encode()[:_LONGEST_LINE], _NO_WORK
 
-    def _said(self, client: int, question: Question) -> Said:
+    def _said(self, client: int, question: Question) -> HandlerResult:
         if question.name not in self._kinds:
             notice = RefusalNotice(OTHER_PROTOCOL, f"{question.name!r}: nobody here answers it"[:_LONGEST_LINE])
             return framing.REFUSED, encode(notice), _NO_WORK
@@ -244,8 +244,8 @@ class LiveClients:
             header, vectors = question.common, ()  # the host lets the client refuse it
         key = (round_number, question.header.number)
         private = None if question.private is None else {client: question.private}
-        who, heard = np.array([client], np.int64), np.array([question.header.heard], np.int64)
-        delivery = Delivery(key, kind, header, vectors, who, private, heard)
+        who, last_announced = np.array([client], np.int64), np.array([question.header.last_announced], np.int64)
+        delivery = Delivery(key, kind, header, vectors, who, private, last_announced)
         return self._host.deliver(delivery), kind, key
 
     def _encoded(self, kind: type[Message], header: bytes, key: tuple[int, int], client: int) -> bytes:

@@ -12,13 +12,13 @@ from testbed.network.live.admission import Admission, Connection
 from testbed.network.live.exchange import Exchange
 from testbed.network.live.frames import FramingError, QuestionHeader
 from testbed.network.live.links import ThrottledLinks
-from testbed.network.live.stage_end import Waiting
-from testbed.network.live.throttle import until
+from testbed.network.live.stage_end import StageProgress
+from testbed.network.live.throttle import sleep_until
 from testbed.network.recorder import ANSWERED, DROPPED, REFUSED, SILENT
 
 
 @dataclass(frozen=True)
-class Asked:
+class OutgoingQuestion:
     """What all clients are asked in a stage.
 
     Attributes:
@@ -26,14 +26,14 @@ class Asked:
         name: of the question (`question_name`).
         common: the encoded common part.
         sent_s: when the stage began.
-        heard: `(m,)` int64, see `Delivery`; None: up to the round before.
+        last_announced: `(m,)` int64, see `Delivery`; None: up to the round before.
     """
 
     key: tuple[int, int]
     name: str
     common: bytes
     sent_s: float
-    heard: Ids | None = None
+    last_announced: Ids | None = None
 
 
 class Conversation:
@@ -65,9 +65,14 @@ class Conversation:
         self._on_crash = on_crash
 
     async def with_client(
-        self, waiting: Waiting, exchange: Exchange, asked: Asked, private: bytes | None, speed_factor: float
+        self,
+        progress: StageProgress,
+        exchange: Exchange,
+        asked: OutgoingQuestion,
+        private: bytes | None,
+        speed_factor: float,
     ) -> None:
-        """Ask, and tell `waiting` what has become of it; if cancelled, the connection is cut where it stands."""
+        """Ask, and tell `progress` what has become of it; if cancelled, the connection is cut where it stands."""
         ready_s = asked.sent_s if self._admission.is_connected(exchange.client) else None
         connection = await self._admission.connection(exchange.client)
         exchange.connected = True
@@ -76,27 +81,27 @@ class Conversation:
         except FramingError as error:
             exchange.hang_up(connection)
             self._on_misbehaviour(exchange.client, str(error))
-            waiting.settle(exchange, SILENT)
+            progress.settle(exchange, SILENT)
         except OSError:  # it has hung up, or its host has died
             exchange.hang_up(connection)
-            waiting.settle(exchange, DROPPED)
+            progress.settle(exchange, DROPPED)
         except RunError as error:
             connection.cut()
-            waiting.fail(error)
+            progress.fail(error)
         except BaseException:  # told to stop
             exchange.hang_up(connection)
             raise
         else:
-            connection.rest()
+            connection.release()
             if outcome != SILENT:
                 await asyncio.sleep(self._links.latency_s(exchange.client))
-            waiting.settle(exchange, outcome)
+            progress.settle(exchange, outcome)
 
     async def _talk(
         self,
         exchange: Exchange,
         connection: Connection,
-        asked: Asked,
+        asked: OutgoingQuestion,
         private: bytes | None,
         speed_factor: float,
         ready_s: float | None,
@@ -107,13 +112,13 @@ class Conversation:
         header = QuestionHeader(
             framing.LOSING if exchange.losing else framing.QUESTION, *asked.key, links.latency_s(client), speed_factor,
             len(name), len(asked.common), None if private is None else len(private),
-            asked.key[0] - 1 if asked.heard is None else int(asked.heard[exchange.position]),
+            asked.key[0] - 1 if asked.last_announced is None else int(asked.last_announced[exchange.position]),
         )  # fmt: skip
         parts = (asked.common,) if private is None else (asked.common, private)
         way = links.downwards(client, sum(map(len, parts)), ready_s)
         await exchange.send_question(connection, header, name, parts, way)
         answer = await exchange.receive_header(connection, asked.key, self._largest_answer)
-        await until(links.looked_up_s(client, self._clock(), answer.pki_up, answer.pki_down), self._clock)
+        await sleep_until(links.looked_up_s(client, self._clock(), answer.pki_up, answer.pki_down), self._clock)
         if answer.status in (framing.ANSWERED, framing.REFUSED):
             await exchange.receive_answer(connection, answer.length, links.upwards(client, answer.length))
             return ANSWERED if answer.status == framing.ANSWERED else REFUSED

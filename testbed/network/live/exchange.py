@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from testbed.network.live import sockets
 from testbed.network.live.admission import Connection
 from testbed.network.live.frames import ANSWER_OVERHEAD, REFUSED, AnswerHeader, FramingError, QuestionHeader
-from testbed.network.live.throttle import OpenPassage, Passage
+from testbed.network.live.throttle import ThrottledTransfer, UnthrottledTransfer
 
 LONGEST_LINE = 1 << 16
-Transfer = Passage | OpenPassage
+Transfer = ThrottledTransfer | UnthrottledTransfer
 
 
 @dataclass(eq=False)
