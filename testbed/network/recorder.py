@@ -14,10 +14,9 @@ from testbed.crashes import Crash, OnCrash
 from testbed.emulation.availability import Availability, Presence
 from testbed.emulation.compute.cost import ComputeModel, Meter, metered, thread_cpu_s
 from testbed.emulation.links import ClientLinks
-from testbed.errors import ProtocolError
-from testbed.messages import Message, encode
+from testbed.messages import Message
 from testbed.network.announced_rounds import AnnouncedRounds
-from testbed.network.contract import ids
+from testbed.network.contract import RoundNetwork, ids
 from testbed.network.hosts import HostAnswers
 
 OUTCOMES = ("answered", "silent", "offline", "dropped", "late", "refused")
@@ -83,7 +82,7 @@ class Timing:
         return enough if isinstance(enough, int) else math.ceil(Fraction(str(enough)) * recipients)
 
 
-class RoundRecorder:
+class RoundRecorder(RoundNetwork):
     """What is recorded of one round at a time; a network adds how it asks, and calls `announced_rounds.begin_round`.
 
     Args:
@@ -191,17 +190,6 @@ class RoundRecorder:
         self.beacon_bytes_down += bytes_down
         return bytes_up / links.server_up_bytes_s + bytes_down / links.server_down_bytes_s
 
-    @staticmethod
-    def _question(
-        recipients: Ids, message: Message, private: Mapping[int, Message] | None
-    ) -> tuple[type[Message], Ids, dict[int, bytes] | None]:
-        """The kind of a question, whom it goes to (sorted), and the private parts as they go on the wire."""
-        kind = type(message)
-        if kind.Answer is None or not kind.stage:
-            raise ProtocolError(f"{kind.__name__} names no stage, or no type of answer")
-        sealed = None if private is None else {client: encode(part) for client, part in private.items()}
-        return kind, ids(recipients), sealed
-
     # -- who is there ----------------------------------------------------------------------------------------
 
     def _presence(self, recipients: Ids) -> Presence:
@@ -222,17 +210,17 @@ class RoundRecorder:
         asked: Ids,
         reached: npt.NDArray[np.bool_],
         answers: HostAnswers,
-        unsaid: Iterable[int] = (),
+        cut_off: Iterable[int] = (),
     ) -> None:
         """Note who has heard what `message` announces; a client that crashed over it has not.
 
-        `unsaid`: whose answer was cut off. They may have refused, and count as if they had.
+        `cut_off`: whose answer was. They may have refused, and count as if they had.
         """
         if not message.announces:
             return
         number: int = message.round  # type: ignore[attr-defined]
         crashed = [crash.client for crash in answers.crashes]
-        refused = np.union1d(ids([refusal.client for refusal in answers.refusals]), ids(list(unsaid)))
+        refused = np.union1d(ids([refusal.client for refusal in answers.refusals]), ids(list(cut_off)))
         self.announced_rounds.record(number, asked, reached & ~np.isin(asked, crashed), refused)
 
     def _remember_gone(self, clients: Ids) -> None:

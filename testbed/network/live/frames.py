@@ -89,22 +89,36 @@ class QuestionHeader:
         """The header's bytes."""
         private = _NO_PRIVATE if self.private_bytes is None else self.private_bytes
         return _QUESTION.pack(
-            self.kind, self.round_number, self.number, self.name_bytes, self.latency_s, self.speed_factor,
-            self.common_bytes, private, self.last_announced,
-        )  # fmt: skip
+            self.kind,
+            self.round_number,
+            self.number,
+            self.name_bytes,
+            self.latency_s,
+            self.speed_factor,
+            self.common_bytes,
+            private,
+            self.last_announced,
+        )
 
     @classmethod
     def unpack(cls, data: bytes | bytearray) -> "QuestionHeader":
         """The header that `data` holds; raises `FramingError`."""
-        kind, round_number, number, name, latency_s, factor, common, private, last_announced = _unpacked(
-            _QUESTION, data
-        )
-        absent = private == _NO_PRIVATE
-        if kind > GOODBYE or max(common, 0 if absent else private) > LARGEST_PART:
-            raise FramingError(f"a question of kind {kind} with {common} and {private} bytes")
-        _check_seconds(latency_s, factor)
+        fields = _unpacked(_QUESTION, data)
+        kind, round_number, number, name_bytes, latency_s, speed_factor, common_bytes, private, last_announced = fields
+        private_bytes = None if private == _NO_PRIVATE else private
+        if kind > GOODBYE or max(common_bytes, private_bytes or 0) > LARGEST_PART:
+            raise FramingError(f"a question of kind {kind} with {common_bytes} and {private} bytes")
+        _check_seconds(latency_s, speed_factor)
         return cls(
-            kind, round_number, number, latency_s, factor, name, common, None if absent else private, last_announced
+            kind=kind,
+            round_number=round_number,
+            number=number,
+            latency_s=latency_s,
+            speed_factor=speed_factor,
+            name_bytes=name_bytes,
+            common_bytes=common_bytes,
+            private_bytes=private_bytes,
+            last_announced=last_announced,
         )
 
 
@@ -136,9 +150,16 @@ class AnswerHeader:
     def pack(self) -> bytes:
         """The header's bytes."""
         return _ANSWER.pack(
-            self.status, self.round_number, self.number, self.client, self.compute_s, self.behind_s, self.pki_up,
-            self.pki_down, self.length,
-        )  # fmt: skip
+            self.status,
+            self.round_number,
+            self.number,
+            self.client,
+            self.compute_s,
+            self.behind_s,
+            self.pki_up,
+            self.pki_down,
+            self.length,
+        )
 
     @classmethod
     def unpack(cls, data: bytes | bytearray, largest: int = LARGEST_PART) -> "AnswerHeader":

@@ -18,7 +18,7 @@ ends; bytes that got through until then are counted. It connects again on its ow
 
 A machine that has too much to do makes the stages longer than links and devices would: links stand idle although bytes
 wait (`throttle`), answers leave later than the devices would send them, the server's own work takes longer than it is
-charged for. For each stage the largest such sum of a client counts, and a round in which they come to more than
+modelled to. For each stage the largest such sum of a client counts, and a round in which they come to more than
 `BEHIND_S` and `BEHIND_SHARE` of it is `behind`: an event says so. It is a lower bound: a message that lies unread in a
 socket because a process is busy is not noticed.
 
@@ -40,8 +40,8 @@ from testbed.crashes import OnCrash
 from testbed.emulation.availability import Availability, Presence
 from testbed.emulation.compute.cost import ComputeModel
 from testbed.emulation.links import ClientLinks
-from testbed.messages import Message, Vector, encode, question_name
-from testbed.network.contract import Replies
+from testbed.messages import Vector, encode, question_name
+from testbed.network.contract import Ask, Replies
 from testbed.network.hosts import HostAnswers
 from testbed.network.live import frames as framing
 from testbed.network.live import sockets
@@ -104,10 +104,13 @@ class LiveNetwork(RoundRecorder):
         self._carrying = (ThrottledLinks if throttled else RealLinks)(links, self._clock)
         self._admission = Admission(len(speed_factors), self._turned_away)
         self._conversation = Conversation(
-            self._admission, self._carrying, self._clock, largest_answer,
-            lambda client, line: self.record_event(f"client:{client}", "misbehaviour", line),
-            lambda crash: self._check([crash]),
-        )  # fmt: skip
+            self._admission,
+            self._carrying,
+            self._clock,
+            largest_answer=largest_answer,
+            on_misbehaviour=lambda client, line: self.record_event(f"client:{client}", "misbehaviour", line),
+            on_crash=lambda crash: self._check([crash]),
+        )
         self._server_busy_until_s = 0.0
         self._strangers = 0
 
@@ -196,55 +199,45 @@ class LiveNetwork(RoundRecorder):
 
     # -- asking ----------------------------------------------------------------------------------------------
 
-    async def ask(
-        self,
-        recipients: Ids,
-        message: Message,
-        *,
-        private: Mapping[int, Message] | None = None,
-        deadline_s: float | None = None,
-        quorum: int | None = None,
-    ) -> Replies:
-        """See `Network.ask`. Raises `RunError` when a host cannot go on, `CodeCrashed` as on the virtual clock."""
-        kind, recipients, sealed = self._question(recipients, message, private)
-        common = encode(message)
+    async def _ask(self, asked: Ask) -> Replies:
+        kind, recipients, private = asked.kind, asked.recipients, asked.encoded_private()
+        common = encode(asked.message)
         self._finish_server_work()
         await sleep_until(self._server_busy_until_s, self._clock)
         self._stage = kind.stage
         sent_s = self._clock()
         self.on_stage(kind.stage, sent_s)
 
-        stage = Stage(kind, recipients, len(common), sealed, len(self.exchanges))
+        stage = Stage(kind, recipients, len(common), private, len(self.exchanges))
         presence = self._presence(recipients)
         progress = StageProgress(
-            stage, presence, self.timing.quorum(kind.stage, quorum, len(recipients)),
-            self.timing.disconnects_visible, self._clock,
-        )  # fmt: skip
-        asked = OutgoingQuestion(
-            (self.round_number, stage.number),
-            question_name(kind),
-            common,
-            sent_s,
-            self._last_announced(kind, recipients),
+            stage,
+            presence,
+            quorum=self.timing.quorum(kind.stage, asked.quorum, len(recipients)),
+            disconnects_visible=self.timing.disconnects_visible,
+            clock=self._clock,
         )
-        await self._run(progress, presence, asked, sealed, sent_s + self.timing.limit_s(kind.stage, deadline_s))
+        question = OutgoingQuestion(
+            key=(self.round_number, stage.number),
+            name=question_name(kind),
+            common=common,
+            private=private,
+            sent_s=sent_s,
+            last_announced=self._last_announced(kind, recipients),
+        )
+        await self._run(progress, presence, question, sent_s + self.timing.limit_s(kind.stage, asked.deadline_s))
         end_s = self._clock()
         self._start_server_work()
         answers, vectors = collected(kind, progress.exchanges)
         self._check(answers.crashes)
         self._keep_record(stage, progress, answers, sent_s)
         got_it = [exchange.position for exchange in progress.exchanges if exchange.asked and not exchange.losing]
-        unsaid = [exchange.client for exchange in progress.exchanges if exchange.unsaid]
-        self._note_announced(message, recipients, np.isin(np.arange(len(recipients)), got_it), answers, unsaid)
+        cut_off = [exchange.client for exchange in progress.exchanges if exchange.may_have_refused]
+        self._note_announced(asked.message, recipients, np.isin(np.arange(len(recipients)), got_it), answers, cut_off)
         return stage.replies(answers, functools.partial(self._total, vectors), sent_s, end_s)
 
     async def _run(
-        self,
-        progress: StageProgress,
-        presence: Presence,
-        asked: OutgoingQuestion,
-        sealed: Mapping[int, bytes] | None,
-        last_s: float,
+        self, progress: StageProgress, presence: Presence, question: OutgoingQuestion, last_s: float
     ) -> None:
         """Let the stage happen, until it is over; then stop what is still under way."""
         loop = asyncio.get_running_loop()
@@ -253,10 +246,8 @@ class LiveNetwork(RoundRecorder):
         try:
             if not progress.over.done():
                 for exchange in progress.exchanges:
-                    client = exchange.client
-                    private, factor = None if sealed is None else sealed[client], float(self.speed_factors[client])
-                    talk = self._conversation.with_client(progress, exchange, asked, private, factor)
-                    task = loop.create_task(talk)
+                    speed_factor = float(self.speed_factors[exchange.client])
+                    task = loop.create_task(self._conversation.with_client(progress, exchange, question, speed_factor))
                     tasks.append(task)
                     timers += self._departure(progress, exchange, task, float(presence.leaves_s[exchange.position]))
                 if self.timing.disconnects_visible:
