@@ -32,7 +32,7 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Message, RoundNumber
 from testbed.network.contract import ids
-from testbed.network.hosts import RefusedBy
+from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import RoleSpec, handles
 from testbed.selection.batch_partition import SelectsBatches, check_batch_size
 from testbed.selection.contract import Selection, SelectionRound
@@ -232,7 +232,7 @@ class VerifiableBatchServer(SelectsBatches, AnnouncingServer):
 
     async def proven(
         self, standing: Ids, outputs: Mapping[int, bytes], round_: SelectionRound
-    ) -> tuple[dict[int, Candidacy], list[RefusedBy]]:
+    ) -> tuple[dict[int, Candidacy], list[ClientRefusal]]:
         """Stage 2: the members of candidate batches that have proven the number they gave, and the refusals.
 
         The server checks what the participants will: one false number must not be able to end everybody's round.
@@ -247,7 +247,7 @@ class VerifiableBatchServer(SelectsBatches, AnnouncingServer):
                 round_.network.record_event(f"client:{client}", "misbehaviour", "did not prove the number that it gave")
         return claims, refusals
 
-    def enough(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[RefusedBy] = ()) -> None:
+    def enough(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()) -> None:
         """Raise `RoundAborted` when fewer than K/T batches are candidates."""
         round_.candidates = len(self.batches.members(candidates))
         if len(candidates) < self.wanted:

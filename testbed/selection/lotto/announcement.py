@@ -14,7 +14,7 @@ from testbed.crypto import vrf
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
 from testbed.messages import Count, Message, RoundNumber, Signature64
-from testbed.network.hosts import RefusedBy
+from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import Client
 from testbed.parties.pki import Directory
 from testbed.selection.contract import SelectionRound
@@ -108,13 +108,13 @@ class AnnouncedClient(LottoClient):
         What was heard of is over, whatever came of it: else announcements that are refused would leave a server more
         numbers than G to choose the next round from.
         """
-        heard, gap = self.client.heard, self.parameters.round_gap
-        if gap is not None and heard + gap < number <= self.environment.rounds:
+        last, gap = self.client.last_announced, self.parameters.round_gap
+        if gap is not None and last + gap < number <= self.environment.rounds:
             raise Refusal(
-                "lotto.round-skipped", f"round {number} announced, and none after {heard}; at most {heard + gap}"
+                "lotto.round-skipped", f"round {number} announced, and none after {last}; at most {last + gap}"
             )
-        if gap is not None and self.client.last_round < number <= heard:
-            raise Refusal("lotto.round-passed", f"round {number} announced, and {heard} rounds have been heard of")
+        if gap is not None and self.client.last_round < number <= last:
+            raise Refusal("lotto.round-passed", f"round {number} announced, and {last} rounds have been heard of")
         super().use_round(number)
 
     def prove(self, round_number: int) -> Candidacy:
@@ -160,7 +160,7 @@ class AnnouncedClient(LottoClient):
 class AnnouncingServer(LottoServer):
     """Server side. A malicious one may also override `announcement_for`."""
 
-    async def announce(self, pool: Ids, round_: SelectionRound) -> tuple[dict[int, Candidacy], list[RefusedBy]]:
+    async def announce(self, pool: Ids, round_: SelectionRound) -> tuple[dict[int, Candidacy], list[ClientRefusal]]:
         """Stage 1: begin the round; the answers that decode, by client, and the refusals."""
         factor = self.parameters.factor
         pulse = await self.opened(round_)

@@ -14,7 +14,7 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Message
 from testbed.network.contract import ids
-from testbed.network.hosts import RefusedBy
+from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import RoleSpec
 from testbed.parties.round_beacon import randomness_of
 from testbed.selection.contract import Selection, SelectionRound
@@ -133,7 +133,7 @@ class LottoServer:
 
     # -- stages ---------------------------------------------------------------------------------------------------
 
-    def enough(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[RefusedBy] = ()) -> None:
+    def enough(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()) -> None:
         """Raise `RoundAborted` when |C| < s."""
         round_.candidates = len(candidates)
         if len(candidates) < self.parameters.participants:
@@ -171,7 +171,7 @@ class LottoServer:
                 signed.append(SignedBy(client, answers[client].signature))
         return signed
 
-    def _require(self, needed: int, count: int, what: str, refusals: Sequence[RefusedBy]) -> None:
+    def _require(self, needed: int, count: int, what: str, refusals: Sequence[ClientRefusal]) -> None:
         strict = self.parameters.signatures == "strict"
         if refusals and (strict or count < needed):
             raise RoundAborted("refused", _summed_up(refusals, "participants"))
@@ -179,10 +179,10 @@ class LottoServer:
             raise RoundAborted(f"too-few-{what}", f"{count} of {needed} needed")
 
 
-async def tell(round_: SelectionRound, told: Told) -> tuple[dict[int, Any], list[RefusedBy]]:
+async def tell(round_: SelectionRound, told: Told) -> tuple[dict[int, Any], list[ClientRefusal]]:
     """Ask each group in turn; the answers that decode by client, and the refusals."""
     answers: dict[int, Any] = {}
-    refusals: list[RefusedBy] = []
+    refusals: list[ClientRefusal] = []
     for clients, message in told:
         replies = await round_.network.ask(clients, message)
         answers.update(replies.valid())
@@ -190,13 +190,13 @@ async def tell(round_: SelectionRound, told: Told) -> tuple[dict[int, Any], list
     return answers, refusals
 
 
-def too_few(reason: str, found: str, refusals: Sequence[RefusedBy]) -> RoundAborted:
+def too_few(reason: str, found: str, refusals: Sequence[ClientRefusal]) -> RoundAborted:
     """How a round ends that lacks candidates; where clients refused, that is why."""
     if refusals:
         return RoundAborted("refused", f"{_summed_up(refusals, 'clients')}; {found}")
     return RoundAborted(reason, found)
 
 
-def _summed_up(refusals: Sequence[RefusedBy], who: str) -> str:
+def _summed_up(refusals: Sequence[ClientRefusal], who: str) -> str:
     checks = ", ".join(sorted({refusal.check for refusal in refusals}))
     return f"{len(refusals)} {who} refused: {checks}"
