@@ -59,7 +59,7 @@ class KeepDishonestBatches(BatchMisbehaviour):
         mixed = round_.coin("residual removal").permutation(candidates)
         chosen = mixed[np.argsort(-self.dishonest_members(mixed), kind="stable")][: self.wanted]
         dishonest, of = int(self.dishonest_members(chosen).sum()), len(self.batches.members(chosen))
-        self.carried_out(
+        self.record_attack(
             KeepDishonestBatches, f"{dishonest} of {of} participants are dishonest; {len(candidates)} candidate batches"
         )
         return np.sort(chosen)
@@ -77,10 +77,10 @@ class OmitHonestBatches(BatchMisbehaviour):
             return super().choose(candidates, round_)
         own = self.dishonest_members(candidates) > 0
         honest, ours = candidates[~own], candidates[own]
-        kept = honest[: min(self.conspiracy.options_of(OmitHonestBatches).keep, self.wanted)]
+        kept = honest[: min(self.context.options_of(OmitHonestBatches).keep, self.wanted)]
         chosen = np.append(kept, ours[: self.wanted - len(kept)])
         left_out = len(honest) - len(kept)
-        self.carried_out(
+        self.record_attack(
             OmitHonestBatches,
             f"left out {left_out} of {len(honest)} honest candidate batches, {len(chosen)} of {self.wanted} remain",
         )
@@ -100,7 +100,7 @@ class ReserveMostSelectedBatch(BatchMisbehaviour):
         often = np.zeros(len(self.batches), np.int64)
         np.maximum.at(often, self.batches.of, round_.participations)
         target = int(victims[np.argmax(often[victims])])
-        self.carried_out(ReserveMostSelectedBatch, f"kept a place for batch {target}")
+        self.record_attack(ReserveMostSelectedBatch, f"kept a place for batch {target}")
         others = candidates[candidates != target]
         rest = round_.coin("residual removal").choice(others, self.wanted - 1, replace=False)
         return np.sort(np.append(rest, target))
@@ -143,7 +143,7 @@ class ForgeBatch(_Stuffing):
     async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
         """See `LottoServer.agree`."""
         if self.attacking and _others(stuffed := self.stuffed(lots, round_), lots):
-            self.carried_out(ForgeBatch, "made up the numbers of batches that were not drawn")
+            self.record_attack(ForgeBatch, "made up the numbers of batches that were not drawn")
             lots = stuffed
         return await super().agree(lots, candidates, round_)
 
@@ -170,7 +170,7 @@ class CopyBatch(_Stuffing):
     async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
         """See `LottoServer.agree`."""
         if self.attacking and _others(stuffed := self.stuffed(lots, round_), lots):
-            self.carried_out(CopyBatch, "copied the rows of a batch to others")
+            self.record_attack(CopyBatch, "copied the rows of a batch to others")
             lots = stuffed
         return await super().agree(lots, candidates, round_)
 
@@ -192,7 +192,7 @@ class SplitBatch(BatchMisbehaviour):
         """See `LottoServer.agree`."""
         victim = next((lot for lot in lots if lot.client not in self.dishonest), None)
         if self.attacking and victim is not None:
-            self.carried_out(SplitBatch, f"client {victim.client} is not in the list, its batch is")
+            self.record_attack(SplitBatch, f"client {victim.client} is not in the list, its batch is")
             lots = [lot for lot in lots if lot is not victim]
         return await super().agree(lots, candidates, round_)
 
@@ -232,7 +232,7 @@ class TellMembersApart(BatchMisbehaviour):
         if not self.attacking:
             return super().announcement_for(everyone, message)
         told = self._told()
-        self.carried_out(TellMembersApart, f"n = {told} to every other client, {message.population} else")
+        self.record_attack(TellMembersApart, f"n = {told} to every other client, {message.population} else")
         return [(everyone[::2], message), (everyone[1::2], _replaced(message, population=told))]
 
     def list_for(self, participants: Ids, message: ParticipantList) -> Told:
@@ -253,5 +253,5 @@ class TellMembersApart(BatchMisbehaviour):
         return [(ids(signers), message)]
 
     def _told(self) -> int:
-        options: PopulationOptions = self.conspiracy.options_of(TellMembersApart)
+        options: PopulationOptions = self.context.options_of(TellMembersApart)
         return options.told(self.population, self)

@@ -46,8 +46,8 @@ class PreferDishonest(ServerMisbehaviour, _Selection):
             raise RoundSkipped("too-few-available", f"{len(present)} available, {wanted} wanted")
         coin = round_.coin("participants")
         dishonest = np.isin(present, list(self.dishonest))
-        reserved = min(self.conspiracy.options_of(PreferDishonest).honest, wanted, int((~dishonest).sum()))
+        reserved = min(self.context.options_of(PreferDishonest).honest, wanted, int((~dishonest).sum()))
         ours = coin.permutation(present[dishonest])[: wanted - reserved]
         honest = coin.choice(present[~dishonest], wanted - len(ours), replace=False)
-        self.carried_out(PreferDishonest, f"{len(ours)} of {wanted} participants are dishonest")
+        self.record_attack(PreferDishonest, f"{len(ours)} of {wanted} participants are dishonest")
         return Selection(np.sort(np.append(ours, honest)), len(present))

@@ -40,7 +40,7 @@ class KeepDishonestCandidates(LottoMisbehaviour):
         coin, s = round_.coin("residual removal"), self.parameters.participants
         ours = coin.permutation(self.ours(candidates))[:s]
         honest = coin.choice(self.others(candidates), s - len(ours), replace=False)
-        self.carried_out(
+        self.record_attack(
             KeepDishonestCandidates,
             f"{len(ours)} of {s} participants are dishonest; honest ones of {len(candidates)} candidates were removed",
         )
@@ -64,10 +64,10 @@ class OmitHonestCandidates(LottoMisbehaviour):
         if not self.attacking:
             return super().choose(candidates, round_)
         honest, s = self.others(candidates), self.parameters.participants
-        kept = honest[: min(self.conspiracy.options_of(OmitHonestCandidates).keep, s)]
+        kept = honest[: min(self.context.options_of(OmitHonestCandidates).keep, s)]
         chosen = np.append(kept, self.ours(candidates)[: s - len(kept)])
         left_out = len(honest) - len(kept)
-        self.carried_out(
+        self.record_attack(
             OmitHonestCandidates, f"left out {left_out} of {len(honest)} honest candidates, {len(chosen)} of {s} remain"
         )
         return np.sort(chosen)
@@ -97,7 +97,7 @@ class ReserveMostSelected(LottoMisbehaviour):
             target = int(honest[np.argmax(round_.participations[honest])])
         if target not in candidates:
             return super().choose(candidates, round_)
-        self.carried_out(ReserveMostSelected, f"kept a place for client {target}")
+        self.record_attack(ReserveMostSelected, f"kept a place for client {target}")
         others = candidates[candidates != target]
         rest = round_.coin("residual removal").choice(others, self.parameters.participants - 1, replace=False)
         return np.sort(np.append(rest, target))
@@ -107,7 +107,7 @@ class ReserveMostSelected(LottoMisbehaviour):
         clients = self.others(np.flatnonzero(round_.directory.registered))
         keys = round_.directory.vrf[clients]
         often = np.zeros(len(clients), np.int64)
-        for number in range(1, self.conspiracy.rounds + 1):
+        for number in range(1, self.context.rounds + 1):
             outputs = prf.evaluate_many(keys, selection_input(round_.experiment_id, number))
             often += below_threshold(outputs, cast(ServerCentricParameters, self.parameters), self.population)
         return int(clients[np.argmax(often)])
@@ -144,7 +144,7 @@ class ForgeOutput(_Stuffing):
         """See `LottoServer.agree`."""
         if self.attacking:
             true, lots = lots, self.stuffed(lots, round_)
-            self.carried_out(ForgeOutput, f"made up {_changed(true, lots)} of {len(lots)} rows of the list")
+            self.record_attack(ForgeOutput, f"made up {_changed(true, lots)} of {len(lots)} rows of the list")
         return await super().agree(lots, candidates, round_)
 
     def made_up(self, client: int, lots: Sequence[Lot], round_: SelectionRound) -> Lot:
@@ -164,7 +164,7 @@ class CopyOutput(_Stuffing):
         """See `LottoServer.agree`."""
         if self.attacking:
             true, lots = lots, self.stuffed(lots, round_)
-            self.carried_out(CopyOutput, f"copied one row to {_changed(true, lots)} others of {len(lots)}")
+            self.record_attack(CopyOutput, f"copied one row to {_changed(true, lots)} others of {len(lots)}")
         return await super().agree(lots, candidates, round_)
 
     def made_up(self, client: int, lots: Sequence[Lot], round_: SelectionRound) -> Lot:
@@ -183,7 +183,7 @@ class ListTwice(LottoMisbehaviour):
         if self.attacking:
             twice = next((lot for lot in lots if lot.client in self.dishonest), lots[0])
             *others, gone = [lot for lot in lots if lot is not twice]
-            self.carried_out(ListTwice, f"client {twice.client} stands twice in the list, {gone.client} not at all")
+            self.record_attack(ListTwice, f"client {twice.client} stands twice in the list, {gone.client} not at all")
             lots = [twice, twice, *others]
         return await super().agree(lots, candidates, round_)
 
@@ -218,7 +218,7 @@ class ShowDifferentLists(LottoMisbehaviour):
             return super().list_for(participants, message)
         self._shown = [(group, frozenset(row.client for row in shown)) for group, shown in halves]
         missing = [", ".join(str(client) for client in participants if client not in seen) for _, seen in self._shown]
-        self.carried_out(ShowDifferentLists, f"two lists, without clients {' and '.join(missing)}")
+        self.record_attack(ShowDifferentLists, f"two lists, without clients {' and '.join(missing)}")
         return [(group, _replaced(message, participants=shown)) for group, shown in halves]
 
     def halves(self, participants: Ids, rows: list[Lot]) -> list[tuple[Ids, list[Lot]]]:
@@ -262,6 +262,6 @@ class ForgeSignatures(LottoMisbehaviour):
         if victim is None:
             return message
         forged = signatures.SigningKey.from_seed(bytes(32)).sign(b"testbed/adversary", victim.to_bytes(8, "big"))
-        self.carried_out(ForgeSignatures, f"a signature in the name of client {victim}")
+        self.record_attack(ForgeSignatures, f"a signature in the name of client {victim}")
         rows = [_replaced(row, signature=forged) if row.client == victim else row for row in message.signatures]
         return _replaced(message, signatures=rows)

@@ -56,7 +56,7 @@ class ParallelLists(LottoMisbehaviour):
         own = self._own(candidates)
         ours, honest = coin.permutation(candidates[own])[: places - 1], coin.permutation(candidates[~own])
         each = places - len(ours)
-        most: int | None = self.conspiracy.options_of(ParallelLists).lists
+        most: int | None = self.context.options_of(ParallelLists).lists
         count = len(honest) // each if most is None else min(most, len(honest) // each)
         if count < 2:
             return super().choose(candidates, round_)
@@ -79,7 +79,7 @@ class ParallelLists(LottoMisbehaviour):
             ready = np.union1d(ready, chosen.participants if chosen.ready is None else chosen.ready)
         of_each = ", ".join(str(len(self.others(clients))) for clients in self._lists)
         ours = len(self.ours(self._lists[0]))
-        self.carried_out(
+        self.record_attack(
             ParallelLists,
             f"{len(self._lists)} lists in one round, with the same {ours} of its clients and {of_each} honest ones; "
             f"{len(agreed)} agreed on",

@@ -90,10 +90,10 @@ class AbortUnfavourableRounds(LottoMisbehaviour):
         super().enough(candidates, round_, refusals)
         if not self.attacking:
             return
-        at_least: int | None = self.conspiracy.options_of(AbortUnfavourableRounds).at_least
-        wanted, ours = self.conspiracy.enough if at_least is None else at_least, len(self.ours(candidates))
+        at_least: int | None = self.context.options_of(AbortUnfavourableRounds).at_least
+        wanted, ours = self.context.enough_to_break if at_least is None else at_least, len(self.ours(candidates))
         what = "let the round happen" if ours >= wanted else "ended the round"
-        self.carried_out(AbortUnfavourableRounds, f"{what}: {ours} of its clients stand, {wanted} wanted")
+        self.record_attack(AbortUnfavourableRounds, f"{what}: {ours} of its clients stand, {wanted} wanted")
         if ours < wanted:
             raise RoundAborted("too-few-candidates", "says the server")
 
@@ -119,11 +119,11 @@ class SkipRounds(LottoMisbehaviour):
         if self.attacking:
             found, looked = await self._next_favourable(last + 1, round_)
             if found is None:
-                round_.memory[_ANNOUNCED] = np.array([self.conspiracy.rounds], np.int64)
-                detail = f"none after {last} of {self.conspiracy.rounds} has {self._enough} of its clients"
+                round_.memory[_ANNOUNCED] = np.array([self.context.rounds], np.int64)
+                detail = f"none after {last} of {self.context.rounds} has {self._enough} of its clients"
                 raise RoundSkipped("no-favourable-round", detail)
             true, round_.number = round_.number, found
-            self.carried_out(
+            self.record_attack(
                 SkipRounds,
                 f"announced round {found} in round {true}, with {self._enough} of its clients, after {last}; looked at "
                 f"{looked} rounds",
@@ -135,15 +135,15 @@ class SkipRounds(LottoMisbehaviour):
 
     @property
     def _enough(self) -> int:
-        at_least: int | None = self.conspiracy.options_of(SkipRounds).at_least
-        return self.conspiracy.enough if at_least is None else at_least
+        at_least: int | None = self.context.options_of(SkipRounds).at_least
+        return self.context.enough_to_break if at_least is None else at_least
 
     async def _next_favourable(self, first: int, round_: SelectionRound) -> tuple[int | None, int]:
         """The number of the first favourable round, and how many were looked at."""
         opened = self.parameters.round_beacon == "public"
         at_once = 1 if opened else _AT_ONCE
-        for begin in range(first, self.conspiracy.rounds + 1, at_once):
-            numbers = range(begin, min(begin + at_once, self.conspiracy.rounds + 1))
+        for begin in range(first, self.context.rounds + 1, at_once):
+            numbers = range(begin, min(begin + at_once, self.context.rounds + 1))
             pulse = None
             if opened:
                 assert round_.beacon is not None
@@ -151,7 +151,7 @@ class SkipRounds(LottoMisbehaviour):
             for number, standing in zip(numbers, await self._standing(numbers, pulse, round_), strict=True):
                 if standing >= self._enough:
                     return number, number - first + 1
-        return None, max(0, self.conspiracy.rounds - first + 1)
+        return None, max(0, self.context.rounds - first + 1)
 
     async def _standing(self, numbers: range, pulse: bytes | None, round_: SelectionRound) -> Sequence[int]:
         """How many of its own clients stand in each of these rounds."""
