@@ -25,7 +25,7 @@ from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.lotto.announcement import Announce, Candidacy
 from testbed.selection.lotto.client_centric import ClientCentricServer
 from testbed.selection.lotto.protocol import ListSignatures, ParticipantList, SignedBy, selection_input
-from testbed.selection.lotto.server import LottoServer, Told
+from testbed.selection.lotto.server import GroupMessages, LottoServer
 from testbed.selection.lotto.server_centric import ServerCentricServer, below_threshold
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer
 
@@ -131,7 +131,7 @@ class RefineOutHonest(LottoMisbehaviour):
         size = min(options.told(round_.population, self), round_.population)
         ours, honest = self.ours(round_.everyone), self.others(round_.everyone)
         wanted = min(max(size - len(ours), 0), len(honest))
-        kept = ids(np.append(ours, round_.coin("refinement").choice(honest, wanted, replace=False)))
+        kept = ids(np.append(ours, round_.rng("refinement").choice(honest, wanted, replace=False)))
         self.record_attack(RefineOutHonest, f"dropped {len(honest) - wanted} of {len(honest)} honest clients")
         self.population, self.dropped[:] = len(kept), True
         self.dropped[kept] = False
@@ -153,7 +153,7 @@ class TellDifferentPopulations(LottoMisbehaviour, ClientCentricServer):
         options: PopulationOptions = self.context.options_of(TellDifferentPopulations)
         return options.told(self.population, self)
 
-    def announcement_for(self, everyone: Ids, message: Announce) -> Told:
+    def announcement_for(self, everyone: Ids, message: Announce) -> GroupMessages:
         """Who is told of which population."""
         if not self.attacking:
             return super().announcement_for(everyone, message)
@@ -184,7 +184,7 @@ class ShowDifferentPopulations(LottoMisbehaviour, ServerCentricServer):
     applies_to: ClassVar[tuple[str, ...]] = (SERVER_CENTRIC,)
     Options: ClassVar[type[MisbehaviourOptions]] = PopulationOptions
 
-    def list_for(self, participants: Ids, message: ParticipantList) -> Told:
+    def list_for(self, participants: Ids, message: ParticipantList) -> GroupMessages:
         """Who is shown which population."""
         if not self.attacking:
             return super().list_for(participants, message)
@@ -201,7 +201,7 @@ class ShowDifferentPopulations(LottoMisbehaviour, ServerCentricServer):
         """Takes every signature: it knows that they are over different content."""
         return all_signatures(answers) if self.attacking else super().valid_signatures(answers, message, round_)
 
-    def signatures_for(self, signers: Ids, message: ListSignatures) -> Told:
+    def signatures_for(self, signers: Ids, message: ListSignatures) -> GroupMessages:
         """Everybody gets all of them."""
         return [(signers, message)]
 

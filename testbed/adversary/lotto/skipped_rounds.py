@@ -32,7 +32,7 @@ _AT_ONCE = 512  # rounds that accomplices are asked about together
 _ANNOUNCED = "skip-rounds: announced"  # in the server's memory: the last number that it has announced, or let pass
 
 
-class Lots(Message, frozen=True):
+class OutputsAhead(Message, frozen=True):
     """An accomplice's numbers, one for each round that it was asked about."""
 
     outputs: list[Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]]
@@ -42,7 +42,7 @@ class LookAhead(Message, frozen=True):
     """What are your numbers in the rounds from `first` to `last`?"""
 
     stage: ClassVar[str] = "adversary/look-ahead"
-    Answer: ClassVar[type[Message] | None] = Lots
+    Answer: ClassVar[type[Message] | None] = OutputsAhead
 
     first: RoundNumber
     last: RoundNumber
@@ -53,7 +53,7 @@ class LooksAhead(Role):
     """An accomplice that tells its numbers before the rounds are announced."""
 
     @handles(LookAhead)
-    def on_look_ahead(self, message: LookAhead) -> Lots:
+    def on_look_ahead(self, message: LookAhead) -> OutputsAhead:
         """Evaluate the VRF for all of them."""
         assert self.client.identity is not None
         assert self.client.identity.vrf is not None
@@ -61,7 +61,7 @@ class LooksAhead(Role):
         randomness = b"" if message.pulse is None else randomness_of(message.pulse)
         charge("vrf.output", len(numbers))
         experiment_id = self.environment.experiment_id
-        return Lots([secret.output(selection_input(experiment_id, number, randomness)) for number in numbers])
+        return OutputsAhead([secret.output(selection_input(experiment_id, number, randomness)) for number in numbers])
 
 
 class SkipOptions(MisbehaviourOptions):
@@ -166,8 +166,8 @@ class SkipRounds(LottoMisbehaviour):
             ]
         question = LookAhead(numbers[0], numbers[-1], pulse)
         answers: dict[int, Any] = (await round_.network.ask(ids(list(self.dishonest)), question)).valid()
-        lots = {client: answer.outputs for client, answer in answers.items() if len(answer.outputs) == len(numbers)}
-        of_rounds = [{client: outputs[row] for client, outputs in lots.items()} for row in range(len(numbers))]
+        entries = {client: answer.outputs for client, answer in answers.items() if len(answer.outputs) == len(numbers)}
+        of_rounds = [{client: outputs[row] for client, outputs in entries.items()} for row in range(len(numbers))]
         return [self._count(number, of, round_) for number, of in zip(numbers, of_rounds, strict=True)]
 
     def _count(self, number: int, outputs: dict[int, bytes], round_: SelectionRound) -> int:
