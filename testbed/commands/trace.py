@@ -166,9 +166,9 @@ def _write_capacity(table: Any, counts: "Counts", out: Path) -> None:
     import pyarrow as pa
 
     from testbed.files import parquet as parquet_files
-    from testbed.files.atomic import replacing
+    from testbed.files.atomic import atomic_write
 
-    with replacing(out, lambda reason: TraceError(f"{out}: cannot be written: {reason}")) as file:
+    with atomic_write(out, lambda reason: TraceError(f"{out}: cannot be written: {reason}")) as file:
         if out.suffix == ".csv":
             file.write(table.to_csv(index=False).encode())
         else:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import RunError
-from testbed.files.atomic import replacing
+from testbed.files.atomic import atomic_write
 from testbed.records.arrays import ERRORS, Arrays
 
 CHECKPOINT = "checkpoint.npz"
@@ -125,7 +125,7 @@ def write(path: Path, checkpoint: Checkpoint, *, keep_last: bool) -> None:
     )  # fmt: skip
     if keep_last:
         keep(path)
-    with replacing(path / CHECKPOINT, lambda why: cannot_write(path / CHECKPOINT, why)) as file:
+    with atomic_write(path / CHECKPOINT, lambda why: cannot_write(path / CHECKPOINT, why)) as file:
         file.write(stored.getbuffer())
 
 

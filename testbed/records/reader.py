@@ -16,7 +16,7 @@ from testbed.errors import RunError, reason
 from testbed.files import parquet as parquet_files
 from testbed.files import plain_yaml
 from testbed.records import aggregates
-from testbed.records.chunks import ROWS, joined, stretches
+from testbed.records.chunks import ROWS, joined, read_chunks
 from testbed.records.tables import SCHEMAS
 from testbed.records.writer import RunDirectory, read_table, recorded_files
 
@@ -78,17 +78,17 @@ class RunRecords:
         return self.frame("exchanges")
 
     def exchanges_in_stretches(self, columns: Sequence[str] | None = None) -> Iterator["pd.DataFrame"]:
-        """`exchanges` in stretches of whole rounds, of about 10^6 rows unless a single round has more.
+        """`exchanges` in chunks of whole rounds, of about 10^6 rows unless a single round has more.
 
         Args:
-            columns: those that are needed; a stretch has at least these, and ``round``.
+            columns: those that are needed; a chunk has at least these, and ``round``.
         """
         if self._few_exchanges:
             yield self.exchanges
             return
         wanted = None if columns is None else list(dict.fromkeys(("round", *columns)))
-        for stretch in stretches(recorded_files(self.path, "exchanges", self._checkpoint), "exchanges", wanted):
-            yield stretch.to_pandas()
+        for chunk in read_chunks(recorded_files(self.path, "exchanges", self._checkpoint), "exchanges", wanted):
+            yield chunk.to_pandas()
 
     @cached_property
     def exchanges_of_participants(self) -> "pd.DataFrame":
@@ -96,8 +96,8 @@ class RunRecords:
         if self._few_exchanges:
             return self.exchanges[self._took_part(self.exchanges)].reset_index(drop=True)
         kept = []
-        for stretch in stretches(recorded_files(self.path, "exchanges", self._checkpoint), "exchanges"):
-            kept.append(stretch.filter(pa.array(self._took_part(stretch))))
+        for chunk in read_chunks(recorded_files(self.path, "exchanges", self._checkpoint), "exchanges"):
+            kept.append(chunk.filter(pa.array(self._took_part(chunk))))
         return joined(kept).to_pandas()
 
     def _took_part(self, rows: Any) -> npt.NDArray[np.bool_]:
