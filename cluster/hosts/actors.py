@@ -198,9 +198,14 @@ class Coordinator:
             experiment.name if self._records is None else self._records.path.name, experiment.selection.protocol
         )
         self._federation = Federation(
-            plan, self._hosts, workload, keys, self._records, self._note,
-            live if experiment.time.clock == "wall" else None,
-        )  # fmt: skip
+            plan,
+            self._hosts,
+            workload,
+            directory=keys,
+            records=self._records,
+            on_progress=self._note,
+            network=live if experiment.time.clock == "wall" else None,
+        )
         self._hosts.on_event = self._note_event
         if interruption:
             early.append(("coordinator", "restart", interruption))
@@ -242,10 +247,15 @@ class Coordinator:
         outcome = await self._federation.run_next_round()
         network = self._federation.network
         self._metrics.round_ended(
-            outcome.state, time.monotonic() - began, network.exchanges, network.events, network.now_s,
-            participants=len(outcome.participants), survivors=len(outcome.survivors),
+            outcome.state,
+            time.monotonic() - began,
+            network.exchanges,
+            network.events,
+            network.now_s,
+            participants=len(outcome.participants),
+            survivors=len(outcome.survivors),
             accuracy=self._federation.accuracy,
-        )  # fmt: skip
+        )
         return self._federation.finished
 
     async def finish(self) -> None:

@@ -6,6 +6,7 @@ seed the clients' secrets are gone with the process, and the run stops with a re
 """
 
 import asyncio
+import functools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -43,8 +44,13 @@ START_TIMEOUT_S = 300.0  # of a replacement, which may have to wait for a GPU
 REGISTERED_AT_ONCE = 4096  # clients of a host: their key pairs take memory until the PKI has answered
 
 LOST = (
-    RayActorError, ObjectLostError, WorkerCrashedError, OutOfMemoryError, NodeDiedError, ActorUnschedulableError,
-)  # fmt: skip
+    RayActorError,
+    ObjectLostError,
+    WorkerCrashedError,
+    OutOfMemoryError,
+    NodeDiedError,
+    ActorUnschedulableError,
+)
 Result = TypeVar("Result")
 
 
@@ -177,12 +183,14 @@ class RayHosts:
 
     async def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, Vector]:
         """See `Hosts.vectors`."""
+
+        async def of_host(index: int, here: Ids) -> dict[int, tuple[npt.NDArray[Any], int]]:
+            return dict(await self._actors[index].vectors.remote(key, here))
+
         found: dict[int, Vector] = {}
         for index in range(len(self._actors)):
             here = chosen_on(index, len(self._actors), clients, None)[0]
-            arrays = await self._surviving(
-                lambda index=index, here=here: self._actors[index].vectors.remote(key, here), [index]
-            )
+            arrays = await self._surviving(functools.partial(of_host, index, here), [index])
             found.update({number: Vector(values, bits) for number, (values, bits) in arrays.items()})
         return found
 
@@ -191,7 +199,7 @@ class RayHosts:
     async def _everywhere(self, call: Callable[[int], Awaitable[Any]]) -> None:
         """Call every host; those that have died are replaced and called again."""
         indices = range(len(self._actors))
-        await asyncio.gather(*(self._surviving(lambda i=i: call(i), [i]) for i in indices))
+        await asyncio.gather(*(self._surviving(functools.partial(call, i), [i]) for i in indices))
 
     async def _surviving(self, call: Callable[[], Awaitable[Result]], hosts: Sequence[int]) -> Result:
         """What `call` gives; when something has died meanwhile, the dead of `hosts` are replaced and it is repeated."""

@@ -85,9 +85,13 @@ def run(
         directory = local_staging_dir(where)
         with display(console, quiet) as observer:
             paths = run_all(
-                experiment, directory, where=str(file), resume=resume, observer=observer,
+                experiment,
+                directory,
+                where=str(file),
+                resume=resume,
+                observer=observer,
                 accept_changed_code=accept_changed_code,
-            )  # fmt: skip
+            )
         if not quiet:
             console.print()
         _print_table(paths, where, console)

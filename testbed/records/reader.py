@@ -53,7 +53,8 @@ class RunRecords:
 
     def frame(self, table: str) -> "pd.DataFrame":
         """A table of `testbed.records.tables.SCHEMAS`."""
-        return read_table(self.path, table, self._checkpoint).to_pandas()
+        rows: pd.DataFrame = read_table(self.path, table, self._checkpoint).to_pandas()
+        return rows
 
     @property
     def verifiable(self) -> bool:
@@ -98,7 +99,8 @@ class RunRecords:
         kept = []
         for chunk in read_chunks(recorded_files(self.path, "exchanges", self._checkpoint), "exchanges"):
             kept.append(chunk.filter(pa.array(self._took_part(chunk))))
-        return joined(kept).to_pandas()
+        rows: pd.DataFrame = joined(kept).to_pandas()
+        return rows
 
     def _took_part(self, rows: Any) -> npt.NDArray[np.bool_]:
         """`(m,)` whether the rows' clients were participants of their rounds."""
@@ -118,7 +120,7 @@ class RunRecords:
             return True
         try:
             files = recorded_files(self.path, "exchanges", self._checkpoint)
-            return sum(pq.read_metadata(file).num_rows for file in files) <= ROWS
+            return sum(int(pq.read_metadata(file).num_rows) for file in files) <= ROWS
         except (OSError, pa.ArrowException):
             return True  # damaged, or finished meanwhile: who reads it all knows what to do
 
