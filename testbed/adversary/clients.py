@@ -8,7 +8,7 @@ from pydantic import Field
 from testbed.adversary.lotto.rounds import ALL_LISTS, CLIENT_CENTRIC, VERIFIABLE_BATCHES
 from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions
 from testbed.aggregation.noisy import NoisyClient, noise_of
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.parties.client import Role, RoleSpec, handles
 from testbed.privacy.mechanisms.noise import NoiseShare
 from testbed.selection.lotto.announcement import Announce, Candidacy
@@ -76,7 +76,7 @@ class ClaimCandidacy(ClientMisbehaviour, ClientCentricClient):
             return self._own
         assert self.client.identity is not None
         assert self.client.identity.vrf is not None
-        charge("vrf.prove")
+        meter("vrf.prove")
         evaluated = self.evaluated(message.round)
         self._own = Candidacy(*self.client.identity.vrf.prove(evaluated))
         self.carried_out(ClaimCandidacy, "its own number, which is over the threshold")

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.crypto.masks import lane_dtype
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import ExperimentError, Refusal, RoundAborted
 
 LARGEST_RING = 64  # bits
@@ -89,7 +89,7 @@ class Quantisation:
             target[:] = part
             target *= lane(weight)  # in integers: the product may have more than the 53 bits of a double
         levels[length] = weight
-        charge("quantise.element", length)
+        meter("quantise.element", length)
         return levels
 
     def decode(self, total: npt.NDArray[Any], updates: int) -> tuple[npt.NDArray[np.float64], int]:

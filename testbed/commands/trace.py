@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TRACE_EPILOG = examples(
     "testbed trace convert cached_timers.json --from phone-intervals --out phones.parquet",
     "testbed trace inspect phones.parquet --out phones.png",
-    "testbed trace record runs/lotto --out misfortunes.parquet",
+    "testbed trace record runs/lotto --out dropouts.parquet",
 )
 _CONVERT_EPILOG = examples(
     "testbed trace convert cached_timers.json --from phone-intervals --out phones.parquet",
@@ -41,9 +41,9 @@ _SYNTHESIZE_EPILOG = examples(
     "--clients 100 --horizon 12h --seed 1 --out rounds.csv",
 )
 _RECORD_EPILOG = examples(
-    "testbed trace record runs/lotto --out misfortunes.parquet",
-    "testbed run experiment.yaml --set selection.protocol=random --set selection.recorded=misfortunes.parquet "
-    "--set availability.model=schedule --set availability.path=misfortunes.parquet",
+    "testbed trace record runs/lotto --out dropouts.parquet",
+    "testbed run experiment.yaml --set selection.protocol=random --set selection.recorded=dropouts.parquet "
+    "--set availability.model=schedule --set availability.path=dropouts.parquet",
     then="Under the schedule the same clients drop out in the same rounds and stages.",
 )
 

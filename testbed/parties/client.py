@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from testbed.batches import Batches
-from testbed.emulation.compute.cost import ComputeModel, charge_pki
+from testbed.emulation.compute.cost import ComputeModel, meter_pki
 from testbed.messages import Message, encode
 from testbed.parties.pki import Directory, Entries, Identity, Lookup
 from testbed.randomness import Randomness
@@ -59,7 +59,7 @@ class Environment:
     def look_up(self, clients: Iterable[int]) -> Directory:
         """Query the PKI for the keys of `clients`; the asking client pays for the bytes."""
         asked = list(clients)
-        charge_pki(bytes_up=len(encode(Lookup(asked))), bytes_down=_entries_bytes(len(asked)))
+        meter_pki(bytes_up=len(encode(Lookup(asked))), bytes_down=_entries_bytes(len(asked)))
         return self.directory
 
 

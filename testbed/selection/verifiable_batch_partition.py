@@ -28,7 +28,7 @@ from pydantic import Field
 
 from testbed.arrays import Ids
 from testbed.batches import Batches
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Message, RoundNumber
 from testbed.network.contract import ids
@@ -119,7 +119,7 @@ def batch_value(experiment_id: bytes, round_number: int, outputs: Iterable[bytes
 
     Each number has 64 bytes, so equal inputs mean equal numbers.
     """
-    charge("hmac")  # SHA-512 of a few hundred bytes takes about as long
+    meter("hmac")  # SHA-512 of a few hundred bytes takes about as long
     return sha512(VALUE_DOMAIN + experiment_id + round_number.to_bytes(8, "big") + b"".join(outputs)).digest()
 
 

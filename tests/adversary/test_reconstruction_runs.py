@@ -8,8 +8,9 @@ import pytest
 from testbed.experiment import load
 from testbed.records import RunRecords
 from testbed.running import run_all
+from tests.repository import ROOT
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "reconstruction.yaml"
+EXAMPLE = ROOT / "examples" / "reconstruction.yaml"
 QUICK = ["rounds=2", "cluster.network=in-process", "workload.model=logistic"]
 
 

@@ -4,13 +4,12 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from benchmarks.namespaces import PREFIX, Unavailable, check_available
+from tests.repository import ROOT
 
-ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "benchmarks.fidelity"]
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +11,7 @@ import pytest
 from benchmarks.report import REQUIRED
 from benchmarks.scale import growth, line
 from benchmarks.scale_measuring import PARTS, parts_of
-
-ROOT = Path(__file__).parents[2]
+from tests.repository import ROOT
 
 
 def test_a_line_is_found_through_points_of_very_different_size() -> None:

@@ -20,6 +20,7 @@ from cluster.metrics import COUNTERS, GAUGES, HISTOGRAMS, MAXIMUM_WORDS, RunMetr
 from testbed.experiment.schema import Experiment
 from testbed.network.recorder import ANSWERED, DROPPED, LATE, OUTCOMES, Event, Exchanges
 from testbed.records import RunDirectory, RunRecords
+from tests.repository import ROOT
 
 Seen = dict[tuple[str, frozenset[tuple[str, str]]], float]
 POLLS = 150  # of 0.2 s each
@@ -153,7 +154,7 @@ def test_metrics_that_fail_end_no_run(monkeypatch: pytest.MonkeyPatch, caplog: p
 
 
 def test_the_docs_list_every_metric_with_its_kind_and_tags() -> None:
-    lines = (Path(__file__).resolve().parents[2] / "docs" / "monitoring.md").read_text().splitlines()
+    lines = (ROOT / "docs" / "monitoring.md").read_text().splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in lines if line.startswith("| `testbed_")]
     made = {"counter": COUNTERS, "histogram": HISTOGRAMS, "gauge": GAUGES}
     assert sorted(rows) == sorted(

@@ -9,7 +9,9 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from tests.repository import ROOT
+
+EXAMPLES = ROOT / "examples"
 NOISE: dict[str, Any] = {
     "rounds": 12,
     "aggregation": {"protocol": "own_noise:GaussianSums", "participants": 4, "noise_multiplier": 5.0},

@@ -1,14 +1,14 @@
 """``testbed attack survey``: each misbehaviour meets the check that it meets in a run of its own."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testbed.commands import main
+from tests.repository import ROOT
 
-EXAMPLE = str(Path(__file__).parents[2] / "examples" / "threats.yaml")
+EXAMPLE = str(ROOT / "examples" / "threats.yaml")
 
 
 def surveyed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, dict[str, Any]]:

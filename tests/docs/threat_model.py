@@ -12,13 +12,12 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from analysis.attacks.survey import Finding, Trial, render
 from testbed.commands import main
+from tests.repository import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "threat-model.md"
 EXPERIMENT = "examples/threats.yaml"
 _TABLE = re.compile(r"<!-- survey (?P<name>[^:]+): (?P<arguments>.*?) -->\n(?P<table>.*?)<!-- end -->\n", re.DOTALL)

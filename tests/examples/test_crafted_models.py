@@ -7,8 +7,9 @@ from analysis.attacks.outcomes import adversaries
 from testbed.experiment import load
 from testbed.records import RunRecords
 from testbed.running import run_all
+from tests.repository import ROOT
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "crafted-models.yaml"
+EXAMPLE = ROOT / "examples" / "crafted-models.yaml"
 
 
 def test_binding_ends_the_one_attack_and_not_the_other(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from testbed.errors import ExperimentError
 from testbed.experiment import load, schema
 from testbed.experiment.loader import validated
 from testbed.experiment.sweep import points
+from tests.repository import ROOT
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)

@@ -1,4 +1,4 @@
-"""The phones example on the real traces, and its misfortunes replayed, as its head says."""
+"""The phones example on the real traces, and its drop-outs replayed, as its head says."""
 
 import json
 import shutil
@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from testbed.commands import main
+from tests.repository import ROOT
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 
 
 def test_the_phones_example_and_its_replay(
@@ -20,7 +21,7 @@ def test_the_phones_example_and_its_replay(
     shutil.copytree(shared / "traces/bandwidth-3g", "traces/3g")
     small = ["--network", "in-process", "--quiet", "--set", "rounds=3", "--set", "workload.samples_per_client=5"]
     assert main(["run", str(EXAMPLES / "phones.yaml"), "--out", "runs/phones", *small]) == 0
-    assert main(["trace", "record", "runs/phones", "--out", "traces/misfortunes.parquet"]) == 0
+    assert main(["trace", "record", "runs/phones", "--out", "traces/dropouts.parquet"]) == 0
     assert main(["run", str(EXAMPLES / "phones-replayed.yaml"), "--out", "runs/replayed", *small]) == 0
     capsys.readouterr()
     assert main(["compare", "runs/phones", "runs/replayed", "--paired", "--format", "json"]) == 0

@@ -14,8 +14,9 @@ from pydantic import BaseModel, ValidationError
 from testbed.experiment import Experiment, load
 from testbed.experiment.loader import validated
 from testbed.experiment.schema import OwnAggregation, OwnSelection
+from tests.repository import ROOT
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -17,6 +17,7 @@ from testbed.errors import ExperimentError
 from testbed.plugins import sources as own_sources
 from testbed.records import RunRecords
 from testbed.running import Observer, PlannedRun
+from tests.repository import ROOT
 
 SELECTION = """
 from their_lib.inner import order
@@ -215,7 +216,7 @@ def test_modules_of_the_working_directory_are_recorded_before_anything_is_import
     program = "import sys; from testbed.commands import main; sys.exit(main())"
     command = [sys.executable, "-P", "-c", program, "run", "experiment.yaml", "--out", "out", "--quiet"]
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment = kept | {"PYTHONPATH": str(Path(own_sources.__file__).parents[1])}
+    environment = kept | {"PYTHONPATH": str(ROOT)}
     subprocess.run(command, cwd=library, env=environment, check=True, capture_output=True)
     assert set(RunRecords(library / "out").experiment["provenance"]["modules"]) == MODULES
     (library / "their_other.py").write_text("changed = True\n")

@@ -2,9 +2,9 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.repository import ROOT
+
 TRAINING = """
 import sys
 import workloads

@@ -16,7 +16,7 @@ from testbed.adversary.lotto.rounds import ALL_LISTS, CLIENT_CENTRIC, SERVER_CEN
 from testbed.adversary.misbehaviour import MisbehaviourOptions
 from testbed.arrays import Ids
 from testbed.crypto import prf
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted, RoundSkipped
 from testbed.messages import Message, RoundNumber, Signature64
 from testbed.network.contract import ids
@@ -59,7 +59,7 @@ class LooksAhead(Role):
         assert self.client.identity.vrf is not None
         secret, numbers = self.client.identity.vrf, range(message.first, message.last + 1)
         randomness = b"" if message.pulse is None else randomness_of(message.pulse)
-        charge("vrf.output", len(numbers))
+        meter("vrf.output", len(numbers))
         experiment_id = self.environment.experiment_id
         return Lots([secret.output(selection_input(experiment_id, number, randomness)) for number in numbers])
 
@@ -158,7 +158,7 @@ class SkipRounds(LottoMisbehaviour):
         randomness = b"" if pulse is None else randomness_of(pulse)
         if isinstance(self, ServerCentricServer):
             keys = round_.directory.vrf[ids(list(self.dishonest))]
-            charge("hmac", len(keys) * len(numbers))
+            meter("hmac", len(keys) * len(numbers))
             inputs = (selection_input(round_.experiment_id, number, randomness) for number in numbers)
             return [
                 int(below_threshold(prf.evaluate_many(keys, of), self.parameters, self.population).sum())

@@ -36,7 +36,7 @@ from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg.share_correction import recover
 from testbed.arrays import Ids
 from testbed.crypto.key_agreement import PrivateKey
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted
 from testbed.network import Replies
 from testbed.network.contract import ids
@@ -252,8 +252,8 @@ class Contradicting(ServerMisbehaviour, SecAgg):
                 own, other = (client, peer) if client in pairs else (peer, client)
                 seeds.append(pairs[own].agree(self._adverts[other].mask_key, MASK_PURPOSE))
                 signs.append(-1 if peer > client else 1)
-        charge("x25519.agree", len(seeds) - len(members))
-        charge("mask.element", len(vector) * len(seeds))
+        meter("x25519.agree", len(seeds) - len(members))
+        meter("mask.element", len(vector) * len(seeds))
         add_masks_in_threads(vector, seeds, signs, self.parameters.bits)
 
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from testbed.arrays import Ids
 from testbed.crashes import Crash
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal, RoundAborted
 from testbed.messages import Message, RefusalNotice, Vector, decode, detach
 from testbed.network.hosts import HostAnswers, RefusedBy
@@ -86,7 +86,7 @@ def summed(vectors: Mapping[int, Vector], clients: Ids, weights: npt.NDArray[np.
     bits, length = chosen[0].bits, len(chosen[0])
     if any((vector.bits, len(vector)) != (bits, length) for vector in chosen):
         raise RoundAborted("different-vectors", "clients sent vectors of different shapes")
-    charge("ring.add.element" if weights is None else "float.add.element", float(len(chosen) * length))
+    meter("ring.add.element" if weights is None else "float.add.element", float(len(chosen) * length))
     if bits:
         return combined([ring_total(chosen)], bits)
     shares = np.ones(len(chosen), np.int64) if weights is None else weights

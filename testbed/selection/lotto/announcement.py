@@ -11,7 +11,7 @@ from pydantic import Field
 
 from testbed.arrays import Ids
 from testbed.crypto import vrf
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
 from testbed.messages import Count, Message, RoundNumber, Signature64
 from testbed.network.hosts import RefusedBy
@@ -99,7 +99,7 @@ class AnnouncedClient(LottoClient):
         self.take_pulse(message.round, message.pulse)
         self.use_round(message.round)
         self._announced = message
-        charge("vrf.output")
+        meter("vrf.output")
         return self._secret.output(self.evaluated(message.round))
 
     def use_round(self, number: int) -> None:
@@ -119,7 +119,7 @@ class AnnouncedClient(LottoClient):
 
     def prove(self, round_number: int) -> Candidacy:
         """The number with its proof, which the list must then hold."""
-        charge("vrf.prove")
+        meter("vrf.prove")
         self._own = Candidacy(*self._secret.prove(self.evaluated(round_number)))
         return self._own
 
@@ -148,7 +148,7 @@ class AnnouncedClient(LottoClient):
 
     def check_lot(self, lot: Lot, directory: Directory, round_number: int) -> None:
         """The proof must be valid under the key that the PKI has for this client, and give this number."""
-        charge("vrf.verify")
+        meter("vrf.verify")
         try:
             output = vrf.verify(directory.vrf_key(lot.client), self.evaluated(round_number), lot.proof)
         except ProtocolError as error:
@@ -188,7 +188,7 @@ def proves(claim: Candidacy, key: bytes, evaluated: bytes) -> bool:
     """Whether a claim's proof is valid under a VRF key, and its number the one that it proves."""
     if claim.output is None or claim.proof is None:
         return False
-    charge("vrf.verify")
+    meter("vrf.verify")
     try:
         return vrf.verify(key, evaluated, claim.proof) == claim.output
     except ProtocolError:

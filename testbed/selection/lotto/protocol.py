@@ -16,7 +16,7 @@ import msgspec
 from pydantic import Field
 
 from testbed.crypto import signatures
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, signed_content
 from testbed.parties.client import Client, Role, handles
@@ -328,7 +328,7 @@ class LottoClient(Role):
             if lot.client != self.client.number:
                 self.check_lot(lot, directory, message.round)
         self._list = message
-        charge("ed25519.sign")
+        meter("ed25519.sign")
         return ListSignature(self.client.identity.signing.sign(LIST_DOMAIN, self._content))
 
     def check_population(self, population: int) -> None:
@@ -352,7 +352,7 @@ class LottoClient(Role):
         needed = self.parameters.quorum_of(len(keys))
         if len(signed) < needed:
             raise Refusal("lotto.too-few-signatures", f"{len(signed)} of {needed} needed")
-        charge("ed25519.verify", len(signed))
+        meter("ed25519.verify", len(signed))
         for client, signature in signed.items():
             try:
                 signatures.verify(keys[client], LIST_DOMAIN, self._content, signature)

@@ -10,7 +10,7 @@ import numpy as np
 
 from testbed.arrays import Ids
 from testbed.crypto import signatures
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Message
 from testbed.network.contract import ids
@@ -143,12 +143,12 @@ class LottoServer:
     async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
         """Stages 2 and 3: participants verify and sign the list, then see each other's signatures."""
         participants = round_.participants = ids([lot.client for lot in lots])
-        charge("message", len(lots))
+        meter("message", len(lots))
         message = await self.registered(ParticipantList(round_.number, self.population, lots), round_)
         answers, refusals = await tell(round_, self.list_for(participants, message))
         signed = self.valid_signatures(answers, message, round_)
         self._require(self.parameters.quorum_of(len(lots)), len(signed), "signatures", refusals)
-        charge("message", len(signed))
+        meter("message", len(signed))
         told = self.signatures_for(ids([row.client for row in signed]), ListSignatures(round_.number, signed))
         agreed, refusals = await tell(round_, told)
         self._require(1, len(agreed), "agreements", refusals)
@@ -160,7 +160,7 @@ class LottoServer:
         """The signatures that the participants will accept; who signs anything else is left out of the round."""
         content = list_content(round_.experiment_id, self.parameters, message)
         keys = {lot.client: lot.registration_key for lot in message.participants}
-        charge("ed25519.verify", len(answers))
+        meter("ed25519.verify", len(answers))
         signed = []
         for client in sorted(answers):
             try:

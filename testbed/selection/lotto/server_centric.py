@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from testbed.arrays import Ids
 from testbed.crypto import prf
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
@@ -46,7 +46,7 @@ class ServerCentricClient(LottoClient):
 
     def check_lot(self, lot: Lot, directory: Directory, round_number: int) -> None:
         """The number must be the PRF of the round under the client's key on the bulletin board."""
-        charge("hmac")
+        meter("hmac")
         if prf.evaluate(directory.vrf_key(lot.client), self.evaluated(round_number)) != lot.output or lot.proof:
             raise Refusal("lotto.output-mismatch", f"client {lot.client}'s number is not the PRF of this round")
 
@@ -80,7 +80,7 @@ class ServerCentricServer(LottoServer):
 
     def outputs(self, directory: Directory, clients: Ids, round_: SelectionRound) -> Bytes:
         """`(m, 32)` uint8: the PRF of this round for each client."""
-        charge("hmac", len(clients))
+        meter("hmac", len(clients))
         return prf.evaluate_many(directory.vrf[clients], self.evaluated(round_))
 
 

@@ -26,9 +26,10 @@ import ray
 import yaml
 
 from testbed.records import RunRecords
+from tests.repository import ROOT
 
 pytestmark = [pytest.mark.ray, pytest.mark.launch, pytest.mark.timeout(900)]
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = ROOT
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin")
 TINY: dict[str, Any] = {
     "name": "launched", "seed": 3, "rounds": 2, "population": 12,

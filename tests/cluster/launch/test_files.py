@@ -12,7 +12,9 @@ import ray.autoscaler
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-PROJECT = Path(__file__).resolve().parents[2]
+from tests.repository import ROOT
+
+PROJECT = ROOT
 LAUNCH = PROJECT / "cluster/launch"
 RAY_UP = ("local.yaml", "aws.yaml", "gcp.yaml")
 KUBERAY = ("raycluster.yaml", "rayjob.yaml")

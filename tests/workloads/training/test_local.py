@@ -17,6 +17,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from benchmarks.floors import plain_network
 from testbed.experiment.workload import Workload
+from tests.repository import ROOT
 from workloads import ImageClassification, build
 from workloads.randomness import Purpose, stream
 from workloads.training.local import LocalTrainer
@@ -181,7 +182,7 @@ print(json.dumps(found, sort_keys=True))
 
 def test_results_do_not_depend_on_the_process_or_on_the_order_of_calls() -> None:
     jobs = [(3, 1), (8, 1), (3, 2), (49, 7)]
-    repository = Path(__file__).resolve().parents[2]
+    repository = ROOT
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", FINGERPRINT, json.dumps(order)],

@@ -17,7 +17,7 @@ SLOW = {"links": {"latency_ms": [200, 700]}}
 Row = tuple[int, int, str, str]
 
 
-def misfortunes(stage: str) -> dict[str, Any]:
+def dropouts(stage: str) -> dict[str, Any]:
     """Clients are away, and drop out at this stage (or at a random one)."""
     return {"availability": {"model": "bernoulli", "unavailable": 0.2, "dropout": {"rate": 0.25, "stage": stage}}}
 
@@ -48,8 +48,8 @@ def among_participants(schedule: Schedule) -> list[Row]:
     return [row for row in rows if row[:2] in took_part]
 
 
-def test_random_meets_the_misfortunes_of_lotto(replayed: Callable) -> None:
-    first, again = replayed(LOTTO | SECAGG | misfortunes("random"), SECAGG | SLOW, protocol="random", participants=8)
+def test_random_meets_the_dropouts_of_lotto(replayed: Callable) -> None:
+    first, again = replayed(LOTTO | SECAGG | dropouts("random"), SECAGG | SLOW, protocol="random", participants=8)
     rows = among_participants(first)
     assert among_participants(again) == rows
     fates = [fate for *_, fate in rows]
@@ -61,7 +61,7 @@ def test_random_meets_the_misfortunes_of_lotto(replayed: Callable) -> None:
 
 
 def test_who_was_lost_during_selection_is_lost_when_training_begins(replayed: Callable) -> None:
-    lost = misfortunes("lotto/participants")
+    lost = dropouts("lotto/participants")
     first, again = replayed(LOTTO | SECAGG | lost, SECAGG | SLOW, protocol="random", participants=8)
     rows = among_participants(first)
     assert ("lotto/participants", "dropped") in {row[2:] for row in rows}
@@ -71,13 +71,13 @@ def test_who_was_lost_during_selection_is_lost_when_training_begins(replayed: Ca
 
 def test_the_same_protocol_meets_all_of_it_again(replayed: Callable) -> None:
     keys = LOTTO | SECAGG
-    first, again = replayed(keys | misfortunes("random"), keys)
+    first, again = replayed(keys | dropouts("random"), keys)
     assert list(again.rows()) == list(first.rows())
 
 
-def test_lotto_meets_the_misfortunes_of_a_random_run(replayed: Callable) -> None:
+def test_lotto_meets_the_dropouts_of_a_random_run(replayed: Callable) -> None:
     """It chooses others, but whoever it asks in a stage meets there what is on the schedule."""
-    first, again = replayed(SECAGG | misfortunes("random") | {"selection": {"participants": 8}}, LOTTO | SECAGG)
+    first, again = replayed(SECAGG | dropouts("random") | {"selection": {"participants": 8}}, LOTTO | SECAGG)
     fates = {row[:2]: row[2:] for row in first.rows() if row[3] != "participant"}
     met = {row[:2]: row[2:] for row in again.rows() if row[3] != "participant"}
     assert met

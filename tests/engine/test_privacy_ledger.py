@@ -12,8 +12,9 @@ from testbed.errors import ExperimentError
 from testbed.records import RunDirectory
 from testbed.records.run_end import STOPPED, stopped
 from testbed.records.tables import SCHEMAS
+from tests.repository import ROOT
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 NOISE: dict[str, Any] = {"protocol": "own_noise:GaussianSums", "participants": 5, "noise_multiplier": 4.0}
 DROPPING = {"dropout": {"rate": 0.2, "stage": "plain/update"}}
 LEDGER: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Charges, and the table that turns them into seconds."""
+"""Metered operations, and the table that turns them into seconds."""
 
 import asyncio
 import gc
@@ -10,25 +10,25 @@ from testbed.emulation.compute.cost import (
     REFERENCE_COSTS,
     ComputeModel,
     Meter,
-    charge,
-    charge_parallel,
-    charge_pki,
+    meter,
+    meter_parallel,
+    meter_pki,
     metered,
     thread_cpu_s,
 )
 from testbed.errors import ExperimentError
 
 
-def test_charges_are_collected_by_the_innermost_block() -> None:
-    charge("hmac")  # nothing is being metered: nothing happens
+def test_operations_are_collected_by_the_innermost_block() -> None:
+    meter("hmac")  # nothing is being metered: nothing happens
     with metered() as outer:
-        charge("hmac", 2)
+        meter("hmac", 2)
         with metered() as inner:
-            charge("hmac", 5)
-            charge("message")
-            charge_pki(bytes_up=3, bytes_down=4)
-            charge_parallel(0.5)
-        charge("hmac")
+            meter("hmac", 5)
+            meter("message")
+            meter_pki(bytes_up=3, bytes_down=4)
+            meter_parallel(0.5)
+        meter("hmac")
     assert outer == Meter({"hmac": 3})
     assert inner == Meter({"hmac": 5, "message": 1}, parallel_s=0.5, pki_bytes_up=3, pki_bytes_down=4)
 
@@ -37,16 +37,16 @@ def test_a_block_ends_with_an_exception_too() -> None:
     with metered() as outer:
         with pytest.raises(KeyError), metered():
             raise KeyError
-        charge("hmac")
+        meter("hmac")
     assert outer.counts == {"hmac": 1}
 
 
-def test_threads_charge_the_block_that_started_them() -> None:
+def test_threads_meter_for_the_block_that_started_them() -> None:
     async def work() -> Meter:
-        with metered() as meter:
+        with metered() as block:
             for _ in range(3):
-                await asyncio.to_thread(charge, "hmac", 2)
-        return meter
+                await asyncio.to_thread(meter, "hmac", 2)
+        return block
 
     assert asyncio.run(work()).counts == {"hmac": 6}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster.jobs import authentication
+from tests.repository import ROOT
 
 SECRET = "5ec4e7" * 10
 
@@ -18,7 +19,7 @@ def said(code: str, tmp_path: Path, **environment: str) -> subprocess.CompletedP
     return subprocess.run(
         [sys.executable, "-c", f"from cluster.jobs.authentication import *\n{code}"],
         env=kept | {"HOME": str(tmp_path)} | environment,
-        cwd=Path(__file__).resolve().parents[2],
+        cwd=ROOT,
         capture_output=True,
         text=True,
     )

@@ -5,7 +5,6 @@ import hashlib
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
 from testbed.experiment.loader import validated
 from testbed.experiment.workload import Workload
+from tests.repository import ROOT
 from workloads import build
 from workloads.contract import FederatedWorkload
 
@@ -114,7 +114,7 @@ def test_results_do_not_depend_on_the_process_or_the_order_and_start_light() -> 
     for order in (jobs, jobs[::-1]):
         done = subprocess.run(
             [sys.executable, "-c", FINGERPRINT, json.dumps(order)], capture_output=True, text=True, check=False,
-            cwd=Path(__file__).parents[2],
+            cwd=ROOT,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         outputs.append(done.stdout)

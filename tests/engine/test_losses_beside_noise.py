@@ -12,6 +12,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
 from testbed.training import Train
+from tests.repository import ROOT
 
 NOISE = {"noise_multiplier": 8.0, "scale": 64.0}
 PROTOCOLS = {
@@ -158,9 +159,8 @@ def test_a_selection_of_ones_own_that_learns_from_reports(kind: type, refused: b
 
 
 def test_an_aggregation_of_ones_own_that_adds_noise(monkeypatch: pytest.MonkeyPatch, run: Callable[..., Any]) -> None:
-    from pathlib import Path
 
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
     own = {"protocol": "own_noise:GaussianSums", "participants": 8, "noise_multiplier": 5.0}
     assert {answer.samples for answer in told(run(keys() | {"aggregation": own}))} == {None}
     with pytest.raises(ExperimentError, match="oort chooses by losses"):

@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from testbed.records import RunRecords
+from tests.repository import ROOT
 
-SCRIPT = Path(__file__).resolve().parents[2] / "cluster" / "submit.py"
+SCRIPT = ROOT / "cluster" / "submit.py"
 PROJECT = SCRIPT.parents[1]
 
 

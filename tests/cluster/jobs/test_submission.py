@@ -24,9 +24,10 @@ from cluster.jobs.dashboard import MINIMUM_RAY
 from testbed.engine.in_process import run_in_process
 from testbed.experiment import load
 from testbed.records import RunDirectory, RunRecords
+from tests.repository import ROOT
 
 pytestmark = pytest.mark.ray
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = ROOT
 TINY = {
     "name": "tiny",
     "seed": 5,

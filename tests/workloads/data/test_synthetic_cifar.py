@@ -4,13 +4,13 @@ import hashlib
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from testbed.experiment.workload import Workload
+from tests.repository import ROOT
 from workloads import build
 from workloads.data.synthetic_cifar import GeneratedImages
 from workloads.randomness import Purpose
@@ -107,7 +107,7 @@ def test_results_do_not_depend_on_the_process_or_the_order_and_start_light() -> 
     for order in (jobs, jobs[::-1]):
         done = subprocess.run(
             [sys.executable, "-c", FINGERPRINT, json.dumps(order)], capture_output=True, text=True, check=False,
-            cwd=Path(__file__).parents[2],
+            cwd=ROOT,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         outputs.append(done.stdout)

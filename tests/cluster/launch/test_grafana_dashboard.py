@@ -4,14 +4,14 @@ import itertools
 import json
 import re
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cluster.metrics import COUNTERS, GAUGES, HISTOGRAMS
+from tests.repository import ROOT
 
-FILE = Path(__file__).resolve().parents[2] / "cluster" / "launch" / "grafana" / "sortition-testbed.json"
+FILE = ROOT / "cluster" / "launch" / "grafana" / "sortition-testbed.json"
 _METRIC = re.compile(r"\b(ray_\w+)\b(\{[^}]*\})?")
 
 
