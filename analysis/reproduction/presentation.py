@@ -14,7 +14,7 @@ import pandas as pd
 
 from analysis.reproduction.contract import Reproduced, Reproduction, Scale
 from testbed.errors import ExperimentError, RunError
-from testbed.files.atomic import replacing
+from testbed.files.atomic import atomic_write
 
 Format = Literal["text", "markdown", "json"]
 FILES = ("result.md", "result.json", "table.csv")
@@ -71,7 +71,7 @@ def write(one: Reproduction, made: Reproduced, scale: Scale, directory: Path) ->
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"{path.parent}: cannot be made: {error.strerror}") from None
-        with replacing(path, lambda why, path=path: RunError(f"{path}: cannot be written: {why}")) as file:
+        with atomic_write(path, lambda why, path=path: RunError(f"{path}: cannot be written: {why}")) as file:
             file.write(text.encode())
     return paths
 
