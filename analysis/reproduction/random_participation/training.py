@@ -28,7 +28,7 @@ from analysis.reproduction.late_accuracy import best_of, late_accuracy
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from testbed.records import RunRecords
 
 EPSILON, DELTA = 0.015, 1e-6
@@ -267,5 +267,5 @@ def learned(runs: Sequence[RunRecords]) -> Learned:
 
 def description(size: Size) -> str:
     """The data, in a line."""
-    section = Workload.model_validate({**size.workload, "samples_per_client": size.who.local_samples})
+    section = WorkloadSection.model_validate({**size.workload, "samples_per_client": size.who.local_samples})
     return workloads.build(section, size.population, 1).description
