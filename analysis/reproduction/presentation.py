@@ -29,7 +29,7 @@ def render(one: Reproduction, result: ReproductionResult, scale: Scale, format: 
     Args:
         one: what was reproduced.
         result: the outcome.
-        scale: at which it was result.
+        scale: at which it was run.
         format: ``text`` (at most 118 columns wide where the table's own cells allow it), ``markdown`` or ``json``.
 
     Raises `ExperimentError` for another format.
