@@ -7,7 +7,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 LOWEST ?= .venv-lowest
-LOWEST_TESTS := tests/crypto tests/messages tests/cluster tests/commands tests/records tests/federation tests/network
+LOWEST_TESTS := tests/crypto tests/messages tests/cluster tests/commands tests/records tests/engine tests/network
 
 .PHONY: demo test test-all test-lowest lint fuzz search bench faults wheel clean
 

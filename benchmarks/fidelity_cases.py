@@ -9,7 +9,7 @@ import numpy as np
 
 from testbed.arrays import Ids
 from testbed.emulation.availability import Presence
-from testbed.emulation.compute.cost import ComputeModel, charge
+from testbed.emulation.compute.cost import ComputeModel, meter
 from testbed.messages import Message
 from testbed.parties.client import Environment, Role, RoleSpec, handles
 from testbed.parties.pki import Directory
@@ -40,7 +40,7 @@ class Loading(Role):
 
     @handles(Load)
     def on_load(self, message: Load) -> Loaded:
-        charge("work", message.seconds[self.client.number])
+        meter("work", message.seconds[self.client.number])
         return Loaded(bytes(message.answer_bytes[self.client.number]))
 
 

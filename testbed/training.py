@@ -6,7 +6,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Count, Message, RoundNumber, Vector, content_digest
 from testbed.parties.client import Role, handles
@@ -165,7 +165,7 @@ class Trainer(Role):
         if message.model.bits or len(message.model) != workload.dimension:
             raise Refusal("train.dimension", f"a model of {len(message.model)}, not {workload.dimension} float32")
         update = self.learn(workload, message)
-        charge("train.parameter_example", workload.dimension * self.charged_examples(update))
+        meter("train.parameter_example", workload.dimension * self.charged_examples(update))
         delta = np.asarray(update.delta, np.float32)
         if delta.shape != (workload.dimension,):
             raise Refusal("train.dimension", f"the workload made an update {delta.shape}, not ({workload.dimension},)")
@@ -225,7 +225,7 @@ def training_digest(question: Train, *, anew: bool) -> bytes:
         anew: hash the model though somebody in this process has. Results are the same; it takes the time that it takes
             on a device of its own, for measured compute. With modelled compute the charge is that time.
     """
-    charge("sha256.byte", question.model.packed_bytes)
+    meter("sha256.byte", question.model.packed_bytes)
     return content_digest(question, anew=anew)
 
 

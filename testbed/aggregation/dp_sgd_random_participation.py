@@ -20,7 +20,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from testbed.aggregation.contract import Aggregate, AggregationParameters, AggregationRound, of_shape
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import ExperimentError, Refusal, RoundAborted, RoundSkipped, RunError
 from testbed.messages import Message, RoundNumber, Vector
 from testbed.parties.client import Client, Role, RoleSpec, handles
@@ -210,7 +210,7 @@ class GradientSender(Role):
             raise Refusal("dp-sgd.already-sent", f"the gradient of round {message.round} was sent before")
         self._sent = True
         if self.parameters.server == "untrusted" and self.parameters.sigma:
-            charge("gaussian.element", len(total))
+            meter("gaussian.element", len(total))
             seed = _secret(self.client, message.round, "noise")
             total = with_noise(total, self.parameters.sigma, seed).astype(np.float32)
         return Gradient(Vector(total, 0))
@@ -250,7 +250,7 @@ class RandomParticipation:
             raise RoundSkipped("nobody-available", "no available client has samples")
         total, survivors = await self._total(round_, round_.dimension)
         if self.parameters.server == "trusted" and self.parameters.sigma:
-            charge("gaussian.element", len(total))
+            meter("gaussian.element", len(total))
             seed = round_.randomness.secret("server", round_.number, f"{_NAME}/noise")
             total = with_noise(total, self.parameters.sigma, seed)
         batch = rate * self.parameters.sample_rate * available

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.crypto.masks import lane_dtype
-from testbed.emulation.compute.cost import charge
+from testbed.crypto.masks import word_dtype
+from testbed.emulation.compute.cost import meter
 from testbed.errors import ExperimentError, Refusal, RoundAborted
 
 LARGEST_RING = 64  # bits
@@ -75,7 +75,7 @@ class Quantisation:
         if weight * self.highest >= 1 << self.bits:
             raise Refusal("aggregation.weight-too-large", f"a weight of {weight} exceeds the ring of {self.bits} bits")
         length = len(delta)
-        lane = lane_dtype(self.bits)
+        lane = word_dtype(self.bits)
         levels = np.empty(length + 1, lane)
         scale = self.highest / (2 * self.clip)
         for begin in range(0, length, _CHUNK):
@@ -89,7 +89,7 @@ class Quantisation:
             target[:] = part
             target *= lane(weight)  # in integers: the product may have more than the 53 bits of a double
         levels[length] = weight
-        charge("quantise.element", length)
+        meter("quantise.element", length)
         return levels
 
     def decode(self, total: npt.NDArray[Any], updates: int) -> tuple[npt.NDArray[np.float64], int]:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.crypto import encryption, key_agreement, signatures, vrf
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
 from testbed.messages import ClientId, Key32, Message, Signature64, decode, encode, signed_content
 from testbed.randomness import Randomness
@@ -137,9 +137,11 @@ class PKI:
         public = vrf.SecretKey.from_seed(secret).public
         try:
             sealed = encryption.seal_to(
-                asked.agreement_key, secret, _SEALED_DOMAIN + client.to_bytes(8, "big"),
+                asked.agreement_key,
+                secret,
+                _SEALED_DOMAIN + client.to_bytes(8, "big"),
                 self._randomness.identity_secret("pki", client, "ephemeral key"),
-            )  # fmt: skip
+            )
         except ProtocolError as error:
             raise Refusal("pki.invalid-agreement-key", str(error)) from None
         if client not in board:
@@ -207,7 +209,7 @@ class Identity:
         """The encoded request to the PKI."""
         keys = signed_content(self.client, self.signing.public, self.agreement.public)
         signature = self.signing.sign(REGISTRATION_DOMAIN, keys)
-        charge("ed25519.sign")
+        meter("ed25519.sign")
         return encode(Registration(self.client, self.signing.public, self.agreement.public, signature))
 
     def accept(self, answer: bytes) -> None:

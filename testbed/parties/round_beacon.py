@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.crypto import signatures
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
 from testbed.messages import Digest32, Message, RoundNumber, Signature64, encode, signed_content
 from testbed.network import Network
@@ -140,13 +140,13 @@ def randomness_of(pulse: bytes) -> bytes:
 
 def check_pulse(beacon: bytes, experiment_id: bytes, number: int, pulse: bytes | None) -> None:
     """Raise `ProtocolError` unless `pulse` is the one of this round, by the beacon with this public key."""
-    charge("ed25519.verify")
+    meter("ed25519.verify")
     signatures.verify(beacon, PULSE_DOMAIN, signed_content(experiment_id, number), _given(pulse))
 
 
 def check_receipt(beacon: bytes, experiment_id: bytes, number: int, digest: bytes, receipt: bytes | None) -> None:
     """Raise `ProtocolError` unless the beacon has registered the list of this round that has `digest`."""
-    charge("ed25519.verify")
+    meter("ed25519.verify")
     signatures.verify(beacon, LIST_DOMAIN, signed_content(experiment_id, number, digest), _given(receipt))
 
 

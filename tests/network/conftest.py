@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from testbed.emulation.availability import Presence
-from testbed.emulation.compute.cost import ComputeModel, charge
+from testbed.emulation.compute.cost import ComputeModel, meter
 from testbed.emulation.links import ClientLinks
 from testbed.errors import Refusal
 from testbed.messages import Message, Vector, encode
@@ -75,7 +75,7 @@ class Answering(Role):
 
     @handles(Question)
     def on_question(self, message: Question, private: Secret | None = None) -> Reply | None:
-        charge("work", message.seconds)
+        meter("work", message.seconds)
         if self.client.number in message.silent:
             return None
         if self.client.number in message.refusing:
@@ -91,7 +91,7 @@ class Answering(Role):
     @staticmethod
     @handles(Greeting, alike=True)
     def on_greeting(environment: Environment, message: Greeting) -> Reply:
-        charge("work", 2)
+        meter("work", 2)
         return of_size(1000)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Message, encode
 from testbed.network.recorder import OUTCOMES
@@ -73,9 +73,9 @@ def test_sums_are_made_on_the_hosts_and_are_the_servers_time(emulated: Any, host
             ),
         )
         before_s = world.now_s
-        charge("work", 0.5)
+        meter("work", 0.5)
         total, some = await replies.total(), await replies.total(np.array([3, 1]))
-        charge("work", 0.25)
+        meter("work", 0.25)
         world.network.end_round()
         assert world.now_s - before_s == pytest.approx(0.75 + 0.001 * (4 * 2 + 2 * 2))
         with pytest.raises(ProtocolError):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.messages import encode
 from testbed.parties.pki import Entries, Lookup
 
@@ -61,11 +61,11 @@ def test_stages_follow_each_other_and_the_servers_work_lies_between_them(emulate
 
     async def two_stages() -> None:
         await world.network.begin_round(1)
-        charge("work", 3)
+        meter("work", 3)
         await world.network.ask(world.everybody, emulated.question_of_size(1000, answer_size=1000))
-        charge("work", 4)
+        meter("work", 4)
         await world.network.ask(world.everybody, emulated.question_of_size(1000, answer_size=1000))
-        charge("work", 5)
+        meter("work", 5)
         world.network.end_round()
 
     asyncio.run(two_stages())
@@ -73,7 +73,7 @@ def test_stages_follow_each_other_and_the_servers_work_lies_between_them(emulate
     assert [stage.sent_s for stage in world.network.exchanges] == pytest.approx([3, 3 + stage_s + 4])
     assert world.now_s == pytest.approx(3 + 4 + 5 + 2 * stage_s)
     assert world.network.server_compute_s == pytest.approx(12)
-    charge("work", 100)  # after the round: nobody's time
+    meter("work", 100)  # after the round: nobody's time
     assert world.now_s == pytest.approx(12 + 2 * stage_s)
 
 

@@ -9,7 +9,8 @@ from a folder or from the archive as it is; of an archive, only the members with
     cifar-100-python/        train, test                                             (cifar-100-python.tar.gz)
 
 A binary record is a label (CIFAR-100: the coarse label and the fine one, which counts) and 3,072 bytes: all of red, row
-by row, then green, then blue. The python version has the same bytes in pickles; see `cifar_pickle`.
+by row, then green, then blue. The python version has the same bytes in pickles; see
+`workloads.data.formats.cifar_pickle`.
 """
 
 import tarfile

@@ -2,9 +2,9 @@
 
 Caldas et al. 2018 (LEAF, arXiv 1812.01097). Two layouts, told apart by what is in the folder:
 
-- LEAF's json files (see `leaf`), an image a list of 784 numbers from 0 (ink) to 1 (paper): folders
-  ``train`` and ``test`` as LEAF's own split writes them, by sample or by user, or one folder of files, of which a tenth
-  of each writer's images is held out here, by the seed;
+- LEAF's json files (see `workloads.data.formats.leaf`), an image a list of 784 numbers from 0 (ink) to 1 (paper):
+  folders ``train`` and ``test`` as LEAF's own split writes them, by sample or by user, or one folder of files, of which
+  a tenth of each writer's images is held out here, by the seed;
 - TensorFlow Federated's ``fed_emnist_train.h5`` and ``fed_emnist_test.h5``: ``examples/WRITER/pixels`` (n, 28, 28)
   float32 of the same range and ``examples/WRITER/label`` (n,). Only the clients' images are read.
 

@@ -2,9 +2,9 @@
 
 Nothing is downloaded. The folder has ``train`` and ``test``, in one of two layouts:
 
-- LEAF's json files (Caldas et al. 2018, arXiv 1812.01097; see `leaf`): a user's ``x`` is a list of
-  comments, each a list of sequences of words, with ``<BOS>``, ``<EOS>`` and padding ``<PAD>`` (a list of words without
-  sequences is taken, too); ``y`` is not needed, as the words themselves say what follows;
+- LEAF's json files (Caldas et al. 2018, arXiv 1812.01097; see `workloads.data.formats.leaf`): a user's ``x`` is a list
+  of comments, each a list of sequences of words, with ``<BOS>``, ``<EOS>`` and padding ``<PAD>`` (a list of words
+  without sequences is taken, too); ``y`` is not needed, as the words themselves say what follows;
 - one text file for each user, as FedScale (arXiv 2105.11367) keeps its text: words are what white space separates.
   FedScale and Lotto cut words into ALBERT's pieces with a tokenizer that is not here, so numbers are not comparable.
 

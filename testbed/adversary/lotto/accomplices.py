@@ -4,7 +4,7 @@ They answer, sign and agree without a single check, so that the only obstacle is
 server behaves, they do what honest clients do.
 """
 
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.parties.client import handles
 from testbed.parties.round_beacon import randomness_of
 from testbed.selection.lotto.client_centric import ClientCentricClient
@@ -43,7 +43,7 @@ class _Accomplice(LottoClient):
         self.client.last_round = message.round
         content = list_content(self.environment.experiment_id, self.parameters, message)
         assert self.client.identity is not None
-        charge("ed25519.sign")
+        meter("ed25519.sign")
         return ListSignature(self.client.identity.signing.sign(LIST_DOMAIN, content))
 
     @handles(ListSignatures)
@@ -51,7 +51,7 @@ class _Accomplice(LottoClient):
         """Take part with whoever is in the list, and in the others of this round."""
         rows = () if self._list is None else self._list.participants
         others = self.client.agreed_participants or {}
-        self.client.agreed_participants = others | {lot.client: lot.registration_key for lot in rows}
+        self.client.agreed_participants = others | {entry.client: entry.registration_key for entry in rows}
         return Agreed()
 
 

@@ -52,9 +52,9 @@ from testbed.batches import Batches
 from testbed.crypto import shamir, signatures
 from testbed.crypto.failures import InvalidSignature, OpeningFailed
 from testbed.crypto.key_agreement import PrivateKey
-from testbed.crypto.masks import add_masks, lane_dtype
+from testbed.crypto.masks import add_masks, word_dtype
 from testbed.crypto.shamir import SHARE_BYTES
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Vector
 from testbed.parties.client import Client, handles
@@ -100,11 +100,11 @@ class SecAggClient(RemovingClient):
 
     def _sign(self, domain: bytes, content: bytes) -> bytes:
         assert self.client.identity is not None
-        charge("ed25519.sign")
+        meter("ed25519.sign")
         return self.client.identity.signing.sign(domain + self.environment.experiment_id, content)
 
     def _verify(self, registered: bytes, domain: bytes, content: bytes, signature: bytes) -> None:
-        charge("ed25519.verify")
+        meter("ed25519.verify")
         signatures.verify(registered, domain + self.environment.experiment_id, content, signature)
 
     # -- advertise keys -------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class SecAggClient(RemovingClient):
             self._sealing = PrivateKey.from_seed(self._secret("sealing key"))
             self._mask_secret = self._secret("mask key")
             self._mask = PrivateKey.from_seed(self._mask_secret)
-            charge("x25519.generate", 2)
+            meter("x25519.generate", 2)
             content = self._advert_content(self.client.number, self._sealing.public, self._mask.public)
             return KeyAdvert(self._sealing.public, self._mask.public, self._sign(KEYS_DOMAIN, content))
 
@@ -179,7 +179,7 @@ class SecAggClient(RemovingClient):
             f"the noise {n}": part for n, part in enumerate(self.noise_chain(self._participants, self._round), 1)
         }
         shares = [self._deal(name, secret, points) for name, secret in secrets.items()]
-        charge("shamir.share.term", len(secrets) * t * len(points))
+        meter("shamir.share.term", len(secrets) * t * len(points))
         self._sealing_keys: dict[int, bytes] = {}
         sealed = []
         for holder, dealt in zip(holders, map(b"".join, zip(*shares, strict=True)), strict=True):
@@ -190,8 +190,8 @@ class SecAggClient(RemovingClient):
             self._sealing_keys[holder] = key
             associated = self._associated(self.client.number, holder)
             sealed.append(SharesFor(holder, seal_shares(key, self.client.number, holder, dealt, associated)))
-        charge("x25519.agree", len(sealed))
-        charge("aead.seal", min(len(secrets), 3) * len(sealed))
+        meter("x25519.agree", len(sealed))
+        meter("aead.seal", min(len(secrets), 3) * len(sealed))
         return sealed
 
     def _deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
@@ -261,14 +261,14 @@ class SecAggClient(RemovingClient):
             self._received = received
             self._opened: dict[int, bytes] = {}
             if self._stands_by():
-                return Masked(Vector(np.empty(0, lane_dtype(self.parameters.bits)), self.parameters.bits))
+                return Masked(Vector(np.empty(0, word_dtype(self.parameters.bits)), self.parameters.bits))
             self._check_mates()
             return Masked(Vector(self._masked(sorted(received)), self.parameters.bits))
 
     def _check_mates(self) -> None:
         """All of the batch have shared with this client, and were shown the same keys: their shares open."""
         for mate in sorted(mates(self._batches, self.client.number)):
-            charge("aead.open")
+            meter("aead.open")
             try:
                 self._opened[mate] = self._open(mate)
             except OpeningFailed:
@@ -286,8 +286,8 @@ class SecAggClient(RemovingClient):
         seeds = [self._mask.agree(self._adverts[peer].mask_key, MASK_PURPOSE) for peer in peers]
         signs = [1 if peer > number else -1 for peer in peers]
         add_masks(masked, [*seeds, self._self_mask], [*signs, 1], self.parameters.bits)
-        charge("x25519.agree", len(seeds))
-        charge("mask.element", len(masked) * (len(seeds) + 1))
+        meter("x25519.agree", len(seeds))
+        meter("mask.element", len(masked) * (len(seeds) + 1))
         return masked
 
     def _encoded(self) -> npt.NDArray[Any]:
@@ -415,7 +415,7 @@ class SecAggClient(RemovingClient):
         that open would, and no single peer can end everybody's round with a bad ciphertext.
         """
         opened = {self.client.number: self._own_shares, **self._opened}
-        charge("aead.open", len(self._received) - len(self._opened))
+        meter("aead.open", len(self._received) - len(self._opened))
         for peer in self._received.keys() - self._opened.keys():
             with suppress(OpeningFailed):
                 opened[peer] = self._open(peer)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.crypto.masks import add_masks
-from testbed.emulation.compute.cost import charge, charge_parallel, metered, thread_cpu_s
+from testbed.emulation.compute.cost import meter, meter_parallel, metered, thread_cpu_s
 from testbed.parties.sums import reduced
 
 Item = TypeVar("Item")
@@ -36,7 +36,7 @@ def add_in_threads(
     Args:
         total: ring elements.
         items: spread over the machine's cores.
-        add: adds some of them to a vector like `total`, in place; its charges count as this thread's.
+        add: adds some of them to a vector like `total`, in place; what it meters counts as this thread's.
         bits: of the ring.
         at_least: so many items are worth a thread.
     """
@@ -49,15 +49,15 @@ def add_in_threads(
     def work(worker: int) -> tuple[npt.NDArray[Any], float, dict[str, float]]:
         began = thread_cpu_s()
         part = np.zeros_like(total)
-        with metered() as meter:
+        with metered() as block:
             add(part, items[worker::workers])
-        return part, thread_cpu_s() - began, meter.counts
+        return part, thread_cpu_s() - began, block.counts
 
     with ThreadPoolExecutor(workers) as pool:
         parts = list(pool.map(work, range(workers)))
     for part, _, counts in parts:
         np.add(total, part, out=total)
         for operation, count in counts.items():
-            charge(operation, count)
+            meter(operation, count)
     reduced(total, bits)
-    charge_parallel(max(cpu_s for _, cpu_s, _ in parts))
+    meter_parallel(max(cpu_s for _, cpu_s, _ in parts))

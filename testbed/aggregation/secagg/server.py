@@ -54,7 +54,7 @@ from testbed.aggregation.secagg.share_disputes import UndecidedShares, settled
 from testbed.arrays import Ids
 from testbed.crypto import signatures
 from testbed.crypto.key_agreement import PrivateKey
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Message
 from testbed.network import Replies
@@ -173,7 +173,7 @@ class SecAgg(WholeBatches):
                 continue
             seen |= keys
             usable[client] = advert
-        charge("x25519.agree", 2 * len(adverts))
+        meter("x25519.agree", 2 * len(adverts))
         return usable
 
     # -- round 1 --------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class SecAgg(WholeBatches):
         """What each client (U2) has sealed for each of the others; who leaves somebody out has not shared."""
         listed = [AdvertOf(c, a.sealing_key, a.mask_key, a.signature) for c, a in adverts.items()]
         self._digest = adverts_digest(round_.number, len(round_.participants), t, self._training, listed)
-        charge("message", len(listed))
+        meter("message", len(listed))
         replies = await round_.network.ask(_ids(adverts), ShareKeys(round_.number, listed))
         return self._at_least(t, self._whole(replies, adverts, round_), replies, "shared their keys")
 
@@ -212,7 +212,7 @@ class SecAgg(WholeBatches):
             client: SealedFromPeers([SharesFor(peer, bundles[peer][client]) for peer in peers])
             for client, peers in self.peers_that_shared(bundles).items()
         }
-        charge("message", sum(len(part.shares) for part in private.values()))
+        meter("message", sum(len(part.shares) for part in private.values()))
         replies = await round_.network.ask(_ids(bundles), self.mask_input(round_.number), private=private)
         standing_by = set(self.standing_by(round_, _ids(bundles)).tolist())
         answers = replies.valid()
@@ -350,8 +350,8 @@ class SecAgg(WholeBatches):
             for survivor in self.peers(client, survivors.tolist()):
                 seeds.append(key.agree(adverts[survivor].mask_key, MASK_PURPOSE))
                 signs.append(-1 if client > survivor else 1)
-        charge("x25519.agree", len(seeds) - len(survivors))
-        charge("mask.element", len(total) * len(seeds))
+        meter("x25519.agree", len(seeds) - len(survivors))
+        meter("mask.element", len(total) * len(seeds))
         add_masks_in_threads(total, seeds, signs, self.parameters.bits)
 
 
@@ -359,7 +359,7 @@ def _verify(round_: AggregationRound, client: int, domain: bytes, content: bytes
     """Raise `ProtocolError` unless `client` has signed `content` for `domain` in this experiment."""
     if round_.experiment_id is None:
         return
-    charge("ed25519.verify")
+    meter("ed25519.verify")
     signatures.verify(round_.directory.signing_key(client), domain + round_.experiment_id, content, signature)
 
 

@@ -17,7 +17,7 @@ import gmpy2
 
 from testbed.aggregation.secagg.messages import ShareOf, point_of
 from testbed.crypto.shamir import PRIME, SECRET_BYTES, LagrangeWeights
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 
 _COEFFICIENT_BYTES = 64  # reduced modulo a 257-bit prime: as good as uniform
@@ -121,13 +121,13 @@ class _Holders:
 
     def secret(self, shares: Sequence[bytes]) -> tuple[bytes, list[int]]:
         """The secret, and the positions of wrong shares; raises `ProtocolError` when it cannot be found."""
-        charge("shamir.reconstruct.term", self._t + len(self._parity))
+        meter("shamir.reconstruct.term", self._t + len(self._parity))
         if not self._parity:
             return self._weights.reconstruct(shares), []
         values = [gmpy2.mpz.from_bytes(share, "big") for share in shares]
         if sum(map(mul, self._parity, values)) % PRIME == 0:
             return self._weights.reconstruct(shares[: self._t]), []
-        charge("shamir.reconstruct.term", 4 * len(values) ** 2)
+        meter("shamir.reconstruct.term", 4 * len(values) ** 2)
         polynomial = decode(self._points, values, self._t)
         secret = polynomial[0] if polynomial else gmpy2.mpz(0)
         if secret >= 1 << (8 * SECRET_BYTES):

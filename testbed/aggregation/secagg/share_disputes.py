@@ -26,7 +26,7 @@ from testbed.aggregation.secagg.dealt_shares import MASK_KEY, SELF_MASK, ProveSh
 from testbed.aggregation.secagg.messages import KeyAdvert, ShareOf, Shares
 from testbed.aggregation.secagg.share_correction import Recovered, is_share, recover
 from testbed.crypto.key_agreement import PrivateKey
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.network.contract import ids
 from testbed.network.exclusion import EXCLUDED
@@ -100,7 +100,7 @@ def _proven(
 ) -> dict[int, ShareOf]:
     """The shares that their holders have shown to be what the dealer has sealed; the dealer's own is its word."""
     proven = {holder: row for holder, row in rows.items() if holder == dealer}
-    charge("aead.open", len(replies))
+    meter("aead.open", len(replies))
     for holder, answer in replies.valid().items():
         associated = associated_data(round_.number, dealer, holder, digest)
         try:

@@ -36,7 +36,7 @@ from testbed.aggregation.secagg_plus.messages import (
 )
 from testbed.crypto import encryption
 from testbed.crypto.failures import OpeningFailed
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import signed_content
 from testbed.parties.client import handles
@@ -82,7 +82,7 @@ class SecAggPlusClient(SecAggClient, answers=_QUESTIONS):
             raise Refusal("secagg-plus.not-in-list", "sent a list that this client is not in")
         self._check_neighbourhood(announced)
         digest = list_digest(self.environment.experiment_id, announced.round, announced.participants)
-        charge("message", len(listed))
+        meter("message", len(listed))
         graph = NeighbourGraph(announced.participants, announced.neighbours, digest)
         self._around = graph.around(self.client.number)
         self._listed, self._list_digest = listed, digest
@@ -128,7 +128,7 @@ class SecAggPlusClient(SecAggClient, answers=_QUESTIONS):
     ) -> MaskedAmongNeighbours:
         """Mask the update, and tell each neighbour that it is masked with it; who is not told keeps back its share."""
         masked = super().on_mask_input(MaskInput(message.round), private)
-        charge("aead.seal", len(self._received))
+        meter("aead.seal", len(self._received))
         told = []
         for peer in sorted(self._received):
             nonce, associated = self._word(self.client.number, peer)
@@ -181,7 +181,7 @@ class SecAggPlusClient(SecAggClient, answers=_QUESTIONS):
         if peer == self.client.number:
             return True
         nonce, associated = self._word(peer, self.client.number)
-        charge("aead.open")
+        meter("aead.open")
         try:
             encryption.open_sealed(self._sealing_keys[peer], nonce, self._told.get(peer, b""), associated)
         except OpeningFailed:

@@ -65,7 +65,7 @@ from testbed.aggregation.secagg_plus.messages import (
     graph_advert_content,
 )
 from testbed.arrays import Ids
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted
 from testbed.messages import Message
 from testbed.network import Replies
@@ -239,7 +239,7 @@ class SecAggPlus(SecAgg):
         participants = round_.participants.tolist()
         self._training = self.digest_of_training(round_)
         self._digest = common_digest(self._list_digest, self._training)
-        charge("message", len(participants))
+        meter("message", len(participants))
         question = AnnounceGraph(round_.number, participants, self.chosen.neighbours, t)
         replies = await round_.network.ask(round_.trained, question)
         return self._held(t, self._usable(replies.valid(), round_), replies, "advertised keys", round_)
@@ -255,7 +255,7 @@ class SecAggPlus(SecAgg):
         for client in adverts:
             around = [*self.peers(client, adverts), client]
             private[client] = NeighbourKeys([rows[one] for one in sorted(around)])
-            charge("message", len(around))
+            meter("message", len(around))
         replies = await round_.network.ask(ids(list(adverts)), ShareKeysAmongNeighbours(round_.number), private=private)
         return self._held(t, self._whole(replies, adverts, round_), replies, "shared their keys", round_)
 
@@ -332,7 +332,7 @@ class SecAggPlus(SecAgg):
             around = sorted(self._around[client].intersection(signed))
             if len(around) >= t:  # more of them say no more, and each is verified
                 told = self.told(client)
-                charge("message", t + len(told))
+                meter("message", t + len(told))
                 private[client] = NeighbourSignatures([SignatureOf(one, signed[one]) for one in around[:t]], told)
         if len(private) < t:
             raise RoundAborted("below-threshold", f"{len(private)} of {t} needed are shown {t} signatures")

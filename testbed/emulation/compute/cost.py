@@ -1,7 +1,7 @@
 """What a piece of protocol work costs: charges, and the table that turns them into seconds.
 
-Protocol code says what it does, `charge("ed25519.verify", 70)`, at the place where it does it. With *measured*
-compute the charges are ignored and thread CPU time is used; with *modelled* compute they are multiplied with a
+Protocol code says what it does, `meter("ed25519.verify", 70)`, at the place where it does it. With *measured*
+compute the counts are ignored and thread CPU time is used; with *modelled* compute they are multiplied with a
 cost table, so that the same input gives the same virtual times, bit for bit, on any machine.
 """
 
@@ -69,26 +69,26 @@ class Meter:
 _meter: ContextVar[Meter | None] = ContextVar("meter", default=None)
 
 
-def charge(operation: str, count: float = 1) -> None:
+def meter(operation: str, count: float = 1) -> None:
     """Count `count` units of `operation` on the work that is being metered (nothing happens if none is)."""
-    meter = _meter.get()
-    if meter is not None:
-        meter.counts[operation] = meter.counts.get(operation, 0) + count
+    current = _meter.get()
+    if current is not None:
+        current.counts[operation] = current.counts.get(operation, 0) + count
 
 
-def charge_parallel(seconds: float) -> None:
+def meter_parallel(seconds: float) -> None:
     """Add the CPU seconds of the busiest of the threads for which this one waited (measured compute)."""
-    meter = _meter.get()
-    if meter is not None:
-        meter.parallel_s += seconds
+    current = _meter.get()
+    if current is not None:
+        current.parallel_s += seconds
 
 
-def charge_pki(*, bytes_up: int, bytes_down: int) -> None:
+def meter_pki(*, bytes_up: int, bytes_down: int) -> None:
     """Count an exchange with the PKI that happened inside a handler."""
-    meter = _meter.get()
-    if meter is not None:
-        meter.pki_bytes_up += bytes_up
-        meter.pki_bytes_down += bytes_down
+    current = _meter.get()
+    if current is not None:
+        current.pki_bytes_up += bytes_up
+        current.pki_bytes_down += bytes_down
 
 
 class _Metering(AbstractContextManager[Meter]):
@@ -104,7 +104,7 @@ class _Metering(AbstractContextManager[Meter]):
 
 
 def metered() -> AbstractContextManager[Meter]:
-    """Collect the charges made inside the block; an outer block does not see them."""
+    """Collect what is metered inside the block; an outer block does not see them."""
     return _Metering()
 
 
@@ -125,8 +125,8 @@ class ComputeModel:
         unknown = sorted(counts.keys() - self.costs.keys())
         if unknown:
             raise ExperimentError(
-                f"time.compute: the cost table has no {unknown[0]!r}, which this run charges; "
-                f"charge operations that it has, or set time.compute to measured"
+                f"time.compute: the cost table has no {unknown[0]!r}, which this run meters; "
+                f"meter operations that it has, or set time.compute to measured"
             )
         return math.fsum(count * self.costs[operation] for operation, count in sorted(counts.items()))
 

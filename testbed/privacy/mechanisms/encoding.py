@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Floats
-from testbed.crypto.masks import lane_dtype
-from testbed.emulation.compute.cost import charge
+from testbed.crypto.masks import word_dtype
+from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted
 from testbed.privacy.mechanisms.keystream import CHUNK, words
 from testbed.privacy.mechanisms.rotation import flip_signs, hadamard, padded
@@ -73,10 +73,10 @@ class Encoding:
         bound = squared_norm_bound(self.scale, self.length, self.bias)
         for attempt in count():
             steps = rounded(fixed, fraction, hashlib.sha256(rounding + attempt.to_bytes(4, "big")).digest())
-            charge("round.element", len(steps))
+            meter("round.element", len(steps))
             if int(steps @ steps) <= bound:
                 break
-        encoded = np.empty(self.length + 1, lane_dtype(self.bits))
+        encoded = np.empty(self.length + 1, word_dtype(self.bits))
         encoded[:-1] = steps  # two's complement: negative steps are counted down from the ring's end
         encoded[-1] = 1
         return encoded
@@ -89,7 +89,7 @@ class Encoding:
         np.multiply(delta, factor, out=vector[: self.dimension], dtype=np.float64)
         np.rint(vector, out=vector)
         flip_signs(vector, rotation)
-        charge("rotate.element", self.length)
+        meter("rotate.element", self.length)
         return hadamard(vector)
 
     def decode(self, total: npt.NDArray[Any], updates: int, rotation: bytes) -> tuple[npt.NDArray[np.float64], int]:
@@ -101,7 +101,7 @@ class Encoding:
             raise RoundAborted("implausible-sum", "a mask was not removed, or an input was no encoded update")
         vector = hadamard(centred(total[:-1], self.bits))
         flip_signs(vector, rotation)
-        charge("rotate.element", self.length)
+        meter("rotate.element", self.length)
         mean = vector[: self.dimension]
         mean *= self.clip / (self.scale * sqrt(self.length) * updates)
         return mean, updates

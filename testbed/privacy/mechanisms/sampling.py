@@ -29,7 +29,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from testbed.emulation.compute.cost import charge
+from testbed.emulation.compute.cost import meter
 from testbed.privacy.mechanisms.keystream import CHUNK, word_beside, words
 
 Mechanism = Literal["skellam", "discrete-gaussian"]
@@ -190,7 +190,7 @@ def add_noise(accumulator: npt.NDArray[Any], mechanism: Mechanism, variance: flo
         magnitudes -= negative
         target = accumulator[begin : begin + len(part)]
         combine(target, magnitudes.astype(accumulator.dtype), out=target)
-    charge("noise.element", len(accumulator))
+    meter("noise.element", len(accumulator))
 
 
 def noise(mechanism: Mechanism, variance: float, seed: bytes, length: int) -> Integers:

@@ -1,0 +1,181 @@
+"""The unmasked sum against the plain quantised sum, bit for bit."""
+
+import asyncio
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from testbed.aggregation.quantisation import Quantisation
+from testbed.aggregation.secagg.mask_threads import add_masks_in_threads
+from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
+from testbed.crypto.masks import add_masks, word_dtype
+from testbed.engine.round import run_round
+from testbed.errors import ExperimentError, RoundAborted
+from testbed.selection.contract import Selection, SelectionRound
+
+STAGES = ("train", *SecAgg.stages)
+
+
+def quantised(
+    delta: Any, weight: int, generator: np.random.Generator, *, clip: float, levels_bits: int, bits: int
+) -> list[int]:
+    """What `Quantisation.encode` must give, one Python integer at a time."""
+    highest = 2**levels_bits - 1
+    row = []
+    for value, coin in zip(delta, generator.random(len(delta)), strict=True):
+        level = (min(max(float(value), -clip), clip) + clip) * (highest / (2 * clip))
+        row.append(min(math.floor(level + float(coin)), highest) * weight % 2**bits)
+    return [*row, weight % 2**bits]
+
+
+class Kept(SecAgg):
+    """Keeps the unmasked sum."""
+
+    total: list[int]
+
+    def unmask(self, *arguments: Any) -> None:
+        super().unmask(*arguments)
+        self.total = [int(value) for value in arguments[1]]
+
+
+@st.composite
+def rounds(draw: st.DrawFn) -> dict[str, Any]:
+    size = draw(st.integers(2, 9))
+    dimension = draw(st.integers(1, 40))
+    weights = draw(st.sampled_from(["samples", "equal"]))
+    samples = draw(st.lists(st.integers(1, 300), min_size=size, max_size=size))
+    most = size * (max(samples) if weights == "samples" else 1)
+    bits = draw(st.sampled_from([8, 13, 16, 17, 20, 24, 31, 32, 33, 40, 47, 63, 64]))
+    room = bits - most.bit_length()
+    if room < 1:
+        weights, room = "equal", bits - size.bit_length()
+    parameters = SecAggParameters(
+        threshold=draw(st.integers(size // 2 + 1, size)),
+        bits=bits,
+        levels_bits=draw(st.integers(1, min(24, room))),
+        clip=draw(st.sampled_from([0.25, 1.0, 3.7])),
+        weights=weights,
+    )
+    parameters.check_weights(size, max(samples))
+    finite = st.floats(-4, 4, width=32)
+    deltas = draw(st.lists(st.lists(finite, min_size=dimension, max_size=dimension), min_size=size, max_size=size))
+    # Most clients stay: else few examples would get past the first stages.
+    fates = draw(st.lists(st.sampled_from([None] * 8 + list(STAGES)), min_size=size, max_size=size))
+    return {"parameters": parameters, "samples": samples, "deltas": deltas, "fates": fates}
+
+
+@settings(max_examples=120)
+@given(rounds())
+def test_the_unmasked_sum_is_the_quantised_sum_of_the_survivors(federation: Any, case: dict[str, Any]) -> None:
+    parameters, fates = case["parameters"], case["fates"]
+    leaving = {stage: {i for i, fate in enumerate(fates) if fate == stage} for stage in STAGES}
+    small = federation(case["deltas"], parameters, samples=case["samples"], protocol=Kept, leaving=leaving)
+    left_after = [[i for i, fate in enumerate(fates) if fate not in STAGES[: k + 1]] for k in range(len(STAGES))]
+    survivors = left_after[STAGES.index("secagg/masked-input")]
+    if len(left_after[-1]) < parameters.threshold:
+        with pytest.raises(RoundAborted) as ended:
+            small.run()
+        assert ended.value.reason == "below-threshold"
+        return
+    aggregate = small.run()
+    assert aggregate.survivors.tolist() == survivors
+    expected = [0] * (len(case["deltas"][0]) + 1)
+    for i in survivors:
+        weight = case["samples"][i] if parameters.weights == "samples" else 1
+        generator = small.randomness.generator(i, 1, "stochastic rounding")
+        delta = np.asarray(case["deltas"][i], np.float32)
+        row = quantised(
+            delta, weight, generator, clip=parameters.clip, levels_bits=parameters.levels_bits, bits=parameters.bits
+        )
+        expected = [(a + b) % 2**parameters.bits for a, b in zip(expected, row, strict=True)]
+    assert small.protocol.total == expected
+    lane = word_dtype(parameters.bits)
+    mean, weight = parameters.quantisation.decode(np.array(expected, lane), len(survivors))
+    assert aggregate.mean.tobytes() == mean.tobytes()
+    assert aggregate.weight == weight == expected[-1]
+    assert small.misbehaviour() == []
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_exactly_t_survivors_are_enough_at_every_stage(federation: Any, stage: str) -> None:
+    deltas = np.random.default_rng(1).uniform(-1, 1, (7, 12))
+    small = federation(deltas, SecAggParameters(threshold=4), leaving={stage: {0, 3, 6}}, protocol=Kept)
+    aggregate = small.run()
+    in_the_sum = [1, 2, 4, 5] if STAGES.index(stage) <= 3 else list(range(7))
+    assert aggregate.survivors.tolist() == in_the_sum
+    assert np.abs(aggregate.mean - np.float32(deltas)[in_the_sum].mean(0)).max() <= 2 / (2**16 - 1)
+
+
+class Everybody:
+    """A selection that takes everybody."""
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        return Selection(round_.everyone, round_.population)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_below_t_the_round_is_aborted_and_the_model_stays(federation: Any, stage: str) -> None:
+    deltas = np.random.default_rng(1).uniform(-1, 1, (7, 12))
+    small = federation(deltas, SecAggParameters(threshold=4), leaving={stage: {0, 2, 3, 6}})
+    model = np.full(12, 0.25, np.float32)
+    environment = small.environment
+    nobody = np.zeros(7, np.int64)
+    start = SelectionRound(
+        1, 7, small.network, nobody, environment.directory, small.randomness, environment.experiment_id
+    )
+    outcome = asyncio.run(run_round(start, small.network, Everybody(), small.protocol, model))
+    assert outcome.state == "aborted"
+    assert outcome.reason.startswith("below-threshold: 3 of 4 needed")
+    assert outcome.model.tobytes() == np.full(12, 0.25, np.float32).tobytes()
+    assert outcome.survivors.tolist() == []
+
+
+def test_the_sum_does_not_depend_on_how_clients_are_spread(federation: Any) -> None:
+    deltas = np.random.default_rng(1).uniform(-1, 1, (8, 50))
+    leaving = {"secagg/masked-input": {2}, "secagg/share-keys": {5}}
+    means = {
+        federation(deltas, samples=range(1, 9), hosts=hosts, leaving=leaving).run().mean.tobytes()
+        for hosts in (1, 2, 3, 8)
+    }
+    assert len(means) == 1
+
+
+def test_secrets_of_the_operating_system_cancel_too(federation: Any) -> None:
+    """The sum depends on the rounding alone, never on the masks."""
+    deltas = np.random.default_rng(1).uniform(-1, 1, (6, 50))
+    leaving = {"secagg/masked-input": {2}}
+    seeded, fresh = (federation(deltas, leaving=leaving, secrets_from_system=system) for system in (False, True))
+    assert seeded.run().mean.tobytes() == fresh.run().mean.tobytes()
+    keys = [dict(small.hosts.seen[1][1].headers) for small in (seeded, fresh)]
+    assert set(keys[0].values()).isdisjoint(keys[1].values())
+
+
+def test_a_server_that_is_told_nothing_of_shapes_sums_the_same(federation: Any) -> None:
+    deltas = np.random.default_rng(1).uniform(-1, 1, (5, 50))
+    told, untold = (federation(deltas, told=told).run() for told in (True, False))
+    assert told.mean.tobytes() == untold.mean.tobytes()
+
+
+@pytest.mark.parametrize("bits", [12, 16, 20, 32, 50, 64])
+@pytest.mark.parametrize("count", [1, 15, 16, 40])
+def test_masks_added_in_threads_are_masks_added_one_after_the_other(bits: int, count: int) -> None:
+    generator = np.random.default_rng(5)
+    seeds = [generator.bytes(32) for _ in range(count)]
+    signs = generator.choice([1, -1], count).tolist()
+    start = generator.integers(0, 2**bits, 1000, np.uint64).astype(word_dtype(bits))
+    slow = start.copy()
+    for seed, sign in zip(seeds, signs, strict=True):
+        add_masks(slow, [seed], [sign], bits)
+    add_masks_in_threads(start, seeds, signs, bits)
+    assert start.tobytes() == slow.tobytes()
+
+
+def test_a_ring_too_narrow_for_the_weights_is_refused_before_the_first_round() -> None:
+    assert Quantisation(1.0, 16, 32).check(100, 655) is None
+    with pytest.raises(ExperimentError, match=r"aggregation\.bits: 100 participants with weights up to 656"):
+        SecAggParameters(bits=32, levels_bits=16).check_weights(100, 656)
+    SecAggParameters(bits=32, levels_bits=16, weights="equal").check_weights(100, 10**6)

@@ -1,0 +1,191 @@
+"""A server that tells one client that hardly any neighbour has shared, and all others everything: alone with its sum.
+
+It needs one accomplice fewer around the victim than two stories about one client do (2t - k - 2), so the bound does not
+exclude it: that neighbours know who has masked with them does.
+"""
+
+import itertools
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from testbed.adversary.misbehaviour import AttackContext, malicious_server
+from testbed.adversary.secagg.accomplices import HandOver, SecAggAccomplice
+from testbed.adversary.secagg.reconstruction import Attempt, Contradicting
+from testbed.aggregation.secagg.messages import CheckSurvivors, Shares, SignatureOf
+from testbed.aggregation.secagg.server import SecAgg
+from testbed.aggregation.secagg_plus.client import SecAggPlusClient
+from testbed.aggregation.secagg_plus.messages import (
+    MaskedAmongNeighbours,
+    MaskInputAmongNeighbours,
+    NeighbourSignatures,
+    UnmaskNeighbours,
+)
+from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
+from testbed.errors import RoundAborted
+from testbed.network.contract import ids
+from testbed.parties.client import RoleSpec, handles
+
+N = 20
+DISHONEST = (0, 1)  # a tenth, as the parameters say; then k = 6 and t = 5
+DELTAS = np.random.default_rng(4).uniform(-1, 1, (N, 6)).astype(np.float32)
+
+
+class Accomplice(SecAggAccomplice, SecAggPlusClient, answers=(*SecAggPlusClient.questions, HandOver)):
+    """Signs and hands over whatever it is asked for."""
+
+
+class Plan(NamedTuple):
+    """Whom the victim is told of, and the two views."""
+
+    victim: int
+    told: frozenset[int]
+    victims_survivors: frozenset[int]
+    survivors: frozenset[int]
+
+
+class Isolate(Contradicting, SecAggPlus):
+    """Story one, to the victim and the few honest clients it masks with: the other neighbours have dropped out.
+
+    Story two, to everybody else: those few have. The victim's seed and the mask keys of all it masks with come out.
+    """
+
+    name = "isolate"
+    applies_to = ("secagg-plus",)
+    plan: Plan | None = None
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        return [*SecAggPlus.roles.fget(self), RoleSpec(Accomplice, self.parameters, self.dishonest)]  # type: ignore[attr-defined]
+
+    def find(self, everybody: Collection[int], t: int) -> Plan | None:
+        around, most = self._around, len(everybody) - self.chosen.survivors
+        for victim in sorted(set(everybody) - self.dishonest):
+            bad = around[victim] & self.dishonest
+            honest = sorted(around[victim] - bad - {victim})
+            for few in map(frozenset, itertools.combinations(honest, t - 1 - len(bad))):
+                others = frozenset(honest) - few
+                if max(len(others), len(few)) > most:
+                    continue
+                first, second = frozenset(everybody) - others, frozenset(everybody) - few
+                if any(len(first & around[one]) < t for one in (victim, *few)):
+                    continue
+                signers = second - {victim}
+                reveal = {one for one in signers if len(around[one] & signers) >= t} | bad
+                enough = all(len(around[one] & (reveal | self.dishonest)) >= t for one in few)
+                if enough and len(around[victim] & (reveal | {victim})) >= t:
+                    return Plan(victim, few, first, second)
+        return None
+
+    def peers_that_shared(self, bundles: Any) -> dict[int, list[int]]:
+        told = super().peers_that_shared(bundles)
+        self.plan = self.find(sorted(bundles), self._t)
+        assert self.plan is not None
+        told[self.plan.victim] = sorted(self.plan.told | (self._around[self.plan.victim] & self.dishonest))
+        self.masked_peers = {client: frozenset(peers) for client, peers in told.items()}
+        return told
+
+    async def collect_inputs(self, round_: Any, t: int, bundles: Any) -> Any:
+        """Without the honest server's check that everybody has masked with all neighbours."""
+        self._shared = frozenset(bundles)
+        self._masked, self._survivors = await SecAgg.collect_inputs(self, round_, self.chosen.survivors, bundles)
+        self._told = {one: {row.client: row.tag for row in self._masked[one].masked_with} for one in self._masked}
+        return self._masked, self._survivors
+
+    async def collect_reveals(self, round_: Any, t: int, survivors: Any, excluded: Any) -> dict[int, Shares]:
+        assert self.plan is not None
+        victim, few, first, second = self.plan
+        revealed: dict[int, Shares] = {}
+        for said, signing, listening in (
+            (first, {victim, *few}, {victim}),
+            (second, second - {victim} - self.dishonest, second - {victim} - self.dishonest),
+        ):
+            question = CheckSurvivors(round_.number, sorted(said))
+            signed = (await round_.network.ask(ids(sorted(signing | self.dishonest)), question)).valid()
+            private = {}
+            for one in sorted(listening & signed.keys()):
+                rows = [
+                    SignatureOf(other, signed[other].signature) for other in sorted(self._around[one] & signed.keys())
+                ]
+                private[one] = NeighbourSignatures(rows, self.told(one))
+            asked = UnmaskNeighbours(round_.number)
+            revealed |= (await round_.network.ask(ids(sorted(private)), asked, private=private)).valid()
+        handed = (await round_.network.ask(ids(sorted(self.dishonest)), HandOver(round_.number))).valid()
+        revealed |= {one: Shares(answer.mask_keys, answer.self_masks) for one, answer in handed.items()}
+        keys = {one: answer.mask_key for one, answer in handed.items()}
+        self.attempt = await self.reconstructed("", {victim}, self.masked_peers, few, t, revealed, keys)
+        raise RoundAborted("over", "")
+
+
+def attempted(federation: Any, roles: Collection[RoleSpec] = ()) -> tuple[Any, Attempt]:
+    context = AttackContext(frozenset(DISHONEST))
+    kind = malicious_server(SecAggPlus, [Isolate], context)
+    small = federation(DELTAS, SecAggPlusParameters(), protocol=kind, samples=range(3, N + 3), roles=roles)
+    with pytest.raises(RoundAborted, match="over"):
+        small.run()
+    return small, small.protocol.attempt
+
+
+def test_the_server_stays_within_the_bound(federation: Any) -> None:
+    small, _ = attempted(federation)
+    chosen = small.protocol.chosen
+    around = [len(small.protocol._around[one] & set(DISHONEST)) for one in range(N) if one not in DISHONEST]
+    assert max(around) < 2 * chosen.threshold - chosen.neighbours - 1
+
+
+def test_neighbours_that_the_victim_has_not_masked_with_keep_their_shares(federation: Any) -> None:
+    small, attempt = attempted(federation)
+    assert attempt.vector is None
+    assert small.refusals() == []
+    t, bad = small.protocol.chosen.threshold, small.protocol._around[small.protocol.plan.victim] & set(DISHONEST)
+    assert f"{len(bad) + 1} of {t} of the self-mask seed" in attempt.detail  # the accomplices' and the victim's own
+
+
+class Trusting(SecAggPlusClient):
+    """Does not ask who has masked with it."""
+
+    def _masks_with_me(self, peer: int) -> bool:
+        return True
+
+
+def test_if_they_did_not_ask_the_update_would_be_out(federation: Any) -> None:
+    honest = frozenset(range(N)) - set(DISHONEST)
+    small, attempt = attempted(federation, [RoleSpec(Trusting, SecAggPlusParameters(), honest)])
+    assert attempt.vector is not None
+    (victim,) = attempt.members
+    rounding = small.randomness.generator(victim, 1, "stochastic rounding")
+    truth = small.parameters.quantisation.encode(DELTAS[victim], victim + 3, rounding)
+    assert np.array_equal(attempt.vector, truth)
+    assert small.refusals() == []
+
+
+class TellsNobody(SecAggPlusClient):
+    """Says of no neighbour that it is masked with it."""
+
+    @handles(MaskInputAmongNeighbours)
+    def on_mask_input_among_neighbours(self, message: Any, private: Any) -> MaskedAmongNeighbours:
+        return MaskedAmongNeighbours(super().on_mask_input_among_neighbours(message, private).input, [])
+
+
+def test_a_client_that_tells_nobody_is_left_out(federation: Any) -> None:
+    roles = [RoleSpec(TellsNobody, SecAggPlusParameters(), frozenset({5}))]
+    small = federation(DELTAS, SecAggPlusParameters(), protocol=SecAggPlus, roles=roles)
+    assert small.run().survivors.tolist() == [one for one in range(N) if one != 5]
+    assert small.misbehaviour() == [(5, "masked input: not with every neighbour")]
+
+
+class TellsHalf(SecAggPlusClient):
+    """Leaves neighbours without its word."""
+
+    def _word(self, sender: int, receiver: int) -> tuple[bytes, bytes]:
+        nonce, associated = super()._word(sender, receiver)
+        return nonce, associated + (b"!" if sender == self.client.number and receiver % 2 else b"")
+
+
+def test_a_client_whose_word_is_false_is_no_worse_than_bad_shares(federation: Any) -> None:
+    roles = [RoleSpec(TellsHalf, SecAggPlusParameters(), frozenset({5}))]
+    small = federation(DELTAS, SecAggPlusParameters(), protocol=SecAggPlus, roles=roles)
+    with pytest.raises(RoundAborted, match="needed shares for client 5"):
+        small.run()

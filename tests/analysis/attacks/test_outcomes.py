@@ -1,0 +1,178 @@
+"""What an adversary has attained, from the records: refused, completed, and beside Theorem 2."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from scipy.stats import binom
+
+from analysis.attacks.outcomes import Share, adversaries, attained, render
+from analysis.bounds.lotto import dishonest_fraction_exceeds
+from analysis.reproduction.lotto import adversary as lotto_adversary
+from analysis.reproduction.lotto import prediction as lotto_prediction
+from testbed.engine.in_process import run_in_process
+from testbed.errors import ExperimentError
+from testbed.experiment.loader import validated
+from testbed.records import RunDirectory, RunRecords
+
+LOTTO = {"protocol": "lotto-client-centric", "participants": 4, "over_selection": 2.0, "min_population": 10}
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Callable[..., RunRecords]:
+    """A real run, in this process, with a workload that learns nothing."""
+    pytest.importorskip("torch")
+    from workloads import build
+
+    def record(name: str, adversary: dict[str, Any] | None, **changes: Any) -> RunRecords:
+        workload = {"dataset": "digits", "model": "logistic", "batch_size": 100, "evaluate_every": 100}
+        base = {"name": name, "seed": 1, "rounds": 6, "population": 20, "workload": workload, "selection": LOTTO}
+        keys = base | {"aggregation": {"protocol": "plain"}, "time": {"compute": "modelled"}} | changes
+        experiment = validated(keys | ({} if adversary is None else {"adversary": adversary}), name)
+        directory = RunDirectory.create(tmp_path / name, experiment.plain())
+        run_in_process(experiment, build(experiment.workload, 20, 1), 1, directory, lambda progress: None)
+        return RunRecords(tmp_path / name)
+
+    return record
+
+
+def test_rounds_are_counted_by_what_became_of_them(recorded: Callable) -> None:
+    run = recorded("twice", {"dishonest": 0.3, "server": ["list-twice"], "from_round": 2, "every": 2})
+    found = attained(run)
+    reached = run.rounds.loc[run.rounds["participants"] > 0, "round"]
+    assert found.planned == 3
+    assert found.attacked == sum(number in (2, 4, 6) for number in reached)
+    assert found.refused == found.attacked > 0
+    assert found.completed == 0
+    assert found.checks == (("lotto.listed-twice", "lotto/participants", found.refused),)
+    assert found.exceeding(0) == Share.of(0, 3)
+
+
+def test_completed_rounds_count_their_dishonest_participants(recorded: Callable) -> None:
+    run = recorded("kept", {"dishonest": 6, "server": ["keep-dishonest-candidates"]})
+    found = attained(run)
+    rows = run.participation
+    completed = run.rounds.loc[run.rounds["outcome"] == "completed", "round"]
+    by_hand = [int(rows[rows["round"] == number]["dishonest"].sum()) for number in completed]
+    assert list(found.dishonest) == by_hand
+    assert found.refused == 0
+    (row,) = json.loads(render(adversaries([run], eta=1.5), "json"))["rows"]
+    assert row["due"] == pytest.approx(4 * 6 / 20)
+    assert row["exceeded"] == sum(x > 1 for x in by_hand)  # floor(1.5 * 1.2)
+    assert row["rate"] == row["exceeded"] / 6
+    assert row["bound"] == dishonest_fraction_exceeds(20, 6, 4, 2.0, 1.5, 10)
+    assert row["distribution"] == [by_hand.count(x) for x in range(5)]
+
+
+def test_dishonest_clients_that_do_nothing_are_counted_in_all_rounds(recorded: Callable) -> None:
+    run = recorded("idle", {"dishonest": 0.5}, selection={"participants": 4})
+    found = attained(run)
+    assert (found.planned, found.attacked, found.completed) == (6, 0, 6)
+    assert sum(found.dishonest) == run.participation["dishonest"].sum() > 0
+    (row,) = json.loads(render(adversaries([run]), "json"))["rows"]
+    assert row["bound"] is None
+
+
+def test_the_table_in_every_format(recorded: Callable) -> None:
+    runs = [
+        recorded("one", {"dishonest": 0.3, "server": [{"reuse-round": {"round": 2}}], "clients": ["inflate-utility"]}),
+        recorded("none", None),
+    ]
+    frame = adversaries(runs, eta=3)
+    assert len(frame) == 1
+    text = render(frame)
+    assert "reuse-round (round=2) + inflate-utility" in text
+    assert "lotto.round-used at lotto/announce" in text
+    assert "Pr[x/s > 3 c/n]" in text
+    assert render(frame, "markdown").startswith("| Adversary | Rounds |")
+    assert render(frame, "csv").splitlines()[0].startswith("label,selection,aggregation,server,clients")
+    with pytest.raises(ExperimentError, match="--format latex: unknown"):
+        render(frame, "latex")
+    with pytest.raises(ExperimentError, match="no run here has an `adversary:` section"):
+        adversaries(runs[1:])
+    for eta in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ExperimentError, match=f"--eta {eta:g}: must be above 0 and finite"):
+            adversaries(runs, eta=eta)
+    (row, _) = json.loads(render(adversaries([runs[0], runs[0]], eta=1e308), "json"))["rows"]
+    assert (row["exceeded"], row["bound"]) == (0, 0.0)
+
+
+@pytest.mark.parametrize("eta", ["nan", "inf", "-inf", "0", "1e999"])
+def test_an_eta_that_is_no_factor_is_one_line(recorded: Callable, capsys: pytest.CaptureFixture[str], eta: str) -> None:
+    from testbed.commands import main
+
+    run = recorded("once", {"dishonest": 0.3, "server": ["list-twice"]})
+    capsys.readouterr()
+    assert main(["attack", "summary", str(run.path), "--eta", eta]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", f"error: --eta {float(eta):g}: must be above 0 and finite\n")
+
+
+def test_runs_of_an_earlier_version_have_no_dishonest_participants(recorded: Callable) -> None:
+    run = recorded("old", None)
+    path = run.path / "participation.parquet"
+    metadata = pq.read_schema(path).metadata
+    table = pq.read_table(path).drop_columns(["dishonest"]).replace_schema_metadata(metadata)
+    pq.write_table(table, path)
+    old = RunRecords(run.path).participation
+    assert len(old) > 0
+    assert old["dishonest"].dtype == bool
+    assert not old["dishonest"].any()
+
+
+@pytest.mark.parametrize(
+    ("count", "trials", "low", "high"), [(0, 10, 0, 0.3085), (10, 10, 0.6915, 1), (5, 20, 0.0866, 0.4910)]
+)
+def test_intervals_are_clopper_and_pearsons(count: int, trials: int, low: float, high: float) -> None:
+    """Published values of the exact interval (Brown, Cai and DasGupta 2001, and textbooks)."""
+    share = Share.of(count, trials)
+    assert (share.low, share.high) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
+
+
+def test_nothing_is_known_without_trials() -> None:
+    assert (Share.of(0, 0).low, Share.of(0, 0).high) == (0, 1)
+
+
+@pytest.mark.parametrize("condition", [one for one in lotto_adversary.CONDITIONS if one.minimum is not None])
+def test_the_worst_case_is_within_the_bound_and_close_to_it(condition: Any) -> None:
+    """The two differ by rounds with fewer than s candidates alone, which Theorem 1 makes rare."""
+    p = float(condition.probability)
+    without_round = binom.cdf(lotto_adversary.PARTICIPANTS - 1, lotto_adversary.POPULATION, p)
+    for most in range(10):
+        assert condition.exact(most) <= condition.bound(most) + 1e-12
+        assert condition.bound(most) - condition.exact(most) <= without_round
+
+
+def test_the_expected_maximum_of_binomials() -> None:
+    exact = lotto_prediction.most_of(3, 0.5)
+    values = [binom.cdf(k, 3, 0.5) ** lotto_prediction.POPULATION for k in range(4)]
+    assert exact == pytest.approx(sum(k * (values[k] - (values[k - 1] if k else 0)) for k in range(4)))
+
+
+def test_reproductions_at_a_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They run, draw, and say what they found; what they find at their own scale is in the docs."""
+    pytest.importorskip("torch")
+    from analysis.reproduction.contract import ReproductionContext
+    from testbed.running import run_all
+
+    def run(experiment: Any, directory: Path) -> list[RunRecords]:
+        return [RunRecords(path) for path in run_all(experiment, directory, where=experiment.name, resume=True)]
+
+    monkeypatch.setitem(lotto_adversary.ROUNDS, "small", 8)
+    monkeypatch.setitem(lotto_prediction.SIZES, "small", (8, 2))
+    notes: list[str] = []
+    (theorem,) = lotto_adversary.REPRODUCTIONS
+    result = theorem.run(ReproductionContext("small", tmp_path / "theorem", run, notes.append))
+    assert result.table["rounds"].tolist() == [8] * 6
+    assert result.table["refused"].sum() == 0
+    assert [claim.agrees for claim in result.claims][2] == "yes"
+    assert [path.suffix for path in result.figures] == [".png", ".pdf"]
+    assert all(path.is_file() for path in result.figures)
+    (prediction,) = lotto_prediction.REPRODUCTIONS
+    result = prediction.run(ReproductionContext("small", tmp_path / "prediction", run, notes.append))
+    assert len(result.table) == 4
+    assert len(result.claims) == 3
+    assert len(notes) == 10

@@ -1,0 +1,240 @@
+"""Multi-RoundSecAgg's accuracies, tiny: through the real runs, and what is made of made-up accuracies."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.reproduction.catalogue import named
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext
+from analysis.reproduction.multi_round_secagg import accuracy as multiround_accuracy
+from analysis.reproduction.multi_round_secagg import tasks as multiround_tasks
+from analysis.reproduction.multi_round_secagg.published import (
+    LEARNING_RATES,
+    PARTITION,
+    RANDOM,
+    SCHEMES,
+    T3,
+    T4,
+    T6,
+    TABLE_3,
+    TABLE_4,
+    TABLE_5,
+    WEIGHTED,
+    Setting,
+)  # fmt: skip
+from analysis.reproduction.multi_round_secagg.tasks import DIGITS, TASKS, task_of
+from analysis.reproduction.multi_round_secagg.training import Task, Trained, dropout_probabilities, experiment, train
+from analysis.reproduction.multi_round_secagg.verdict import ablation_claims, claims
+from testbed.errors import ExperimentError
+from testbed.experiment.loader import apply_override, validated
+from testbed.experiment.schema import Experiment
+from testbed.experiment.sweep import points
+from testbed.records import RunRecords
+from testbed.running import run_all
+
+TINY = replace(
+    DIGITS, workload={"dataset": "digits", "model": "logistic", "batch_size": 20}, population=60, participants=12,
+    rounds=6, seeds=2, evaluations=3,
+)  # fmt: skip
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> ReproductionContext:
+    """Runs without Ray."""
+
+    def run(swept: Experiment, directory: Path) -> list[RunRecords]:
+        data = swept.model_dump(mode="json", exclude_unset=True)
+        apply_override(data, "cluster.network=in-process")
+        local = validated(data, swept.name)
+        return [RunRecords(path) for path in run_all(local, directory, where=swept.name, resume=True)]
+
+    return ReproductionContext("small", tmp_path, run, lambda line: None)
+
+
+def _reproduction(name: str) -> Reproduction:
+    (found,) = named([name])
+    return found
+
+
+# -- what is run ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_experiments_of_every_task_validate(name: str, place: int) -> None:
+    task = TASKS[name][place]
+    if task.workload["dataset"] in ("mnist", "cifar10", "cifar100"):
+        task = replace(task, workload={**task.workload, "path": "data"})
+    for setting in task.settings:
+        swept = experiment(task, setting, 1, list(SCHEMES.values()), task.rates)
+        assert len(list(points(swept, name))) == len(SCHEMES) * len(task.rates)
+
+
+def test_every_task_keeps_the_papers_users_and_seeds() -> None:
+    for tasks in TASKS.values():
+        assert {(task.population, task.participants, task.seeds) for task in tasks} == {(120, 12, 5)}
+    assert all(tasks[2].rates == LEARNING_RATES for tasks in TASKS.values())
+
+
+def test_the_papers_tables_have_all_schemes() -> None:
+    for table in (TABLE_3, TABLE_4, TABLE_5):
+        assert list(table) == list(SCHEMES)
+        assert all(row.iid > row.non_iid for row in table.values())
+
+
+def test_the_papers_scale_needs_the_papers_data() -> None:
+    with pytest.raises(ExperimentError, match="--data DIR") as raised:
+        task_of("multiround-fig7", "paper", None)
+    assert "\n" not in str(raised.value)
+    assert task_of("multiround-fig7", "paper", Path("there")).workload["path"] == "there"
+
+
+def test_a_table_and_its_figure_are_one_reproduction() -> None:
+    for figure, table in (("5", "3"), ("7", "5"), ("8", "4")):
+        assert named([f"multiround-table{table}", f"multiround-fig{figure}"]) == [
+            _reproduction(f"multiround-fig{figure}")
+        ]
+
+
+def test_dropouts_are_drawn_by_seed_from_the_papers_values() -> None:
+    drawn = dropout_probabilities(1000, 1)
+    assert set(drawn) == {0.1, 0.2, 0.3, 0.4, 0.5}
+    assert drawn == dropout_probabilities(1000, 1)
+    assert drawn != dropout_probabilities(1000, 2)
+    assert min(drawn.count(p) for p in set(drawn)) > 150
+
+
+# -- through the runs -----------------------------------------------------------------------------------------------
+
+
+def test_schemes_of_a_seed_have_data_model_and_absences_in_common(context: ReproductionContext) -> None:
+    swept = experiment(TINY, "non-IID", 3, [SCHEMES[RANDOM], SCHEMES[T3]], [0.1])
+    one, other = context.run_experiment(swept, context.out / "runs")
+
+    def absent(run: RunRecords) -> set[tuple[int, int]]:
+        asked = run.exchanges[run.exchanges["stage"] == "check-in"]
+        away = asked[asked["outcome"] == "offline"]
+        return set(zip(away["round"], away["client"], strict=True))
+
+    assert absent(one)
+    assert absent(one) == absent(other)
+
+
+def test_table_5_tiny(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = replace(TINY, settings={"non-IID": TINY.settings["non-IID"]})
+    monkeypatch.setitem(multiround_tasks.TASKS, "multiround-fig7", (task, task, task))
+    result = _reproduction("multiround-table5").run(context)
+    table = result.table.set_index("scheme")
+    assert list(table.index) == list(SCHEMES)
+    assert table.loc[T4, "non-IID % (paper)"] == 92.51
+    assert (table.drop(PARTITION)["non-IID %"] > 10).all()  # ten classes
+    assert int(table.loc[T3, "non-IID T strong"]) >= 3
+    assert int(table.loc[T6, "non-IID T strong"]) >= 6
+    assert table.loc[RANDOM, "non-IID C"] == 12
+    assert table.loc[T6, "non-IID skipped %"] >= table.loc[T3, "non-IID skipped %"]
+    assert len(result.claims) == 4
+    assert [path.name for path in result.figures] == ["multiround-fig7.png", "multiround-fig7.pdf"]
+    assert all(path.stat().st_size for path in result.figures)
+    assert "digits" in result.remarks[0]
+
+
+def test_the_better_of_two_learning_rates_is_taken(context: ReproductionContext) -> None:
+    task = replace(TINY, settings={"IID": TINY.settings["IID"]}, rates=(1e-6, 0.1), seeds=1, rounds=5)
+    results, rates = train(context, task)
+    assert rates == {"IID": 0.1}
+    assert set(results) == {"IID"}
+
+
+def test_figure_9_tiny(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = replace(TINY, settings={"IID": TINY.settings["IID"]}, by_label=False, rounds=2, seeds=1)
+    monkeypatch.setitem(multiround_tasks.TASKS, "multiround-fig9", (task, task, task))
+    monkeypatch.setattr(multiround_accuracy, "SIZES", {(24, 12): "a", (48, 24): "b"})
+    result = _reproduction("multiround-fig9").run(context)
+    assert result.table["N, K"].tolist() == ["24, 12"] * 6 + ["48, 24"] * 6
+    assert not [name for name in result.table if "(paper)" in name]
+    assert len(result.claims) == 7
+    assert result.claims[-1].claim.startswith("partition fails to train")
+
+
+# -- what is made of it ---------------------------------------------------------------------------------------------
+
+NOISE = np.array([-0.2, 0.1, 0.0, 0.2, -0.1])
+AS_PUBLISHED = {scheme: row.non_iid for scheme, row in TABLE_5.items()}
+
+
+def _judged(setting: Setting, means: dict[str, float], **spread: float) -> dict[str, str | None]:
+    """By claim, of five seeds that differ by little, in the named schemes by more."""
+    late = {
+        scheme: mean + (1 + spread.get(scheme.replace("-", "_").replace(" = ", ""), 0.0)) * np.roll(NOISE, place)
+        for place, (scheme, mean) in enumerate(means.items())
+    }
+    found: list[Claim] = claims({setting: late})
+    return {claim.claim: claim.agrees for claim in found}
+
+
+def _of(judged: dict[str, str | None], words: str) -> str | None:
+    (found,) = [agrees for claim, agrees in judged.items() if words in claim]
+    return found
+
+
+def test_the_papers_own_numbers_agree_with_its_claims() -> None:
+    for table in (TABLE_3, TABLE_4, TABLE_5):
+        late = {
+            setting: {scheme: row.of(setting) + np.roll(NOISE, i) for i, (scheme, row) in enumerate(table.items())}
+            for setting in ("IID", "non-IID")
+        }
+        assert {claim.agrees for claim in claims(late)} == {"yes"}
+
+
+def test_a_scheme_below_partition_is_seen() -> None:
+    assert _of(_judged("non-IID", AS_PUBLISHED), "partition is worst") == "yes"
+    assert _of(_judged("non-IID", AS_PUBLISHED | {T6: 70.0}), "partition is worst") == "partly"
+    assert _of(_judged("non-IID", dict.fromkeys(SCHEMES, 80.0) | {PARTITION: 90.0}), "partition is worst") == "no"
+
+
+def test_a_gap_that_may_be_chance_is_only_partly_a_gap() -> None:
+    means = AS_PUBLISHED | {RANDOM: 93.0, T4: 93.6}
+    clear, vague = _judged("non-IID", means), _judged("non-IID", means, random=20.0)
+    assert _of(clear, "T = 3 and T = 4 are better than random") == "yes"
+    assert _of(vague, "T = 3 and T = 4 are better than random") == "partly"
+    below = _judged("non-IID", means | {T3: 90.0, T4: 90.0, WEIGHTED: 90.0})
+    assert _of(below, "T = 3 and T = 4 are better than random") == "no"
+    assert _of(below, "weighted random is better than random") == "no"
+
+
+def test_comparable_is_within_the_papers_margin() -> None:
+    level = dict.fromkeys(SCHEMES, 90.0) | {PARTITION: 70.0}
+    assert _of(_judged("IID", level), "comparable to weighted random") == "yes"
+    assert _of(_judged("IID", level | {T3: 91.0, T4: 89.0}), "comparable to random") == "yes"
+    assert _of(_judged("IID", level | {T3: 80.0}), "comparable to random") == "partly"  # T = 4 is
+    assert _of(_judged("IID", level | {T3: 80.0, T4: 80.0}), "comparable to random") == "no"
+
+
+def _trained(skipped: int, total: int = 100) -> Trained:
+    accuracy = 50 + np.tile(NOISE[:, None], (1, 4))
+    seeds = np.full(5, float(skipped))
+    return Trained(
+        np.array([25, 50, 75, 100]), accuracy, seeds.astype(np.int64), total, 24, True, 24, np.zeros(5), np.zeros(5)
+    )
+
+
+def test_partition_fails_to_train_when_hardly_any_round_has_a_sum() -> None:
+    def last(participants: int, skipped: int) -> Claim:
+        schemes = {scheme: _trained(0) for scheme in SCHEMES} | {PARTITION: _trained(skipped)}
+        return ablation_claims(120, participants, schemes)[-1]
+
+    assert last(24, 99).agrees == "yes"
+    assert last(24, 60).agrees == "no"
+    assert "fails" not in last(12, 99).claim
+
+
+def test_the_accuracy_at_the_end_is_of_the_last_tenth() -> None:
+    one = _trained(0)
+    rising = replace(one, rounds=np.array([50, 90, 91, 100]), accuracy=np.array([[0.0, 10.0, 60.0, 80.0]]))
+    assert rising.late.tolist() == [70.0]
+
+
+def test_a_task_evaluates_at_least_every_round() -> None:
+    assert Task({}, {}, rounds=10, rates=(0.1,)).evaluate_every == 1

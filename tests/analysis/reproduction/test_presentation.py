@@ -1,0 +1,95 @@
+"""A reproduction's outcome, rendered and written."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.presentation import FILES, render, write
+from testbed.errors import ExperimentError, RunError
+
+
+def _run(context: ReproductionContext) -> ReproductionResult:
+    return MADE
+
+
+ONE = Reproduction("paper-table9", "What a thing costs", "A. Author, arXiv 0000.00000, Table 9", _run)
+MADE = ReproductionResult(
+    table=pd.DataFrame(
+        {
+            "who": ["a|b", "a|b", "c"],
+            "n": [10, 20, 10],
+            "cost": [0.123456789, 1234.5678, float("nan")],
+            "cost (paper)": [0.1, None, 12.0],
+            "rounds": ["2/0", "2/0", "0/2"],
+        }
+    ),
+    figures=[Path("out/figure.png"), Path("out/figure.pdf")],
+    claims=[Claim("costs little", "0.12", "yes"), Claim("is fast", "nothing ran", None)],
+    remarks=["Smaller than the paper."],
+)
+
+
+def test_text_rounds_and_leaves_gaps_visible() -> None:
+    text = render(ONE, MADE, "small")
+    assert "What a thing costs" in text
+    assert "scale small" in text
+    assert " 0.1235 " in text
+    assert " 1235 " in text
+    assert "–" in text
+    assert "cannot tell" in text
+    assert text.endswith("\n")
+
+
+def test_text_splits_a_wide_table_and_names_the_rows_in_each_part() -> None:
+    wide = pd.DataFrame({"who": ["x", "y"], **{f"a rather long heading {place}": [1.5, 2.5] for place in range(9)}})
+    text = render(ONE, ReproductionResult(wide), "paper")
+    assert max(map(len, text.splitlines())) <= 118
+    assert text.count("who") > 1
+    assert all(f"heading {place}" in text for place in range(9))
+
+
+def test_markdown_is_one_table_per_part_with_its_figures() -> None:
+    text = render(ONE, MADE, "small", "markdown")
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert rows[0] == "| who | n | cost | cost (paper) | rounds |"
+    assert rows[1] == "| --- | --- | ---: | ---: | ---: |"
+    assert rows[2].startswith("| a\\|b | 10 | 0.1235 |")
+    assert "![figure](figure.png)" in text
+    assert "figure.pdf" not in text
+
+
+def test_json_holds_whole_numbers_and_null_where_nothing_is() -> None:
+    data = json.loads(render(ONE, MADE, "small", "json"))
+    assert data["name"] == "paper-table9"
+    assert data["table"][0]["cost"] == 0.123456789
+    assert data["table"][2]["cost"] is None
+    assert data["table"][1]["cost (paper)"] is None
+    assert data["claims"][1]["agrees"] is None
+
+
+def test_another_format_is_refused() -> None:
+    with pytest.raises(ExperimentError, match="allowed: text, markdown, json"):
+        render(ONE, MADE, "small", "yaml")
+
+
+def test_files_hold_what_is_rendered(tmp_path: Path) -> None:
+    paths = write(ONE, MADE, "small", tmp_path / "new")
+    assert [path.name for path in paths] == list(FILES)
+    assert paths[0].read_text() == render(ONE, MADE, "small", "markdown")
+    assert paths[1].read_text() == render(ONE, MADE, "small", "json")
+    assert pd.read_csv(paths[2])["cost"][0] == 0.123456789
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == sorted(FILES)
+
+
+def test_without_a_table_there_is_no_csv(tmp_path: Path) -> None:
+    assert [path.name for path in write(ONE, ReproductionResult(), "small", tmp_path)] == ["result.md", "result.json"]
+
+
+def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot be made") as raised:
+        write(ONE, MADE, "small", tmp_path / "file" / "below")
+    assert "\n" not in str(raised.value)

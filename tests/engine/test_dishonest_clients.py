@@ -1,0 +1,218 @@
+"""Who is dishonest, what dishonest clients do, and that nothing else changes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.engine.federation import Plan
+from testbed.errors import ExperimentError
+from testbed.experiment.schema import Experiment
+from testbed.records.tables import SCHEMAS
+
+LOTTO = {"protocol": "lotto-client-centric", "participants": 5, "over_selection": 3.0, "min_population": 20}
+PLAIN = {"aggregation": {"protocol": "plain"}}
+
+
+def plan_of(adversary: dict[str, Any] | None, seed: int = 3, **keys: Any) -> Plan:
+    base = {"seed": seed, "population": 30, "selection": LOTTO} | PLAIN | keys
+    return Plan(Experiment.model_validate(base | ({} if adversary is None else {"adversary": adversary})), 0)
+
+
+def events_of(run: Any, kind: str) -> list[dict[str, Any]]:
+    return [event for event in run.rows("events") if event["kind"] == kind]
+
+
+@pytest.mark.parametrize(
+    ("dishonest", "count"), [(0, 0), (7, 7), (30, 30), (0.0, 0), (0.1, 3), (0.11, 4), (1.0, 30), (1, 1)]
+)
+def test_a_number_or_a_share_is_drawn_by_the_seed(dishonest: Any, count: int) -> None:
+    drawn = plan_of({"dishonest": dishonest}).dishonest
+    assert len(drawn) == count
+    assert drawn == plan_of({"dishonest": dishonest}, selection={"participants": 3}).dishonest
+    assert drawn <= set(range(30))
+    if 0 < count < 30:
+        assert any(plan_of({"dishonest": dishonest}, seed=seed).dishonest != drawn for seed in (4, 5, 6))
+
+
+def test_a_list_is_taken_as_it_is_and_without_an_adversary_nobody_is_dishonest() -> None:
+    assert plan_of({"dishonest": [4, 0, 29]}).dishonest == {0, 4, 29}
+    assert plan_of(None).dishonest == frozenset()
+
+
+def result(run: Any) -> tuple[Any, ...]:
+    tables = {table: run.rows(table) for table in SCHEMAS}
+    tables["events"] = [event for event in tables["events"] if event["kind"] != "resume"]
+    return (repr(tables), run.federation.state.model.tobytes())
+
+
+SERVERS = [
+    ["keep-dishonest-candidates", "understate-population"],
+    ["reserve-most-selected"],
+    ["show-different-lists"],
+    ["reuse-round"],
+]
+
+
+@pytest.mark.parametrize("protocol", ["lotto-client-centric", "lotto-server-centric"])
+@pytest.mark.parametrize("server", SERVERS, ids=lambda server: server[0])
+def test_the_same_on_more_hosts_and_after_a_resume(server: list[str], protocol: str, run: Callable) -> None:
+    adversary = {"dishonest": 0.3, "server": server, "clients": ["inflate-utility", "wrong-signature"], "every": 2}
+    keys = PLAIN | {"selection": LOTTO | {"protocol": protocol, "signatures": 3}, "adversary": adversary}
+    once = result(run(keys, "once").rounds())
+    assert result(run(keys, "spread", hosts=3).rounds()) == once
+    run(keys, "stopped").rounds(3)
+    assert result(run(keys, "stopped", resume=True, hosts=2).rounds()) == once
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "secagg"])
+def test_dishonest_clients_that_do_nothing_change_nothing(aggregation: str, run: Callable) -> None:
+    """But that it is on record who they are."""
+    keys = {"selection": LOTTO, "aggregation": {"protocol": aggregation}}
+    honest = run(keys, "honest").rounds()
+    with_them = run(keys | {"adversary": {"dishonest": 0.5}}, "with").rounds()
+    assert not any(row["dishonest"] for row in honest.rows("participation"))
+    assert any(row["dishonest"] for row in with_them.rows("participation"))
+    for table in SCHEMAS:
+        rows = [[{**row, "dishonest": None} for row in one.rows(table)] for one in (honest, with_them)]
+        assert repr(rows[0]) == repr(rows[1])
+    assert honest.federation.state.model.tobytes() == with_them.federation.state.model.tobytes()
+    assert "adversary" not in honest.experiment.plain()
+    assert with_them.experiment.plain()["adversary"]["dishonest"] == 0.5
+
+
+def test_an_inflated_utility_is_what_the_server_hears(run: Callable) -> None:
+    keys = PLAIN | {"selection": {"participants": 6}, "rounds": 2}
+    true = run(keys, "true").rounds()
+    lies = run(
+        keys | {"adversary": {"dishonest": [*range(30)], "clients": [{"inflate-utility": {"factor": 7.0}}]}}, "lies"
+    )
+    lies.rounds()
+    for was, told in zip(true.outcomes, lies.outcomes, strict=True):
+        assert told.training_loss == pytest.approx(7 * was.training_loss)
+    assert true.federation.state.model.tobytes() == lies.federation.state.model.tobytes()
+    told = events_of(lies, "attack")
+    assert len(told) == 12
+    assert all(event["stage"] == "train" and event["detail"].startswith("inflate-utility: ") for event in told)
+
+
+@pytest.mark.parametrize("proof", ["genuine", "made-up"])
+@pytest.mark.parametrize("server", [[], ["keep-dishonest-candidates"]], ids=["honest", "malicious"])
+def test_false_candidates_are_found_out_by_the_server(proof: str, server: list[str], run: Callable) -> None:
+    clients = [{"claim-candidacy": {"proof": proof}}]
+    adversary = {"dishonest": 0.4, "server": server, "clients": clients}
+    done = run(PLAIN | {"selection": LOTTO, "adversary": adversary}, "here").rounds()
+    claimed = {(event["round"], event["party"]) for event in events_of(done, "attack") if event["party"] != "server"}
+    found = {(event["round"], event["party"]) for event in events_of(done, "misbehaviour")}
+    assert claimed == found
+    assert len(claimed) > 10
+    chosen = {(row["round"], f"client:{row['client']}") for row in done.rows("participation")}
+    assert not chosen & claimed
+
+
+@pytest.mark.parametrize("protocol", ["lotto-client-centric", "lotto-server-centric"])
+def test_wrong_signers_end_the_round_where_all_must_sign(protocol: str, run: Callable) -> None:
+    adversary = {"dishonest": 0.2, "clients": ["wrong-signature"]}
+    for signatures, left_out in (("strict", False), (1, True)):
+        selection = LOTTO | {"protocol": protocol, "signatures": signatures}
+        done = run(PLAIN | {"selection": selection, "adversary": adversary}, f"{signatures}").rounds()
+        wrong = {event["round"] for event in events_of(done, "misbehaviour")}
+        assert wrong
+        for number, outcome in enumerate(done.outcomes, 1):
+            if number in wrong:
+                assert (outcome.state == "completed") == left_out
+                assert not set(outcome.survivors.tolist()) & done.plan.dishonest
+            else:
+                assert outcome.state == "completed"
+
+
+OWN = '''
+from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions, ServerMisbehaviour
+from testbed.parties.client import handles
+from testbed.selection.random_selection import RandomSelection
+from testbed.training import Train, Trained, Trainer
+
+
+class FirstOnly(ServerMisbehaviour, RandomSelection):
+    """Takes the clients with the smallest numbers."""
+
+    name = "first-only"
+    applies_to = ("random",)
+
+    def choose(self, present, round_):
+        if not self.attacking:
+            return super().choose(present, round_)
+        self.record_attack(FirstOnly, "the first")
+        return present[: self.parameters.participants]
+
+
+class Boast(ClientMisbehaviour, Trainer):
+    """Reports more samples than it has."""
+
+    name = "boast"
+    applies_to = ("train",)
+    extends = Trainer
+
+    @handles(Train)
+    def on_train(self, message):
+        return Trained(10**6, super().on_train(message).loss)
+
+
+class AgainstOptions(MisbehaviourOptions):
+    victim: int = 0
+
+    def check(self, population, dishonest):
+        if self.victim >= population or self.victim in dishonest:
+            raise ValueError(f"victim: {self.victim} is nobody's")
+
+
+class Against(FirstOnly):
+    """Has a victim."""
+
+    name = "against"
+    Options = AgainstOptions
+
+
+class Nothing:
+    """No misbehaviour."""
+'''
+
+
+def test_classes_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable) -> None:
+    (tmp_path / "my_attacks.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    adversary = {"dishonest": 0.5, "server": ["my_attacks:FirstOnly"], "clients": ["my_attacks:Boast"]}
+    keys = PLAIN | {"selection": {"participants": 4}, "rounds": 3, "adversary": adversary | {"from_round": 2}}
+    done = run(keys, "here").rounds()
+    assert [outcome.participants.tolist() == [0, 1, 2, 3] for outcome in done.outcomes] == [False, True, True]
+    assert [event["detail"] for event in events_of(done, "attack")] == ["first-only: the first"] * 2
+    for wrong, says in (
+        ({"server": ["my_attacks:Boast"]}, "adversary.server: my_attacks:Boast is no subclass of"),
+        ({"clients": ["my_attacks:Nothing"]}, "adversary.clients: my_attacks:Nothing is no subclass of"),
+        ({"server": ["my_attacks:Missing"]}, "adversary.server: my_attacks:Missing: module my_attacks has no class"),
+        ({"server": [{"my_attacks:FirstOnly": {"x": 1}}]}, "my_attacks:FirstOnly.x: unknown option; allowed: none"),
+        ({"server": [{"my_attacks:Against": {"victim": 500}}]}, "adversary.server: my_attacks:Against.victim: 500 is"),
+        ({"server": ["my_attacks:Against"], "dishonest": [0]}, "adversary.server: my_attacks:Against.victim: 0 is no"),
+    ):
+        with pytest.raises(ExperimentError, match=says):
+            plan_of(wrong, selection={"participants": 3})
+    with pytest.raises(ExperimentError, match="my_attacks:FirstOnly applies to none of this run's protocols"):
+        plan_of({"server": ["my_attacks:FirstOnly"]})
+
+
+def test_a_protocol_of_ones_own_is_open_to_the_attacks_on_what_it_derives_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_lotto.py").write_text(
+        "from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer\n\n\n"
+        "class Mine(ServerCentricServer):\n"
+        "    def __init__(self, parameters, population):\n"
+        "        super().__init__(ServerCentricParameters(participants=parameters.participants), population)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    selection = {"protocol": "my_lotto:Mine", "participants": 4}
+    plan = plan_of({"server": ["keep-dishonest-candidates"]}, selection=selection)
+    assert type(plan.selection).__name__ == "MaliciousMine"
+    with pytest.raises(ExperimentError, match="prefer-dishonest applies to none"):
+        plan_of({"server": ["prefer-dishonest"]}, selection=selection)

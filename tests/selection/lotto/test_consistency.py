@@ -1,0 +1,190 @@
+"""What Lotto clients check about each other's signatures, and the refusals by name.
+
+Each malicious server is the honest one with a decision overridden.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
+from testbed.selection.lotto.protocol import ListSignatures, ParticipantEntry, ParticipantList, SignedBy
+from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
+
+POPULATION, PARTICIPANTS = 40, 5
+CLIENT_CENTRIC = (ClientCentricServer, ClientCentricParameters)
+SERVER_CENTRIC = (ServerCentricServer, ServerCentricParameters)
+VARIANTS = [CLIENT_CENTRIC, SERVER_CENTRIC]
+replaced = msgspec.structs.replace
+
+
+def with_rows(message: ParticipantList, rows: Sequence[ParticipantEntry]) -> ParticipantList:
+    """The list with other rows."""
+    return replaced(message, participants=list(rows))
+
+
+def everybody(clients: Sequence[int], check: str) -> dict[int, str]:
+    """All refuse with the same check."""
+    return dict.fromkeys(clients, check)
+
+
+def one_more(self: Any, candidates: Any, round_: Any) -> Any:
+    """Chooses s + 1 of the candidates, so that there are several valid lists of s."""
+    return np.sort(round_.rng("residual removal").choice(candidates, PARTICIPANTS + 1, replace=False))
+
+
+def flipped(value: bytes, at: int) -> bytes:
+    """One bit changed."""
+    return value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :]
+
+
+def two_lists(self: Any, participants: Any, message: ParticipantList) -> Any:
+    """One list without the last, the other without the first; each is valid for those who see it."""
+    rows = message.participants
+    half = len(rows) // 2
+    return [
+        (participants[:half], with_rows(message, rows[:-1])),
+        (participants[half:], with_rows(message, rows[1:])),
+    ]
+
+
+def unverified(self: Any, answers: dict[int, Any], message: ParticipantList, round_: Any) -> list[SignedBy]:
+    """Takes every signature, whatever was signed: the server knows what it has shown to whom."""
+    return [SignedBy(client, answers[client].signature) for client in sorted(answers)]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_different_lists_to_different_participants_are_refused(
+    variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
+) -> None:
+    def signatures_for(self: Any, signers: Any, message: ListSignatures) -> Any:
+        """All that each group can place: those of the clients on its own list."""
+        half = len(signers) // 2
+        return [
+            (signers[:half], replaced(message, signatures=message.signatures[:-1])),
+            (signers[half:], replaced(message, signatures=message.signatures[1:])),
+        ]
+
+    decisions = {
+        "choose": one_more,
+        "list_for": two_lists,
+        "signatures_for": signatures_for,
+        "valid_signatures": unverified,
+    }
+    participants, refusals, _ = refused(selecting(malicious(variant, **decisions), POPULATION))
+    assert refusals == everybody(participants, "lotto.inconsistent-lists")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_signatures_of_clients_that_are_not_in_the_list_are_refused(
+    variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
+) -> None:
+    run = selecting(malicious(variant, choose=one_more, list_for=two_lists, valid_signatures=unverified), POPULATION)
+    participants, refusals, _ = refused(run)
+    assert refusals == everybody(participants, "lotto.foreign-signature")
+
+
+def sending(alter: Callable[[Any, list[SignedBy]], list[SignedBy]]) -> Callable:
+    """Sends everybody altered signatures."""
+
+    def signatures_for(self: Any, signers: Any, message: ListSignatures) -> Any:
+        return [(signers, replaced(message, signatures=alter(self, message.signatures)))]
+
+    return signatures_for
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    ("alter", "check"),
+    [
+        (lambda self, rows: rows[1:], "too-few-signatures"),
+        (lambda self, rows: [], "too-few-signatures"),
+        (lambda self, rows: [*rows, rows[0]], "foreign-signature"),
+        (lambda self, rows: [*rows[:-1], replaced(rows[-1], client=POPULATION)], "foreign-signature"),
+        (lambda self, rows: [replaced(rows[0], signature=bytes(64)), *rows[1:]], "inconsistent-lists"),
+        (lambda self, rows: [replaced(rows[0], signature=flipped(rows[0].signature, 0)), *rows[1:]],
+         "inconsistent-lists"),
+        (lambda self, rows: [replaced(rows[0], signature=rows[1].signature), *rows[1:]], "inconsistent-lists"),
+    ],
+)  # fmt: skip
+def test_wrong_signatures_are_refused(
+    variant: tuple, alter: Callable, check: str, selecting: Callable, malicious: Callable, refused: Callable
+) -> None:
+    participants, refusals, _ = refused(selecting(malicious(variant, signatures_for=sending(alter)), POPULATION))
+    assert refusals == everybody(participants, f"lotto.{check}")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("later", [0, 1])
+def test_signatures_for_a_list_that_was_not_shown_are_refused(
+    variant: tuple, later: int, selecting: Callable, malicious: Callable, refused: Callable
+) -> None:
+    """To clients without a list, or for another round than the list's."""
+
+    def signatures_for(self: Any, signers: Any, message: ListSignatures) -> Any:
+        stranger = np.setdiff1d(np.arange(POPULATION), signers)[:1]
+        return [(signers if later else stranger, replaced(message, round=message.round + later))]
+
+    run = selecting(malicious(variant, signatures_for=signatures_for), POPULATION)
+    participants, refusals, _ = refused(run)
+    asked = participants if later else [client for client in range(POPULATION) if client not in participants][:1]
+    assert refusals == everybody(asked, "lotto.no-list")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_quorum_still_refuses_two_lists_without_a_majority_behind_one(
+    variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
+) -> None:
+    def signatures_for(self: Any, signers: Any, message: ListSignatures) -> Any:
+        """Only the valid ones: of those who were shown the same list."""
+        half = len(signers) // 2
+        return [
+            (signers[:half], replaced(message, signatures=message.signatures[:half])),
+            (signers[half:], replaced(message, signatures=message.signatures[half:])),
+        ]
+
+    decisions = {
+        "choose": one_more,
+        "list_for": two_lists,
+        "signatures_for": signatures_for,
+        "valid_signatures": unverified,
+    }
+    server = malicious(variant, **decisions)
+    server.parameters = with_parameters(server.parameters, signatures=PARTICIPANTS - 1)
+    participants, refusals, _ = refused(selecting(server, POPULATION))
+    assert refusals == everybody(participants, "lotto.too-few-signatures")
+
+
+def with_parameters(parameters: Any, **changes: Any) -> Any:
+    """The parameters with some changed."""
+    return type(parameters).model_validate(parameters.model_dump() | changes)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_one_refusal_in_quorum_mode_does_not_end_the_round(
+    variant: tuple, selecting: Callable, malicious: Callable
+) -> None:
+    def list_for(self: Any, participants: Any, message: ParticipantList) -> Any:
+        return [(participants[:1], with_rows(message, message.participants[1:])), (participants[1:], message)]
+
+    server = malicious(variant, list_for=list_for)
+    server.parameters = with_parameters(server.parameters, signatures=PARTICIPANTS - 1)
+    run = selecting(server, POPULATION)
+    chosen = run.select()
+    assert run.refusals() == {int(chosen.participants[0]): "lotto.wrong-size"}
+    assert chosen.ready.tolist() == chosen.participants[1:].tolist()
+    assert run.client(int(chosen.participants[0])).agreed_participants is None
+
+
+def test_a_candidate_that_is_not_registered_is_left_out_by_the_honest_server(
+    selecting: Callable, malicious: Callable
+) -> None:
+    for variant in VARIANTS:
+        run = selecting(malicious(variant), POPULATION)
+        run.environment.directory.registered[::2] = False
+        chosen = run.select()
+        assert (chosen.participants % 2 == 1).all()
+        assert not run.network.events

@@ -1,0 +1,246 @@
+"""What a Lotto client checks about the participant list, and the refusals by name.
+
+Each malicious server is the honest one with a decision overridden.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from testbed.crypto import prf, signatures
+from testbed.network.contract import ids
+from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
+from testbed.selection.lotto.protocol import ParticipantEntry, ParticipantList, selection_input
+from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
+
+POPULATION, PARTICIPANTS = 40, 5
+CLIENT_CENTRIC = (ClientCentricServer, ClientCentricParameters)
+SERVER_CENTRIC = (ServerCentricServer, ServerCentricParameters)
+VARIANTS = [CLIENT_CENTRIC, SERVER_CENTRIC]
+replaced = msgspec.structs.replace
+
+
+def showing(alter: Callable[[Any, ParticipantList], ParticipantList]) -> Callable:
+    """Shows everybody an altered list."""
+
+    def list_for(self: Any, participants: Any, message: ParticipantList) -> Any:
+        return [(participants, alter(self, message))]
+
+    return list_for
+
+
+def with_rows(message: ParticipantList, rows: Sequence[ParticipantEntry]) -> ParticipantList:
+    """The list with other rows."""
+    return replaced(message, participants=list(rows))
+
+
+def everybody(clients: Sequence[int], check: str) -> dict[int, str]:
+    """All refuse with the same check."""
+    return dict.fromkeys(clients, check)
+
+
+def others(clients: Sequence[int], one: int, own: str, check: str) -> dict[int, str]:
+    """One client refuses with `own`, the others with `check`."""
+    return {client: own if client == one else check for client in clients}
+
+
+def one_more(self: Any, candidates: Any, round_: Any) -> Any:
+    """Chooses s + 1 of the candidates, so that there are several valid lists of s."""
+    return np.sort(round_.rng("residual removal").choice(candidates, PARTICIPANTS + 1, replace=False))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_list_without_the_client_is_refused(
+    variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
+) -> None:
+    """An honest candidate in the place of another: the list is right in itself, but not for who is left out."""
+
+    def list_for(self: Any, participants: Any, message: ParticipantList) -> Any:
+        left_out, *rows = message.participants
+        self.left_out = left_out.client
+        return [(participants, with_rows(message, rows))]
+
+    run = selecting(malicious(variant, choose=one_more, list_for=list_for), POPULATION)
+    assert refused(run)[1] == {run.protocol.left_out: "lotto.not-in-list"}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("rows", [slice(0, -1), slice(0, 1), slice(0, 0)])
+def test_a_shorter_list_is_refused(
+    variant: tuple, rows: slice, selecting: Callable, malicious: Callable, refused: Callable
+) -> None:
+    server = malicious(variant, list_for=showing(lambda self, m: with_rows(m, m.participants[rows])))
+    participants, refusals, _ = refused(selecting(server, POPULATION))
+    assert refusals == everybody(participants, "lotto.wrong-size")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_longer_list_is_refused(variant: tuple, selecting: Callable, malicious: Callable, refused: Callable) -> None:
+    participants, refusals, _ = refused(selecting(malicious(variant, choose=one_more), POPULATION))
+    assert len(participants) == PARTICIPANTS + 1
+    assert refusals == everybody(participants, "lotto.wrong-size")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_client_that_is_listed_twice_is_refused(
+    variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
+) -> None:
+    for twice in (lambda rows: [rows[0], *rows[:-1]], lambda rows: [*rows, rows[0]]):
+        server = malicious(variant, list_for=showing(lambda self, m, twice=twice: with_rows(m, twice(m.participants))))
+        participants, refusals, _ = refused(selecting(server, POPULATION))
+        assert refusals == everybody(participants, "lotto.listed-twice")
+
+
+def changing_the_first(**changes: Callable[[Any], Any]) -> Callable:
+    """Shows a list whose first row is changed."""
+
+    def alter(self: Any, message: ParticipantList) -> ParticipantList:
+        first, *rest = message.participants
+        return with_rows(message, [replaced(first, **{key: of(first) for key, of in changes.items()}), *rest])
+
+    return showing(alter)
+
+
+def flipped(value: bytes, at: int) -> bytes:
+    """One bit changed."""
+    return value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_another_registration_key_is_refused(
+    variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
+) -> None:
+    own_key = signatures.SigningKey.from_seed(bytes(32)).public
+    server = malicious(variant, list_for=changing_the_first(registration_key=lambda entry: own_key))
+    participants, refusals, _ = refused(selecting(server, POPULATION))
+    assert refusals == others(participants, participants[0], "lotto.own-entry-changed", "lotto.wrong-registration-key")
+
+
+@pytest.mark.parametrize("at", [0, 40, 79])
+def test_a_forged_proof_is_refused(at: int, selecting: Callable, malicious: Callable, refused: Callable) -> None:
+    server = malicious(CLIENT_CENTRIC, list_for=changing_the_first(proof=lambda entry: flipped(entry.proof, at)))
+    participants, refusals, _ = refused(selecting(server, POPULATION))
+    assert refusals == others(participants, participants[0], "lotto.own-entry-changed", "lotto.invalid-proof")
+
+
+@pytest.mark.parametrize("proof", [b"", bytes(80), bytes(79)])
+def test_no_proof_is_refused(proof: bytes, selecting: Callable, malicious: Callable, refused: Callable) -> None:
+    server = malicious(CLIENT_CENTRIC, list_for=changing_the_first(proof=lambda entry: proof))
+    participants, refusals, _ = refused(selecting(server, POPULATION))
+    assert refusals == others(participants, participants[0], "lotto.own-entry-changed", "lotto.invalid-proof")
+
+
+def test_a_number_that_is_not_the_proofs_is_refused(
+    selecting: Callable, malicious: Callable, refused: Callable
+) -> None:
+    server = malicious(CLIENT_CENTRIC, list_for=changing_the_first(output=lambda entry: bytes(64)))
+    participants, refusals, _ = refused(selecting(server, POPULATION))
+    assert refusals == others(participants, participants[0], "lotto.own-entry-changed", "lotto.output-mismatch")
+
+
+@pytest.mark.parametrize("changes", [{"output": lambda entry: bytes(32)}, {"proof": lambda entry: b"?"}])
+def test_a_number_that_is_not_the_functions_is_refused(
+    changes: dict, selecting: Callable, malicious: Callable, refused: Callable
+) -> None:
+    server = malicious(SERVER_CENTRIC, list_for=changing_the_first(**changes))
+    participants, refusals, _ = refused(selecting(server, POPULATION))
+    assert refusals == everybody(participants, "lotto.output-mismatch")
+
+
+@pytest.mark.parametrize(("variant", "length"), [(CLIENT_CENTRIC, 32), (SERVER_CENTRIC, 64)])
+def test_a_number_of_another_size_is_refused(
+    variant: tuple, length: int, selecting: Callable, malicious: Callable, refused: Callable
+) -> None:
+    """Small for its size, so that only the size tells."""
+    server = malicious(variant, list_for=changing_the_first(output=lambda entry: bytes(length)))
+    participants, refusals, _ = refused(selecting(server, POPULATION))
+    own = "lotto.own-entry-changed" if variant is CLIENT_CENTRIC else "lotto.output-mismatch"
+    assert refusals == others(participants, participants[0], own, "lotto.over-threshold")
+
+
+def with_accomplice(entry_of: Callable[[Any, int, Any], ParticipantEntry]) -> Callable:
+    """Puts a client that was not drawn into the list, instead of the last one."""
+
+    def list_for(self: Any, participants: Any, message: ParticipantList) -> Any:
+        *rows, _ = message.participants
+        return [(ids([row.client for row in rows]), with_rows(message, [*rows, entry_of(self, message.round, rows)]))]
+
+    return list_for
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_client_over_the_threshold_is_refused_however_genuine(
+    variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
+) -> None:
+    def genuine(self: Any, number: int, rows: list[ParticipantEntry]) -> ParticipantEntry:
+        evaluated = selection_input(bytes(range(16)), number)
+        for client in range(POPULATION):
+            identity = run.client(client).identity
+            if variant is CLIENT_CENTRIC:
+                output, proof = identity.vrf.prove(evaluated)
+            else:
+                output, proof = prf.evaluate(identity.vrf.public, evaluated), b""
+            if output[0] >= 128:  # over 3 s / n = 0.375
+                return ParticipantEntry(client, identity.signing.public, output, proof)
+        raise AssertionError
+
+    run = selecting(malicious(variant, list_for=with_accomplice(genuine)), POPULATION)
+    participants, refusals, _ = refused(run)
+    assert refusals == everybody(participants[:-1], "lotto.over-threshold")
+
+
+@pytest.mark.parametrize(
+    ("variant", "check"), [(CLIENT_CENTRIC, "lotto.invalid-proof"), (SERVER_CENTRIC, "lotto.output-mismatch")]
+)
+def test_a_copied_lot_is_refused(
+    variant: tuple, check: str, selecting: Callable, malicious: Callable, refused: Callable
+) -> None:
+    def copied(self: Any, number: int, rows: list[ParticipantEntry]) -> ParticipantEntry:
+        accomplice = min(set(range(POPULATION)) - {row.client for row in rows})
+        return replaced(rows[0], client=accomplice, registration_key=run.client(accomplice).identity.signing.public)
+
+    run = selecting(malicious(variant, list_for=with_accomplice(copied)), POPULATION)
+    participants, refusals, _ = refused(run)
+    assert refusals == everybody(participants[:-1], check)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("number", [POPULATION, 2**40])
+def test_a_client_that_the_pki_does_not_know_is_refused(
+    variant: tuple, number: int, selecting: Callable, malicious: Callable, refused: Callable
+) -> None:
+    def invented(self: Any, round_number: int, rows: list[ParticipantEntry]) -> ParticipantEntry:
+        return replaced(rows[0], client=number)
+
+    run = selecting(malicious(variant, list_for=with_accomplice(invented)), POPULATION)
+    participants, refusals, _ = refused(run)
+    assert refusals == everybody(participants[:-1], "pki.unknown-client")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_proof_of_another_experiment_or_round_is_refused(
+    variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
+) -> None:
+    def of_another(experiment: bytes, step: int) -> Callable:
+        def entry(self: Any, number: int, rows: list[ParticipantEntry]) -> ParticipantEntry:
+            evaluated = selection_input(experiment, number + step)
+            for client in sorted(set(range(POPULATION)) - {row.client for row in rows}):
+                identity = run.client(client).identity
+                if variant is CLIENT_CENTRIC:
+                    output, proof = identity.vrf.prove(evaluated)
+                else:
+                    output, proof = prf.evaluate(identity.vrf.public, evaluated), b""
+                if output[0] < 90:  # under 3 s / n = 0.375
+                    return ParticipantEntry(client, identity.signing.public, output, proof)
+            raise AssertionError
+
+        return entry
+
+    check = "lotto.invalid-proof" if variant is CLIENT_CENTRIC else "lotto.output-mismatch"
+    for experiment, step in ((bytes(16), 0), (bytes(range(16)), 1)):
+        run = selecting(malicious(variant, list_for=with_accomplice(of_another(experiment, step))), POPULATION)
+        participants, refusals, _ = refused(run)
+        assert refusals == everybody(participants[:-1], check)
