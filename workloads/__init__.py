@@ -1,6 +1,6 @@
 """What clients learn: data, who holds which of them, models and local training.
 
-`build` turns the ``workload`` section of an experiment into a `FederatedWorkload`. The built-in workloads import torch
+`build` turns the ``workload`` section of an experiment into a `Workload`. The built-in workloads import torch
 when they are needed: a host whose clients learn something of the user's own takes neither its time nor its memory.
 """
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.experiment.workload import WorkloadSection
 from workloads import plugin
-from workloads.contract import Evaluation, FederatedWorkload, LocalUpdate
+from workloads.contract import Evaluation, LocalUpdate, Workload
 from workloads.data.clients.contract import ClientData, ClientImages, ClientText
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
 from workloads.training.threads import one_thread
@@ -21,12 +21,12 @@ __all__ = [
     "ClientImages",
     "ClientText",
     "Evaluation",
-    "FederatedWorkload",
     "ImageClassification",
     "LabelledImages",
     "LocalUpdate",
     "PartitionedDataset",
     "Scaling",
+    "Workload",
     "build",
 ]
 
@@ -40,7 +40,7 @@ def __getattr__(name: str) -> Any:
     return ImageClassification
 
 
-def build(section: WorkloadSection, population: int, seed: int) -> FederatedWorkload:
+def build(section: WorkloadSection, population: int, seed: int) -> Workload:
     """The workload that an experiment describes; call it once in every process that trains or evaluates.
 
     From then on arithmetic takes one thread in this process (`workloads.training.threads`). A built-in workload takes

@@ -91,7 +91,8 @@ class _Layer(nn.Module):
         )
         scores = query @ key.transpose(2, 3) / math.sqrt(width // self.heads)
         weights = softmax(scores.masked_fill(future, -math.inf), dim=3)
-        return (weights @ value).transpose(1, 2).reshape(count, length, width)
+        seen: Tensor = (weights @ value).transpose(1, 2).reshape(count, length, width)
+        return seen
 
 
 class Albert(FederatedModel):

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from testbed.errors import ExperimentError
 from testbed.experiment.workload import WorkloadSection
 from workloads.contract import Evaluation, LocalUpdate
 from workloads.data.clients.contract import Batch, ClientData, ClientImages, ClientText
@@ -30,7 +31,7 @@ _SMALL_IMAGE = 32 * 32
 
 
 class LocalLearning:
-    """A `FederatedWorkload` that trains a network of torch.
+    """A `Workload` that trains a network of torch.
 
     Making one sets torch to one thread in this process (see `workloads.training.local.prepare_process`).
 
@@ -147,10 +148,12 @@ class ImageClassification(LocalLearning):
         seed: the experiment's.
 
     Raises:
-        ExperimentError: a model that is unknown or does not take such images.
+        ExperimentError: a model that is unknown or does not take such images, or data of another class.
     """
 
     def __init__(self, name: str, data: ClientImages, model: str, section: WorkloadSection, seed: int) -> None:
+        if not isinstance(data, ClientImages):
+            raise ExperimentError(f"workload.dataset: {name}: the class of its data must derive from ClientImages")
         network = image_model(model, data.height, data.width, data.classes, data.channels)
         is_small = data.channels == 1 or data.height * data.width <= _SMALL_IMAGE
         super().__init__(name, data, model, network, section, seed, 250 if is_small else 50)

@@ -20,7 +20,7 @@ _CENTRE = np.float32(0.5)
 
 
 class SimulatedTraining:
-    """A `FederatedWorkload` that pretends to train.
+    """A `Workload` that pretends to train.
 
     Args:
         name: what would be learned, for the records.
