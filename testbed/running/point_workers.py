@@ -11,18 +11,15 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
+import workloads
 from testbed.engine.federation import Progress
 from testbed.engine.in_process import run_in_process
-from testbed.errors import ClusterError
 from testbed.experiment.schema import Cluster, Experiment
 from testbed.records import RunDirectory
-from testbed.running.inputs import located
 from testbed.running.observers import Observer
 from testbed.running.open_runs import OpenRun, name_point
 from testbed.running.preparation import PlannedRun
-from testbed.signals import stop_on_signals
 
 OnProgress = Callable[[Progress], None]
 
@@ -93,8 +90,6 @@ class LocalWorker(PointWorker):
         """Nothing: this process is there."""
 
     def _run_rounds(self, run: PlannedRun, records: RunDirectory, on_progress: OnProgress) -> None:
-        import workloads
-
         experiment = run.point.experiment
         seed = run.simulation_seed if experiment.seed is None else experiment.seed
         workload = workloads.build(experiment.workload, experiment.population, seed)
@@ -109,68 +104,21 @@ class LocalWorker(PointWorker):
             thread.submit(run_here, stoppable).result()
 
 
-class RayWorker(PointWorker):
-    """Runs points on actors of its own, which are kept while the points want as many hosts.
+@contextlib.contextmanager
+def _stopped_with_this_thread(on_progress: OnProgress) -> Iterator[OnProgress]:
+    """`on_progress`, raising `KeyboardInterrupt` in the thread that calls it once this one is interrupted."""
+    stop = threading.Event()
 
-    Args:
-        observer, open_run: see `PointWorker`.
-        hosts: the number of hosts that a point gets.
-        workers: how many of these share the cluster.
-    """
+    def stoppable(progress: Progress) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        on_progress(progress)
 
-    def __init__(
-        self,
-        observer: Observer,
-        open_run: Callable[[PlannedRun], OpenRun],
-        hosts: Callable[[Experiment], int],
-        workers: int,
-    ) -> None:
-        super().__init__(observer, open_run)
-        self._hosts = hosts
-        self._workers = workers
-        self._session: Any = None
-        self._kept_for: tuple[Cluster, int] | None = None
-        self._turn = threading.Lock()
-
-    def close(self) -> None:
-        """End the actors, and with them what runs on them."""
-        super().close()
-        self._release()
-
-    def _release(self) -> None:
-        with self._turn:
-            session, self._session = self._session, None
-        if session is not None:
-            session.close()
-
-    def _prepare(self, run: PlannedRun) -> None:
-        from cluster.hosts.session import RaySession
-
-        cluster = run.point.experiment.cluster
-        wanted = (cluster, self._hosts(run.point.experiment))
-        if self._session is not None and self._kept_for == wanted:
-            return
-        self._release()
-        session = RaySession(cluster.address, wanted[1], cluster.gpus_per_host, sessions=self._workers)
-        with self._turn:
-            if not self._closed.is_set():
-                self._session, self._kept_for = session, wanted
-                return
-        session.close()
-        raise ClusterError("stopped while the hosts were started; go on with --resume")
-
-    def _run_rounds(self, run: PlannedRun, records: RunDirectory, on_progress: OnProgress) -> None:
-        session = self._session
-        if session is None:  # closed in this very moment
-            raise ClusterError("stopped before its first round; go on with --resume")
-
-        def unless_closed(progress: Progress) -> None:
-            if self._closed.is_set():
-                raise ClusterError("stopped; go on with --resume")
-            on_progress(progress)
-
-        there = located(run.point.experiment).model_copy(update={"provenance": {"modules": dict(run.modules)}})
-        session.run(there, run.simulation_seed, records.path, unless_closed)
+    try:
+        yield stoppable
+    except BaseException:
+        stop.set()
+        raise
 
 
 class PointWorkers:
@@ -201,48 +149,14 @@ class PointWorkers:
         first = group[0].point.experiment
         if first.cluster.network == "in-process":
             return [LocalWorker(self._observer, self._open_run)]
-        self._connect(first.cluster.address)
-        from cluster.hosts import connection as connecting
-        from cluster.hosts import placement
+        # Ray takes seconds to import, and in-process runs do without it.
+        from testbed.running import ray_workers
 
-        cpus = connecting.cpus()
-        count = 1
-        if not requires_exclusive_access(first):
-            count = placement.runs_at_a_time(first.cluster, len(group), cpus, connecting.memory_bytes())
-
-        def hosts(experiment: Experiment) -> int:
-            return placement.hosts_for(experiment.cluster, experiment.population, cpus, count)
-
-        return [RayWorker(self._observer, self._open_run, hosts, count) for _ in range(count)]
-
-    def _connect(self, address: str | None) -> None:
-        if self._connected:
-            return
-        self._observer.doing("starting Ray" if address is None else f"joining Ray at {address}")
-        from cluster.hosts.connection import connect, disconnect
-
-        try:
-            if connect(address):
-                self._stack.callback(disconnect)
-        except SystemExit:  # Ray's answer to SIGTERM while it starts
-            raise KeyboardInterrupt from None
-        self._connected = True
-        stop_on_signals()  # Ray has put a handler of its own
-        self._observer.doing("starting the hosts")
-
-
-@contextlib.contextmanager
-def _stopped_with_this_thread(on_progress: OnProgress) -> Iterator[OnProgress]:
-    """`on_progress`, raising `KeyboardInterrupt` in the thread that calls it once this one is interrupted."""
-    stop = threading.Event()
-
-    def stoppable(progress: Progress) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        on_progress(progress)
-
-    try:
-        yield stoppable
-    except BaseException:
-        stop.set()
-        raise
+        if not self._connected:
+            address = first.cluster.address
+            self._observer.doing("starting Ray" if address is None else f"joining Ray at {address}")
+            ray_workers.join(address, self._stack)
+            self._connected = True
+            self._observer.doing("starting the hosts")
+        exclusive = requires_exclusive_access(first)
+        return ray_workers.for_points(self._observer, self._open_run, first.cluster, 1 if exclusive else len(group))
