@@ -17,7 +17,7 @@ from cluster.hosts.placement import Place
 from cluster.hosts.ray_hosts import RayHosts
 from cluster.metrics import RunMetrics
 from testbed.arrays import Ids
-from testbed.crashes import crashes_told
+from testbed.crashes import locating_crashes
 from testbed.engine.federation import Federation, Plan, Progress
 from testbed.experiment.plugin_classes import own_classes
 from testbed.experiment.schema import Experiment
@@ -49,7 +49,7 @@ class ClientHost:
         import workloads
 
         self._close_connections()  # of an earlier experiment
-        with crashes_told(f"the preparation of host {index}"):
+        with locating_crashes(f"the preparation of host {index}"):
             plan = Plan(experiment, simulation_seed)
             workload = workloads.build(experiment.workload, experiment.population, plan.seed)
             environment = plan.environment(workload)

@@ -18,7 +18,7 @@ from testbed.parties.client import Role, RoleSpec
 if TYPE_CHECKING:
     from testbed.aggregation.contract import Aggregate, AggregationRound
     from testbed.broadcast import Asked, TrainingRound
-    from testbed.experiment.workload import Workload as WorkloadSection
+    from testbed.experiment.workload import WorkloadSection
     from testbed.selection.contract import Selection, SelectionRound
     from testbed.training import Train, Workload
 
@@ -38,7 +38,7 @@ class MisbehaviourOptions(BaseModel):
 
 
 @dataclass(frozen=True)
-class Conspiracy:
+class AttackContext:
     """What the malicious server and the dishonest clients know.
 
     Attributes:
@@ -47,7 +47,7 @@ class Conspiracy:
         rounds: of the experiment.
         from_round: the first round that is attacked.
         every: of the rounds from then on, every so many-th is attacked.
-        enough: dishonest participants that break the aggregation; 1 where it takes none.
+        enough_to_break: dishonest participants that break the aggregation; 1 where it takes none.
     """
 
     dishonest: frozenset[int]
@@ -55,7 +55,7 @@ class Conspiracy:
     rounds: int = 2**40
     from_round: int = 1
     every: int = 1
-    enough: int = 1
+    enough_to_break: int = 1
 
     def attacks(self, round_number: int) -> bool:
         """Whether this round is attacked; in the others everybody behaves."""
@@ -74,14 +74,14 @@ class Misbehaviour:
         applies_to: names of the selection or aggregation protocols whose decisions it overrides, or "train".
         only_follows: whether it does its part where another class of the same name applies, and nothing by itself.
         Options: what an experiment may set; may be replaced by a subclass of `MisbehaviourOptions`.
-        conspiracy: whom and when; `composed` sets it.
+        context: whom and when; `malicious_server` and `dishonest_role` set it.
     """
 
     name: ClassVar[str]
     applies_to: ClassVar[tuple[str, ...]]
     only_follows: ClassVar[bool] = False
     Options: ClassVar[type[MisbehaviourOptions]] = MisbehaviourOptions
-    conspiracy: ClassVar[Conspiracy]
+    context: ClassVar[AttackContext]
 
     @classmethod
     def check_learning(cls, section: "WorkloadSection") -> None:
@@ -94,7 +94,7 @@ class Misbehaviour:
     @property
     def dishonest(self) -> frozenset[int]:
         """The clients that work for the server."""
-        return self.conspiracy.dishonest
+        return self.context.dishonest
 
 
 class ServerMisbehaviour(Misbehaviour):
@@ -105,13 +105,13 @@ class ServerMisbehaviour(Misbehaviour):
 
     Attributes:
         attacking: whether the round under way is attacked; where not, a misbehaviour leaves everything to `super()`.
-        network: the round's, for `carried_out`.
+        network: the round's, for `record_attack`.
     """
 
     attacking: bool = False
     network: Network
 
-    def carried_out(self, kind: type["ServerMisbehaviour"], detail: str) -> None:
+    def record_attack(self, kind: type["ServerMisbehaviour"], detail: str) -> None:
         """Record that `kind` (the class that says so) has been carried out in this round."""
         self.network.record_event("server", "attack", f"{kind.name}: {detail}")
 
@@ -132,9 +132,9 @@ class ClientMisbehaviour(Misbehaviour, Role):
 
     def attacks(self, round_number: int) -> bool:
         """Whether this round is attacked."""
-        return self.conspiracy.attacks(round_number)
+        return self.context.attacks(round_number)
 
-    def carried_out(self, kind: type["ClientMisbehaviour"], detail: str) -> None:
+    def record_attack(self, kind: type["ClientMisbehaviour"], detail: str) -> None:
         """Record that `kind` has been carried out by this client."""
         self.client.attacks.append(f"{kind.name}: {detail}")
 
@@ -143,7 +143,7 @@ class _Selecting(ServerMisbehaviour):
     """Outermost in a malicious selection: knows when a round begins."""
 
     async def select(self, round_: "SelectionRound") -> "Selection":
-        self.attacking, self.network = self.conspiracy.attacks(round_.number), round_.network
+        self.attacking, self.network = self.context.attacks(round_.number), round_.network
         chosen: Selection = await super().select(round_)  # type: ignore[misc]
         return chosen
 
@@ -152,7 +152,7 @@ class _Aggregating(ServerMisbehaviour):
     """Outermost in a malicious aggregation: knows when a round begins."""
 
     async def aggregate(self, round_: "AggregationRound") -> "Aggregate":
-        self.attacking, self.network = self.conspiracy.attacks(round_.number), round_.network
+        self.attacking, self.network = self.context.attacks(round_.number), round_.network
         made: Aggregate = await super().aggregate(round_)  # type: ignore[misc]
         return made
 
@@ -161,12 +161,12 @@ class _Broadcasting(ServerMisbehaviour):
     """Outermost in a malicious broadcast of the model: knows when a round's training begins."""
 
     def questions_for(self, round_: "TrainingRound", question: "Train") -> "Asked":
-        self.attacking, self.network = self.conspiracy.attacks(round_.number), round_.network
+        self.attacking, self.network = self.context.attacks(round_.number), round_.network
         asked: Asked = super().questions_for(round_, question)  # type: ignore[misc]
         return asked
 
 
-def malicious_server(honest: type, kinds: Sequence[type[ServerMisbehaviour]], conspiracy: Conspiracy) -> type:
+def malicious_server(honest: type, kinds: Sequence[type[ServerMisbehaviour]], context: AttackContext) -> type:
     """The class of a server that is `honest` but for `kinds`, the first one outermost; `honest` itself if none."""
     if not kinds:
         return honest
@@ -175,9 +175,9 @@ def malicious_server(honest: type, kinds: Sequence[type[ServerMisbehaviour]], co
         begins = _Selecting
     elif hasattr(honest, "questions_for"):
         begins = _Broadcasting
-    return type(f"Malicious{honest.__name__}", (begins, *kinds, honest), {"conspiracy": conspiracy})
+    return type(f"Malicious{honest.__name__}", (begins, *kinds, honest), {"context": context})
 
 
-def dishonest_role(honest: type[Role], kinds: Sequence[type[ClientMisbehaviour]], conspiracy: Conspiracy) -> type[Role]:
+def dishonest_role(honest: type[Role], kinds: Sequence[type[ClientMisbehaviour]], context: AttackContext) -> type[Role]:
     """The role of a client that is `honest` but for `kinds`, the first one outermost."""
-    return type(f"Dishonest{honest.__name__}", (*kinds, honest), {"conspiracy": conspiracy})
+    return type(f"Dishonest{honest.__name__}", (*kinds, honest), {"context": context})

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import workloads
-from testbed.crashes import crashes_told
+from testbed.crashes import locating_crashes
 from testbed.engine.federation import Plan
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.loader import load, set_key, validated
@@ -133,7 +133,7 @@ def _check(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str, 
         experiment = run.point.experiment
         place = run.point.where(where)
         try:
-            with crashes_told(f"{place}: its preparation", then=""):
+            with locating_crashes(f"{place}: its preparation", then=""):
                 plan = Plan(experiment, run.simulation_seed)
                 check_plan(plan)
                 stages[id(experiment)] = plan.stages

@@ -32,7 +32,7 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Message, RoundNumber
 from testbed.network.contract import ids
-from testbed.network.hosts import RefusedBy
+from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import RoleSpec, handles
 from testbed.selection.batch_partition import SelectsBatches, check_batch_size
 from testbed.selection.contract import Selection, SelectionRound
@@ -45,7 +45,7 @@ from testbed.selection.lotto.announcement import (
     proves,
 )
 from testbed.selection.lotto.protocol import ListSignatures, ParticipantList, under_threshold
-from testbed.selection.lotto.server import tell, too_few
+from testbed.selection.lotto.server import ask_groups, too_few
 
 VALUE_DOMAIN = b"testbed/verifiable-batch-partition/value/v1"
 ASSIGNMENT_DOMAIN = b"testbed/verifiable-batch-partition/assignment/v1"
@@ -181,7 +181,7 @@ class VerifiableBatchClient(AnnouncedClient, answers=(Announce, Prove, Participa
 
     def check_threshold(self, message: ParticipantList) -> None:
         """Is every batch a candidate, if its members' numbers are right?"""
-        outputs = {lot.client: lot.output for lot in message.participants}
+        outputs = {entry.client: entry.output for entry in message.participants}
         listed = self.batches.whole(ids(list(outputs)))
         standing = candidate_batches(
             self.parameters, self.batches, outputs, self.environment.experiment_id, message.round, message.population
@@ -221,7 +221,7 @@ class VerifiableBatchServer(SelectsBatches, AnnouncingServer):
         candidates = self.batches.whole(ids(list(claims)))
         self.enough(candidates, round_, [*refusals, *more])
         chosen = self.batches.members(self.choose(candidates, round_))
-        return await self.agree(self.lots(chosen, claims, round_), round_.candidates, round_)
+        return await self.agree(self.entries(chosen, claims, round_), round_.candidates, round_)
 
     # -- stages -----------------------------------------------------------------------------------------------------
 
@@ -232,12 +232,12 @@ class VerifiableBatchServer(SelectsBatches, AnnouncingServer):
 
     async def proven(
         self, standing: Ids, outputs: Mapping[int, bytes], round_: SelectionRound
-    ) -> tuple[dict[int, Candidacy], list[RefusedBy]]:
+    ) -> tuple[dict[int, Candidacy], list[ClientRefusal]]:
         """Stage 2: the members of candidate batches that have proven the number they gave, and the refusals.
 
         The server checks what the participants will: one false number must not be able to end everybody's round.
         """
-        answers, refusals = await tell(round_, [(self.batches.members(standing), Prove(round_.number))])
+        answers, refusals = await ask_groups(round_, [(self.batches.members(standing), Prove(round_.number))])
         evaluated, claims = self.evaluated(round_), {}
         for client, answer in answers.items():
             claim = Candidacy(outputs[client], answer.proof)
@@ -247,7 +247,7 @@ class VerifiableBatchServer(SelectsBatches, AnnouncingServer):
                 round_.network.record_event(f"client:{client}", "misbehaviour", "did not prove the number that it gave")
         return claims, refusals
 
-    def enough(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[RefusedBy] = ()) -> None:
+    def enough(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()) -> None:
         """Raise `RoundAborted` when fewer than K/T batches are candidates."""
         round_.candidates = len(self.batches.members(candidates))
         if len(candidates) < self.wanted:
@@ -256,4 +256,4 @@ class VerifiableBatchServer(SelectsBatches, AnnouncingServer):
 
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
         """Residual removal: K/T of the candidate batches, uniformly."""
-        return np.sort(round_.coin("residual removal").choice(candidates, self.wanted, replace=False))
+        return np.sort(round_.rng("residual removal").choice(candidates, self.wanted, replace=False))

@@ -143,7 +143,7 @@ class FirstOnly(ServerMisbehaviour, RandomSelection):
     def choose(self, present, round_):
         if not self.attacking:
             return super().choose(present, round_)
-        self.carried_out(FirstOnly, "the first")
+        self.record_attack(FirstOnly, "the first")
         return present[: self.parameters.participants]
 
 

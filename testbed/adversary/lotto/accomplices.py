@@ -51,7 +51,7 @@ class _Accomplice(LottoClient):
         """Take part with whoever is in the list, and in the others of this round."""
         rows = () if self._list is None else self._list.participants
         others = self.client.agreed_participants or {}
-        self.client.agreed_participants = others | {lot.client: lot.registration_key for lot in rows}
+        self.client.agreed_participants = others | {entry.client: entry.registration_key for entry in rows}
         return Agreed()
 
 

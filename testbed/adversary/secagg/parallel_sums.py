@@ -49,7 +49,7 @@ class ParallelSums(ServerMisbehaviour, SecAgg):
                 end = failed
         over = ", ".join(str(sum(client not in self.dishonest for client in one.survivors.tolist())) for one in made)
         detail = f"{len(made)} sums in one round, over {over} honest clients" if made else "no sum came about"
-        self.carried_out(ParallelSums, detail)
+        self.record_attack(ParallelSums, detail)
         if not made:
             assert end is not None
             raise end

@@ -69,8 +69,8 @@ class ClientCentricServer(AnnouncingServer):
         }
         candidates = ids(list(claims))
         self.enough(candidates, round_, refusals)
-        lots = self.lots(self.choose(candidates, round_), claims, round_)
-        return await self.agree(lots, len(claims), round_)
+        entries = self.entries(self.choose(candidates, round_), claims, round_)
+        return await self.agree(entries, len(claims), round_)
 
     def is_candidate(self, client: int, claim: Candidacy, round_: SelectionRound) -> bool:
         """Check a claim as the participants will: one false candidate must not be able to end everybody's round."""

@@ -47,7 +47,7 @@ class AgreedListParameters(SelectionParameters):
     round_beacon: Literal["none", "public"] = Field(
         "none",
         description="public: a randomness beacon opens each round; what it publishes then stands in what the VRF or "
-        "PRF is evaluated on, so that nobody knows lots ahead, and it registers one participant list a round. none: "
+        "PRF is evaluated on, so that nobody knows outputs ahead, and it registers one participant list a round. none: "
         "the paper's protocol",
     )
     beacon_latency_ms: float = Field(
@@ -131,7 +131,7 @@ class LottoParameters(AgreedListParameters):
         return self.refine
 
 
-class Lot(Message, frozen=True):
+class ParticipantEntry(Message, frozen=True):
     """One row of a participant list: who, its registration key, and why it is a candidate."""
 
     client: ClientId
@@ -161,7 +161,7 @@ class ParticipantList(Message, frozen=True):
 
     round: RoundNumber
     population: Count
-    participants: Annotated[list[Lot], msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)]
+    participants: Annotated[list[ParticipantEntry], msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)]
     beacon: Registered | None = None
 
 
@@ -199,7 +199,7 @@ def selection_input(experiment_id: bytes, round_number: int, randomness: bytes =
 
 def list_content(experiment_id: bytes, parameters: AgreedListParameters, message: ParticipantList) -> bytes:
     """Canonical bytes of the experiment and (r, n, s, a, P), which participants sign."""
-    rows = [[lot.client, lot.registration_key, lot.output, lot.proof] for lot in message.participants]
+    rows = [[entry.client, entry.registration_key, entry.output, entry.proof] for entry in message.participants]
     return signed_content(experiment_id, message.round, message.population, *parameters.terms, rows)
 
 
@@ -227,11 +227,11 @@ class LottoClient(Role):
         """Is this the round, and the population, that this client knows of?"""
         raise NotImplementedError
 
-    def check_own(self, own: Lot) -> None:
+    def check_own(self, own: ParticipantEntry) -> None:
         """Is the client's own row what the client said?"""
         raise NotImplementedError
 
-    def check_lot(self, lot: Lot, directory: Directory, round_number: int) -> None:
+    def check_entry(self, entry: ParticipantEntry, directory: Directory, round_number: int) -> None:
         """Did this number come about as the protocol says?"""
         raise NotImplementedError
 
@@ -245,11 +245,11 @@ class LottoClient(Role):
 
     def check_threshold(self, message: ParticipantList) -> None:
         """Is every participant a candidate, if its number is right? Numbers have the right length."""
-        for lot in message.participants:
+        for entry in message.participants:
             if not under_threshold(
-                lot.output, self.parameters.factor, self.parameters.participants, message.population
+                entry.output, self.parameters.factor, self.parameters.participants, message.population
             ):
-                raise Refusal("lotto.over-threshold", f"client {lot.client} is not a candidate")
+                raise Refusal("lotto.over-threshold", f"client {entry.client} is not a candidate")
 
     @property
     def by_beacon(self) -> bool:
@@ -304,7 +304,7 @@ class LottoClient(Role):
             raise Refusal("lotto.second-list", f"a list for round {message.round} was shown before")
         self._shown = True
         self.check_population(message.population)
-        rows = {lot.client: lot for lot in message.participants}
+        rows = {entry.client: entry for entry in message.participants}
         if len(rows) != len(message.participants):
             raise Refusal("lotto.listed-twice", "a client stands twice in the list")
         self.check_size(rows)
@@ -316,17 +316,19 @@ class LottoClient(Role):
             raise Refusal("lotto.own-entry-changed", "the list holds another registration key for this client")
         self.check_own(own)
         directory = self.environment.look_up(rows)
-        for lot in message.participants:
-            if directory.signing_key(lot.client) != lot.registration_key:
-                raise Refusal("lotto.wrong-registration-key", f"client {lot.client} has another key at the PKI")
-            if len(lot.output) != self.output_bytes:
-                raise Refusal("lotto.over-threshold", f"client {lot.client} has no number of {self.output_bytes} bytes")
+        for entry in message.participants:
+            if directory.signing_key(entry.client) != entry.registration_key:
+                raise Refusal("lotto.wrong-registration-key", f"client {entry.client} has another key at the PKI")
+            if len(entry.output) != self.output_bytes:
+                raise Refusal(
+                    "lotto.over-threshold", f"client {entry.client} has no number of {self.output_bytes} bytes"
+                )
         self.check_threshold(message)
         self._content = list_content(self.environment.experiment_id, self.parameters, message)
         self.check_registered(message)
-        for lot in message.participants:  # what takes long comes last
-            if lot.client != self.client.number:
-                self.check_lot(lot, directory, message.round)
+        for entry in message.participants:  # what takes long comes last
+            if entry.client != self.client.number:
+                self.check_entry(entry, directory, message.round)
         self._list = message
         meter("ed25519.sign")
         return ListSignature(self.client.identity.signing.sign(LIST_DOMAIN, self._content))
@@ -345,7 +347,7 @@ class LottoClient(Role):
         """Verify that enough participants have signed the very list that this client has."""
         if self._list is None or not message.round == self._list.round == self.client.last_round:
             raise Refusal("lotto.no-list", "signatures for a list that this client has not seen")
-        keys = {lot.client: lot.registration_key for lot in self._list.participants}
+        keys = {entry.client: entry.registration_key for entry in self._list.participants}
         signed = {row.client: row.signature for row in message.signatures}
         if len(signed) != len(message.signatures) or not signed.keys() <= keys.keys():
             raise Refusal("lotto.foreign-signature", "a signature twice, or of somebody who is not in the list")

@@ -14,7 +14,7 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Message
 from testbed.network.contract import ids
-from testbed.network.hosts import RefusedBy
+from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import RoleSpec
 from testbed.parties.round_beacon import randomness_of
 from testbed.selection.contract import Selection, SelectionRound
@@ -22,7 +22,7 @@ from testbed.selection.lotto.protocol import (
     LIST_DOMAIN,
     AgreedListParameters,
     ListSignatures,
-    Lot,
+    ParticipantEntry,
     ParticipantList,
     Registered,
     SignedBy,
@@ -33,7 +33,7 @@ from testbed.selection.lotto.protocol import (
 from testbed.selection.lotto.refinement import known, measured, refined, remember
 from testbed.selection.reports import TrainingReports
 
-Told = Sequence[tuple[Ids, Message]]  # groups of clients and what each group is told
+GroupMessages = Sequence[tuple[Ids, Message]]  # groups of clients and what each group is told
 
 
 class LottoServer:
@@ -78,13 +78,13 @@ class LottoServer:
 
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
         """Residual removal: s of the candidates, uniformly."""
-        return np.sort(round_.coin("residual removal").choice(candidates, self.parameters.participants, replace=False))
+        return np.sort(round_.rng("residual removal").choice(candidates, self.parameters.participants, replace=False))
 
-    def list_for(self, participants: Ids, message: ParticipantList) -> Told:
+    def list_for(self, participants: Ids, message: ParticipantList) -> GroupMessages:
         """Who is shown which list: everybody the same."""
         return [(participants, message)]
 
-    def signatures_for(self, signers: Ids, message: ListSignatures) -> Told:
+    def signatures_for(self, signers: Ids, message: ListSignatures) -> GroupMessages:
         """Who is sent which signatures: everybody all of them."""
         return [(signers, message)]
 
@@ -133,24 +133,24 @@ class LottoServer:
 
     # -- stages ---------------------------------------------------------------------------------------------------
 
-    def enough(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[RefusedBy] = ()) -> None:
+    def enough(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()) -> None:
         """Raise `RoundAborted` when |C| < s."""
         round_.candidates = len(candidates)
         if len(candidates) < self.parameters.participants:
             found = f"{len(candidates)} candidates, {self.parameters.participants} wanted"
             raise too_few("too-few-candidates", found, refusals)
 
-    async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
+    async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
         """Stages 2 and 3: participants verify and sign the list, then see each other's signatures."""
-        participants = round_.participants = ids([lot.client for lot in lots])
-        meter("message", len(lots))
-        message = await self.registered(ParticipantList(round_.number, self.population, lots), round_)
-        answers, refusals = await tell(round_, self.list_for(participants, message))
+        participants = round_.participants = ids([entry.client for entry in entries])
+        meter("message", len(entries))
+        message = await self.registered(ParticipantList(round_.number, self.population, entries), round_)
+        answers, refusals = await ask_groups(round_, self.list_for(participants, message))
         signed = self.valid_signatures(answers, message, round_)
-        self._require(self.parameters.quorum_of(len(lots)), len(signed), "signatures", refusals)
+        self._require(self.parameters.quorum_of(len(entries)), len(signed), "signatures", refusals)
         meter("message", len(signed))
         told = self.signatures_for(ids([row.client for row in signed]), ListSignatures(round_.number, signed))
-        agreed, refusals = await tell(round_, told)
+        agreed, refusals = await ask_groups(round_, told)
         self._require(1, len(agreed), "agreements", refusals)
         return Selection(participants, candidates, ids(list(agreed)))
 
@@ -159,7 +159,7 @@ class LottoServer:
     ) -> list[SignedBy]:
         """The signatures that the participants will accept; who signs anything else is left out of the round."""
         content = list_content(round_.experiment_id, self.parameters, message)
-        keys = {lot.client: lot.registration_key for lot in message.participants}
+        keys = {entry.client: entry.registration_key for entry in message.participants}
         meter("ed25519.verify", len(answers))
         signed = []
         for client in sorted(answers):
@@ -171,7 +171,7 @@ class LottoServer:
                 signed.append(SignedBy(client, answers[client].signature))
         return signed
 
-    def _require(self, needed: int, count: int, what: str, refusals: Sequence[RefusedBy]) -> None:
+    def _require(self, needed: int, count: int, what: str, refusals: Sequence[ClientRefusal]) -> None:
         strict = self.parameters.signatures == "strict"
         if refusals and (strict or count < needed):
             raise RoundAborted("refused", _summed_up(refusals, "participants"))
@@ -179,10 +179,10 @@ class LottoServer:
             raise RoundAborted(f"too-few-{what}", f"{count} of {needed} needed")
 
 
-async def tell(round_: SelectionRound, told: Told) -> tuple[dict[int, Any], list[RefusedBy]]:
+async def ask_groups(round_: SelectionRound, told: GroupMessages) -> tuple[dict[int, Any], list[ClientRefusal]]:
     """Ask each group in turn; the answers that decode by client, and the refusals."""
     answers: dict[int, Any] = {}
-    refusals: list[RefusedBy] = []
+    refusals: list[ClientRefusal] = []
     for clients, message in told:
         replies = await round_.network.ask(clients, message)
         answers.update(replies.valid())
@@ -190,13 +190,13 @@ async def tell(round_: SelectionRound, told: Told) -> tuple[dict[int, Any], list
     return answers, refusals
 
 
-def too_few(reason: str, found: str, refusals: Sequence[RefusedBy]) -> RoundAborted:
+def too_few(reason: str, found: str, refusals: Sequence[ClientRefusal]) -> RoundAborted:
     """How a round ends that lacks candidates; where clients refused, that is why."""
     if refusals:
         return RoundAborted("refused", f"{_summed_up(refusals, 'clients')}; {found}")
     return RoundAborted(reason, found)
 
 
-def _summed_up(refusals: Sequence[RefusedBy], who: str) -> str:
+def _summed_up(refusals: Sequence[ClientRefusal], who: str) -> str:
     checks = ", ".join(sorted({refusal.check for refusal in refusals}))
     return f"{len(refusals)} {who} refused: {checks}"

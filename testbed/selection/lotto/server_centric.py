@@ -15,9 +15,15 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
-from testbed.selection.check_in import STAGE, Attendant, check_in
+from testbed.selection.check_in import STAGE, CheckInRole, check_in
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.protocol import Lot, LottoClient, LottoParameters, ParticipantList, under_threshold
+from testbed.selection.lotto.protocol import (
+    LottoClient,
+    LottoParameters,
+    ParticipantEntry,
+    ParticipantList,
+    under_threshold,
+)
 from testbed.selection.lotto.server import LottoServer
 
 Bytes = npt.NDArray[np.uint8]
@@ -40,15 +46,15 @@ class ServerCentricClient(LottoClient):
         self.take_pulse(message.round, None if message.beacon is None else message.beacon.pulse)
         self.use_round(message.round)
 
-    def check_own(self, own: Lot) -> None:
+    def check_own(self, own: ParticipantEntry) -> None:
         """The client's own number is recomputed like everybody's."""
-        self.check_lot(own, self.environment.directory, self.client.last_round)
+        self.check_entry(own, self.environment.directory, self.client.last_round)
 
-    def check_lot(self, lot: Lot, directory: Directory, round_number: int) -> None:
+    def check_entry(self, entry: ParticipantEntry, directory: Directory, round_number: int) -> None:
         """The number must be the PRF of the round under the client's key on the bulletin board."""
         meter("hmac")
-        if prf.evaluate(directory.vrf_key(lot.client), self.evaluated(round_number)) != lot.output or lot.proof:
-            raise Refusal("lotto.output-mismatch", f"client {lot.client}'s number is not the PRF of this round")
+        if prf.evaluate(directory.vrf_key(entry.client), self.evaluated(round_number)) != entry.output or entry.proof:
+            raise Refusal("lotto.output-mismatch", f"client {entry.client}'s number is not the PRF of this round")
 
 
 class ServerCentricServer(LottoServer):
@@ -61,7 +67,7 @@ class ServerCentricServer(LottoServer):
     @property
     def roles(self) -> list[RoleSpec]:
         """See `SelectionProtocol.roles`."""
-        return [RoleSpec(Attendant, self.parameters), RoleSpec(ServerCentricClient, self.parameters)]
+        return [RoleSpec(CheckInRole, self.parameters), RoleSpec(ServerCentricClient, self.parameters)]
 
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
@@ -72,11 +78,11 @@ class ServerCentricServer(LottoServer):
         candidates = present[below_threshold(outputs, self.parameters, self.population)]
         self.enough(candidates, round_)
         chosen = self.choose(candidates, round_)
-        lots = [
-            Lot(client, round_.directory.signing_key(client), outputs[row].tobytes(), b"")
+        entries = [
+            ParticipantEntry(client, round_.directory.signing_key(client), outputs[row].tobytes(), b"")
             for client, row in zip(chosen.tolist(), np.searchsorted(present, chosen), strict=True)
         ]
-        return await self.agree(lots, len(candidates), round_)
+        return await self.agree(entries, len(candidates), round_)
 
     def outputs(self, directory: Directory, clients: Ids, round_: SelectionRound) -> Bytes:
         """`(m, 32)` uint8: the PRF of this round for each client."""
