@@ -22,9 +22,9 @@ from testbed.records.mirror import local_staging_dir
 from testbed.running import workers
 from testbed.running.observers import Observer, Serialised
 from testbed.running.open_runs import OpenRun
-from testbed.running.point_workers import PointWorkers, group_by_resources
 from testbed.running.preparation import PlannedRun, default_directory, planned
 from testbed.running.validation import check_addresses, check_plan, warnings
+from testbed.running.worker_pool import WorkerPool, group_by_resources
 from testbed.signals import stopping_on_signals
 
 
@@ -116,9 +116,9 @@ def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
         observer.ended(run, ended.finish())
 
     try:
-        with PointWorkers(observer, open_run) as all_workers:
+        with WorkerPool(observer, open_run) as pool:
             for group in group_by_resources([run for run in runs if not run.complete]):
-                workers.run_all(group, all_workers.for_group(group), summarised)
+                workers.run_all(group, pool.workers_for(group), summarised)
     finally:
         for run in opened:  # at its end, and not summarised
             run.end()
