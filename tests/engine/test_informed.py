@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import binomtest
 
 from testbed.parties.client import RoleSpec, handles
-from testbed.selection.lotto.announcement import Announce
 from testbed.selection.lotto.client_centric import ClientCentricServer
+from testbed.selection.lotto.messages import Announce
 from testbed.selection.lotto.server_centric import ServerCentricServer
 from testbed.selection.oort import OortSelection
 from testbed.training import Train, Trained, Trainer
