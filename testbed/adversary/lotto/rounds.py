@@ -16,7 +16,7 @@ from testbed.adversary.lotto.accomplices import (
     ServerCentricAccomplice,
     VerifiableBatchAccomplice,
 )
-from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
+from testbed.adversary.misbehaviour import MisbehaviourOptions, SelectionMisbehaviour
 from testbed.arrays import Ids
 from testbed.crypto import prf
 from testbed.network.contract import ids
@@ -40,7 +40,7 @@ _ACCOMPLICES = {
 _replaced = msgspec.structs.replace
 
 
-class LottoMisbehaviour(ServerMisbehaviour, LottoServer):
+class LottoMisbehaviour(SelectionMisbehaviour, LottoServer):
     """Any misbehaviour of a Lotto server: its dishonest clients are accomplices, who check nothing."""
 
     applies_to: ClassVar[tuple[str, ...]] = (CLIENT_CENTRIC, SERVER_CENTRIC)
