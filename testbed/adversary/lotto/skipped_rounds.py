@@ -85,7 +85,9 @@ class AbortUnfavourableRounds(LottoMisbehaviour):
     applies_to: ClassVar[tuple[str, ...]] = (CLIENT_CENTRIC, SERVER_CENTRIC)
     Options: ClassVar[type[MisbehaviourOptions]] = SkipOptions
 
-    def require_candidates(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()) -> None:
+    def require_candidates(
+        self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()
+    ) -> None:
         """As the honest server's, and there must be enough of its own."""
         super().require_candidates(candidates, round_, refusals)
         if not self.attacking:
