@@ -77,13 +77,13 @@ def run(
     console = messages()
     try:
         # From here on it takes seconds to import what is needed.
-        from testbed.commands.progress import display
+        from testbed.commands.progress import display_for
         from testbed.records.mirror import local_staging_dir
         from testbed.running import default_directory, run_all
 
         where = out or default_directory(experiment)
         directory = local_staging_dir(where)
-        with display(console, quiet) as observer:
+        with display_for(console, quiet) as observer:
             paths = run_all(
                 experiment,
                 directory,

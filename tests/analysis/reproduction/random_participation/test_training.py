@@ -87,7 +87,7 @@ def test_every_scheme_is_compared_at_the_best_of_its_rates_on_another_seed(conte
         swept.append(experiment)
         return context.run_experiment(experiment, directory)
 
-    watched = replace(context, run=run)
+    watched = replace(context, run_experiment=run)
     noise = {NONE: 0.0, WCS: 7.665}
     tried = training.tried_rates(watched, "tiny", TINY, noise)
     rates = {scheme: grid.best for scheme, grid in tried.items()}

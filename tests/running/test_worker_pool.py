@@ -18,8 +18,8 @@ from testbed.records.log import RunLog
 from testbed.running import Observer, PlannedRun
 from testbed.running.execution import run_all
 from testbed.running.observers import Serialised
-from testbed.running.point_workers import group_by_resources, requires_exclusive_access
 from testbed.running.preparation import planned
+from testbed.running.worker_pool import group_by_resources, requires_exclusive_access
 
 POINTS = ("random", "batch-partition", "lotto-server-centric")
 TWO_LANES = {"network": "ray", "parallel_runs": 2, "hosts": 1}
