@@ -91,7 +91,7 @@ def test_one_new_file_is_learned_and_gets_every_check() -> None:
     assert "sequence_length is read for reddit" in refused(dataset="owned-halves", sequence_length=8)
     assert "owned-halves needs no files" in refused(dataset="owned-halves", path="/halves")
     assert "halves," in refused(dataset="elsewhere")
-    assert "options are for a class of your own" in refused(dataset="owned-halves", options={"size": 3})
+    assert "options are for a user-defined class" in refused(dataset="owned-halves", options={"size": 3})
     fields = Experiment.model_json_schema()["$defs"]["WorkloadSection"]["properties"]
     assert "halves" in fields["dataset"]["examples"]
     assert "halves: the folder of halves" in fields["path"]["description"]
