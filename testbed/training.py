@@ -79,6 +79,22 @@ class Workload(Protocol):
 
 
 @runtime_checkable
+class LabelledWorkload(Workload, Protocol):
+    """A workload whose samples have labels, which some models of availability go by."""
+
+    def label_counts(self) -> npt.NDArray[np.int64]:
+        """(population, classes) int64: how many training samples of each class each client holds."""
+
+
+@runtime_checkable
+class PartlySharedWorkload(LabelledWorkload, Protocol):
+    """A workload that can leave out the samples that all clients share: these tell no client from another."""
+
+    def own_label_counts(self) -> npt.NDArray[np.int64]:
+        """As `label_counts`, of the samples that a client alone holds."""
+
+
+@runtime_checkable
 class GradientWorkload(Workload, Protocol):
     """A workload with gradients of single samples, as DP-SGD needs it."""
 
@@ -171,7 +187,7 @@ class Trainer(Role):
             raise Refusal("train.dimension", f"the workload made an update {delta.shape}, not ({workload.dimension},)")
         if not np.isfinite(delta).all():
             delta = self.instead_of_not_finite(delta)
-        samples, loss, squared_loss = int(update.samples), float(update.loss), getattr(update, "squared_loss", None)
+        samples, loss, squared_loss = int(update.samples), float(update.loss), update.squared_loss
         self.client.local_update = RoundUpdate(
             delta, samples, loss, update.examples_processed, squared_loss, round=message.round, question=message
         )

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
+from testbed.broadcast import Broadcast
 from testbed.network import Network
 from testbed.parties.client import Role, RoleSpec
+from testbed.selection.contract import SelectionProtocol
 
 if TYPE_CHECKING:
     from testbed.aggregation.contract import Aggregate, AggregationRound
@@ -171,9 +173,9 @@ def malicious_server(honest: type, kinds: Sequence[type[ServerMisbehaviour]], co
     if not kinds:
         return honest
     begins: type[ServerMisbehaviour] = _Aggregating
-    if hasattr(honest, "select"):
+    if issubclass(honest, SelectionProtocol):
         begins = _Selecting
-    elif hasattr(honest, "questions_for"):
+    elif issubclass(honest, Broadcast):
         begins = _Broadcasting
     return type(f"Malicious{honest.__name__}", (begins, *kinds, honest), {"conspiracy": conspiracy})
 

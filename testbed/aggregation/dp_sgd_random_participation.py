@@ -19,7 +19,13 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from testbed.aggregation.contract import Aggregate, AggregationParameters, AggregationRound, of_shape
+from testbed.aggregation.contract import (
+    Aggregate,
+    AggregationParameters,
+    AggregationProtocol,
+    AggregationRound,
+    of_shape,
+)
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ExperimentError, Refusal, RoundAborted, RoundSkipped, RunError
 from testbed.messages import Message, RoundNumber, Vector
@@ -216,25 +222,21 @@ class GradientSender(Role):
         return Gradient(Vector(total, 0))
 
 
-class RandomParticipation:
-    """Server side.
+class RandomParticipation(AggregationProtocol):
+    """Server side. A round that nobody takes part in is completed, not skipped."""
 
-    Attributes:
-        asks_everybody: every available client gets the model and answers.
-        goes_on_without_participants: a round that nobody takes part in is completed, not skipped.
-    """
-
-    stages: ClassVar[tuple[str, ...]] = ("dp-sgd/gradient",)
-    needs_registration: ClassVar[bool] = False
-    goes_on_without_participants: ClassVar[bool] = True
-
-    def __init__(self, parameters: RandomParticipationParameters) -> None:
-        self.parameters = parameters
+    parameters: RandomParticipationParameters
+    stages = ("dp-sgd/gradient",)
+    allows_empty_selection = True
 
     @property
-    def asks_everybody(self) -> bool:
-        """See the class."""
+    def broadcasts_to_all(self) -> bool:
+        """Every available client gets the model and answers a server that is not trusted."""
         return self.parameters.server == "untrusted"
+
+    def accountant(self, participants: int, dimension: int, client_rate: float = 1.0) -> SubsampledGaussianAccountant:
+        """See `RandomParticipationParameters.accountant`."""
+        return self.parameters.accountant(participants, dimension, client_rate)
 
     @property
     def roles(self) -> list[RoleSpec]:

@@ -37,6 +37,7 @@ class GivenUpdate:
     samples: int
     loss: float = 0.5
     examples_processed: int = 1
+    squared_loss: float | None = None
 
 
 class GivenUpdates:

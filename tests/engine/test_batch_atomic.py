@@ -24,6 +24,7 @@ class Constant:
     samples: int = 1
     loss: float = 0.5
     examples_processed: int = 1
+    squared_loss: float | None = None
 
 
 class Unchanging:

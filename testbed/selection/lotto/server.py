@@ -17,7 +17,7 @@ from testbed.network.contract import ids
 from testbed.network.hosts import RefusedBy
 from testbed.parties.client import RoleSpec
 from testbed.parties.round_beacon import randomness_of
-from testbed.selection.contract import Selection, SelectionRound
+from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
 from testbed.selection.lotto.protocol import (
     LIST_DOMAIN,
     AgreedListParameters,
@@ -36,7 +36,7 @@ from testbed.selection.reports import TrainingReports
 Told = Sequence[tuple[Ids, Message]]  # groups of clients and what each group is told
 
 
-class LottoServer:
+class LottoServer(SelectionProtocol):
     """Server side of what both variants share: residual removal, mutual verification, consistency.
 
     A malicious server overrides `refined` (who is dropped), `choose` (among the candidates), `list_for` or
@@ -48,14 +48,14 @@ class LottoServer:
         announces: whether clients hear of a round before they see its list.
     """
 
-    needs_registration: ClassVar[bool] = True
-    participants_agree: ClassVar[bool] = True
+    parameters: AgreedListParameters
+    needs_registration = True
+    participants_agree = True
     announces: ClassVar[bool] = True
     _pulse: bytes | None = None
 
     def __init__(self, parameters: AgreedListParameters, population: int) -> None:
-        self.parameters = parameters
-        self.population = population
+        super().__init__(parameters, population)
         self.dropped = np.zeros(population, np.bool_)
 
     # -- what the variants differ in ------------------------------------------------------------------------------
@@ -68,6 +68,11 @@ class LottoServer:
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
         raise NotImplementedError
+
+    @property
+    def beacon_latency_s(self) -> float | None:
+        """See `SelectionProtocol.beacon_latency_s`."""
+        return None if self.parameters.round_beacon == "none" else self.parameters.beacon_latency_ms / 1000
 
     # -- decisions ------------------------------------------------------------------------------------------------
 
