@@ -39,7 +39,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.training import Evaluation, LocalUpdate, Workload
+from testbed.training.workload import Evaluation, LocalUpdate, Workload
 
 __all__ = ["Evaluation", "FederatedWorkload", "LocalUpdate"]
 

@@ -56,7 +56,7 @@ class KeepDishonestBatches(BatchMisbehaviour):
         """Those with the most; ties by lot."""
         if not self.attacking:
             return super().choose(candidates, round_)
-        mixed = round_.coin("residual removal").permutation(candidates)
+        mixed = round_.rng("residual removal").permutation(candidates)
         chosen = mixed[np.argsort(-self.dishonest_members(mixed), kind="stable")][: self.wanted]
         dishonest, of = int(self.dishonest_members(chosen).sum()), len(self.batches.members(chosen))
         self.carried_out(
@@ -102,7 +102,7 @@ class ReserveMostSelectedBatch(BatchMisbehaviour):
         target = int(victims[np.argmax(often[victims])])
         self.carried_out(ReserveMostSelectedBatch, f"kept a place for batch {target}")
         others = candidates[candidates != target]
-        rest = round_.coin("residual removal").choice(others, self.wanted - 1, replace=False)
+        rest = round_.rng("residual removal").choice(others, self.wanted - 1, replace=False)
         return np.sort(np.append(rest, target))
 
 

@@ -44,10 +44,10 @@ class PreferDishonest(ServerMisbehaviour, _Selection):
         present, wanted = await check_in(round_), self.parameters.participants
         if len(present) < wanted:
             raise RoundSkipped("too-few-available", f"{len(present)} available, {wanted} wanted")
-        coin = round_.coin("participants")
+        rng = round_.rng("participants")
         dishonest = np.isin(present, list(self.dishonest))
         reserved = min(self.conspiracy.options_of(PreferDishonest).honest, wanted, int((~dishonest).sum()))
-        ours = coin.permutation(present[dishonest])[: wanted - reserved]
-        honest = coin.choice(present[~dishonest], wanted - len(ours), replace=False)
+        ours = rng.permutation(present[dishonest])[: wanted - reserved]
+        honest = rng.choice(present[~dishonest], wanted - len(ours), replace=False)
         self.carried_out(PreferDishonest, f"{len(ours)} of {wanted} participants are dishonest")
         return Selection(np.sort(np.append(ours, honest)), len(present))

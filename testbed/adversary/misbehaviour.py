@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from testbed.broadcast import Broadcast
 from testbed.network import Network
 from testbed.parties.client import Role, RoleSpec
 from testbed.selection.contract import SelectionProtocol
+from testbed.training.server import Broadcast
 
 if TYPE_CHECKING:
     from testbed.aggregation.contract import Aggregate, AggregationRound
-    from testbed.broadcast import Asked, TrainingRound
     from testbed.experiment.workload import Workload as WorkloadSection
     from testbed.selection.contract import Selection, SelectionRound
-    from testbed.training import Train, Workload
+    from testbed.training.client import Train
+    from testbed.training.server import Asked, TrainingRound
+    from testbed.training.workload import Workload
 
 
 class MisbehaviourOptions(BaseModel):

@@ -18,7 +18,8 @@ from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
 from testbed.privacy.accounting.accountant import Accountant
 from testbed.randomness import Randomness
-from testbed.training import Train, Workload
+from testbed.training.client import Train
+from testbed.training.workload import Workload
 
 
 class AggregationParameters(BaseModel):

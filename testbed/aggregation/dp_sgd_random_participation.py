@@ -32,7 +32,8 @@ from testbed.messages import Message, RoundNumber, Vector
 from testbed.parties.client import Client, Role, RoleSpec, handles
 from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
 from testbed.privacy.mechanisms.gaussian import coins, with_noise
-from testbed.training import GradientWorkload, LocalUpdate, Train, Trained, Trainer, Workload, trained_update
+from testbed.training.client import Train, Trained, Trainer, trained_update
+from testbed.training.workload import GradientWorkload, LocalUpdate, Workload
 
 _NAME = "dp-sgd-random-participation"
 _VELOCITY = "dp_sgd_velocity"
@@ -122,7 +123,7 @@ class RandomParticipationParameters(AggregationParameters):
         if not isinstance(workload, GradientWorkload):
             raise ExperimentError(
                 f"workload.dataset: this workload has no gradient_sum, which {_NAME} asks for; see GradientWorkload "
-                "in testbed/training.py"
+                "in testbed/training/workload.py"
             )
         workload.check_gradient_sum()
 
@@ -178,9 +179,9 @@ class GradientTrainer(Trainer):
         """To a server that is not trusted time must not tell how many samples were used, or whether any."""
         return update.examples_processed if self.parameters.server == "trusted" else update.samples
 
-    def instead_of_not_finite(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    def handle_non_finite(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Zero where noise hides it: a refusal would be seen."""
-        return np.zeros_like(delta) if self.parameters.sigma else super().instead_of_not_finite(delta)
+        return np.zeros_like(delta) if self.parameters.sigma else super().handle_non_finite(delta)
 
     def told(self, update: LocalUpdate) -> Trained:
         """Nothing: losses, and how many samples were used, would be released without noise."""

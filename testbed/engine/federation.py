@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from testbed.adversary.composition import Adversary
 from testbed.aggregation.contract import AggregationParameters
-from testbed.broadcast import Broadcast
 from testbed.crashes import crashes_told
 from testbed.crypto.signatures import SigningKey
 from testbed.emulation.availability import Availability, Scheduled, availability_model
@@ -48,7 +47,9 @@ from testbed.records.log import RunLog
 from testbed.records.run_end import STOPPED
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
 from testbed.selection.contract import SelectionParameters, SelectionRound, recalled
-from testbed.training import Evaluation, LabelledWorkload, PartlySharedWorkload, Trainer, Workload
+from testbed.training.client import Trainer
+from testbed.training.server import Broadcast
+from testbed.training.workload import Evaluation, LabelledWorkload, PartlySharedWorkload, Workload
 
 _HEARD = "rounds heard of"  # among the arrays of a checkpoint: see `HeardRounds`
 _BEACON = "round beacon"  # likewise: see `RoundBeacon`
@@ -166,19 +167,19 @@ class Plan:
         """What the clients of one host share; the directory comes after registration."""
         self.aggregation_parameters.prepare(self.maximum_participants, workload.dimension)
         return Environment(
-            self.experiment.population,
-            self.randomness,
-            self.compute,
-            Directory.empty(0),
-            workload,
-            self.experiment_id,
-            self.selection.participants_agree,
-            self.minimum_participants,
-            self.maximum_participants,
-            self.experiment.rounds,
-            self.selection.batches,
-            self.selection.client_rate,
-            reports_training(self, workload.dimension),
+            population=self.experiment.population,
+            randomness=self.randomness,
+            compute=self.compute,
+            directory=Directory.empty(0),
+            workload=workload,
+            experiment_id=self.experiment_id,
+            participants_are_agreed=self.selection.participants_agree,
+            minimum_participants=self.minimum_participants,
+            maximum_participants=self.maximum_participants,
+            rounds=self.experiment.rounds,
+            batches=self.selection.batches,
+            client_rate=self.selection.client_rate,
+            reports_training=reports_training(self, workload.dimension),
         )
 
     def links(self) -> ClientLinks:

@@ -8,14 +8,15 @@ import numpy.typing as npt
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
 from testbed.arrays import Ids
-from testbed.broadcast import Asked, Broadcast, TrainingRound
 from testbed.errors import Refusal, RoundAborted, RoundSkipped
 from testbed.messages import Vector
 from testbed.network.contract import RoundNetwork, no_ids
 from testbed.network.exclusion import EXCLUDED, LeavingOut
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
 from testbed.selection.reports import reports_of, together
-from testbed.training import Train, Workload
+from testbed.training.client import Train
+from testbed.training.server import Asked, Broadcast, TrainingRound
+from testbed.training.workload import Workload
 
 
 @dataclass

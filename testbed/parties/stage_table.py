@@ -1,15 +1,15 @@
 """Where a client stands in a protocol, as a table: which question it answers in which state, and what comes next.
 
-Two rules, as in h11's `_state.py`: a question is answered in the states that its row names and in no other, and a client
-that has refused one answers no more in that round. Whoever could ask for a stage again, or go on after a refusal, could
-have answers that no honest run gives together. The states are words that only the table knows:
+Two rules, as in h11's `_state.py`: a question is answered in the states that its row names and in no other, and a
+client that has refused one answers no more in that round. Whoever could ask for a stage again, or go on after a
+refusal, could have answers that no honest run gives together. The states are words that only the table knows:
 
     STAGES = StageTable(
         start="new",
         rows={
             AdvertiseKeys: Row(after={"new"}, then="advertised", check="secagg.out-of-order", begins=True),
             ShareKeys: Row(after={"advertised"}, then="shared", check="secagg.out-of-order"),
-            ProveShare: Row(after={"revealed"}, then="revealed", check="secagg.out-of-order", detail="nothing revealed"),
+            ProveShare: Row(after={"revealed"}, then="revealed", check="secagg.not-revealed"),
         },
     )
 

@@ -21,7 +21,7 @@ from testbed.records import RunDirectory
 from testbed.records.chunks import stretches
 from testbed.records.tables import privacy_table
 from testbed.records.writer import recorded_files
-from testbed.training import Workload
+from testbed.training.workload import Workload
 
 if TYPE_CHECKING:
     from testbed.engine.federation import Plan

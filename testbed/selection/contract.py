@@ -75,7 +75,7 @@ class SelectionRound:
     memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     beacon: BeaconAccess | None = None
 
-    def coin(self, purpose: str) -> np.random.Generator:
+    def rng(self, purpose: str) -> np.random.Generator:
         """The honest server's randomness for one decision of this round."""
         return self.randomness.generator("server", self.number, purpose)
 

@@ -256,4 +256,4 @@ class VerifiableBatchServer(SelectsBatches, AnnouncingServer):
 
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
         """Residual removal: K/T of the candidate batches, uniformly."""
-        return np.sort(round_.coin("residual removal").choice(candidates, self.wanted, replace=False))
+        return np.sort(round_.rng("residual removal").choice(candidates, self.wanted, replace=False))

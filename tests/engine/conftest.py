@@ -15,12 +15,12 @@ from testbed.engine.round import Outcome
 from testbed.experiment.schema import Experiment
 from testbed.network.recorder import Exchanges
 from testbed.records import RunDirectory
-from testbed.training import LocalUpdate
+from testbed.training.workload import LocalUpdate
 
 
 @dataclass
 class Quality:
-    """See `testbed.training.Evaluation`."""
+    """See `testbed.training.workload.Evaluation`."""
 
     loss: float
     accuracy: float

@@ -12,7 +12,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
-from testbed.training import Train
+from testbed.training.client import Train
 from tests.repository import ROOT
 
 NOISE = {"noise_multiplier": 8.0, "scale": 64.0}
@@ -83,7 +83,7 @@ def test_counts_are_public_under_dp_sgd_and_losses_are_not(run: Callable[..., An
             raise NotImplementedError
 
         def gradient_sum(self, client: int, *of: Any) -> Any:
-            from testbed.training import LocalUpdate
+            from testbed.training.workload import LocalUpdate
 
             return LocalUpdate(np.zeros(4, np.float32), 6, 0.25, 2)
 

@@ -11,7 +11,8 @@ from testbed.messages import Vector
 from testbed.parties.client import Client, Environment
 from testbed.parties.pki import Directory
 from testbed.randomness import Randomness
-from testbed.training import LocalUpdate, Train, Trainer, trained_update
+from testbed.training.client import Train, Trainer, trained_update
+from testbed.training.workload import LocalUpdate
 
 D = 4
 
@@ -33,9 +34,14 @@ class Workload:
 
 def trainer(delta: Any = (0.0, 1.0, 2.0, 3.0), *, workload: bool = True, agreed: bool = False) -> Trainer:
     environment = Environment(
-        1, Randomness(0), ComputeModel(False, REFERENCE_COSTS), Directory.empty(1),
-        Workload(np.array(delta, np.float32)) if workload else None, bytes(16), agreed,
-    )  # fmt: skip
+        population=1,
+        randomness=Randomness(0),
+        compute=ComputeModel(False, REFERENCE_COSTS),
+        directory=Directory.empty(1),
+        workload=Workload(np.array(delta, np.float32)) if workload else None,
+        experiment_id=bytes(16),
+        participants_are_agreed=agreed,
+    )
     return Trainer(Client(0, environment), None)
 
 

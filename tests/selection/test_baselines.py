@@ -29,7 +29,7 @@ class Coins:
         self.participations = np.array(participations, np.int64)
         self._generator = np.random.default_rng(11)
 
-    def coin(self, purpose: str) -> np.random.Generator:
+    def rng(self, purpose: str) -> np.random.Generator:
         """One generator for all draws."""
         return self._generator
 

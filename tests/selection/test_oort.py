@@ -29,7 +29,7 @@ class Round:
         self.memory = {} if memory is None else memory
         self._seed = seed
 
-    def coin(self, purpose: str) -> np.random.Generator:
+    def rng(self, purpose: str) -> np.random.Generator:
         return np.random.default_rng([self._seed, self.number, *purpose.encode()])
 
 

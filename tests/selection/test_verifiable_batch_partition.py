@@ -117,7 +117,7 @@ def test_when_a_k_is_n_every_whole_batch_stands_and_the_server_draws_uniformly(s
     class Round:
         generator = np.random.default_rng(5)
 
-        def coin(self, purpose: str) -> np.random.Generator:
+        def rng(self, purpose: str) -> np.random.Generator:
             return self.generator
 
     found = np.concatenate([run.protocol.choose(np.array([0, 1, 3]), Round()) for _ in range(900)])

@@ -37,9 +37,9 @@ class KeepDishonestCandidates(LottoMisbehaviour):
         """Its own candidates, and honest ones for the places that are left."""
         if not self.attacking:
             return super().choose(candidates, round_)
-        coin, s = round_.coin("residual removal"), self.parameters.participants
-        ours = coin.permutation(self.ours(candidates))[:s]
-        honest = coin.choice(self.others(candidates), s - len(ours), replace=False)
+        rng, s = round_.rng("residual removal"), self.parameters.participants
+        ours = rng.permutation(self.ours(candidates))[:s]
+        honest = rng.choice(self.others(candidates), s - len(ours), replace=False)
         self.carried_out(
             KeepDishonestCandidates,
             f"{len(ours)} of {s} participants are dishonest; honest ones of {len(candidates)} candidates were removed",
@@ -99,7 +99,7 @@ class ReserveMostSelected(LottoMisbehaviour):
             return super().choose(candidates, round_)
         self.carried_out(ReserveMostSelected, f"kept a place for client {target}")
         others = candidates[candidates != target]
-        rest = round_.coin("residual removal").choice(others, self.parameters.participants - 1, replace=False)
+        rest = round_.rng("residual removal").choice(others, self.parameters.participants - 1, replace=False)
         return np.sort(np.append(rest, target))
 
     def _most_often_candidate(self, round_: SelectionRound) -> int:

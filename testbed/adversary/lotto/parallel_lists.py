@@ -52,9 +52,9 @@ class ParallelLists(LottoMisbehaviour):
         """Everybody who is in one of the lists (of batches: every batch)."""
         if not self.attacking:
             return super().choose(candidates, round_)
-        places, coin = self._places, round_.coin("residual removal")
+        places, rng = self._places, round_.rng("residual removal")
         own = self._own(candidates)
-        ours, honest = coin.permutation(candidates[own])[: places - 1], coin.permutation(candidates[~own])
+        ours, honest = rng.permutation(candidates[own])[: places - 1], rng.permutation(candidates[~own])
         each = places - len(ours)
         most: int | None = self.conspiracy.options_of(ParallelLists).lists
         count = len(honest) // each if most is None else min(most, len(honest) // each)

@@ -131,7 +131,7 @@ class RefineOutHonest(LottoMisbehaviour):
         size = min(options.told(round_.population, self), round_.population)
         ours, honest = self.ours(round_.everyone), self.others(round_.everyone)
         wanted = min(max(size - len(ours), 0), len(honest))
-        kept = ids(np.append(ours, round_.coin("refinement").choice(honest, wanted, replace=False)))
+        kept = ids(np.append(ours, round_.rng("refinement").choice(honest, wanted, replace=False)))
         self.carried_out(RefineOutHonest, f"dropped {len(honest) - wanted} of {len(honest)} honest clients")
         self.population, self.dropped[:] = len(kept), True
         self.dropped[kept] = False

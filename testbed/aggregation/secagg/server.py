@@ -59,7 +59,7 @@ from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Message
 from testbed.network import Replies
 from testbed.parties.client import RoleSpec
-from testbed.training import training_digest
+from testbed.training.client import training_digest
 
 _PROBE = PrivateKey.from_seed(bytes(32))  # shows which public keys are of small order
 

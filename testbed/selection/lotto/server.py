@@ -83,7 +83,7 @@ class LottoServer(SelectionProtocol):
 
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
         """Residual removal: s of the candidates, uniformly."""
-        return np.sort(round_.coin("residual removal").choice(candidates, self.parameters.participants, replace=False))
+        return np.sort(round_.rng("residual removal").choice(candidates, self.parameters.participants, replace=False))
 
     def list_for(self, participants: Ids, message: ParticipantList) -> Told:
         """Who is shown which list: everybody the same."""

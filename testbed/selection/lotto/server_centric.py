@@ -15,7 +15,7 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
-from testbed.selection.check_in import STAGE, Attendant, check_in
+from testbed.selection.check_in import STAGE, CheckInRole, check_in
 from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.lotto.protocol import Lot, LottoClient, LottoParameters, ParticipantList, under_threshold
 from testbed.selection.lotto.server import LottoServer
@@ -61,7 +61,7 @@ class ServerCentricServer(LottoServer):
     @property
     def roles(self) -> list[RoleSpec]:
         """See `SelectionProtocol.roles`."""
-        return [RoleSpec(Attendant, self.parameters), RoleSpec(ServerCentricClient, self.parameters)]
+        return [RoleSpec(CheckInRole, self.parameters), RoleSpec(ServerCentricClient, self.parameters)]
 
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""

@@ -33,7 +33,7 @@ def everybody(clients: Sequence[int], check: str) -> dict[int, str]:
 
 def one_more(self: Any, candidates: Any, round_: Any) -> Any:
     """Chooses s + 1 of the candidates, so that there are several valid lists of s."""
-    return np.sort(round_.coin("residual removal").choice(candidates, PARTICIPANTS + 1, replace=False))
+    return np.sort(round_.rng("residual removal").choice(candidates, PARTICIPANTS + 1, replace=False))
 
 
 def flipped(value: bytes, at: int) -> bytes:

@@ -49,7 +49,7 @@ def others(clients: Sequence[int], one: int, own: str, check: str) -> dict[int, 
 
 def one_more(self: Any, candidates: Any, round_: Any) -> Any:
     """Chooses s + 1 of the candidates, so that there are several valid lists of s."""
-    return np.sort(round_.coin("residual removal").choice(candidates, PARTICIPANTS + 1, replace=False))
+    return np.sort(round_.rng("residual removal").choice(candidates, PARTICIPANTS + 1, replace=False))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

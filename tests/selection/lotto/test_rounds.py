@@ -120,7 +120,7 @@ def test_the_server_draws_the_participants_uniformly_from_the_candidates() -> No
     class Round:
         generator = np.random.default_rng(5)
 
-        def coin(self, purpose: str) -> np.random.Generator:
+        def rng(self, purpose: str) -> np.random.Generator:
             return self.generator
 
     server = ServerCentricServer(ServerCentricParameters(participants=3), 50)
