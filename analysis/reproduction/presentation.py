@@ -35,8 +35,10 @@ def render(one: Reproduction, result: ReproductionResult, scale: Scale, format: 
     Raises `ExperimentError` for another format.
     """
     renderers: dict[str, Callable[[Reproduction, ReproductionResult, Scale], str]] = {
-        "text": _text, "markdown": _markdown, "json": _json,
-    }  # fmt: skip
+        "text": _text,
+        "markdown": _markdown,
+        "json": _json,
+    }
     if format not in renderers:
         raise ExperimentError(f"--format {format}: unknown; allowed: {', '.join(renderers)}")
     return renderers[format](one, result, scale)
