@@ -11,7 +11,7 @@ from benchmarks.breaking import Means
 from testbed.aggregation.plain import Plain, PlainClient, PlainParameters, SendUpdate, Update
 from testbed.emulation.availability import Presence
 from testbed.parties.client import RoleSpec, handles
-from testbed.selection.check_in import STAGE, Attendant, CheckIn, Present, check_in
+from testbed.selection.check_in import STAGE, CheckIn, CheckInReply, CheckInRole, check_in
 from testbed.selection.contract import Selection, SelectionRound
 from workloads.contract import Evaluation, LocalUpdate
 
@@ -44,15 +44,15 @@ class Learning(Means):
         return super().evaluate(model)
 
 
-class Checking(Attendant):
+class Checking(CheckInRole):
     """The client's side of a selection."""
 
     @handles(CheckIn)
-    def on_check_in(self, message: CheckIn) -> Present:  # type: ignore[override]
+    def on_check_in(self, message: CheckIn) -> CheckInReply:  # type: ignore[override]
         """Client 1 crashes."""
         if self.client.number == 1:
             bug("check-in")
-        return Present()
+        return CheckInReply()
 
 
 class Selecting:

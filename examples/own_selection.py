@@ -15,7 +15,7 @@ from pydantic import Field
 
 from testbed.errors import RoundSkipped
 from testbed.parties.client import RoleSpec
-from testbed.selection.check_in import STAGE, Attendant, check_in
+from testbed.selection.check_in import STAGE, CheckInRole, check_in
 from testbed.selection.contract import Selection, SelectionParameters, SelectionRound
 
 
@@ -39,7 +39,7 @@ class TakingTurns:
     @property
     def roles(self) -> list[RoleSpec]:
         """What clients do: say that they are there. A `Role` of your own may have more handlers."""
-        return [RoleSpec(Attendant, None)]
+        return [RoleSpec(CheckInRole, None)]
 
     async def select(self, round_: SelectionRound) -> Selection:
         """Choose the participants; everything that crosses the network goes through `round_.network.ask`."""

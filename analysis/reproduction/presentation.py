@@ -14,7 +14,7 @@ import pandas as pd
 
 from analysis.reproduction.contract import Reproduction, ReproductionResult, Scale
 from testbed.errors import ExperimentError, RunError
-from testbed.files.atomic import replacing
+from testbed.files.atomic import atomic_write
 
 Format = Literal["text", "markdown", "json"]
 FILES = ("result.md", "result.json", "table.csv")
@@ -29,7 +29,7 @@ def render(one: Reproduction, result: ReproductionResult, scale: Scale, format: 
     Args:
         one: what was reproduced.
         result: the outcome.
-        scale: at which it was result.
+        scale: at which it was run.
         format: ``text`` (at most 118 columns wide where the table's own cells allow it), ``markdown`` or ``json``.
 
     Raises `ExperimentError` for another format.
@@ -72,8 +72,8 @@ def write(one: Reproduction, result: ReproductionResult, scale: Scale, directory
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunError(f"{path.parent}: cannot be result: {error.strerror}") from None
-        with replacing(path, lambda why, path=path: RunError(f"{path}: cannot be written: {why}")) as file:
+            raise RunError(f"{path.parent}: cannot be made: {error.strerror}") from None
+        with atomic_write(path, lambda why, path=path: RunError(f"{path}: cannot be written: {why}")) as file:
             file.write(text.encode())
     return paths
 

@@ -158,7 +158,7 @@ def _make(
 
 def _runner(flags: list[str], console: "Console", quiet: bool) -> "Callable[[Experiment, Path], list[RunRecords]]":
     """Runs an experiment (and what is missing of its sweep) into a directory, where and how the command line says."""
-    from testbed.commands.progress import display
+    from testbed.commands.progress import display_for
     from testbed.experiment.loader import apply_override, validated
     from testbed.records import RunRecords
     from testbed.running import run_all
@@ -168,7 +168,7 @@ def _runner(flags: list[str], console: "Console", quiet: bool) -> "Callable[[Exp
         for flag in flags:
             apply_override(data, flag)
         experiment = validated(data, experiment.name)
-        with display(console, quiet) as observer:
+        with display_for(console, quiet) as observer:
             paths = run_all(experiment, directory, where=experiment.name, resume=True, observer=observer)
         return [RunRecords(path) for path in paths]
 

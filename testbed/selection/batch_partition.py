@@ -20,7 +20,7 @@ from testbed.arrays import Ids
 from testbed.batches import Batches
 from testbed.errors import RoundSkipped
 from testbed.parties.client import RoleSpec
-from testbed.selection.check_in import STAGE, Attendant, check_in
+from testbed.selection.check_in import STAGE, CheckInRole, check_in
 from testbed.selection.contract import Selection, SelectionParameters, SelectionRound
 
 
@@ -95,25 +95,25 @@ class BatchPartitionSelection(SelectsBatches):
     @property
     def roles(self) -> list[RoleSpec]:
         """Clients only say that they are there."""
-        return [RoleSpec(Attendant, self.parameters)]
+        return [RoleSpec(CheckInRole, self.parameters)]
 
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
         present = await check_in(round_)
-        chosen = self.choose(present, round_.participations, round_.coin("participants"))
+        chosen = self.choose(present, round_.participations, round_.rng("participants"))
         return Selection(self.batches.members(chosen), len(present))
 
-    def choose(self, present: Ids, participations: Ids, coin: np.random.Generator) -> Ids:
+    def choose(self, present: Ids, participations: Ids, rng: np.random.Generator) -> Ids:
         """`(K/T,)` batches to take; raises `RoundSkipped` when fewer than K/T are whole (Algorithm 2)."""
         eligible = self.batches.whole(present)
         if len(eligible) < self.wanted:
             raise RoundSkipped("too-few-whole-batches", f"{len(eligible)} whole batches, {self.wanted} wanted")
         if not self.fair:
-            return np.sort(coin.choice(eligible, self.wanted, replace=False))
+            return np.sort(rng.choice(eligible, self.wanted, replace=False))
         # Algorithm 2 names the available user of minimum participation and says nothing for the case that this
         # user's own batch is not whole: the minimum is taken over the users of eligible batches, ties uniformly.
         users = self.batches.members(eligible)
         fewest = users[participations[users] == participations[users].min()]
-        first = int(self.batches.of[coin.choice(fewest)])
-        others = coin.choice(eligible[eligible != first], self.wanted - 1, replace=False)
+        first = int(self.batches.of[rng.choice(fewest)])
+        others = rng.choice(eligible[eligible != first], self.wanted - 1, replace=False)
         return np.sort(np.append(others, first).astype(np.int64))

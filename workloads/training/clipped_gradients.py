@@ -18,6 +18,7 @@ from torch.linalg import vector_norm
 from torch.nn.functional import pad
 
 from testbed.errors import ExperimentError
+from workloads.models.vector import FederatedModel
 
 Losses = Callable[[Tensor, Tensor], Tensor]
 """From logits and labels of (n, ...) samples to their (n,) losses."""
@@ -42,7 +43,7 @@ def check(network: nn.Module, name: str) -> None:
                 f"workload.model: {name} has {type(module).__name__}, which mixes the samples of a batch, so that none "
                 "has a gradient of its own to clip; take a model without it"
             )
-    if getattr(network, "sent_twice", ()):
+    if isinstance(network, FederatedModel) and network.sent_twice:
         raise ExperimentError(
             f"workload.model: {name} sends some parameters twice, so that a clipped gradient would be longer than the "
             "clip; take another model"
@@ -183,7 +184,8 @@ def _of_convolution(layer: nn.Conv2d, given: Tensor, of_output: Tensor) -> _Grad
 
     Patches are views of the padded image with the channels last, copied once; torch's unfold takes three times as long.
     """
-    (down, right), (kernel_h, kernel_w) = layer.padding, layer.kernel_size  # type: ignore[misc]
+    assert not isinstance(layer.padding, str)  # `_is_simple`
+    (down, right), (kernel_h, kernel_w) = layer.padding, layer.kernel_size
     (step_h, step_w), (apart_h, apart_w) = layer.stride, layer.dilation
     image = given.permute(0, 2, 3, 1)
     image = pad(image, (0, 0, right, right, down, down)) if down or right else image.contiguous()
@@ -225,4 +227,5 @@ def _counted(rows: Tensor, weights: Tensor) -> Tensor:
 
 def _squares(rows: Tensor) -> Tensor:
     """(n,) squared norms of (n, all)."""
-    return vector_norm(rows, dim=1).square()
+    squares: Tensor = vector_norm(rows, dim=1).square()
+    return squares

@@ -28,7 +28,7 @@ from analysis.reproduction.multi_round_secagg.published import (
 from testbed.arrays import Floats, Ids
 from testbed.errors import RunError
 from testbed.experiment.schema import Experiment
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from testbed.records import RunRecords
 
 
@@ -162,7 +162,7 @@ def train(context: ReproductionContext, task: Task, folder: str = "runs") -> tup
 
 def remarks(task: Task, rates: Mapping[Setting, float]) -> list[str]:
     """The data, how they were learned, and what the paper does not say."""
-    section = Workload.model_validate({**task.workload, **next(iter(task.settings.values()))})
+    section = WorkloadSection.model_validate({**task.workload, **next(iter(task.settings.values()))})
     data = workloads.build(section, task.population, 1).description
     chosen = ", ".join(f"{setting} {rate:g}" for setting, rate in rates.items())
     grid = "chosen beforehand from the paper's grid" if len(task.rates) == 1 else f"the best of {_listed(task.rates)}"

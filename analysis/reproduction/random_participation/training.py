@@ -33,7 +33,7 @@ from analysis.reproduction.random_participation.published import (
 )
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from testbed.records import RunRecords
 
 ANALYSES: Mapping[str, Delta] = {PROPOSED: recentred, WCS: weak_client_sampling, OLS: only_local_sampling}
@@ -212,5 +212,5 @@ def train(
 
 def description(task: TrainingTask) -> str:
     """The data, in a line."""
-    section = Workload.model_validate({**task.workload, "samples_per_client": task.who.local_samples})
+    section = WorkloadSection.model_validate({**task.workload, "samples_per_client": task.who.local_samples})
     return workloads.build(section, task.population, 1).description

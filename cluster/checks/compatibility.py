@@ -1,7 +1,7 @@
 """``testbed cluster check``: does a cluster fit an experiment? Asked before anything runs.
 
 Every line says what was looked at, where, and how it stands; a line that is not ok says what to do. The judgements are
-plain functions of what the nodes have said (`cluster.checks.probe`); CPUs and memory are in `cluster.checks.room`.
+plain functions of what the nodes have said (`cluster.checks.probe`); CPUs and memory are in `cluster.checks.capacity`.
 """
 
 import shutil
@@ -13,15 +13,15 @@ from typing import Any
 
 import ray
 
+from cluster.checks.capacity import Finding, Level, capacity, counted, demands_of, size
 from cluster.checks.probe import NodeFacts, facts_here, start_probes, understood
-from cluster.checks.room import Finding, Level, counted, demands_of, room, size
 from cluster.hosts.connection import connect, disconnect
 from testbed.errors import ExperimentError, RunError
+from testbed.experiment.input_files import digests, located
 from testbed.experiment.plugin_classes import own_classes
 from testbed.experiment.schema import Experiment
 from testbed.files.uris import is_uri
 from testbed.plugins import sources
-from testbed.running.inputs import digests, located
 
 CLOCK_SKEW_S = 1.0
 _SAME_OR_FAIL = ("python", "testbed", "ray")  # Ray itself refuses the first and the last
@@ -53,7 +53,7 @@ def check(address: str, experiments: Sequence[Experiment], out: str | None = Non
             demands, problems = demands_of(experiments)
             findings += problems
             if not problems:
-                findings += room(alive, demands)
+                findings += capacity(alive, demands)
                 same = [node for node in alive if node.versions.get("testbed") == here.versions.get("testbed")]
                 places = [located(experiment) for experiment in experiments]
                 files = {path: digest for place in places for path, digest in digests(place).items()}

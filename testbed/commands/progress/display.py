@@ -1,7 +1,4 @@
-"""How `testbed run` shows where it stands: bars on a terminal, a line per round elsewhere, or nothing.
-
-Here is what the displays have in common; `progress_bars` and `progress_lines` draw.
-"""
+"""What the displays of progress have in common: what runs go on, how far they are, and their ends in words."""
 
 import time
 from collections import Counter
@@ -153,16 +150,6 @@ class Display(Observer):
         waiting = [(self.rounds_planned - begun) / to_come] * to_come if to_come else []
         going = [watched.pace for watched in self.watched.values()]
         return time_left(self.clock(), going, waiting, self.paces, self.most_at_once)
-
-
-def display(console: Console, quiet: bool) -> Display:
-    """The display that suits `console`; a context manager."""
-    from testbed.commands.progress_bars import Bars
-    from testbed.commands.progress_lines import Lines
-
-    if quiet:
-        return Display(console)
-    return Bars(console) if console.is_terminal and not console.is_dumb_terminal else Lines(console)
 
 
 def finished_before(run: PlannedRun) -> str:

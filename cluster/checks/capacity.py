@@ -83,7 +83,7 @@ def demands_of(experiments: Sequence[Experiment]) -> tuple[list[Demand], list[Fi
     return demands, problems
 
 
-def room(nodes: Sequence[NodeFacts], demands: Sequence[Demand]) -> Iterator[Finding]:
+def capacity(nodes: Sequence[NodeFacts], demands: Sequence[Demand]) -> Iterator[Finding]:
     """CPUs, GPUs, memory and object stores, for the point of the sweep that asks for most."""
     cpus = max(1, int(sum(node.cpus for node in nodes)))
     first = demands[0].experiment.cluster

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from ray.cluster_utils import Cluster
 
-from cluster.checks.fit import Finding, clocks, inputs, processors, reachable, same_versions, writable
+from cluster.checks.capacity import Demand, capacity
+from cluster.checks.compatibility import Finding, clocks, inputs, processors, reachable, same_versions, writable
 from cluster.checks.probe import NodeFacts
-from cluster.checks.room import Demand, room
 from testbed.experiment.schema import Experiment
 
 VERSIONS: dict[str, str | None] = {"python": "3.11.7", "testbed": "0.1.0", "ray": "2", "torch": "2", "numpy": "2"}
@@ -85,11 +85,11 @@ def of(check: str, findings: Iterable[Finding]) -> list[tuple[str, str]]:
 def test_memory_per_node_is_that_of_its_hosts() -> None:
     small = replace(OTHER, memory_bytes=2 * 10**9)
     demand = Demand(experiment(), dimension=1000, data_bytes=0)
-    assert of("memory", room([NODE, small], [demand])) == [("ok", "10.0.0.1"), ("fail", "10.0.0.2")]  # 4 hosts each
+    assert of("memory", capacity([NODE, small], [demand])) == [("ok", "10.0.0.1"), ("fail", "10.0.0.2")]  # 4 hosts each
     two = Demand(experiment(cluster={"hosts": 2}), dimension=1000, data_bytes=0)
-    assert of("memory", room([NODE, small], [two])) == [("ok", "10.0.0.1"), ("ok", "10.0.0.2")]
+    assert of("memory", capacity([NODE, small], [two])) == [("ok", "10.0.0.1"), ("ok", "10.0.0.2")]
     data = Demand(experiment(cluster={"hosts": 2}), dimension=1000, data_bytes=3 * 10**9)
-    assert of("memory", room([NODE, small], [data])) == [("ok", "10.0.0.1"), ("fail", "10.0.0.2")]
+    assert of("memory", capacity([NODE, small], [data])) == [("ok", "10.0.0.1"), ("fail", "10.0.0.2")]
 
 
 def test_memory_grows_with_clients_participants_and_the_model() -> None:
@@ -102,28 +102,28 @@ def test_memory_grows_with_clients_participants_and_the_model() -> None:
 def test_the_point_that_asks_for_most_decides() -> None:
     demands = [Demand(experiment(), dimension, 0) for dimension in (1000, 10**8, 1000)]
     for order in (demands, demands[1:], demands[:2]):
-        assert of("memory", room([NODE], order)) == [("fail", "10.0.0.1")]
-    assert of("memory", room([NODE], demands[:1])) == [("ok", "10.0.0.1")]
+        assert of("memory", capacity([NODE], order)) == [("fail", "10.0.0.1")]
+    assert of("memory", capacity([NODE], demands[:1])) == [("ok", "10.0.0.1")]
 
 
 def test_more_hosts_than_cpus_is_a_warning() -> None:
     crowded = Demand(experiment(cluster={"hosts": 5}), 1000, 0)
-    assert of("cpus", room([NODE], [crowded])) == [("warn", "cluster")]
-    assert of("cpus", room([NODE, OTHER], [crowded])) == [("ok", "cluster")]
+    assert of("cpus", capacity([NODE], [crowded])) == [("warn", "cluster")]
+    assert of("cpus", capacity([NODE, OTHER], [crowded])) == [("ok", "cluster")]
 
 
 def test_gpus_fit_the_hosts_somewhere() -> None:
     demand = Demand(experiment(cluster={"hosts": 4, "gpus_per_host": 0.5}), 1000, 0)
-    assert of("gpus", room([replace(NODE, gpus=1.0), OTHER], [demand])) == [("fail", "cluster")]
-    assert len(of("memory", room([replace(NODE, gpus=1.0), OTHER], [demand]))) == 2
-    assert of("gpus", room([replace(NODE, gpus=2.0), OTHER], [demand])) == []
-    assert of("gpus", room([replace(NODE, gpus=1.0), replace(OTHER, gpus=1.0)], [demand])) == []
+    assert of("gpus", capacity([replace(NODE, gpus=1.0), OTHER], [demand])) == [("fail", "cluster")]
+    assert len(of("memory", capacity([replace(NODE, gpus=1.0), OTHER], [demand]))) == 2
+    assert of("gpus", capacity([replace(NODE, gpus=2.0), OTHER], [demand])) == []
+    assert of("gpus", capacity([replace(NODE, gpus=1.0), replace(OTHER, gpus=1.0)], [demand])) == []
 
 
 def test_a_small_object_store() -> None:
     demand = Demand(experiment(), dimension=10**6, data_bytes=0)
     small = replace(OTHER, object_store_bytes=10**7)
-    assert of("object store", room([NODE, small], [demand])) == [("ok", "10.0.0.1"), ("warn", "10.0.0.2")]
+    assert of("object store", capacity([NODE, small], [demand])) == [("ok", "10.0.0.1"), ("warn", "10.0.0.2")]
 
 
 def test_files_that_are_missing_or_others() -> None:

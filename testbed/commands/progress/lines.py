@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from testbed.commands.durations import duration
-from testbed.commands.progress import Display, Watched, finished_before, remarks, summarised
+from testbed.commands.progress.display import Display, Watched, finished_before, remarks, summarised
 from testbed.display import visible
 from testbed.engine.federation import Progress as Standing
 from testbed.running import PlannedRun

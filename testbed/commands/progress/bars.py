@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.commands.durations import clock_time, duration
-from testbed.commands.progress import (
+from testbed.commands.progress.display import (
     COLOURS,
     OUTCOMES,
     Display,
