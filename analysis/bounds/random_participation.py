@@ -224,7 +224,8 @@ def hockey_stick(upper: Mixture, lower: Mixture, epsilon: float) -> float:
     grid = np.arange(means.min() - _REACH, means.max() + _REACH, 1 / _PER_SIGN)
 
     def is_positive(points: Floats) -> npt.NDArray[np.bool_]:
-        return density(upper, points) > np.exp(epsilon) * density(lower, points)
+        positive: npt.NDArray[np.bool_] = density(upper, points) > np.exp(epsilon) * density(lower, points)
+        return positive
 
     positive = is_positive(grid)
     changes = np.flatnonzero(positive[1:] != positive[:-1])

@@ -28,8 +28,9 @@ def run_fig1b(context: ReproductionContext) -> ReproductionResult:
     share = 1 - 28 / PARTICIPANTS
     narrow_too = _calibrated(6, 0.01, 1.0).epsilon(ROUNDS, 0.01, share**2)
     hidden_too = _calibrated(6, 0.01, _SAMPLING).epsilon(ROUNDS, 0.01, share, _SAMPLING)
-    grown = [float(part["epsilon"].iloc[-1]) / budget for budget, part in table.groupby("budget")]
-    steady = all((part["epsilon"].diff().dropna() > 0).all() for _, part in table.groupby("budget"))
+    curves = {budget: table.loc[table["budget"] == budget, "epsilon"] for budget in BUDGETS}
+    grown = [float(curve.iloc[-1]) / budget for budget, curve in curves.items()]
+    steady = all((curve.diff().dropna() > 0).all() for curve in curves.values())
     return ReproductionResult(
         table=table[table["dishonest"] % 7 == 0].reset_index(drop=True),
         figures=_draw(table, context.out / "lotto-fig1b"),

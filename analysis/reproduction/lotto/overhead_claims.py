@@ -19,13 +19,13 @@ def largest(frame: pd.DataFrame, protocol: str, heading: str, claim: str, limit:
     """
     rows = frame[(frame["protocol"] == protocol) & frame[heading].notna()]
     found, within = [], []
-    for costs, said in COST_TABLES.items():
+    for costs, title in COST_TABLES.items():
         of_costs = rows[rows["costs"] == costs]
         if of_costs.empty:
             continue
-        worst = of_costs.loc[of_costs[heading].idxmax()]
+        worst = of_costs.iloc[int(of_costs[heading].argmax())]
         where = f"{worst['application']}, {worst['population']} clients"
-        found.append(f"{said}: at most {100 * (worst[heading] - 1):+.2f}% ({where})")
+        found.append(f"{title}: at most {100 * (worst[heading] - 1):+.2f}% ({where})")
         within.append(bool(worst[heading] <= limit))
     return Claim(claim, "; ".join(found) or "no round was completed", agreement(*within) if within else None)
 

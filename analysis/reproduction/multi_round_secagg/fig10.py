@@ -125,11 +125,12 @@ def _row(selection: str, seed: int, rounds: int, made: Reconstruction) -> dict[s
 def table(frame: pd.DataFrame) -> pd.DataFrame:
     """Means over the seeds, for each selection and window, and the paper's."""
     rows = []
-    for (selection, rounds), group in frame.groupby(["selection", "rounds"], sort=False):
+    for key, group in frame.groupby(["selection", "rounds"], sort=False):
+        selection, rounds = str(key[0]), int(group["rounds"].iloc[0])
         rows.append(
             {
                 "selection": _NAMES[selection],
-                "rounds": int(rounds),
+                "rounds": rounds,
                 "determined": f"{group['determined'].min()} of {POPULATION}",
                 "mean error": float(group["mean"].mean()),
                 "lowest seed": float(group["mean"].min()),
@@ -148,11 +149,11 @@ def claims(frame: pd.DataFrame) -> list[Claim]:
     full = int((random["determined"] == POPULATION).sum())
     close = random["mean"] < _RECONSTRUCTED
     ratio = batches["mean"] / random["mean"]
-    told = ", ".join(f"{value:.3g}" for value in random["mean"])
+    by_seed = ", ".join(f"{value:.3g}" for value in random["mean"])
     return [
         Claim(
             "Under random selection the server reconstructs all updates: mean error 6.715e-3",
-            f"mean error by seed {told}; all updates determined in {full} of {len(random)} runs",
+            f"mean error by seed {by_seed}; all updates determined in {full} of {len(random)} runs",
             agreement(close.all() and full == len(random), close.any()),
         ),
         Claim(

@@ -146,7 +146,8 @@ def side_by_side(shown: Shown, path: Path) -> list[Path]:
 def table(frame: pd.DataFrame) -> pd.DataFrame:
     """Means over the victims with 95% intervals of the PSNR."""
     rows = []
-    for (dataset, privacy, way), group in frame.groupby(["data", "T", "way"], sort=False):
+    for (dataset, _, way), group in frame.groupby(["data", "T", "way"], sort=False):
+        privacy = int(group["T"].iloc[0])
         low, high = interval(group["psnr"])
         rows.append(
             {

@@ -80,10 +80,12 @@ def trade_off(rounds: int, seeds: int, context: ReproductionContext) -> pd.DataF
     return pd.DataFrame.from_records(rows)
 
 
-def _tolerance(frame: pd.DataFrame, rounds: int, seeds: int) -> pd.Series:
+def _tolerance(frame: pd.DataFrame, rounds: int, seeds: int) -> "pd.Series[float]":
     """Four standard errors of the mean of rounds that have K users or none; at least four rounds' worth."""
     share = frame["C (Theorem 1)"] / SELECTED
-    return 4 * SELECTED * np.sqrt((share * (1 - share) / (rounds * seeds)).clip(lower=1 / (rounds * seeds) ** 2))
+    variance = (share * (1 - share) / (rounds * seeds)).clip(lower=1 / (rounds * seeds) ** 2)
+    tolerance: pd.Series[float] = 4 * SELECTED * np.sqrt(variance)
+    return tolerance
 
 
 def draw(frame: pd.DataFrame, out: Path) -> Sequence[Path]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-import workloads
 from analysis.reproduction.accuracy_curves import AccuracyCurves, best_of
 from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.multi_round_secagg.published import (
@@ -25,10 +24,10 @@ from analysis.reproduction.multi_round_secagg.published import (
     UNAVAILABLE,
     Setting,
 )
+from analysis.reproduction.training_data import describe_data
 from testbed.arrays import Floats, Ids
 from testbed.errors import RunError
 from testbed.experiment.schema import Experiment
-from testbed.experiment.workload import WorkloadSection
 from testbed.records import RunRecords
 
 
@@ -162,8 +161,7 @@ def train(context: ReproductionContext, task: Task, folder: str = "runs") -> tup
 
 def remarks(task: Task, rates: Mapping[Setting, float]) -> list[str]:
     """The data, how they were learned, and what the paper does not say."""
-    section = WorkloadSection.model_validate({**task.workload, **next(iter(task.settings.values()))})
-    data = workloads.build(section, task.population, 1).description
+    data = describe_data({**task.workload, **next(iter(task.settings.values()))}, task.population)
     chosen = ", ".join(f"{setting} {rate:g}" for setting, rate in rates.items())
     grid = "chosen beforehand from the paper's grid" if len(task.rates) == 1 else f"the best of {_listed(task.rates)}"
     away = f"drawn from {_listed(UNAVAILABLE)} for each seed"

@@ -21,9 +21,9 @@ def run_fig5(context: ReproductionContext) -> ReproductionResult:
         curves[f"d = {size}: 4.1"] = (recentred, size, colour, "--")
         curves[f"d = {size}: lower bound"] = (lower_bound, size, colour, "-")
     rows = []
-    for name, (delta, size, _, _) in curves.items():
+    for name, (delta, local_samples, _, _) in curves.items():
         for q in rates.tolist():
-            who = Participation(size or 1, min(1.0, 1e-4 / q), q)
+            who = Participation(local_samples or 1, min(1.0, 1e-4 / q), q)
             rows.append({"analysis": name, "q": q, "epsilon": epsilon_at(delta, who, 1.0, 1e-6)})
     table = pd.DataFrame.from_records(rows)
     with house_style():

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import workloads
 from analysis.bounds.random_participation import (
     Delta,
     Participation,
@@ -31,9 +30,9 @@ from analysis.reproduction.random_participation.published import (
     WCS,
     Scenario,
 )
+from analysis.reproduction.training_data import describe_data
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
-from testbed.experiment.workload import WorkloadSection
 from testbed.records import RunRecords
 
 ANALYSES: Mapping[str, Delta] = {PROPOSED: recentred, WCS: weak_client_sampling, OLS: only_local_sampling}
@@ -212,5 +211,4 @@ def train(
 
 def description(task: TrainingTask) -> str:
     """The data, in a line."""
-    section = WorkloadSection.model_validate({**task.workload, "samples_per_client": task.who.local_samples})
-    return workloads.build(section, task.population, 1).description
+    return describe_data({**task.workload, "samples_per_client": task.who.local_samples}, task.population)
