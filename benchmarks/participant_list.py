@@ -20,9 +20,8 @@ from testbed.parties.client import Client, Environment
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.randomness import Randomness
-from testbed.selection.lotto.announcement import Announce, Candidacy
 from testbed.selection.lotto.client_centric import ClientCentricClient, ClientCentricParameters
-from testbed.selection.lotto.protocol import ParticipantEntry, ParticipantList
+from testbed.selection.lotto.messages import Announce, Candidacy, ParticipantEntry, ParticipantList
 
 EXPERIMENT_ID = bytes(16)
 TARGET_MS = 35.0

@@ -35,7 +35,7 @@ from testbed.randomness import Randomness
 from testbed.selection.batch_partition import BatchPartitionParameters, BatchPartitionSelection
 from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto.protocol import ParticipantEntry
+from testbed.selection.lotto.messages import ParticipantEntry
 from testbed.selection.lotto.refinement import Refinement, refined
 from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
 from testbed.selection.oort import OortParameters, OortSelection

@@ -24,14 +24,8 @@ from testbed.arrays import Ids
 from testbed.crypto import vrf
 from testbed.network.contract import ids
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.announcement import Announce
-from testbed.selection.lotto.protocol import (
-    ListSignatures,
-    ParticipantEntry,
-    ParticipantList,
-    SignedBy,
-    under_threshold,
-)
+from testbed.selection.lotto.candidacy import under_threshold
+from testbed.selection.lotto.messages import Announce, ListSignatures, ParticipantEntry, ParticipantList, SignedBy
 from testbed.selection.lotto.server import GroupMessages
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, batch_value
 

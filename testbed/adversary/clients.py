@@ -11,9 +11,9 @@ from testbed.aggregation.noisy import NoisyClient, noise_of
 from testbed.emulation.compute.cost import meter
 from testbed.parties.client import Role, RoleSpec, handles
 from testbed.privacy.mechanisms.noise import NoiseShare
-from testbed.selection.lotto.announcement import Announce, Candidacy
+from testbed.selection.lotto.client import LottoClient
 from testbed.selection.lotto.client_centric import ClientCentricClient
-from testbed.selection.lotto.protocol import LIST_DOMAIN, ListSignature, LottoClient, ParticipantList
+from testbed.selection.lotto.messages import LIST_DOMAIN, Announce, Candidacy, ListSignature, ParticipantList
 from testbed.selection.verifiable_batch_partition import Prove, VerifiableBatchClient
 from testbed.training import Train, Trained, Trainer
 
@@ -77,7 +77,7 @@ class ClaimCandidacy(ClientMisbehaviour, ClientCentricClient):
         assert self.client.identity is not None
         assert self.client.identity.vrf is not None
         meter("vrf.prove")
-        evaluated = self.evaluated(message.round)
+        evaluated = self.selection_input(message.round)
         self._own = Candidacy(*self.client.identity.vrf.prove(evaluated))
         self.record_attack(ClaimCandidacy, "its own number, which is over the threshold")
         return self._own

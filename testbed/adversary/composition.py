@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 from testbed.adversary.catalogue import kinds_of
 from testbed.adversary.clients import SkipNoise
 from testbed.adversary.misbehaviour import (
+    SERVER_KINDS,
     AttackContext,
     ClientMisbehaviour,
     Misbehaviour,
-    ServerMisbehaviour,
     dishonest_role,
     malicious_server,
 )
@@ -46,8 +46,8 @@ class Adversary:
     ) -> None:
         self.dishonest = section.drawn(population, randomness)
         given: dict[type[Misbehaviour], Any] = {}
-        self._server = {name_of(one): _found("server", one, ServerMisbehaviour, given) for one in section.server}
-        self._clients = {name_of(one): _found("clients", one, ClientMisbehaviour, given) for one in section.clients}
+        self._server = {name_of(one): _found("server", one, given) for one in section.server}
+        self._clients = {name_of(one): _found("clients", one, given) for one in section.clients}
         for party, kinds in (("server", self._server), ("clients", self._clients)):
             for name, (first, *_) in kinds.items():
                 if ":" in name:  # the others are checked with the experiment
@@ -110,14 +110,16 @@ def _checked(section: AdversarySection, party: str, name: str, chosen: Any, popu
         raise ExperimentError(f"adversary.{error}") from None
 
 
-def _found(party: str, one: Named, base: type[Any], given: dict[type[Misbehaviour], Any]) -> list[Any]:
+def _found(party: str, one: Named, given: dict[type[Misbehaviour], Any]) -> list[Any]:
     """The classes that an entry names; notes the options of each in `given`."""
     name = name_of(one)
     kinds: list[Any] = list(kinds_of(party, name))
     if ":" in name:
         kinds = [own_class(name, f"adversary.{party}")]
-        if not (isinstance(kinds[0], type) and issubclass(kinds[0], base)):
-            raise ExperimentError(f"adversary.{party}: {name} is no subclass of {base.__module__}.{base.__name__}")
+        bases = tuple(SERVER_KINDS) if party == "server" else (ClientMisbehaviour,)
+        if not (isinstance(kinds[0], type) and issubclass(kinds[0], bases)):
+            allowed = " or ".join(f"{base.__module__}.{base.__name__}" for base in bases)
+            raise ExperimentError(f"adversary.{party}: {name} is no subclass of {allowed}")
     for kind in kinds:
         try:
             given[kind] = options(kind, one)

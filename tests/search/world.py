@@ -24,7 +24,7 @@ from testbed.network.hosts import Delivery
 from testbed.parties.client import Environment, Role
 from testbed.parties.host import Host
 from testbed.parties.pki import PKI, Identity
-from testbed.selection.lotto.announcement import Announce
+from testbed.selection.lotto.messages import Announce
 from testbed.training import LocalUpdate
 from tests.search import beacon
 

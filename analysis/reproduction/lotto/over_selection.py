@@ -14,7 +14,7 @@ from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.contract import Claim, ReproductionContext, ReproductionResult
 from testbed.crypto.vrf import SecretKey
 from testbed.randomness import Randomness
-from testbed.selection.lotto.protocol import selection_input, under_threshold
+from testbed.selection.lotto.candidacy import selection_input, under_threshold
 
 SIZES = ((100, 10), (400, 40), (700, 70))
 EMULATED = {"small": {(100, 10): 200}, "paper": {(100, 10): 1000, (400, 40): 300, (700, 70): 300}}  # rounds

@@ -7,13 +7,13 @@ server behaves, they do what honest clients do.
 from testbed.emulation.compute.cost import meter
 from testbed.parties.client import handles
 from testbed.parties.round_beacon import randomness_of
+from testbed.selection.lotto.client import LottoClient
 from testbed.selection.lotto.client_centric import ClientCentricClient
-from testbed.selection.lotto.protocol import (
+from testbed.selection.lotto.messages import (
     LIST_DOMAIN,
     Agreed,
     ListSignature,
     ListSignatures,
-    LottoClient,
     ParticipantList,
     list_content,
 )

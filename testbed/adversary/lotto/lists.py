@@ -17,16 +17,11 @@ from testbed.arrays import Ids
 from testbed.crypto import prf, signatures, vrf
 from testbed.network.contract import ids
 from testbed.selection.contract import Selection, SelectionRound
+from testbed.selection.lotto.candidacy import below_threshold, selection_input
 from testbed.selection.lotto.client_centric import ClientCentricServer
-from testbed.selection.lotto.protocol import (
-    ListSignatures,
-    ParticipantEntry,
-    ParticipantList,
-    SignedBy,
-    selection_input,
-)
+from testbed.selection.lotto.messages import ListSignatures, ParticipantEntry, ParticipantList, SignedBy
 from testbed.selection.lotto.server import GroupMessages
-from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer, below_threshold
+from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
 
 _replaced = msgspec.structs.replace
 

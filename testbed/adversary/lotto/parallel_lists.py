@@ -18,7 +18,7 @@ from testbed.arrays import Ids
 from testbed.errors import Refusal, RoundAborted
 from testbed.network.contract import ids, no_ids
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.protocol import ParticipantEntry, ParticipantList, Registered
+from testbed.selection.lotto.messages import ListRegistration, ParticipantEntry, ParticipantList
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer
 
 LISTS = "parallel-lists: participants"
@@ -40,7 +40,7 @@ class ParallelLists(LottoMisbehaviour):
     applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
     Options: ClassVar[type[MisbehaviourOptions]] = ListsOptions
     _lists: list[Ids]
-    _first: Registered | None
+    _first: ListRegistration | None
 
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
@@ -94,10 +94,10 @@ class ParallelLists(LottoMisbehaviour):
         round_.participants = ids(np.unique(np.concatenate(agreed)))
         return Selection(round_.participants, candidates, ready)
 
-    async def registered(self, message: ParticipantList, round_: SelectionRound) -> ParticipantList:
+    async def register(self, message: ParticipantList, round_: SelectionRound) -> ParticipantList:
         """A beacon registers the first list; with the others its receipt is shown as well."""
         try:
-            known = await super().registered(message, round_)
+            known = await super().register(message, round_)
         except Refusal:
             return msgspec.structs.replace(message, beacon=self._first)
         self._first = known.beacon

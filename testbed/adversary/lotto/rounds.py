@@ -16,17 +16,17 @@ from testbed.adversary.lotto.accomplices import (
     ServerCentricAccomplice,
     VerifiableBatchAccomplice,
 )
-from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
+from testbed.adversary.misbehaviour import MisbehaviourOptions, SelectionMisbehaviour
 from testbed.arrays import Ids
 from testbed.crypto import prf
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.announcement import Announce, Candidacy
+from testbed.selection.lotto.candidacy import below_threshold, selection_input
 from testbed.selection.lotto.client_centric import ClientCentricServer
-from testbed.selection.lotto.protocol import ListSignatures, ParticipantList, SignedBy, selection_input
+from testbed.selection.lotto.messages import Announce, Candidacy, ListSignatures, ParticipantList, SignedBy
 from testbed.selection.lotto.server import GroupMessages, LottoServer
-from testbed.selection.lotto.server_centric import ServerCentricServer, below_threshold
+from testbed.selection.lotto.server_centric import ServerCentricServer
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer
 
 CLIENT_CENTRIC, SERVER_CENTRIC = "lotto-client-centric", "lotto-server-centric"
@@ -40,7 +40,7 @@ _ACCOMPLICES = {
 _replaced = msgspec.structs.replace
 
 
-class LottoMisbehaviour(ServerMisbehaviour, LottoServer):
+class LottoMisbehaviour(SelectionMisbehaviour, LottoServer):
     """Any misbehaviour of a Lotto server: its dishonest clients are accomplices, who check nothing."""
 
     applies_to: ClassVar[tuple[str, ...]] = (CLIENT_CENTRIC, SERVER_CENTRIC)

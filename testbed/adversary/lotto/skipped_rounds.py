@@ -24,8 +24,8 @@ from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import Role, RoleSpec, handles
 from testbed.parties.round_beacon import randomness_of
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.protocol import selection_input, under_threshold
-from testbed.selection.lotto.server_centric import ServerCentricServer, below_threshold
+from testbed.selection.lotto.candidacy import below_threshold, selection_input, under_threshold
+from testbed.selection.lotto.server_centric import ServerCentricServer
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, candidate_batches
 
 _AT_ONCE = 512  # rounds that accomplices are asked about together
@@ -85,9 +85,11 @@ class AbortUnfavourableRounds(LottoMisbehaviour):
     applies_to: ClassVar[tuple[str, ...]] = (CLIENT_CENTRIC, SERVER_CENTRIC)
     Options: ClassVar[type[MisbehaviourOptions]] = SkipOptions
 
-    def enough(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()) -> None:
+    def require_candidates(
+        self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()
+    ) -> None:
         """As the honest server's, and there must be enough of its own."""
-        super().enough(candidates, round_, refusals)
+        super().require_candidates(candidates, round_, refusals)
         if not self.attacking:
             return
         at_least: int | None = self.context.options_of(AbortUnfavourableRounds).at_least

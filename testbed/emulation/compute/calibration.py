@@ -32,7 +32,7 @@ from testbed.parties.sums import float_total, ring_total
 from testbed.privacy.mechanisms.encoding import rounded
 from testbed.privacy.mechanisms.gaussian import with_noise
 from testbed.privacy.mechanisms.noise import Noise
-from testbed.selection.lotto.protocol import ParticipantEntry
+from testbed.selection.lotto.messages import ParticipantEntry
 
 DIMENSION = 1_018_174  # parameters of the FEMNIST CNN
 PEERS, THRESHOLD = 70, 49
