@@ -1,4 +1,4 @@
-"""A workload class of the user's own, named ``package.module:ClassName`` in the experiment."""
+"""A user-defined workload class, named ``package.module:ClassName`` in the experiment."""
 
 import numpy as np
 
