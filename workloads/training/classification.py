@@ -94,7 +94,7 @@ class TorchWorkload:
         samples: NDArray[np.int64],
         clip: float | None,
     ) -> LocalUpdate:
-        """The sum of some samples' clipped gradients at `model`; see `testbed.training.GradientWorkload`."""
+        """The sum of some samples' clipped gradients at `model`; see `testbed.training.workload.GradientWorkload`."""
         held = int(self.sample_counts[client])
         if not len(samples):
             return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), held, 0.0, 0, 0.0)
