@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.bounds.random_check_ins import fixed_window_approximate, granted, steps_to
+from analysis.bounds.random_check_ins import fixed_window_approximate, pure_privacy_assumed, steps_to
 from analysis.bounds.random_participation import (
     Delta,
     Participation,
@@ -118,7 +118,7 @@ def _claims(table: pd.DataFrame, who: Participation) -> list[Claim]:
 
 
 def _granted_at(delta: float, steps: int) -> float:
-    return granted(_SIGMA, _RATE * _RATE, steps, delta)
+    return pure_privacy_assumed(_SIGMA, _RATE * _RATE, steps, delta)
 
 
 REPRODUCTIONS = (
