@@ -49,11 +49,11 @@ class ResidualNoise:
 
     @classmethod
     def _of(cls, plan: Plan, sizes: Iterable[int]) -> "ResidualNoise":
-        names = ("tolerated", "fewest_summed", "least_noise", "smallest_part")
-        ask, rows = [plan.of_aggregation(name) for name in names], []
+        aggregation, rows = plan.aggregation, []
         for size in sizes:
             try:
-                tolerated, fewest, noise, part = (one(size) for one in ask)
+                tolerated, fewest = aggregation.tolerated(size), aggregation.fewest_summed(size)
+                noise, part = aggregation.least_noise(size), aggregation.smallest_part(size)
             except ValueError:  # there is no sum of so many
                 continue
             if fewest <= size:
