@@ -49,7 +49,6 @@ def run_fig4(context: ReproductionContext) -> ReproductionResult:
         axes.grid()
         handles, labels = axes.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=1)
-        context.out.mkdir(parents=True, exist_ok=True)
         figures = save(figure, context.out / "random-participation-fig4")
     return ReproductionResult(
         table,
