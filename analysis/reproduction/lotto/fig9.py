@@ -142,7 +142,7 @@ def _table(runs: Mapping[str, Sequence[RunRecords]], times: Mapping[str, Floats]
 def claims(times: Mapping[str, Floats]) -> list[Claim]:
     """Section 5.3, for FEMNIST."""
 
-    def faster(claim: str, slower: str, faster: str, at_least: float = 1.0) -> Claim:
+    def compare(claim: str, slower: str, faster: str, at_least: float = 1.0) -> Claim:
         ratio, low, high = speed_up(times[slower], times[faster])
         if np.isnan(ratio):
             return Claim(claim, "not every run reached the target", None)
@@ -150,10 +150,10 @@ def claims(times: Mapping[str, Floats]) -> list[Claim]:
         return Claim(claim, measured, agreement(low > at_least, high > at_least))
 
     return [
-        faster("Lotto (or) is faster than Rand (2.1×)", "Rand", "Lotto, or"),
-        faster("Lotto (joint) is faster than Rand", "Rand", "Lotto, joint"),
-        faster("or is faster than and", "Lotto, and", "Lotto, or"),
-        faster(
+        compare("Lotto (or) is faster than Rand (2.1×)", "Rand", "Lotto, or"),
+        compare("Lotto (joint) is faster than Rand", "Rand", "Lotto, joint"),
+        compare("or is faster than and", "Lotto, and", "Lotto, or"),
+        compare(
             "Lotto (or) is as fast as Oort, or faster (1.1×); judged: not more than 10% slower",
             "Oort",
             "Lotto, or",
