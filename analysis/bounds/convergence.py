@@ -23,7 +23,7 @@ import numpy as np
 from scipy.stats import binom
 
 from analysis.bounds.validation import require_at_least, require_positive
-from testbed.arrays import Floats
+from testbed.arrays import Floats, Ids
 
 _LEAST_CONVEXITY = 1e-12  # of the smoothness
 
@@ -110,7 +110,7 @@ def _beta(problem: Problem, users: int, selected: int, privacy: int, local_steps
     return spread * local_steps**2 * problem.gradient_bound
 
 
-def _rate(problem: Problem, local_steps: int, beta: float, completed: Floats | float) -> Floats | float:
+def _rate(problem: Problem, local_steps: int, beta: float, completed: Ids | float) -> Floats | float:
     rho, mu, gamma = problem.smoothness, problem.convexity, problem.gamma(local_steps)
     drift = 8 * (local_steps - 1) ** 2 * problem.gradient_bound
     alpha = problem.gradient_variance + 6 * rho * problem.heterogeneity + drift
