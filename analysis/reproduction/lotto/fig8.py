@@ -146,7 +146,6 @@ def draw(quality: Mapping[int, Floats], factors: Floats, out: Path) -> list[Path
         right.set_xscale("log")
         for axes in (left, right):
             axes.grid(visible=True)
-        out.mkdir(parents=True, exist_ok=True)
         return save(figure, out / "lotto-fig8")
 
 

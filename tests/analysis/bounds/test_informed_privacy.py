@@ -9,7 +9,7 @@ import pytest
 
 from analysis.bounds.informed_privacy import guarantees, worst_coalition
 from analysis.bounds.lotto_dp import Training, cost_with_lotto, cost_without_lotto
-from analysis.bounds.noise_left import LOOKED_AT, NoiseLeft
+from analysis.bounds.residual_noise import MAX_SIZES_EXAMINED, ResidualNoise
 from analysis.bounds.tails import survival
 from testbed.aggregation.contract import Aggregate
 from testbed.batches import Batches
@@ -86,7 +86,7 @@ def test_half_of_sixty_that_come_by_a_coin_of_their_own() -> None:
 def test_no_round_costs_more_than_is_guaranteed(section: dict[str, Any], dishonest: int) -> None:
     """The ledger's colluding share of every size, with every number of accomplices, survivors and drop-outs."""
     plan = plan_of({"protocol": "bernoulli"}, dishonest, population=24, aggregation=SECAGG | section)
-    left, parameters = NoiseLeft.of(plan), plan.experiment.aggregation
+    left, parameters = ResidualNoise.of(plan), plan.experiment.aggregation
     for s in range(2, 25):
         fewest = parameters.fewest_summed(s)
         for accomplices in range(min(dishonest, s - 1) + 1):
@@ -103,9 +103,9 @@ def test_no_round_costs_more_than_is_guaranteed(section: dict[str, Any], dishone
 
 
 def test_more_sizes_than_can_be_looked_at_leave_everybody_its_own_noise() -> None:
-    left = NoiseLeft.of(plan_of({"protocol": "bernoulli"}, 0, population=LOOKED_AT + 3))
+    left = ResidualNoise.of(plan_of({"protocol": "bernoulli"}, 0, population=MAX_SIZES_EXAMINED + 3))
     assert left.withstood == -1
-    assert left.from_malicious(0, False) == left.from_curious(0, True) == 1 / (LOOKED_AT + 3)
+    assert left.from_malicious(0, False) == left.from_curious(0, True) == 1 / (MAX_SIZES_EXAMINED + 3)
 
 
 @pytest.mark.parametrize("protocol", ["random", "lotto-client-centric"])
