@@ -88,7 +88,7 @@ class Jobs:
         Args:
             packed: of `packing.pack`.
             out: of `records_at`.
-            resume: go on with what is at `out`.
+            resume: continue what is at `out`.
             accept_changed_code: also with other own modules than it began with.
         """
         name = packed.experiment.name

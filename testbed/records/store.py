@@ -199,7 +199,7 @@ class Store:
                     where = f"{self.shown}/{name}".rstrip("/")
                     raise RunError(
                         f"{where}: cannot {verb}: {_line(error)}{_advice(error)}; "
-                        "what is recorded on this machine is intact, go on with --resume"
+                        "what is recorded on this machine is intact, rerun with --resume"
                     ) from None
                 time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
