@@ -1,7 +1,7 @@
 """What clients learn: data, who holds which of them, models and local training.
 
 `build` turns the ``workload`` section of an experiment into a `Workload`. The built-in workloads import torch
-when they are needed: a host whose clients learn something of the user's own takes neither its time nor its memory.
+when they are needed: a host whose clients have a user-defined workload takes neither its time nor its memory.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,10 +1,10 @@
-"""How to bring a workload of one's own: the interface is `testbed.training.Workload`, and nothing has to be inherited.
+"""How to write a workload class: the interface is `testbed.training.Workload`, and nothing has to be inherited.
 
 The federation sees a model as one vector of 32-bit floats and a client's work as the change of that vector. A
-class of the user's own (``dataset: package.module:ClassName``) has the same five members; torch is not
-needed for it. It is constructed as ``ClassName(section, population, seed, **section.options)`` in every
-process that trains or evaluates (options that it does not take are refused), so construction must be deterministic
-and cheap, and heavy data are best made when a client first trains.
+user-defined class (``dataset: package.module:ClassName``) has the same five members; torch is not needed for it. It is
+constructed as ``ClassName(section, population, seed, **section.options)`` in every process that trains or evaluates
+(options that it does not take are refused), so construction must be deterministic and cheap, and heavy data are best
+made when a client first trains.
 
 What else a workload can do is asked for only where it is needed: ``label_counts`` by models of availability that go by
 labels, gradients of single samples by DP-SGD, samples to inspect by attacks; see `testbed.training`.
@@ -35,6 +35,6 @@ A complete one, every client estimating a mean by gradient steps:
             return Evaluation(loss=error, accuracy=float(error < 0.1), samples=1)
 """
 
-from testbed.training import Evaluation, LocalUpdate, Workload
+from testbed.training.workload import Evaluation, LocalUpdate, Workload
 
 __all__ = ["Evaluation", "LocalUpdate", "Workload"]

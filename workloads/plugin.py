@@ -1,4 +1,4 @@
-"""A workload class of the user's own, named ``package.module:ClassName`` in the experiment."""
+"""A user-defined workload class, named ``package.module:ClassName`` in the experiment."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.workload import WorkloadSection
 from testbed.plugins import options as own_options
 from testbed.plugins.classes import own_class
-from testbed.training import Workload
+from testbed.training.workload import Workload
 from workloads.training.threads import one_thread
 
 

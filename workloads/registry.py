@@ -1,4 +1,4 @@
-"""The workloads that come along: a data set of `workloads.data` and a model of `workloads.models`, by name."""
+"""The built-in workloads: a data set of `workloads.data` and a model of `workloads.models`, by name."""
 
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import WorkloadSection
@@ -6,11 +6,11 @@ from workloads.data import specs
 from workloads.data.clients.contract import ClientImages, ClientText
 from workloads.models import vector
 from workloads.models.registry import image_model, text_model
-from workloads.training.classification import ImageClassification, LocalLearning, NextWordPrediction
+from workloads.training.classification import ImageClassification, NextWordPrediction, TorchWorkload
 from workloads.training.simulated import SimulatedTraining
 
 
-def built_in(section: WorkloadSection, population: int, seed: int) -> LocalLearning | SimulatedTraining:
+def built_in(section: WorkloadSection, population: int, seed: int) -> TorchWorkload | SimulatedTraining:
     """See `workloads.build`; for a section that names a data set of these."""
     spec = next(spec for spec in specs() if spec.name == section.dataset)
     model = spec.default_model if section.model == "auto" else section.model

@@ -1,6 +1,5 @@
 """``testbed reproduce``: a paper's table or figure, made again, with the paper's values beside ours."""
 
-import json
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -176,6 +175,8 @@ def _runner(flags: list[str], console: "Console", quiet: bool) -> "Callable[[Exp
 
 
 def _listed(wanted: "list[Reproduction]", format: str) -> str:
+    from analysis.tables import Table, render, to_json
+
     if format == "json":
         rows = [
             {
@@ -187,13 +188,10 @@ def _listed(wanted: "list[Reproduction]", format: str) -> str:
             }
             for one in wanted
         ]
-        return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
+        return to_json(rows)
     if format == "markdown":
-        lines = ["| Name | What | Source |", "| --- | --- | --- |"]
-        lines += [
-            f"| {', '.join(f'`{name}`' for name in _names(one))} | {one.title} | {one.source} |" for one in wanted
-        ]
-        return "\n".join(lines) + "\n"
+        cells = [(", ".join(f"`{name}`" for name in _names(one)), one.title, one.source) for one in wanted]
+        return render(Table(["Name", "What", "Source"], cells, is_markup=True), format)
     width = max(len(name) for one in wanted for name in _names(one))
     return "".join(_entry(one, width) for one in wanted)
 

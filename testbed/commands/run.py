@@ -102,11 +102,11 @@ def run(
 
 
 def _print_table(paths: list[Path], where: str | Path, console: Console) -> None:
-    from analysis.comparison import tables
+    from analysis.comparison import report
     from testbed.running import compare
 
     try:
-        echo(tables.render(compare(paths)), nl=False)
+        echo(report.render(compare(paths)), nl=False)
     except TestbedError as error:  # the runs are all there; only which is the baseline may not be clear
         console.print(f"no table: {error}; see `testbed compare --help`")
     console.print(f"\nrecords: {where}")

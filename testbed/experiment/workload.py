@@ -87,7 +87,7 @@ class WorkloadSection(BaseModel):
 
     dataset: str = Field(
         default="digits",
-        description="package.module:ClassName for a class of your own (see workloads/contract.py).",
+        description="package.module:ClassName for a user-defined class (see workloads/contract.py).",
         json_schema_extra=_list_datasets,
     )
     path: Path | None = Field(
@@ -98,7 +98,7 @@ class WorkloadSection(BaseModel):
     model: str = Field(
         default="auto",
         min_length=1,
-        description="a class of your own may give other meanings to it.",
+        description="a user-defined class may give other meanings to it.",
         json_schema_extra=_list_models,
     )
     partition: Partition = Field(
@@ -190,12 +190,12 @@ class WorkloadSection(BaseModel):
     )
     options: dict[str, Any] = Field(
         default_factory=dict,
-        description="Keyword arguments for a class of your own (dataset: package.module:Class).",
+        description="Keyword arguments for a user-defined class (dataset: package.module:Class).",
     )
 
     @property
     def is_built_in(self) -> bool:
-        """Whether `dataset` is one of those that come along rather than a class of the user's own."""
+        """Whether `dataset` is a built-in data set rather than a user-defined class."""
         return self.dataset in datasets()
 
     @field_validator("dataset")
@@ -215,8 +215,8 @@ class WorkloadSection(BaseModel):
             self._check_model(spec)
             self._check_keys(spec)
             self._check_sample_counts()
-        elif self.training == "simulated":  # a class of the user's own reads what it likes
-            raise ValueError("training: simulated is for the built-in data sets; a class of your own does its own")
+        elif self.training == "simulated":  # a user-defined class reads what it likes
+            raise ValueError("training: simulated is for the built-in data sets; a user-defined class trains itself")
         return self
 
     def _check_milestones(self) -> None:
@@ -246,7 +246,7 @@ class WorkloadSection(BaseModel):
     def _check_keys(self, spec: DatasetSpec) -> None:
         every = datasets().values()
         if self.options:
-            raise ValueError(f"options are for a class of your own; dataset {spec.name} takes none")
+            raise ValueError(f"options are for a user-defined class; dataset {spec.name} takes none")
         if spec.files is not None and self.path is None:
             raise ValueError(f"dataset {spec.name} needs path: {spec.files} (nothing is downloaded)")
         if spec.files is None and self.path is not None:

@@ -81,13 +81,13 @@ _Spec = TypeVar("_Spec", DatasetSpec, ModelSpec)
 
 @cache
 def datasets() -> dict[str, DatasetSpec]:
-    """The data sets that come along, by name."""
+    """The built-in data sets, by name."""
     return _by_name(import_module(_DATASETS).specs())
 
 
 @cache
 def models() -> dict[str, ModelSpec]:
-    """The models that come along, by name."""
+    """The built-in models, by name."""
     return _by_name(import_module(_MODELS).specs())
 
 
@@ -97,7 +97,7 @@ def models_for(data: DatasetSpec) -> tuple[str, ...]:
 
 
 def is_language(dataset: str) -> bool:
-    """Whether the loss is that of the next word, so that exp(loss) is a perplexity; False for a class of one's own."""
+    """Whether the loss is that of the next word, so that exp(loss) is a perplexity; False for a user-defined class."""
     spec = datasets().get(dataset)
     return spec is not None and spec.form is Form.TEXT
 

@@ -37,7 +37,7 @@ from testbed.experiment.workload import Partition, WorkloadSection
         ({"dataset": "cifar100"}, "needs path: the folder with train.bin"),
         ({"dataset": "synthetic-cifar10", "model": "cnn"}, "allowed: auto, lenet, vgg11"),
         ({"samples_per_client": 20, "partition": {"shared_samples": 20}}, "none of its own"),
-        ({"options": {"depth": 3}}, "class of your own"),
+        ({"options": {"depth": 3}}, "options are for a user-defined class"),
         ({"dataset": "synthetic-femnist", "partition": {"scheme": "dirichlet"}}, "each client is one writer"),
         ({"partition": {"scheme": "pathological"}}, "'iid', 'dirichlet' or 'label-shards'"),
         ({"partition": {"alpha": 0}}, "greater than 0"),

@@ -16,5 +16,5 @@ from workloads.data.clients.contract import Dataset
 @cache
 def specs() -> tuple[Dataset, ...]:
     """All that the modules of this package declare, in the order of their names."""
-    modules = [import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__) if not found.ispkg]
-    return tuple(spec for module in modules for spec in module.SPECS)
+    names = sorted(found.name for found in pkgutil.iter_modules(__path__) if not found.ispkg)
+    return tuple(spec for name in names for spec in import_module(f"{__name__}.{name}").SPECS)

@@ -78,7 +78,7 @@ class _Leaf:
         if self._is_split and not leaf.files(self._test):
             raise ExperimentError(f"workload.path: {root} has train/*.json and no test/*.json; add LEAF's test part")
         train = root / "train" if self._is_split else root
-        chosen: owners.Chosen[LabelledImages] = owners.Chosen(population, seed, "writer", train)
+        chosen: owners.OwnerSelection[LabelledImages] = owners.OwnerSelection(population, seed, "writer", train)
         for writer, images in leaf.read_users(train, labelled):
             chosen.offer(writer, images)
         self._clients = [images for _, images in chosen.clients()]

@@ -48,7 +48,7 @@ def _flattened(x: Any) -> list[str]:
     return [word for word in words if word != text.SPECIAL[text.PADDING]]
 
 
-def _users(folder: Path, words: text.Words) -> Iterator[tuple[str, Numbers]]:
+def _users(folder: Path, words: text.WordIndex) -> Iterator[tuple[str, Numbers]]:
     """(user, words) of everybody in a folder of either layout."""
 
     def numbered(x: Any, _: Any = None) -> Numbers:
@@ -106,8 +106,8 @@ class Reddit(ClientText):
         self._test_samples, self._seed = section.test_samples, seed
         self._length = section.sequence_length or text.SEQUENCE_LENGTH
         self.vocabulary_size = section.vocabulary_size or text.VOCABULARY_SIZE
-        chosen: owners.Chosen[Numbers] = owners.Chosen(population, seed, "user", root / "train")
-        words = text.Words()
+        chosen: owners.OwnerSelection[Numbers] = owners.OwnerSelection(population, seed, "user", root / "train")
+        words = text.WordIndex()
         for user, found in _users(root / "train", words):
             chosen.offer(user, found)
         texts = [found for _, found in chosen.clients()]
@@ -117,7 +117,7 @@ class Reddit(ClientText):
             if file.is_file()
             else words.most_frequent(texts, self.vocabulary_size)
         )
-        self._texts = words.translated(texts, self.vocabulary)
+        self._texts = words.encode(texts, self.vocabulary)
         self._own = [
             owners.own_samples(text.block_count(len(found), self._length), section.samples_per_client, seed, client)
             for client, found in enumerate(self._texts)
@@ -133,8 +133,8 @@ class Reddit(ClientText):
 
     def held_out(self) -> Batch:
         """Of the folder ``test``, which is first read here: all sequences, or a seeded choice."""
-        words = text.Words()
-        texts = words.translated([found for _, found in _users(self._test, words)], self.vocabulary)
+        words = text.WordIndex()
+        texts = words.encode([found for _, found in _users(self._test, words)], self.vocabulary)
         cut = np.concatenate([text.blocks(found, self._length) for found in texts])
         return text.samples(cut[owners.test_subset(len(cut), self._test_samples, self._seed)])
 

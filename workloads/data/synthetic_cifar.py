@@ -79,17 +79,17 @@ class GeneratedImages:
         new = np.unique(numbers[~self._made[numbers]])
         for start in range(0, len(new), _AT_ONCE):
             some = new[start : start + _AT_ONCE]
-            self._images[some] = self._painted(some)
+            self._images[some] = self._render(some)
             self._made[some] = True  # last: another thread may make the same images, but never takes unfinished ones
         return LabelledImages(self._images[numbers], self.labels[numbers])
 
-    def _painted(self, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
+    def _render(self, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
         """(n, 32, 32, 3) uint8."""
         import torch
 
         kinds = self._patterns[torch.from_numpy(self._kinds[numbers])]
-        shown = _seen(kinds, self._objects[numbers], "zeros")
-        scene = _seen(self._landscape.expand(len(numbers), -1, -1, -1), self._scenes[numbers], "reflection")
+        shown = _sampled(kinds, self._objects[numbers], "zeros")
+        scene = _sampled(self._landscape.expand(len(numbers), -1, -1, -1), self._scenes[numbers], "reflection")
         hidden = shown[:, 3:]
         picture = shown[:, :3].add_(scene.mul_(1.0 - hidden)).sub_(0.5).mul_(torch.from_numpy(self._contrast[numbers]))
         picture.add_(torch.from_numpy(self._light[numbers])).add_(0.5)
@@ -114,8 +114,8 @@ def _placements(
     return maps
 
 
-def _seen(what: "Tensor", maps: NDArray[np.float32], beyond: str) -> "Tensor":
-    """(n, channels, 32, 32): what is seen at the image's points; `beyond` says what is outside."""
+def _sampled(picture: "Tensor", maps: NDArray[np.float32], padding_mode: str) -> "Tensor":
+    """(n, channels, 32, 32): what is seen at the image's points; `padding_mode` says what is outside."""
     import torch
     from torch.nn.functional import grid_sample
 
@@ -123,7 +123,7 @@ def _seen(what: "Tensor", maps: NDArray[np.float32], beyond: str) -> "Tensor":
     place = torch.from_numpy(maps).view(-1, 2, 3, 1, 1)
     # Written out, not a product of matrices: sums in the same order, however many images are made together.
     x, y = (place[:, to, 0].mul(axis).add(place[:, to, 1].mul(axis.view(-1, 1))).add(place[:, to, 2]) for to in (0, 1))
-    return grid_sample(what, torch.stack([x, y], dim=-1), padding_mode=beyond, align_corners=True)
+    return grid_sample(picture, torch.stack([x, y], dim=-1), padding_mode=padding_mode, align_corners=True)
 
 
 def load10(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:

@@ -126,7 +126,7 @@ class SyntheticFemnist(ScaledImages):
         self._seed = seed
         self._test_samples = section.test_samples or _TEST_SAMPLES
         self.sample_counts = sample_counts(
-            population, section.samples_per_client, seed, mean=225.0, deviation=89.0, fewest=10, most=600
+            population, section.samples_per_client, seed, mean=225.0, deviation=89.0, minimum=10, maximum=600
         )
         self.description = "synthetic FEMNIST (generated; not the FEMNIST data), 28x28, 62 classes, a writer per client"
         self._fields = alphabet()

@@ -37,7 +37,7 @@ class SyntheticOpenImage(ClientImages):
         self._test_images = section.test_samples or _TEST_IMAGES
         self.height = self.width = section.image_size or IMAGE_SIZE
         self.sample_counts = sample_counts(
-            population, section.samples_per_client, seed, mean=100.0, deviation=60.0, fewest=10, most=600
+            population, section.samples_per_client, seed, mean=100.0, deviation=60.0, minimum=10, maximum=600
         )
         self.description = (
             f"synthetic OpenImage (generated images; not OpenImage's), {self.height}x{self.width}, {CLASSES} classes"
@@ -58,9 +58,9 @@ class SyntheticOpenImage(ClientImages):
         return np.repeat(np.arange(CLASSES), self._class_counts(client))
 
     def _own(self, client: int) -> NDArray[np.uint8]:
-        return self._taken(self._labels(client), stream(self._seed, Purpose.PHOTOS, client))
+        return self._photographs(self._labels(client), stream(self._seed, Purpose.PHOTOS, client))
 
-    def _taken(self, labels: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.uint8]:
+    def _photographs(self, labels: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.uint8]:
         """(n, 3, size, size) uint8: one photographer's images of the given classes."""
         import torch
         from torch.nn.functional import interpolate
@@ -92,7 +92,7 @@ class SyntheticOpenImage(ClientImages):
         for person, count in in_groups(self._test_images, _OF_EACH_TEST_PHOTOGRAPHER):
             random = stream(self._seed, Purpose.TEST_PHOTOS, person)
             labels.append(random.choice(CLASSES, count, p=self._shares))
-            images.append(self._taken(labels[-1], random))
+            images.append(self._photographs(labels[-1], random))
         return torch.from_numpy(np.concatenate(images)), torch.from_numpy(np.concatenate(labels))
 
     def label_counts(self) -> NDArray[np.int64]:

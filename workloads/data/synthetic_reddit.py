@@ -36,7 +36,7 @@ class SyntheticReddit(ClientText):
         self._length = section.sequence_length or text.SEQUENCE_LENGTH
         self.vocabulary_size = section.vocabulary_size or text.VOCABULARY_SIZE
         self.sample_counts = sample_counts(
-            population, section.samples_per_client, seed, mean=100.0, deviation=60.0, fewest=10, most=600
+            population, section.samples_per_client, seed, mean=100.0, deviation=60.0, minimum=10, maximum=600
         )
         self.description = (
             f"synthetic Reddit (generated word sequences; not Reddit's comments), {self._length} words a sequence, "
@@ -48,14 +48,14 @@ class SyntheticReddit(ClientText):
         followers = self._by_frequency(stream(0, Purpose.LANGUAGE).random((words, len(_FOLLOWERS))))
         self._followers = followers.astype(np.int32)
         self._cache = ClientDataCache(
-            lambda client: self._written(int(self.sample_counts[client]), Purpose.TEXT, client)
+            lambda client: self._sequences(int(self.sample_counts[client]), Purpose.TEXT, client)
         )
 
     def _by_frequency(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
         """Words (from 0, without the special ones) by Zipf's law."""
         return np.minimum(np.searchsorted(self._cumulated, uniform), len(self._cumulated) - 1)
 
-    def _written(self, count: int, purpose: Purpose, user: int) -> NDArray[np.int32]:
+    def _sequences(self, count: int, purpose: Purpose, user: int) -> NDArray[np.int32]:
         """(count, length + 1) int32: one user's sequences."""
         random = stream(self._seed, purpose, user)
         words = len(self._cumulated)
@@ -77,7 +77,7 @@ class SyntheticReddit(ClientText):
     def held_out(self) -> Batch:
         """Sequences of other users, who are no clients, 20 of each."""
         parts = [
-            self._written(count, Purpose.TEST_TEXT, user)
+            self._sequences(count, Purpose.TEST_TEXT, user)
             for user, count in in_groups(self._test_sequences, _OF_EACH_TEST_USER)
         ]
         return text.samples(np.concatenate(parts))

@@ -1,4 +1,4 @@
-"""The models that come along: a line each, with what it takes and the function that makes it.
+"""The built-in models: an entry each, with what it takes and the function that makes it.
 
 Read whenever an experiment is checked, on machines without torch too: a model's module is imported when it is made.
 """
@@ -30,7 +30,7 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Model(ModelSpec):
-    """A model that comes along.
+    """A built-in model.
 
     Attributes:
         constructor: ``module:function`` under `workloads.models`, from `Sizes` to a network.

@@ -1,6 +1,6 @@
 """Learning as a federated workload: some clients' data, one of the models, local training.
 
-All built-in workloads are of this kind. `ImageClassification` is that of images; a class of the user's own
+All built-in workloads are of this kind. `ImageClassification` is that of images; a user-defined class
 may derive from it and bring only data::
 
     class MyImages(ImageClassification):
@@ -30,7 +30,7 @@ from workloads.training.local import LocalTrainer, prepare_process
 _SMALL_IMAGE = 32 * 32
 
 
-class LocalLearning:
+class TorchWorkload:
     """A `Workload` that trains a network of torch.
 
     Making one sets torch to one thread in this process (see `workloads.training.local.prepare_process`).
@@ -94,7 +94,7 @@ class LocalLearning:
         samples: NDArray[np.int64],
         clip: float | None,
     ) -> LocalUpdate:
-        """The sum of some samples' clipped gradients at `model`; see `testbed.training.GradientWorkload`."""
+        """The sum of some samples' clipped gradients at `model`; see `testbed.training.workload.GradientWorkload`."""
         held = int(self.sample_counts[client])
         if not len(samples):
             return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), held, 0.0, 0, 0.0)
@@ -137,7 +137,7 @@ class LocalLearning:
         return images.to(self._device), labels.to(self._device, torch.int64)
 
 
-class ImageClassification(LocalLearning):
+class ImageClassification(TorchWorkload):
     """Learning to classify images.
 
     Args:
@@ -159,7 +159,7 @@ class ImageClassification(LocalLearning):
         super().__init__(name, data, model, network, section, seed, 250 if is_small else 50)
 
 
-class NextWordPrediction(LocalLearning):
+class NextWordPrediction(TorchWorkload):
     """Learning to predict the next word: the loss is the mean over words, and exp(loss) the perplexity.
 
     Args:

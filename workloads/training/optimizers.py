@@ -17,7 +17,7 @@ class LocalOptimizer(Protocol):
     """A local optimizer."""
 
     def reset(self, learning_rate: float) -> None:
-        """Start anew, with no state of earlier steps."""
+        """Start again, with no state of earlier steps."""
 
     def zero_grad(self) -> None:
         """Backward passes add to gradients; the next one begins from none."""
@@ -54,7 +54,7 @@ class MomentumSGD(_Parameters):
         self.reset(0.0)
 
     def reset(self, learning_rate: float) -> None:
-        """Start anew: momentum is zero."""
+        """Start again: momentum is zero."""
         self._learning_rate = learning_rate
         self._velocities: list[Tensor | None] = [None] * len(self._parameters)
 
@@ -93,7 +93,7 @@ class AdamW(_Parameters):
         self._means: list[Tensor] = []
 
     def reset(self, learning_rate: float) -> None:
-        """Start anew: both moments are zero, and so is the count of steps."""
+        """Start again: both moments are zero, and so is the count of steps."""
         self._learning_rate = learning_rate
         if not self._means:
             self._means = [torch.zeros_like(parameter) for parameter in self._parameters]

@@ -81,7 +81,7 @@ class ClientText(ClientData):
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset(DatasetSpec):
-    """A data set that comes along.
+    """A built-in data set.
 
     Attributes:
         load: from the experiment's ``workload``, the population and the seed to the clients' data.

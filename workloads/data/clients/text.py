@@ -40,7 +40,7 @@ def samples(cut: NDArray[np.int32]) -> Batch:
     return words[:, :-1].contiguous(), follow
 
 
-class Words:
+class WordIndex:
     """Numbers for words as they come, until a vocabulary says which count."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Words:
         used = [(-int(counts[number]), word) for word, number in self._numbers.items() if counts[number]]
         return [*SPECIAL, *(word for _, word in sorted(used) if word not in SPECIAL)][:size]
 
-    def translated(self, texts: list[NDArray[np.int32]], vocabulary: list[str]) -> list[NDArray[np.int32]]:
+    def encode(self, texts: list[NDArray[np.int32]], vocabulary: list[str]) -> list[NDArray[np.int32]]:
         """The texts in the numbers of a vocabulary, padding left out."""
         places = {word: place for place, word in enumerate(vocabulary)}
         new = np.array([places.get(word, UNKNOWN) for word in self._numbers], dtype=np.int32)

@@ -19,7 +19,7 @@ from analysis.attacks.outcomes import Attained, Share, attained
 from analysis.bounds.lotto import allowed, selection_probability
 from analysis.bounds.tails import survival
 from analysis.figures.style import COLUMN_INCHES, house_style, protocol_colours, save
-from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from testbed.experiment.loader import validated
 
 POPULATION, DISHONEST, PARTICIPANTS, FACTOR, ETA = 100, 10, 10, 1.3, 2.0
@@ -177,7 +177,7 @@ def claims(found: dict[Condition, Attained]) -> list[Claim]:
         Claim(
             "where the server chooses freely, it can fill the round with its own clients",
             f"random, prefer-dishonest: x = {min(trusted.dishonest)} to {max(trusted.dishonest)} of {PARTICIPANTS}",
-            "yes" if min(trusted.dishonest) == min(PARTICIPANTS, DISHONEST) else "no",
+            agreement(min(trusted.dishonest) == min(PARTICIPANTS, DISHONEST)),
         ),
     ]
 
@@ -207,10 +207,17 @@ def draw(found: dict[Condition, Attained], out: Path) -> list[Path]:
                 ]
                 honest = not condition.server
                 panel.errorbar(
-                    [most + 0.12 * (place - 1.5) for most in drawn], rates, ends, linestyle="none", capsize=1.5,
-                    marker="x" if honest else "o", markersize=3.5, elinewidth=0.8, color=colours[condition.selection],
+                    [most + 0.12 * (place - 1.5) for most in drawn],
+                    rates,
+                    ends,
+                    linestyle="none",
+                    capsize=1.5,
+                    marker="x" if honest else "o",
+                    markersize=3.5,
+                    elinewidth=0.8,
+                    color=colours[condition.selection],
                     label=f"{condition.selection}, {'honest' if honest else 'malicious'} server",
-                )  # fmt: skip
+                )
             panel.set_yscale("log")
             panel.set_ylim(0.5 / max(one.planned for one in found.values()), 1.6)
             panel.set_xticks(range(PARTICIPANTS))

@@ -1,4 +1,4 @@
-"""Lotto's Figures 4 and 5: what population refinement gains, and how many clients it may leave out."""
+"""Lotto's Figure 4: what population refinement gains for the worst client."""
 
 from pathlib import Path
 
@@ -6,15 +6,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.bounds.lotto_parameters import largest_exclusion
 from analysis.figures.style import COLUMN_INCHES, house_style, save
-from analysis.reproduction.contract import Claim, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.lotto.published import PAPER
 
 POPULATION = 700
 EXPONENTS = (0.5, 1.0, 1.2, 2.0)
 EXCLUDED = (0.1, 0.2, 0.4, 0.6, 0.8)
-TARGETS = (0.1, 0.2, 0.3, 0.4)
-_FINE = 100_000  # clients, so that whole ones do not show
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 
 
@@ -46,14 +44,19 @@ def run_fig4(context: ReproductionContext) -> ReproductionResult:
     reversed_too = improvement((1 / spread)[::-1], 0.2)
     return ReproductionResult(
         table=table,
-        figures=_draw_fig4(context.out / "lotto-fig4"),
+        figures=_draw(context.out / "lotto-fig4"),
         claims=[
-            Claim("leaving out the worst d improves the worst client left by (1-d)^-p",
-                  f"at d = 0.2, p = 1.2: {printed:.3f} by the formula, {stated:.0f} by the distribution that is stated",
-                  "no"),
-            Claim("refinement does best where few clients are bad (a long tail)",
-                  f"d = 0.2 improves the worst client by {improvement(zipf(POPULATION, 2.0), 0.2):.0f} at p = 2 and by "
-                  f"{improvement(zipf(POPULATION, 0.5), 0.2):.0f} at p = 0.5", "yes"),
+            Claim(
+                "leaving out the worst d improves the worst client left by (1-d)^-p",
+                f"at d = 0.2, p = 1.2: {printed:.3f} by the formula, {stated:.0f} by the distribution that is stated",
+                "no",
+            ),
+            Claim(
+                "refinement does best where few clients are bad (a long tail)",
+                f"d = 0.2 improves the worst client by {improvement(zipf(POPULATION, 2.0), 0.2):.0f} at p = 2 and by "
+                f"{improvement(zipf(POPULATION, 0.5), 0.2):.0f} at p = 0.5",
+                "yes",
+            ),
         ],
         remarks=[
             "If the i-th worst client's X is proportional to i^-p, the worst client left is number dn + 1 and the "
@@ -61,38 +64,10 @@ def run_fig4(context: ReproductionContext) -> ReproductionResult:
             f"client (checked: {reversed_too:.3f}), which has no long tail. The paper's point holds all the more.",
             f"Population {POPULATION}; the paper states none, nor its values of p.",
         ],
-    )  # fmt: skip
+    )
 
 
-def run_fig5(context: ReproductionContext) -> ReproductionResult:
-    """The largest exclusion for four target base rates, in whole clients."""
-    rows = []
-    for target in TARGETS:
-        for percent in range(1, round(100 * target) + 1):
-            excluded = largest_exclusion(_FINE, percent * _FINE // 100, target)
-            assert excluded is not None
-            rows.append(
-                {
-                    "target_percent": round(100 * target),
-                    "initial_percent": percent,
-                    "largest_exclusion": excluded / _FINE,
-                    "largest_exclusion (paper)": 0.75 if (target, percent) == (0.2, 5) else None,
-                }
-            )
-    table = pd.DataFrame(rows)
-    at = table[(table["target_percent"] == 20) & (table["initial_percent"] == 5)]["largest_exclusion"].iloc[0]
-    return ReproductionResult(
-        table=table[table["initial_percent"] % 5 == 0].reset_index(drop=True),
-        figures=_draw_fig5(table, context.out / "lotto-fig5"),
-        claims=[
-            Claim("5% dishonest at first, at most 20% wanted: exclude at most 75%", f"{100 * at:.4g}%",
-                  "yes" if at == 0.75 else "no"),
-        ],
-        remarks=["In the worst case all excluded clients are honest: d = 1 - initial rate / target rate."],
-    )  # fmt: skip
-
-
-def _draw_fig4(path: Path) -> list[Path]:
+def _draw(path: Path) -> list[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     fractions = np.linspace(0, 0.9, 91)
     with house_style():
@@ -120,18 +95,11 @@ def _draw_fig4(path: Path) -> list[Path]:
         return save(figure, path)
 
 
-def _draw_fig5(table: pd.DataFrame, path: Path) -> list[Path]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with house_style():
-        figure = Figure(figsize=(COLUMN_INCHES, 2.1), layout="constrained")
-        axes = figure.add_subplot()
-        for (target, part), colour in zip(table.groupby("target_percent"), _COLOURS, strict=True):
-            axes.plot(part["initial_percent"], 100 * part["largest_exclusion"], color=colour, label=f"{target}%")
-        axes.plot(5, 75, "k*", markersize=7, markeredgewidth=0, label="paper")
-        axes.legend(title="target base rate", loc="upper right", title_fontsize=7)
-        axes.set_xlim(0, 40)
-        axes.set_ylim(0, 100)
-        axes.set_xlabel("Initial base rate of dishonest clients [%]")
-        axes.set_ylabel("Largest exclusion d [%]")
-        axes.grid()
-        return save(figure, path)
+REPRODUCTIONS = (
+    Reproduction(
+        name="lotto-fig4",
+        title="What population refinement does for the worst client",
+        source=f"{PAPER}, Figure 4",
+        run=run_fig4,
+    ),
+)

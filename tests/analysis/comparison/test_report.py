@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from analysis.comparison.overhead import compare
-from analysis.comparison.tables import render
+from analysis.comparison.report import render
 from analysis.units import bytes_unit, seconds_unit
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords, find_runs

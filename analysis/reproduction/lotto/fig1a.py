@@ -17,7 +17,7 @@ from scipy.stats import binom
 from analysis.attacks.outcomes import Share
 from analysis.bounds.lotto import secagg_fails
 from analysis.figures.style import COLUMN_INCHES, house_style, protocol_colours, save
-from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
@@ -43,7 +43,7 @@ _NAMES = {"random": "random, of the server's choice"}
 
 
 @dataclass(frozen=True)
-class Size:
+class ReconstructionScale:
     """How much is run.
 
     Attributes:
@@ -60,13 +60,22 @@ class Size:
 
 
 _SETTINGS = ((20, 6), (20, 7), (20, 8), (10, 7), (10, 9))
-SIZES = {"small": Size((11, 14, 17), _SETTINGS, 100, 20), "paper": Size((11, 14, 17), _SETTINGS, 3000, 100)}
+SCALES = {
+    "small": ReconstructionScale((11, 14, 17), _SETTINGS, 100, 20),
+    "paper": ReconstructionScale((11, 14, 17), _SETTINGS, 3000, 100),
+}
 
 
 def experiment(
-    population: int, participants: int, selection: str, attacks: Sequence[Any], aggregation: Mapping[str, Any],
-    dishonest: int, rounds: int, seed: int,
-) -> Experiment:  # fmt: skip
+    population: int,
+    participants: int,
+    selection: str,
+    attacks: Sequence[Any],
+    aggregation: Mapping[str, Any],
+    dishonest: int,
+    rounds: int,
+    seed: int,
+) -> Experiment:
     """One point: the cheapest training there is, under a malicious server."""
     return Experiment.model_validate(
         {
@@ -100,10 +109,10 @@ def sums_had(run: RunRecords) -> list[int]:
 # -- at which x ------------------------------------------------------------------------------------------------------
 
 
-def steps(context: ReproductionContext, size: Size) -> pd.DataFrame:
+def steps(context: ReproductionContext, scale: ReconstructionScale) -> pd.DataFrame:
     """One row per (consistency, attack, t, x): honest updates in the smallest sum, when everybody takes part."""
     s, rows = STEP_PARTICIPANTS, []
-    for t in size.thresholds:
+    for t in scale.thresholds:
         for consistency, attack in (SIGNED, UNSIGNED, SHRUNK, SPLIT):
             if consistency == "none" and 3 * t <= 2 * s:
                 continue  # neither server nor clients begin
@@ -136,9 +145,15 @@ def _draw_steps(frame: pd.DataFrame, path: Path) -> list[Path]:
                 rows = frame[(frame["consistency"] == consistency) & (frame["attack"] == attack) & (frame["t"] == t)]
                 if len(rows):
                     axes.plot(
-                        rows["x"], rows["smallest"], color=colour, marker=marker, markersize=3, linewidth=0.8,
-                        label=_LABELS[consistency, attack], clip_on=False,
-                    )  # fmt: skip
+                        rows["x"],
+                        rows["smallest"],
+                        color=colour,
+                        marker=marker,
+                        markersize=3,
+                        linewidth=0.8,
+                        label=_LABELS[consistency, attack],
+                        clip_on=False,
+                    )
             axes.axvline(2 * t - s, color="#7F7F7F", linestyle=":", linewidth=0.9)
             axes.text(2 * t - s + 0.3, 1.01 * s, f"2t − s = {2 * t - s}", fontsize=6.5, va="bottom", ha="center")
             axes.set_title(f"t = {t}" + ("" if 3 * t > 2 * s else " (none: refused)"), pad=12)
@@ -166,17 +181,23 @@ def chance(dishonest: int, threshold: int) -> float:
     return float((binom.pmf(x, dishonest, p) * binom.sf(PARTICIPANTS - x - 1, honest, p)).sum())
 
 
-def rates(context: ReproductionContext, size: Size) -> pd.DataFrame:
+def rates(context: ReproductionContext, scale: ReconstructionScale) -> pd.DataFrame:
     """One row per (selection, c, t): how often a victim's update was reconstructed, beside Corollary 1."""
     rows = []
-    for seed, (dishonest, t) in enumerate(size.settings, 1):
+    for seed, (dishonest, t) in enumerate(scale.settings, 1):
         for selection, chooses in _CHOOSES.items():
-            rounds = size.random_rounds if selection == "random" else size.rounds
+            rounds = scale.random_rounds if selection == "random" else scale.rounds
             context.progress(f"{selection}, n = {POPULATION}, c = {dishonest}, t = {t}: {rounds} rounds")
             point = experiment(
-                POPULATION, PARTICIPANTS, selection, [chooses, "contradict-dropouts"], {"threshold": t}, dishonest,
-                rounds, seed,
-            )  # fmt: skip
+                POPULATION,
+                PARTICIPANTS,
+                selection,
+                [chooses, "contradict-dropouts"],
+                {"threshold": t},
+                dishonest,
+                rounds,
+                seed,
+            )
             (run,) = context.run_experiment(point, context.out / f"rates-{selection}-{dishonest}-{t}")
             share = Share.of(sums_had(run).count(1), len(run.rounds))
             bound = secagg_fails(dishonest, PARTICIPANTS, OVER_SELECTION, POPULATION, t)
@@ -240,8 +261,8 @@ def _point(axes: Axes, x: float, row: Any, colour: str, marker: str, label: str 
 
 def run_fig1a(context: ReproductionContext) -> ReproductionResult:
     """Run the attacks at the context's scale."""
-    size = SIZES[context.scale]
-    reached, table = steps(context, size), rates(context, size)
+    scale = SCALES[context.scale]
+    reached, table = steps(context, scale), rates(context, scale)
     figures = [
         *_draw_steps(reached, context.out / "lotto-fig1a-steps"),
         *_draw_rates(table, context.out / "lotto-fig1a-rates"),
@@ -262,12 +283,12 @@ def claims(reached: pd.DataFrame, table: pd.DataFrame) -> list[Claim]:
             "With x >= 2t - s dishonest participants the server sees a participant's update (Figure 1a)",
             f"s = {s}: from x = {', '.join(f'{found[0]} at t = {t}' for t, found in signed.items())} on the update was "
             "reconstructed, at no smaller x",
-            "yes" if as_said else "no",
+            agreement(as_said),
         ),
         Claim(
             "A server that selects as it likes makes SecAgg fail with probability 1",
             f"{int(at_random['reconstructed'].sum())} of {total} rounds",
-            "yes" if int(at_random["reconstructed"].sum()) == total else "no",
+            agreement(int(at_random["reconstructed"].sum()) == total),
         ),
         Claim(
             "Under Lotto SecAgg fails with at most the probability of Corollary 1",
@@ -276,7 +297,7 @@ def claims(reached: pd.DataFrame, table: pd.DataFrame) -> list[Claim]:
                 f"(bound {rows['Corollary 1 (paper)'].iloc[0]:.2g})"
                 for (c, t), rows in lotto.groupby(["c", "t"], sort=False)
             ),
-            "yes" if within else "no",
+            agreement(within),
         ),
     ]
 

@@ -1,12 +1,12 @@
 """Accuracies of six schemes beside the paper's, and whether its orderings hold: differences by seed, 95% intervals."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
 from analysis.comparison.measures import Interval, mean_interval
-from analysis.reproduction.contract import Claim
+from analysis.reproduction.contract import Agreement, Claim, agreement
 from analysis.reproduction.multi_round_secagg.published import (
     COMPARABLE,
     PARTICIPANTS,
@@ -26,8 +26,6 @@ from testbed.arrays import Floats
 Late = Mapping[str, Floats]
 """`(seeds,)` accuracy in percent, by scheme."""
 
-Agrees = Literal["yes", "no", "partly"] | None
-
 
 def table(results: Results, published: Mapping[str, Accuracies]) -> pd.DataFrame:
     """One row per scheme: accuracies (percent, mean and half-width of 95% over seeds) beside the paper's, then T, F, C.
@@ -38,7 +36,7 @@ def table(results: Results, published: Mapping[str, Accuracies]) -> pd.DataFrame
     for scheme in SCHEMES:
         row: dict[str, Any] = {"scheme": scheme}
         for setting in [setting for setting in SETTINGS if setting in results]:
-            late = mean_interval(results[setting][scheme].late)
+            late = mean_interval(results[setting][scheme].curves.late)
             row |= {f"{setting} %": late.mean, f"{setting} ±": late.half_width}
             if published:
                 row[f"{setting} % (paper)"] = published[scheme].of(setting)
@@ -56,7 +54,7 @@ def _metrics(setting: Setting, of_scheme: Trained) -> dict[str, Any]:
         f"{setting} T strong": strong,
         f"{setting} F": float(of_scheme.fairness.mean()),
         f"{setting} C": float(of_scheme.cardinality.mean()),
-        f"{setting} skipped %": float(100 * of_scheme.skipped.mean() / of_scheme.total),
+        f"{setting} skipped %": float(100 * of_scheme.skipped.mean() / of_scheme.curves.total),
     }
 
 
@@ -88,7 +86,7 @@ def ablation_claims(population: int, participants: int, schemes: Mapping[str, Tr
 
     A group is there when all of its K users are: that is rarer the larger K is, whatever the data.
     """
-    late = {name: one.late for name, one in schemes.items()}
+    late = {name: one.curves.late for name, one in schemes.items()}
     where = f"N = {population}, K = {participants}"
     found = [
         _worst(where, late),
@@ -96,14 +94,14 @@ def ablation_claims(population: int, participants: int, schemes: Mapping[str, Tr
         _comparable(where, late, WEIGHTED),
     ]
     if participants > PARTICIPANTS:
-        of_partition = schemes[PARTITION]
-        done = 1 - of_partition.skipped / of_partition.total
-        start, end = of_partition.accuracy[:, 0].mean(), of_partition.late.mean()
+        curves = schemes[PARTITION].curves
+        done = 1 - schemes[PARTITION].skipped / curves.total
+        start, end = curves.accuracy[:, 0].mean(), curves.late.mean()
         found.append(
             Claim(
                 f"partition fails to train ({where}); judged: at most {100 * NEVER:g}% of its rounds have a sum",
                 f"{100 * done.mean():.1f}% of the rounds; {start:.1f}% at the first evaluation, {end:.1f}% at the end",
-                "yes" if (done <= NEVER).all() else "partly" if done.mean() <= NEVER else "no",
+                agreement((done <= NEVER).all(), done.mean() <= NEVER),
             )
         )
     return found
@@ -126,16 +124,16 @@ def _said(interval: Interval) -> str:
     return f"{mean:+.2f} ± {mean - low:.2f}"
 
 
-def _all_of(judged: Sequence[Agrees]) -> Agrees:
+def _all_of(judged: Sequence[Agreement]) -> Agreement:
     if all(one == "yes" for one in judged):
         return "yes"
     return "no" if all(one == "no" for one in judged) else "partly"
 
 
-def _greater(interval: Interval) -> Agrees:
+def _greater(interval: Interval) -> Agreement:
     """Yes: the interval is above 0; no: the mean is not; partly: it is, but it may be chance."""
     mean, low, _ = _ends(interval)
-    return "yes" if low > 0 else "partly" if mean > 0 else "no"
+    return agreement(low > 0, mean > 0)
 
 
 def _worst(where: str, late: Late) -> Claim:
@@ -151,7 +149,7 @@ def _worst(where: str, late: Late) -> Claim:
 def _comparable(where: str, late: Late, baseline: str) -> Claim:
     """Within the paper's own margin, or no farther from it than chance may be."""
     found = {scheme: difference(late[scheme], late[baseline]) for scheme in (T4, T3)}
-    judged: list[Agrees] = []
+    judged: list[Agreement] = []
     for interval in found.values():
         mean, low, high = _ends(interval)
         apart = low > 0 or high < 0

@@ -13,12 +13,12 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import binom
 
-from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from testbed.experiment.loader import validated
 from testbed.records import RunRecords
 
 POPULATION, PARTICIPANTS, FACTOR = 100, 10, 1.3
-SIZES = {"small": (100, 2), "paper": (1000, 20)}  # rounds, and seeds
+SCALES = {"small": (100, 2), "paper": (1000, 20)}  # rounds, and seeds
 _VARIANTS = ("lotto-server-centric", "lotto-client-centric")
 _SERVERS: dict[str, list[str]] = {"honest": [], "reserves a place": ["reserve-most-selected"]}
 
@@ -61,7 +61,7 @@ def most_of(rounds: int, probability: float) -> float:
 
 def run_unpredictability(context: ReproductionContext) -> ReproductionResult:
     """Run both variants under both servers, and see how often the client with the most participations takes part."""
-    rounds, seeds = SIZES[context.scale]
+    rounds, seeds = SCALES[context.scale]
     rows = []
     for variant in _VARIANTS:
         for server in _SERVERS:
@@ -114,13 +114,13 @@ def claims(frame: pd.DataFrame) -> list[Claim]:
         Claim(
             "client-centric: the server cannot predict who is selected most often until training stops",
             f"its first guess took part most often of all with {guessed['it is the most']} of {seeds} seeds",
-            "yes" if guessed["it is the most"] < seeds else "no",
+            agreement(guessed["it is the most"] < seeds),
         ),
         Claim(
             "so the client-centric variant leaks less in the worst case",
             f"the most that a client takes part: {guessed['most']:.1f} by guessing, {predicted['most']:.1f} by "
             f"prediction; {honest[1]} and {honest[0]} under honest servers",
-            "yes" if guessed["most"] < predicted["most"] else "no",
+            agreement(guessed["most"] < predicted["most"]),
         ),
     ]
 

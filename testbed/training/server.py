@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from testbed.arrays import Ids
 from testbed.network.contract import Network
 from testbed.randomness import Randomness
-from testbed.training import Train, Workload
+from testbed.training.client import Train
+from testbed.training.workload import Workload
 
 Asked = list[tuple[Ids, Train]]
 """Who is asked to train what; the groups are asked one after the other."""

@@ -1,10 +1,8 @@
 """How Tables 2 and 3 are judged and explained: the paper's claims, cell by cell, and what differs."""
 
-from typing import Literal
-
 import pandas as pd
 
-from analysis.reproduction.contract import Claim
+from analysis.reproduction.contract import Claim, agreement
 from analysis.reproduction.lotto.overhead import COST_TABLES, LATENCY_MS, RING_BITS
 from analysis.reproduction.lotto.published import MB, PARAMETERS
 
@@ -21,17 +19,15 @@ def largest(frame: pd.DataFrame, protocol: str, heading: str, claim: str, limit:
     """
     rows = frame[(frame["protocol"] == protocol) & frame[heading].notna()]
     found, within = [], []
-    for costs, said in COST_TABLES.items():
+    for costs, title in COST_TABLES.items():
         of_costs = rows[rows["costs"] == costs]
         if of_costs.empty:
             continue
-        worst = of_costs.loc[of_costs[heading].idxmax()]
+        worst = of_costs.iloc[int(of_costs[heading].argmax())]
         where = f"{worst['application']}, {worst['population']} clients"
-        found.append(f"{said}: at most {100 * (worst[heading] - 1):+.2f}% ({where})")
+        found.append(f"{title}: at most {100 * (worst[heading] - 1):+.2f}% ({where})")
         within.append(bool(worst[heading] <= limit))
-    agrees: Literal["yes", "no", "partly"] | None
-    agrees = None if not within else "yes" if all(within) else "partly" if any(within) else "no"
-    return Claim(claim, "; ".join(found) or "no round was completed", agrees)
+    return Claim(claim, "; ".join(found) or "no round was completed", agreement(*within) if within else None)
 
 
 def remarks_of(frame: pd.DataFrame) -> list[str]:
