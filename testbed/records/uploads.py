@@ -1,7 +1,7 @@
 """Bringing what a run records to the URI that its directory mirrors, so that what lies there is always consistent.
 
 Order is all: the files of a round, then the checkpoint that makes them count; merged tables, then the summary, then
-the rounds' parts go. A push cut off at any moment leaves what a kill leaves in a directory (see `writing`).
+the rounds' parts go. A push cut off at any moment leaves what a kill leaves in a directory (see `writer`).
 
 A round's push runs while the next round does. `.mirrored` in the run directory remembers up to which checkpoint both
 places are the same, and what the one at the URI looked like: when it has changed since, another machine writes there.

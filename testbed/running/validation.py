@@ -1,6 +1,6 @@
 """What can be told of an experiment before anything runs, without its data: what `testbed validate` tells.
 
-`testbed run` tells the same before its first round, and then what only the data can tell (`executing`). Classes of the
+`testbed run` tells the same before its first round, and then what only the data can tell (`execution`). Classes of the
 user's own are imported only when that is asked for; what depends on them is then not checked, which the output says.
 """
 
