@@ -69,7 +69,7 @@ class Crash:
         """The error that ends the run."""
         lost = "on_crash: drop would count such clients as lost"
         line = f"client {self.client} crashed in round {round_number} at {stage}: {self.error}{_place(self)}"
-        return CodeCrashed(f"{line}; mend it and go on with --resume ({lost})", self.trace)
+        return CodeCrashed(f"{line}; fix it and rerun with --resume ({lost})", self.trace)
 
     def encoded(self) -> bytes:
         """As bytes for `decoded`, which need not trust them."""
@@ -98,7 +98,7 @@ def is_crash(error: BaseException) -> bool:
 
 
 @contextmanager
-def locating_crashes(what: str, then: str = "; mend it and go on with --resume") -> Iterator[None]:
+def locating_crashes(what: str, then: str = "; fix it and rerun with --resume") -> Iterator[None]:
     """Make of what code of the user's own raises in the block a `CodeCrashed` that says where.
 
     Args:

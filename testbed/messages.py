@@ -246,7 +246,8 @@ def decode(kind: type[MessageType], data: bytes) -> MessageType:
 
 def _decode_with(decoder: msgspec.msgpack.Decoder[Any], kind: type[MessageType], data: bytes) -> MessageType:
     try:
-        return decoder.decode(data)
+        message: MessageType = decoder.decode(data)
+        return message
     except ProtocolError:
         raise
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:

@@ -53,7 +53,7 @@ class ClientHost:
             plan = Plan(experiment, simulation_seed)
             workload = workloads.build(experiment.workload, experiment.population, plan.seed)
             environment = plan.environment(workload)
-        check_own_modules(experiment)
+        check_plugin_modules(experiment)
         numbers = owned_by(index, hosts, experiment.population)
         self._host = Host(numbers, environment, plan.roles, last_round=last_round, on_crash=experiment.on_crash)
         return os.getpid(), ray.get_runtime_context().get_node_id()
@@ -188,7 +188,7 @@ class Coordinator:
             keys = await self._hosts.register(plan.with_beacon)
         workload = workloads.build(experiment.workload, experiment.population, plan.seed)
         plan.check_sums(workload)
-        check_own_modules(experiment)
+        check_plugin_modules(experiment)
         live = functools.partial(
             LiveNetwork,
             listen_host=ray.util.get_node_ip_address(),
@@ -270,7 +270,7 @@ class Coordinator:
         return list(self._hosts.processes)
 
 
-def check_own_modules(experiment: Experiment) -> None:
+def check_plugin_modules(experiment: Experiment) -> None:
     """Raise `ExperimentError` when the user's own modules here are not those that the run's provenance will name."""
     wanted = (experiment.provenance or {}).get("modules")
     if wanted is not None:

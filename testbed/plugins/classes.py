@@ -1,4 +1,4 @@
-"""Classes of the user's own, named ``package.module:Name`` in an experiment."""
+"""User-defined classes, named ``package.module:Name`` in an experiment."""
 
 import importlib
 import sys

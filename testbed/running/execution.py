@@ -43,7 +43,7 @@ def run(
         out: the directory, or the URI of one (s3://..., gs://..., hdfs://...); default: ``output.directory`` of the
             experiment, else ``runs/<name>``. For a URI, what is returned is the local copy.
         network: "ray" or "in-process", instead of what the experiment says.
-        resume: go on with the runs that are there; finished ones are left as they are, missing ones are started.
+        resume: continue the runs that are there; finished ones are left as they are, missing ones are started.
         observer: told how it goes.
         accept_changed_code: resume although your own modules have changed since the run began; the run records it.
 
@@ -51,7 +51,7 @@ def run(
         ExperimentError: the experiment cannot be run as written, or (resume) is not the one that is there.
         RunError: a run directory exists (without resume), is in use by another run, or cannot be written.
         ClusterError: Ray cannot be reached, or lost more than the run can replace.
-        KeyboardInterrupt: SIGINT or SIGTERM; the records are those of all finished rounds, resume goes on with them.
+        KeyboardInterrupt: SIGINT or SIGTERM; the records are those of all finished rounds, resume continues with them.
 
     An error of one point stops the others: their finished rounds stay, and the error says which point it is of.
     """

@@ -1,7 +1,7 @@
 """What can be told of an experiment before anything runs, without its data: what `testbed validate` tells.
 
-`testbed run` tells the same before its first round, and then what only the data can tell (`executing`). Classes of the
-user's own are imported only when that is asked for; what hangs on them is then not checked, and said to be so.
+`testbed run` tells the same before its first round, and then what only the data can tell (`execution`). Classes of the
+user's own are imported only when that is asked for; what depends on them is then not checked, which the output says.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ class Checked:
     """What was looked at, and what was not.
 
     Attributes:
-        imported: key and name of each class of the user's own, and the file that it came from (None: from none).
+        imported: key and name of each user-defined class, and the file that it came from (None: from none).
         not_imported: key and name of those that were left alone.
         warnings: a line each.
     """
@@ -45,7 +45,7 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
     Args:
         points: all of them.
         where: begins the lines of errors.
-        import_classes: whether to import classes of the user's own, and to check them too.
+        import_classes: whether to import user-defined classes, and to check them too.
 
     Raises:
         ExperimentError: a line for each mistake.
@@ -64,7 +64,7 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
                 if plan is not None:
                     check_plan(plan)
                 if import_classes:
-                    check_own_classes(point.experiment, plan)
+                    check_plugins(point.experiment, plan)
                     checked.imported |= {(key, name): _file_of(name) for key, name in names}
         except (ExperimentError, TraceError) as error:
             lines += [f"{point.where(where)}: {line}" for line in str(error).splitlines()]
@@ -92,8 +92,8 @@ def check_plan(plan: Plan) -> None:
     check_budget(plan)
 
 
-def check_own_classes(experiment: Experiment, plan: Plan | None) -> None:
-    """Import the classes of the user's own that an experiment names beside its protocols, and check their options.
+def check_plugins(experiment: Experiment, plan: Plan | None) -> None:
+    """Import the user-defined classes that an experiment names beside its protocols, and check their options.
 
     Raises:
         ExperimentError: no such class, an option that it does not declare, or links or factors that cannot be.
@@ -123,7 +123,7 @@ def warnings(names: Iterable[str]) -> list[str]:
 
 
 def _plan(experiment: Experiment, import_classes: bool) -> Plan | None:
-    """Its parts; None where they hang on protocols that are not to be imported. Own misbehaviours are left out then."""
+    """Its parts, without plug-in misbehaviours unless imported; None where its protocols are not to be imported."""
     if import_classes:
         return Plan(experiment, 0)
     if stages_of(experiment) is None:

@@ -58,7 +58,7 @@ class Run:
         keys: the experiment; a little is set already.
         path: where to record; None: nowhere.
         hosts: number of hosts.
-        resume: go on with what is at `path`.
+        resume: continue what is at `path`.
         workload: made of the population; default: `Pulling`.
     """
 

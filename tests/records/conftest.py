@@ -190,7 +190,7 @@ def s3() -> Iterator[str]:
 
 
 def live_on(path: Path, rounds: int = ROUNDS, *, finish: bool = True) -> None:
-    """Begin or go on with the run and bring it to its end."""
+    """Begin or resume the run and bring it to its end."""
     experiment = Experiment.model_validate(EXPERIMENT)
     if (path / "experiment.yaml").is_file():
         records = RunDirectory.reopen(path)

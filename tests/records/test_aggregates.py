@@ -50,7 +50,7 @@ class Drifting:
 
 
 def run_on(path: Path, rounds: int = ROUNDS, *, finish: bool = True, **sections: Any) -> RunRecords:
-    """Begin, or go on with, the run up to this round."""
+    """Begin, or resume, the run up to this round."""
     experiment = validated(BASE | sections, "test")
     begun = (path / "experiment.yaml").is_file()
     records = RunDirectory.reopen(path) if begun else RunDirectory.create(path, experiment.plain())

@@ -46,7 +46,8 @@ def table_rates(
     if not (rates > 0).all():
         at = int(np.argmin(rates > 0))
         raise TraceError(f"{path}: row {found.rows[at]}: {column} is {rates[at]:g} Mbit/s; a rate must be positive")
-    return rates[assigned(len(rates))]
+    chosen: Floats = rates[assigned(len(rates))]
+    return chosen
 
 
 def _flash_rates(

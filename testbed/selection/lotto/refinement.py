@@ -88,7 +88,7 @@ def refined(rule: Refinement, latency_s: Floats, quality: Floats) -> Mask:
         return ~worst(-joint, rule.exclude)
     badness = {"latency": latency_s, "loss": -quality}
     masks = [worst(badness[metric], rule.exclude) for metric in rule.by]
-    return ~(np.logical_and if rule.combine == "and" else np.logical_or).reduce(masks)
+    return np.asarray(~(np.logical_and if rule.combine == "and" else np.logical_or).reduce(masks))
 
 
 def worst(badness: Floats, share: float) -> Mask:
