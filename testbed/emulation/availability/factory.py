@@ -52,7 +52,7 @@ def availability_model(
             the model that needs it.
 
     Raises:
-        ExperimentError: a list longer than the population, or a class of one's own that cannot be found or used.
+        ExperimentError: a list longer than the population, or a user-defined class that cannot be found or used.
         TraceError: a trace or schedule that cannot be used.
     """
     try:

@@ -86,7 +86,7 @@ class Devices(BaseModel):
 
 
 class DeviceModel(Protocol):
-    """What a class of one's own looks like; it is made as ``Name(section, **options)`` (`testbed.plugins.options`)."""
+    """What a user-defined model looks like; it is made as ``Name(section, **options)`` (`testbed.plugins.options`)."""
 
     def speed_factors(self, population: int, generator: np.random.Generator) -> npt.ArrayLike:
         """`(population,)` positive finite factors; all randomness from `generator`."""
