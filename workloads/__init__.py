@@ -7,13 +7,13 @@ when they are needed: a host whose clients learn something of the user's own tak
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads import plugin
 from workloads.contract import Evaluation, FederatedWorkload, LocalUpdate
 from workloads.training.threads import one_thread
 
 if TYPE_CHECKING:
-    from workloads.data.datasets import ClientData, LabelledImages, PartitionedDataset, Scaling
+    from workloads.data.clients.images import ClientData, LabelledImages, PartitionedDataset, Scaling
     from workloads.training.classification import ImageClassification
 
 __all__ = [
@@ -30,10 +30,10 @@ __all__ = [
 
 _OF_TORCH = {
     "ImageClassification": "training.classification",
-    "ClientData": "data.datasets",
-    "LabelledImages": "data.datasets",
-    "PartitionedDataset": "data.datasets",
-    "Scaling": "data.datasets",
+    "ClientData": "data.clients.images",
+    "LabelledImages": "data.clients.images",
+    "PartitionedDataset": "data.clients.images",
+    "Scaling": "data.clients.images",
 }
 
 
@@ -43,7 +43,7 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f"{__name__}.{_OF_TORCH[name]}"), name)
 
 
-def build(section: Workload, population: int, seed: int) -> FederatedWorkload:
+def build(section: WorkloadSection, population: int, seed: int) -> FederatedWorkload:
     """The workload that an experiment describes; call it once in every process that trains or evaluates.
 
     From then on arithmetic takes one thread in this process (`workloads.training.threads`). A built-in workload takes

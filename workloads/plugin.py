@@ -3,14 +3,14 @@
 import numpy as np
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from testbed.plugins import options as own_options
 from testbed.plugins.classes import own_class
 from workloads.contract import FederatedWorkload
 from workloads.training.threads import one_thread
 
 
-def load(section: Workload, population: int, seed: int) -> FederatedWorkload:
+def load(section: WorkloadSection, population: int, seed: int) -> FederatedWorkload:
     """Import the class and construct it as ``ClassName(section, population, seed, **section.options)``.
 
     Raises:

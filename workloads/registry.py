@@ -2,21 +2,21 @@
 
 from collections.abc import Callable
 
-from testbed.experiment.workload import LANGUAGE_DATASETS, Workload
+from testbed.experiment.workload import LANGUAGE_DATASETS, WorkloadSection
 from workloads.data import cifar, digits, emnist, mnist, synthetic_cifar
-from workloads.data.datasets import ClientData
+from workloads.data.clients.images import ClientData
+from workloads.data.clients.text import ClientText
 from workloads.data.femnist import Femnist
 from workloads.data.openimage import OpenImage
 from workloads.data.reddit import Reddit
 from workloads.data.synthetic_femnist import SyntheticFemnist
 from workloads.data.synthetic_openimage import SyntheticOpenImage
 from workloads.data.synthetic_reddit import SyntheticReddit
-from workloads.data.text import ClientText
 from workloads.models import albert, classifiers
 from workloads.training.classification import ImageClassification, LocalLearning, NextWordPrediction
 from workloads.training.simulated import SimulatedTraining
 
-_IMAGES: dict[str, Callable[[Workload, int, int], ClientData]] = {
+_IMAGES: dict[str, Callable[[WorkloadSection, int, int], ClientData]] = {
     "digits": digits.load,
     "mnist": mnist.load,
     "emnist": emnist.load,
@@ -29,7 +29,7 @@ _IMAGES: dict[str, Callable[[Workload, int, int], ClientData]] = {
     "synthetic-femnist": SyntheticFemnist,
     "synthetic-openimage": SyntheticOpenImage,
 }
-_TEXTS: dict[str, Callable[[Workload, int, int], ClientText]] = {
+_TEXTS: dict[str, Callable[[WorkloadSection, int, int], ClientText]] = {
     "reddit": Reddit,
     "synthetic-reddit": SyntheticReddit,
 }
@@ -45,7 +45,7 @@ _AUTO_MODEL = {
 }
 
 
-def built_in(section: Workload, population: int, seed: int) -> LocalLearning | SimulatedTraining:
+def built_in(section: WorkloadSection, population: int, seed: int) -> LocalLearning | SimulatedTraining:
     """See `workloads.build`; for a section that names a workload of these."""
     name = section.dataset
     model = _AUTO_MODEL[name.removeprefix("synthetic-")] if section.model == "auto" else section.model

@@ -17,7 +17,7 @@ from analysis.attacks.view import View, view
 from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.markup import csv, figure_text
 from testbed.errors import RunError
-from testbed.files.atomic import replacing
+from testbed.files.atomic import atomic_write
 from testbed.records import RunRecords
 
 _COLOURS = ("#000000", "#009E73", "#D55E00", "#0072B2")
@@ -135,7 +135,7 @@ def written(path: Path, content: bytes) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"{path.parent}: cannot be made: {error.strerror}") from None
-    with replacing(path, lambda why: RunError(f"{path}: cannot be written: {why}")) as file:
+    with atomic_write(path, lambda why: RunError(f"{path}: cannot be written: {why}")) as file:
         file.write(content)
     return path
 

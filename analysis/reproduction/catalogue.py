@@ -41,7 +41,7 @@ def named(names: Sequence[str]) -> list[Reproduction]:
     Raises `ExperimentError` for a name that there is not, with those that are close.
     """
     every = catalogue()
-    known = {name: one for one in every.values() for name in (one.name, *one.also)}
+    known = {name: one for one in every.values() for name in (one.name, *one.aliases)}
     wanted = [one for name in names for one in (every if name == ALL else [name])]
     for name in wanted:
         if name not in known:

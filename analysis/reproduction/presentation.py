@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from analysis.reproduction.contract import Reproduced, Reproduction, Scale
+from analysis.reproduction.contract import Reproduction, ReproductionResult, Scale
 from testbed.errors import ExperimentError, RunError
-from testbed.files.atomic import replacing
+from testbed.files.atomic import atomic_write
 
 Format = Literal["text", "markdown", "json"]
 FILES = ("result.md", "result.json", "table.csv")
@@ -23,23 +23,23 @@ _UNDECIDED = "cannot tell"
 _NOTHING = "–"
 
 
-def render(one: Reproduction, made: Reproduced, scale: Scale, format: str = "text") -> str:
+def render(one: Reproduction, result: ReproductionResult, scale: Scale, format: str = "text") -> str:
     """The outcome, ending in a line feed.
 
     Args:
         one: what was reproduced.
-        made: the outcome.
-        scale: at which it was made.
+        result: the outcome.
+        scale: at which it was run.
         format: ``text`` (at most 118 columns wide where the table's own cells allow it), ``markdown`` or ``json``.
 
     Raises `ExperimentError` for another format.
     """
-    renderers: dict[str, Callable[[Reproduction, Reproduced, Scale], str]] = {
+    renderers: dict[str, Callable[[Reproduction, ReproductionResult, Scale], str]] = {
         "text": _text, "markdown": _markdown, "json": _json,
     }  # fmt: skip
     if format not in renderers:
         raise ExperimentError(f"--format {format}: unknown; allowed: {', '.join(renderers)}")
-    return renderers[format](one, made, scale)
+    return renderers[format](one, result, scale)
 
 
 def refuse_foreign(one: Reproduction, scale: Scale, directory: Path) -> None:
@@ -57,21 +57,21 @@ def refuse_foreign(one: Reproduction, scale: Scale, directory: Path) -> None:
         )
 
 
-def write(one: Reproduction, made: Reproduced, scale: Scale, directory: Path) -> list[Path]:
+def write(one: Reproduction, result: ReproductionResult, scale: Scale, directory: Path) -> list[Path]:
     """Write `FILES` into `directory`, each completely or not at all; returns what was written.
 
     ``table.csv`` is left out when there is no table. Raises `RunError` when a file cannot be written.
     """
-    contents = [render(one, made, scale, "markdown"), render(one, made, scale, "json")]
-    if not made.table.empty:
-        contents.append(str(made.table.to_csv(index=False, lineterminator="\n")))
+    contents = [render(one, result, scale, "markdown"), render(one, result, scale, "json")]
+    if not result.table.empty:
+        contents.append(str(result.table.to_csv(index=False, lineterminator="\n")))
     paths = [directory / name for name in FILES[: len(contents)]]
     for path, text in zip(paths, contents, strict=True):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"{path.parent}: cannot be made: {error.strerror}") from None
-        with replacing(path, lambda why, path=path: RunError(f"{path}: cannot be written: {why}")) as file:
+        with atomic_write(path, lambda why, path=path: RunError(f"{path}: cannot be written: {why}")) as file:
             file.write(text.encode())
     return paths
 
@@ -79,17 +79,19 @@ def write(one: Reproduction, made: Reproduced, scale: Scale, directory: Path) ->
 # -- for people -----------------------------------------------------------------------------------------------------
 
 
-def _text(one: Reproduction, made: Reproduced, scale: Scale) -> str:
+def _text(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
     parts = [f"{one.title}\n{one.source}; scale {scale}"]
-    if not made.table.empty:
-        parts += _grids(made.table)
-    if made.claims:
-        rows = [[claim.claim, claim.measured, claim.agrees or _UNDECIDED] for claim in made.claims]
+    if not result.table.empty:
+        parts += _grids(result.table)
+    if result.claims:
+        rows = [[claim.claim, claim.measured, claim.agrees or _UNDECIDED] for claim in result.claims]
         parts.append(_wrapped(["claim in the paper", "what we measured", "agrees?"], rows, [46, 55, 11]))
-    if made.figures:
-        parts.append("\n".join(["figures:", *(f"  {path}" for path in made.figures)]))
-    if made.remarks:
-        notes = [textwrap.fill(remark, _WIDTH, initial_indent="- ", subsequent_indent="  ") for remark in made.remarks]
+    if result.figures:
+        parts.append("\n".join(["figures:", *(f"  {path}" for path in result.figures)]))
+    if result.remarks:
+        notes = [
+            textwrap.fill(remark, _WIDTH, initial_indent="- ", subsequent_indent="  ") for remark in result.remarks
+        ]
         parts.append("\n".join(["remarks:", *notes]))
     return "\n\n".join(parts) + "\n"
 
@@ -139,19 +141,19 @@ def _wrapped(headings: Sequence[str], rows: Sequence[Sequence[str]], widths: Seq
     return "\n".join(lines)
 
 
-def _markdown(one: Reproduction, made: Reproduced, scale: Scale) -> str:
+def _markdown(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
     parts = [f"## {one.name}: {one.title}", f"{one.source}. Scale: {scale}."]
-    if not made.table.empty:
-        columns, keys = _columns(made.table), _keys(made.table)
+    if not result.table.empty:
+        columns, keys = _columns(result.table), _keys(result.table)
         rules = ["---" if heading in keys else "---:" for heading in columns]
         parts.append(_markdown_table(list(columns), rules, list(zip(*columns.values(), strict=True))))
-    if made.claims:
-        rows = [(claim.claim, claim.measured, claim.agrees or _UNDECIDED) for claim in made.claims]
+    if result.claims:
+        rows = [(claim.claim, claim.measured, claim.agrees or _UNDECIDED) for claim in result.claims]
         parts.append(_markdown_table(["Claim in the paper", "What we measured", "Agrees?"], ["---"] * 3, rows))
-    if made.figures:
-        parts.append("\n".join(f"![{path.stem}]({path.name})" for path in made.figures if path.suffix == ".png"))
-    if made.remarks:
-        parts.append("\n".join(f"- {remark}" for remark in made.remarks))
+    if result.figures:
+        parts.append("\n".join(f"![{path.stem}]({path.name})" for path in result.figures if path.suffix == ".png"))
+    if result.remarks:
+        parts.append("\n".join(f"- {remark}" for remark in result.remarks))
     return "\n\n".join(parts) + "\n"
 
 
@@ -190,22 +192,24 @@ def _cell(value: Any) -> str:
 # -- for programs ---------------------------------------------------------------------------------------------------
 
 
-def _json(one: Reproduction, made: Reproduced, scale: Scale) -> str:
+def _json(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
     rows: list[dict[str, Any]] = [
         {str(name): _plain(value) for name, value in row.items()}
-        for row in made.table.astype(object).to_dict(orient="records")
+        for row in result.table.astype(object).to_dict(orient="records")
     ]
-    result = {
+    document = {
         "name": one.name,
         "title": one.title,
         "source": one.source,
         "scale": scale,
         "table": rows,
-        "claims": [{"claim": claim.claim, "measured": claim.measured, "agrees": claim.agrees} for claim in made.claims],
-        "figures": [str(path) for path in made.figures],
-        "remarks": list(made.remarks),
+        "claims": [
+            {"claim": claim.claim, "measured": claim.measured, "agrees": claim.agrees} for claim in result.claims
+        ],
+        "figures": [str(path) for path in result.figures],
+        "remarks": list(result.remarks),
     }
-    return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _plain(value: Any) -> Any:

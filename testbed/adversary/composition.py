@@ -21,7 +21,7 @@ from testbed.randomness import Randomness
 from testbed.training import Workload
 
 if TYPE_CHECKING:
-    from testbed.experiment.workload import Workload as WorkloadSection
+    from testbed.experiment.workload import WorkloadSection
 
 
 class Adversary:

@@ -20,7 +20,7 @@ from testbed.parties.client import Role, RoleSpec
 if TYPE_CHECKING:
     from testbed.aggregation.contract import Aggregate, AggregationRound
     from testbed.broadcast import Asked, TrainingRound
-    from testbed.experiment.workload import Workload as WorkloadSection
+    from testbed.experiment.workload import WorkloadSection
     from testbed.selection.contract import Selection, SelectionRound
     from testbed.training import Train, Workload
 

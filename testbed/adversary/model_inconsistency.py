@@ -26,7 +26,7 @@ from testbed.messages import Vector
 from testbed.training import InspectableWorkload, Train, Workload
 
 if TYPE_CHECKING:
-    from testbed.experiment.workload import Workload as WorkloadSection
+    from testbed.experiment.workload import WorkloadSection
 
 
 class SendDifferentModels(TrainingMisbehaviour, Broadcast):

@@ -90,7 +90,7 @@ def bound_batch_partition(
             row |= report.simulated_cardinality(users, selected, privacy, chances, simulate)
         row |= report.full_rank_report(users, selected, rounds or users, trials)
         if not missing:
-            problem = Problem(**given)
+            problem = Problem(**{name: value for name, value in given.items() if value is not None})
             row |= report.convergence_report(users, selected, privacy, chances, problem, local_steps, rounds or users)
     echo(json.dumps(row, indent=2, allow_nan=False) if format == "json" else _text(row))
 

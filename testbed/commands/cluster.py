@@ -14,7 +14,7 @@ from testbed.commands.terminal import Console, echo, messages
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cluster.checks.fit import Finding
+    from cluster.checks.room import Finding
 
 CHECK_EPILOG = examples(
     "testbed cluster check --address auto",

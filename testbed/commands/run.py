@@ -78,16 +78,20 @@ def run(
     try:
         # From here on it takes seconds to import what is needed.
         from testbed.commands.progress import display
-        from testbed.records.mirror import staged
+        from testbed.records.mirror import local_staging_dir
         from testbed.running import default_directory, run_all
 
         where = out or default_directory(experiment)
-        directory = staged(where)
+        directory = local_staging_dir(where)
         with display(console, quiet) as observer:
             paths = run_all(
-                experiment, directory, where=str(file), resume=resume, observer=observer,
+                experiment,
+                directory,
+                where=str(file),
+                resume=resume,
+                observer=observer,
                 accept_changed_code=accept_changed_code,
-            )  # fmt: skip
+            )
         if not quiet:
             console.print()
         _print_table(paths, where, console)

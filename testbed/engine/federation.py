@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from testbed.adversary.composition import Adversary
 from testbed.broadcast import Broadcast
-from testbed.crashes import crashes_told
+from testbed.crashes import locating_crashes
 from testbed.crypto.signatures import SigningKey
 from testbed.emulation.availability import Availability, Scheduled, availability_model
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
@@ -49,7 +49,7 @@ from testbed.records.tables import SCHEMAS, events_table, exchanges_table, parti
 from testbed.selection.contract import SelectionRound, recalled
 from testbed.training import Evaluation, Trainer, Workload
 
-_HEARD = "rounds heard of"  # among the arrays of a checkpoint: see `HeardRounds`
+_HEARD = "rounds heard of"  # among the arrays of a checkpoint: see `AnnouncedRounds`
 _BEACON = "round beacon"  # likewise: see `RoundBeacon`
 
 
@@ -282,7 +282,7 @@ class Federation:
         experiment = plan.experiment
         n = experiment.population
         make_network = functools.partial(EmulatedNetwork, hosts) if network is None else network
-        with crashes_told("the run's preparation"):
+        with locating_crashes("the run's preparation"):
             parts = (plan.links(), plan.speed_factors(), plan.availability(workload))
         self.network = make_network(*parts, plan.timing, plan.compute, self._on_stage, experiment.on_crash)
         self.accuracy: float | None = None
@@ -303,7 +303,7 @@ class Federation:
         self._record_resumption(checkpoint is not None)
 
     def _start(self) -> Checkpoint:
-        with crashes_told("the run's preparation"):
+        with locating_crashes("the run's preparation"):
             model = self.workload.initial_model()
         return Checkpoint(0, 0.0, model, np.zeros(self.plan.experiment.population, np.int64), 0.0)
 
@@ -343,7 +343,7 @@ class Federation:
 
         Raises `CodeCrashed` when code of the user's own crashes: the server's, or a client's unless these are dropped.
         """
-        with crashes_told(f"the server's side of round {self.state.round_number + 1}"):
+        with locating_crashes(f"the server's side of round {self.state.round_number + 1}"):
             return await self._run_next_round()
 
     async def _run_next_round(self) -> Outcome:
@@ -351,7 +351,7 @@ class Federation:
         experiment, before = self.plan.experiment, self.state
         number = before.round_number + 1
         if number > 1:
-            await self.network.rest(experiment.time.between_rounds_s)
+            await self.network.pause(experiment.time.between_rounds_s)
         started_s = self.network.now_s
         start = SelectionRound(
             number, experiment.population, self.network, before.participations, self.directory,
@@ -359,7 +359,7 @@ class Federation:
             memory=recalled(before.memory),
         )  # fmt: skip
         if (heard := start.memory.pop(_HEARD, None)) is not None:
-            self.network.heard.restore(heard)
+            self.network.announced_rounds.restore(heard)
         beacon = self.plan.round_beacon(start.memory.pop(_BEACON, None))
         if beacon is not None:
             start.beacon = BeaconAccess(beacon, self.network, self.plan.beacon_latency_s)
@@ -381,7 +381,7 @@ class Federation:
         evaluation = self._evaluate(number, outcome.model)
         wall_s = before.wall_s + time.monotonic() - began
         memory = recalled(start.memory)
-        if (heard := self.network.heard.kept(number)) is not None:
+        if (heard := self.network.announced_rounds.to_checkpoint(number)) is not None:
             memory[_HEARD] = heard
         if beacon is not None:
             memory[_BEACON] = beacon.state

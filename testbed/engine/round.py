@@ -12,7 +12,7 @@ from testbed.broadcast import Asked, Broadcast, TrainingRound
 from testbed.errors import Refusal, RoundAborted, RoundSkipped
 from testbed.messages import Vector
 from testbed.network.contract import RoundNetwork, no_ids
-from testbed.network.exclusion import EXCLUDED, LeavingOut
+from testbed.network.exclusion import EXCLUDED, ExcludingNetwork
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
 from testbed.selection.reports import reports_of, together
 from testbed.training import Train, Workload
@@ -65,7 +65,7 @@ async def run_round(
     await network.begin_round(start.number)
     try:
         if len(excluded := start.memory.get(EXCLUDED, no_ids())):
-            start.network = LeavingOut(network, excluded)
+            start.network = ExcludingNetwork(network, excluded)
         chosen = await selection.select(start)
         if chosen.available is not None and getattr(aggregation, "asks_everybody", False):
             chosen = replace(chosen, participants=chosen.available)

@@ -65,7 +65,7 @@ class Partition(BaseModel):
     )
 
 
-class Workload(BaseModel):
+class WorkloadSection(BaseModel):
     """What the clients learn.
 
     The symbols in the descriptions are those of McMahan et al. 2017 (FedAvg): E epochs, B batch size, eta

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from testbed.experiment.workload import Workload
+    from testbed.experiment.workload import WorkloadSection
 
 GREY_MODELS = ("logistic", "mlp", "cnn", "femnist-cnn", "mnist-cnn", "emnist-cnn", "lenet")
 CIFAR_MODELS = ("lenet", "vgg11")
@@ -42,7 +42,7 @@ _OF_COLOUR = ("openimage", "synthetic-openimage")
 _OF_TEXT = ("reddit", "synthetic-reddit")
 
 
-def check(section: "Workload") -> None:
+def check(section: "WorkloadSection") -> None:
     """Raise `ValueError` when the keys of a section that names built-in data do not fit the data or one another."""
     _check_milestones(section)
     _check_model(section)
@@ -57,14 +57,14 @@ def check(section: "Workload") -> None:
         )
 
 
-def check_own(section: "Workload") -> None:
+def check_own(section: "WorkloadSection") -> None:
     """The same for a class of the user's own, which reads what it likes."""
     _check_milestones(section)
     if section.training == "simulated":
         raise ValueError("training: simulated is for the built-in data sets; a class of your own does its own")
 
 
-def _check_milestones(section: "Workload") -> None:
+def _check_milestones(section: "WorkloadSection") -> None:
     milestones = section.learning_rate_milestones
     if not milestones:
         return
@@ -76,7 +76,7 @@ def _check_milestones(section: "Workload") -> None:
         raise ValueError("learning_rate_milestones change nothing without learning_rate_decay, e.g. 0.4")
 
 
-def _check_model(section: "Workload") -> None:
+def _check_model(section: "WorkloadSection") -> None:
     every = tuple(dict.fromkeys(model for models in MODELS_OF.values() for model in models))
     if section.model not in ("auto", *every):
         raise ValueError(f"model {section.model!r} is unknown; allowed: auto, {', '.join(every)}")
@@ -89,7 +89,7 @@ def _check_model(section: "Workload") -> None:
         )
 
 
-def _check_keys(section: "Workload") -> None:
+def _check_keys(section: "WorkloadSection") -> None:
     data = section.dataset
     if section.options:
         raise ValueError(f"options are for a class of your own; dataset {data} takes none")

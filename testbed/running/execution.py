@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from testbed.crashes import crashes_told
+from testbed.crashes import locating_crashes
 from testbed.engine.federation import Plan
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.loader import load, set_key, validated
@@ -18,13 +18,13 @@ from testbed.experiment.stages import check_points, stages_of
 from testbed.experiment.sweep import Point, points
 from testbed.privacy.recorder import warnings as privacy_warnings
 from testbed.records import RunRecords, find_runs
-from testbed.records.mirror import fetched, staged
+from testbed.records.mirror import fetched, local_staging_dir
+from testbed.running import workers
 from testbed.running.observers import Observer, Serialised
 from testbed.running.open_runs import OpenRun
-from testbed.running.point_workers import PointLanes, together
+from testbed.running.point_workers import PointWorkers, group_by_resources
 from testbed.running.preparation import PlannedRun, default_directory, planned
 from testbed.running.validation import check_addresses, check_plan, warnings
-from testbed.running.workers import drive
 from testbed.signals import stopping_on_signals
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def run(
         data = experiment.model_dump(mode="json", exclude_unset=True)
         set_key(data, "cluster.network", network, where)
         experiment = validated(data, where)
-    directory = staged(default_directory(experiment) if out is None else out)
+    directory = local_staging_dir(default_directory(experiment) if out is None else out)
     run_all(
         experiment, directory, where=where, resume=resume, observer=observer, accept_changed_code=accept_changed_code
     )
@@ -135,9 +135,9 @@ def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
         observer.ended(run, ended.finish())
 
     try:
-        with PointLanes(observer, open_run) as points_lanes:
-            for group in together([run for run in runs if not run.complete]):
-                drive(group, points_lanes.lanes(group), summarised)
+        with PointWorkers(observer, open_run) as all_workers:
+            for group in group_by_resources([run for run in runs if not run.complete]):
+                workers.run_all(group, all_workers.for_group(group), summarised)
     finally:
         for run in opened:  # at its end, and not summarised
             run.end()
@@ -154,7 +154,7 @@ def _check(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str, 
         experiment = run.point.experiment
         place = run.point.where(where)
         try:
-            with crashes_told(f"{place}: its preparation", then=""):
+            with locating_crashes(f"{place}: its preparation", then=""):
                 plan = Plan(experiment, run.simulation_seed)
                 check_plan(plan)
                 stages[id(experiment)] = plan.stages

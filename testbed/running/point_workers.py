@@ -1,6 +1,6 @@
-"""Where points run: lanes in this process or on Ray, and how many of them at the same time.
+"""Where points run: workers in this process or on Ray, and how many of them at the same time.
 
-Points with the same cluster section share lanes. A point that keeps a real clock (`time.clock: wall`) has the machine
+Points with the same cluster section share workers. A point that keeps a real clock (`time.clock: wall`) has the machine
 to itself, because what it measures would be the others' work too; so has one that runs in this process.
 """
 
@@ -27,8 +27,8 @@ from testbed.signals import stop_on_signals
 OnProgress = Callable[[Progress], None]
 
 
-def together(runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
-    """The runs in groups that share lanes: those with the same cluster section and clock, in their order."""
+def group_by_resources(runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
+    """The runs in groups that share workers: those with the same cluster section and clock, in their order."""
     groups: dict[tuple[Cluster, str], list[PlannedRun]] = {}
     for run in runs:
         experiment = run.point.experiment
@@ -36,13 +36,13 @@ def together(runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
     return list(groups.values())
 
 
-def alone(experiment: Experiment) -> bool:
+def requires_exclusive_access(experiment: Experiment) -> bool:
     """Whether nothing else may run beside it."""
     return experiment.cluster.network == "in-process" or experiment.time.clock == "wall"
 
 
-class PointLane(ABC):
-    """Runs points to their end, one after the other; see `testbed.running.workers.Lane`.
+class PointWorker(ABC):
+    """Runs points to their end, one after the other; see `testbed.running.workers.Worker`.
 
     Args:
         observer: told how it goes; its calls must not overlap (`testbed.running.observers.Serialised`).
@@ -74,7 +74,7 @@ class PointLane(ABC):
         return opened
 
     def close(self) -> None:
-        """See `testbed.running.workers.Lane`."""
+        """See `testbed.running.workers.Worker`."""
         self._closed.set()
 
     @abstractmethod
@@ -86,7 +86,7 @@ class PointLane(ABC):
         """Run the rounds that are left, and merge their records."""
 
 
-class LocalLane(PointLane):
+class LocalWorker(PointWorker):
     """Runs points in this process."""
 
     def _prepare(self, run: PlannedRun) -> None:
@@ -109,13 +109,13 @@ class LocalLane(PointLane):
             thread.submit(run_here, stoppable).result()
 
 
-class RayLane(PointLane):
+class RayWorker(PointWorker):
     """Runs points on actors of its own, which are kept while the points want as many hosts.
 
     Args:
-        observer, open_run: see `PointLane`.
+        observer, open_run: see `PointWorker`.
         hosts: the number of hosts that a point gets.
-        lanes: how many of these share the cluster.
+        workers: how many of these share the cluster.
     """
 
     def __init__(
@@ -123,11 +123,11 @@ class RayLane(PointLane):
         observer: Observer,
         open_run: Callable[[PlannedRun], OpenRun],
         hosts: Callable[[Experiment], int],
-        lanes: int,
+        workers: int,
     ) -> None:
         super().__init__(observer, open_run)
         self._hosts = hosts
-        self._lanes = lanes
+        self._workers = workers
         self._session: Any = None
         self._kept_for: tuple[Cluster, int] | None = None
         self._turn = threading.Lock()
@@ -151,7 +151,7 @@ class RayLane(PointLane):
         if self._session is not None and self._kept_for == wanted:
             return
         self._release()
-        session = RaySession(cluster.address, wanted[1], cluster.gpus_per_host, sessions=self._lanes)
+        session = RaySession(cluster.address, wanted[1], cluster.gpus_per_host, sessions=self._workers)
         with self._turn:
             if not self._closed.is_set():
                 self._session, self._kept_for = session, wanted
@@ -173,11 +173,11 @@ class RayLane(PointLane):
         session.run(there, run.simulation_seed, records.path, unless_closed)
 
 
-class PointLanes:
-    """Makes the lanes for groups of points, and keeps the connection to Ray that they share; a context manager.
+class PointWorkers:
+    """Makes the workers for groups of points, and keeps the connection to Ray that they share; a context manager.
 
     Args:
-        observer, open_run: see `PointLane`.
+        observer, open_run: see `PointWorker`.
     """
 
     def __init__(self, observer: Observer, open_run: Callable[[PlannedRun], OpenRun]) -> None:
@@ -186,34 +186,34 @@ class PointLanes:
         self._connected = False
         self._stack = contextlib.ExitStack()
 
-    def __enter__(self) -> "PointLanes":
+    def __enter__(self) -> "PointWorkers":
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
-    def lanes(self, group: Sequence[PlannedRun]) -> Sequence[PointLane]:
-        """Lanes for a group of `together`.
+    def for_group(self, group: Sequence[PlannedRun]) -> Sequence[PointWorker]:
+        """Workers for a group of `group_by_resources`.
 
         Raises:
             ClusterError: Ray cannot be reached or started.
         """
         first = group[0].point.experiment
         if first.cluster.network == "in-process":
-            return [LocalLane(self._observer, self._open_run)]
+            return [LocalWorker(self._observer, self._open_run)]
         self._connect(first.cluster.address)
         from cluster.hosts import connection as connecting
         from cluster.hosts import placement
 
         cpus = connecting.cpus()
         count = 1
-        if not alone(first):
+        if not requires_exclusive_access(first):
             count = placement.runs_at_a_time(first.cluster, len(group), cpus, connecting.memory_bytes())
 
         def hosts(experiment: Experiment) -> int:
             return placement.hosts_for(experiment.cluster, experiment.population, cpus, count)
 
-        return [RayLane(self._observer, self._open_run, hosts, count) for _ in range(count)]
+        return [RayWorker(self._observer, self._open_run, hosts, count) for _ in range(count)]
 
     def _connect(self, address: str | None) -> None:
         if self._connected:

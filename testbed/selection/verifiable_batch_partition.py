@@ -32,7 +32,7 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Message, RoundNumber
 from testbed.network.contract import ids
-from testbed.network.hosts import RefusedBy
+from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import RoleSpec, handles
 from testbed.selection.batch_partition import SelectsBatches, check_batch_size
 from testbed.selection.contract import Selection, SelectionRound
@@ -232,7 +232,7 @@ class VerifiableBatchServer(SelectsBatches, AnnouncingServer):
 
     async def ask_for_proofs(
         self, standing: Ids, outputs: Mapping[int, bytes], round_: SelectionRound
-    ) -> tuple[dict[int, Candidacy], list[RefusedBy]]:
+    ) -> tuple[dict[int, Candidacy], list[ClientRefusal]]:
         """Stage 2: the members of candidate batches that have proven the number they gave, and the refusals.
 
         The server checks what the participants will: one false number must not be able to end everybody's round.

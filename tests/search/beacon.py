@@ -3,7 +3,7 @@
 Without `testbed.parties.round_beacon` there is nothing to ask, and `Announce` and `ParticipantList` go as they are.
 """
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -26,8 +26,7 @@ def used_by(plan: Any) -> bool:
 
 def heard(delivery: Delivery, number: int) -> Delivery:
     """The delivery to one client that has heard of announcements up to this number."""
-    known = {field.name for field in fields(Delivery)}
-    return replace(delivery, heard=np.array([number])) if "heard" in known else delivery  # type: ignore[call-arg]
+    return replace(delivery, last_announced=np.array([number]))
 
 
 class Opening:

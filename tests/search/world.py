@@ -194,7 +194,14 @@ class Clients:
         detached = detach(message)
         key = (0, self.asked)
         encoded = None if private is None else {client: encode(private)}
-        delivery = Delivery(key, type(message), detached.header, detached.vectors, np.array([client]), encoded)
+        delivery = Delivery(
+            key=key,
+            kind=type(message),
+            header=detached.header,
+            vectors=detached.vectors,
+            recipients=np.array([client]),
+            private=encoded,
+        )
         answers = self._host.deliver(beacon.heard(delivery, self.heard.get(client, 0)))
         if isinstance(message, Announce):
             known = self.heard.get(client, 0)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads import FederatedWorkload, build, contract
 
 OWN_IMAGES = '''
@@ -63,7 +63,7 @@ def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("own_modules")
 def test_the_documented_example_trains() -> None:
-    section = Workload(dataset="documented_example:MeanEstimation", epochs=5, options={"spread": 0.5})
+    section = WorkloadSection(dataset="documented_example:MeanEstimation", epochs=5, options={"spread": 0.5})
     workload = build(section, population=4, seed=1)
     assert isinstance(workload, FederatedWorkload)
     model = workload.initial_model()
@@ -78,7 +78,7 @@ def test_the_documented_example_trains() -> None:
 
 @pytest.mark.usefixtures("own_modules")
 def test_own_images_with_the_built_in_training() -> None:
-    workload = build(Workload(dataset="own_images:Stripes", options={"size": 10}), population=6, seed=1)
+    workload = build(WorkloadSection(dataset="own_images:Stripes", options={"size": 10}), population=6, seed=1)
     assert (workload.name, workload.model_name, workload.dimension) == ("stripes", "logistic", 202)
     model = workload.initial_model()
     model = model + workload.train(0, model, 1).delta
@@ -102,7 +102,7 @@ def test_own_images_with_the_built_in_training() -> None:
 )
 def test_misfits_are_refused_in_one_line(dataset: str, options: dict, says: str) -> None:
     with pytest.raises(ExperimentError) as refused:
-        build(Workload(dataset=dataset, options=options), population=6, seed=1)
+        build(WorkloadSection(dataset=dataset, options=options), population=6, seed=1)
     assert says in str(refused.value)
     assert dataset in str(refused.value) or "own_images" not in says
     assert "\n" not in str(refused.value)
@@ -111,4 +111,4 @@ def test_misfits_are_refused_in_one_line(dataset: str, options: dict, says: str)
 @pytest.mark.usefixtures("own_modules")
 def test_what_the_users_module_itself_lacks_is_not_hidden() -> None:
     with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_there"):
-        build(Workload(dataset="broken_inside:Thing"), population=6, seed=1)
+        build(WorkloadSection(dataset="broken_inside:Thing"), population=6, seed=1)

@@ -9,7 +9,8 @@ from a folder or from the archive as it is; of an archive, only the members with
     cifar-100-python/        train, test                                             (cifar-100-python.tar.gz)
 
 A binary record is a label (CIFAR-100: the coarse label and the fine one, which counts) and 3,072 bytes: all of red, row
-by row, then green, then blue. The python version has the same bytes in pickles; see `workloads.data.cifar_pickle`.
+by row, then green, then blue. The python version has the same bytes in pickles; see
+`workloads.data.formats.cifar_pickle`.
 """
 
 import tarfile
@@ -22,12 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from testbed.experiment.workload_checks import FILES_OF
 from testbed.files import limits
 from testbed.files.archives import SmallHeaders
-from workloads.data.cifar_pickle import Unreadable, batch
-from workloads.data.datasets import LabelledImages, PartitionedDataset, Scaling
+from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
+from workloads.data.formats.cifar_pickle import Unreadable, batch
 
 _PIXELS = 3 * 32 * 32
 _LARGEST_FILE = 400 * 2**20  # CIFAR-100's training part has 148 MiB
@@ -87,7 +88,7 @@ _SCALINGS = {
 }
 
 
-def load10(section: Workload, population: int, seed: int) -> PartitionedDataset:
+def load10(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     """CIFAR-10 from ``workload.path``, spread over the clients.
 
     The path is a folder with the files of a version, one that holds such a folder (torchvision's root) or its archive,
@@ -99,12 +100,12 @@ def load10(section: Workload, population: int, seed: int) -> PartitionedDataset:
     return _load(10, section, population, seed)
 
 
-def load100(section: Workload, population: int, seed: int) -> PartitionedDataset:
+def load100(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     """CIFAR-100 with its 100 fine labels; see `load10`."""
     return _load(100, section, population, seed)
 
 
-def _load(classes: int, section: Workload, population: int, seed: int) -> PartitionedDataset:
+def _load(classes: int, section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     version, place = _found(classes, (section.path or Path()).expanduser())
     train, test = (_part(classes, version, place, names) for names in (version.train, version.test))
     return PartitionedDataset(

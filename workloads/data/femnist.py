@@ -2,7 +2,8 @@
 
 Caldas et al. 2018 (LEAF, arXiv 1812.01097). Two layouts, told apart by what is in the folder:
 
-- LEAF's json files (see `workloads.data.leaf`), an image a list of 784 numbers from 0 (ink) to 1 (paper): folders
+- LEAF's json files (see `workloads.data.formats.leaf`), an image a list of 784 numbers from 0 (ink) to 1 (paper):
+  folders
   ``train`` and ``test`` as LEAF's own split writes them, by sample or by user, or one folder of files, of which a tenth
   of each writer's images is held out here, by the seed;
 - TensorFlow Federated's ``fed_emnist_train.h5`` and ``fed_emnist_test.h5``: ``examples/WRITER/pixels`` (n, 28, 28)
@@ -21,10 +22,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from testbed.experiment.workload_checks import FILES_OF
-from workloads.data import leaf, owners
-from workloads.data.datasets import LabelledImages, Scaling
+from workloads.data.clients import owners
+from workloads.data.clients.images import LabelledImages, Scaling
+from workloads.data.formats import leaf
 from workloads.randomness import Purpose, stream
 
 CLASSES = 62
@@ -185,7 +187,7 @@ class Femnist:
 
     classes, height, width = CLASSES, SIZE, SIZE
 
-    def __init__(self, section: Workload, population: int, seed: int) -> None:
+    def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
         root = owners.folder(section.path, FILES_OF["femnist"])
         if not (root / TRAIN).is_file() and not leaf.files(root) and not leaf.files(root / "train"):
             raise ExperimentError(

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from testbed.experiment.workload_checks import FILES_OF
 from testbed.files import limits
-from workloads.data import owners
-from workloads.data.client_cache import Kept
+from workloads.data.clients import owners
+from workloads.data.clients.cache import Kept
 
 CLASSES = 596
 """Labels of FedScale's OpenImage, and outputs of Lotto's model for it."""
@@ -106,7 +106,7 @@ class OpenImage:
 
     channels = 3
 
-    def __init__(self, section: Workload, population: int, seed: int) -> None:
+    def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
         root = owners.folder(section.path, FILES_OF["openimage"])
         self._folders = {part: root / part for part in ("train", "test")}
         for folder in self._folders.values():

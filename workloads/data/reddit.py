@@ -2,9 +2,9 @@
 
 Nothing is downloaded. The folder has ``train`` and ``test``, in one of two layouts:
 
-- LEAF's json files (Caldas et al. 2018, arXiv 1812.01097; see `workloads.data.leaf`): a user's ``x`` is a list of
-  comments, each a list of sequences of words, with ``<BOS>``, ``<EOS>`` and padding ``<PAD>`` (a list of words without
-  sequences is taken, too); ``y`` is not needed, as the words themselves say what follows;
+- LEAF's json files (Caldas et al. 2018, arXiv 1812.01097; see `workloads.data.formats.leaf`): a user's ``x`` is a list
+  of comments, each a list of sequences of words, with ``<BOS>``, ``<EOS>`` and padding ``<PAD>`` (a list of words
+  without sequences is taken, too); ``y`` is not needed, as the words themselves say what follows;
 - one text file for each user, as FedScale (arXiv 2105.11367) keeps its text: words are what white space separates.
   FedScale and Lotto cut words into ALBERT's pieces with a tokenizer that is not here, so numbers are not comparable.
 
@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from testbed.experiment.workload_checks import FILES_OF
 from testbed.files import limits
-from workloads.data import leaf, owners, text
+from workloads.data.clients import owners, text
+from workloads.data.formats import leaf
 
 VOCABULARY = "vocabulary.txt"
 
@@ -95,7 +96,7 @@ class Reddit:
         ExperimentError: files that are absent, damaged or of another form, or too few users.
     """
 
-    def __init__(self, section: Workload, population: int, seed: int) -> None:
+    def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
         root = owners.folder(section.path, FILES_OF["reddit"])
         for part in ("train", "test"):
             if not (root / part).is_dir() or not _texts(root / part):

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from testbed.experiment.workload import Workload
-from workloads.data.datasets import LabelledImages, PartitionedDataset, Scaling
+from testbed.experiment.workload import WorkloadSection
+from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
 from workloads.randomness import Purpose, stream
 
 SIZE = 32
@@ -114,17 +114,17 @@ def _seen(what: Tensor, maps: NDArray[np.float32], beyond: str) -> Tensor:
     return grid_sample(what, torch.stack([x, y], dim=-1), padding_mode=beyond, align_corners=True)
 
 
-def load10(section: Workload, population: int, seed: int) -> PartitionedDataset:
+def load10(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     """The stand-in for CIFAR-10, spread over the clients; see `workloads.data.cifar.load10`."""
     return _load(10, section, population, seed)
 
 
-def load100(section: Workload, population: int, seed: int) -> PartitionedDataset:
+def load100(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     """The stand-in for CIFAR-100, spread over the clients; see `workloads.data.cifar.load100`."""
     return _load(100, section, population, seed)
 
 
-def _load(classes: int, section: Workload, population: int, seed: int) -> PartitionedDataset:
+def _load(classes: int, section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     test = section.test_samples or _TEST
     return PartitionedDataset(
         GeneratedImages(classes, _TRAIN, Purpose.CIFAR_IMAGES),

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import grid_sample, interpolate
 
-from testbed.experiment.workload import Workload
-from workloads.data.datasets import LabelledImages, Scaling
-from workloads.data.sample_counts import sample_counts
+from testbed.experiment.workload import WorkloadSection
+from workloads.data.clients.images import LabelledImages, Scaling
+from workloads.data.clients.sample_counts import sample_counts
 from workloads.randomness import Purpose, stream
 
 CLASSES = 62
@@ -118,7 +118,7 @@ class SyntheticFemnist:
 
     classes, height, width = CLASSES, SIZE, SIZE
 
-    def __init__(self, section: Workload, population: int, seed: int) -> None:
+    def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
         self._seed = seed
         self._test_samples = section.test_samples or _TEST_SAMPLES
         self.sample_counts = sample_counts(

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from testbed.experiment.workload import Workload
-from workloads.data.client_cache import Kept
+from testbed.experiment.workload import WorkloadSection
+from workloads.data.clients.cache import Kept
+from workloads.data.clients.sample_counts import sample_counts
 from workloads.data.openimage import CLASSES, IMAGE_SIZE
-from workloads.data.sample_counts import sample_counts
 from workloads.randomness import Purpose, stream
 
 _GRID = 6  # cells of a pattern in each direction
@@ -33,7 +33,7 @@ class SyntheticOpenImage:
 
     classes, channels = CLASSES, 3
 
-    def __init__(self, section: Workload, population: int, seed: int) -> None:
+    def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
         self._seed = seed
         self._test_images = section.test_samples or _TEST_IMAGES
         self.height = self.width = section.image_size or IMAGE_SIZE

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from testbed.experiment.workload import Workload
-from workloads.data import text
-from workloads.data.client_cache import Kept
-from workloads.data.sample_counts import sample_counts
+from testbed.experiment.workload import WorkloadSection
+from workloads.data.clients import text
+from workloads.data.clients.cache import Kept
+from workloads.data.clients.sample_counts import sample_counts
 from workloads.randomness import Purpose, stream
 
 _FOLLOWERS = np.array([0.45, 0.25, 0.10, 0.05])
@@ -29,7 +29,7 @@ class SyntheticReddit:
         population, seed: of the experiment. A user depends on the seed, not on the population.
     """
 
-    def __init__(self, section: Workload, population: int, seed: int) -> None:
+    def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
         self._seed = seed
         self._test_sequences = section.test_samples or _TEST_SEQUENCES
         self._length = section.sequence_length or text.SEQUENCE_LENGTH

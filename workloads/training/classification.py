@@ -18,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads.contract import Evaluation, LocalUpdate
-from workloads.data.datasets import ClientData
-from workloads.data.text import ClientText
+from workloads.data.clients.images import ClientData
+from workloads.data.clients.text import ClientText
 from workloads.models import albert
 from workloads.models import classifiers as models
 from workloads.training import clipped_gradients
@@ -51,7 +51,7 @@ class LocalLearning:
         data: ClientData | ClientText,
         model: str,
         network: nn.Module,
-        section: Workload,
+        section: WorkloadSection,
         seed: int,
         evaluation_batch: int,
     ) -> None:
@@ -151,7 +151,7 @@ class ImageClassification(LocalLearning):
         ExperimentError: a model that is unknown or does not take such images.
     """
 
-    def __init__(self, name: str, data: ClientData, model: str, section: Workload, seed: int) -> None:
+    def __init__(self, name: str, data: ClientData, model: str, section: WorkloadSection, seed: int) -> None:
         channels: int = getattr(data, "channels", 1)
         network = models.make(model, data.height, data.width, data.classes, channels)
         is_small = channels == 1 or data.height * data.width <= _SMALL_IMAGE
@@ -169,5 +169,5 @@ class NextWordPrediction(LocalLearning):
         seed: the experiment's.
     """
 
-    def __init__(self, name: str, data: ClientText, model: str, section: Workload, seed: int) -> None:
+    def __init__(self, name: str, data: ClientText, model: str, section: WorkloadSection, seed: int) -> None:
         super().__init__(name, data, model, albert.make(model, data.vocabulary_size), section, seed, 16)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, log_softmax, nll_loss
 
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads.contract import Evaluation
 from workloads.models import vector
 from workloads.models.classifiers import SeededDropout
@@ -63,7 +63,7 @@ class LocalTrainer:
     def __init__(
         self,
         network: nn.Module,
-        section: Workload,
+        section: WorkloadSection,
         seed: int,
         device: torch.device,
         evaluation_batch: int = _EVALUATION_BATCH,

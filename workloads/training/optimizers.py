@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 
 
 class Descent(Protocol):
@@ -102,7 +102,7 @@ class AdamWDescent(_Parameters):
             )  # fmt: skip
 
 
-def made(section: Workload, parameters: list[nn.Parameter]) -> Descent:
+def made(section: WorkloadSection, parameters: list[nn.Parameter]) -> Descent:
     """The optimizer that a section names, for these parameters."""
     kind = AdamWDescent if section.optimizer == "adamw" else MomentumDescent
     return kind(parameters, section.momentum, section.weight_decay)

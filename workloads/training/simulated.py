@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads.contract import Evaluation, LocalUpdate
 from workloads.randomness import Purpose, stream
 
@@ -45,7 +45,7 @@ class SimulatedTraining:
         sample_counts: NDArray[np.int64],
         label_counts: Callable[[], NDArray[np.int64]],
         own_label_counts: Callable[[], NDArray[np.int64]],
-        section: Workload,
+        section: WorkloadSection,
         seed: int,
     ) -> None:
         self.name = name

@@ -19,7 +19,7 @@ from analysis.attacks.outcomes import Attained, Share, attained
 from analysis.bounds.lotto import allowed, selection_probability
 from analysis.bounds.tails import survival
 from analysis.figures.style import COLUMN_INCHES, house_style, protocol_colours, save
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
 from testbed.experiment.loader import validated
 
 POPULATION, DISHONEST, PARTICIPANTS, FACTOR, ETA = 100, 10, 10, 1.3, 2.0
@@ -101,13 +101,13 @@ def experiment_of(condition: Condition, rounds: int) -> Any:
     )
 
 
-def theorem_2(bench: Bench) -> Reproduced:
+def run_theorem2(context: ReproductionContext) -> ReproductionResult:
     """Run every condition, and hold how often x exceeds each number against the theorem."""
-    rounds = ROUNDS[bench.scale]
+    rounds = ROUNDS[context.scale]
     found = {}
     for condition in CONDITIONS:
-        bench.note(f"{condition.label}: {rounds} rounds")
-        (run,) = bench.run(experiment_of(condition, rounds), bench.out / condition.label)
+        context.progress(f"{condition.label}: {rounds} rounds")
+        (run,) = context.run_experiment(experiment_of(condition, rounds), context.out / condition.label)
         found[condition] = attained(run)
     rows = [_row(condition, attacked) for condition, attacked in found.items()]
     remarks = (
@@ -117,7 +117,7 @@ def theorem_2(bench: Bench) -> Reproduced:
         "the exact probability for a server that keeps all its candidates.",
         "Intervals are Clopper and Pearson's, of 95% each where nothing else is said.",
     )
-    return Reproduced(pd.DataFrame(rows), draw(found, bench.out), claims(found), remarks)
+    return ReproductionResult(pd.DataFrame(rows), draw(found, context.out), claims(found), remarks)
 
 
 def _row(condition: Condition, attacked: Attained) -> dict[str, Any]:
@@ -229,6 +229,6 @@ REPRODUCTIONS = (
         "lotto-theorem2",
         "The dishonest fraction that a malicious server attains, against Theorem 2's bound",
         "Lotto (arXiv 2401.02880), Theorem 2 in section 3.4; the paper gives no measurement",
-        theorem_2,
+        run_theorem2,
     ),
 )

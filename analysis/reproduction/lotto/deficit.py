@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from scipy.optimize import brentq
 
 from analysis.figures.style import COLUMN_INCHES, house_style, save
-from analysis.reproduction.contract import Bench, Claim, Reproduced
+from analysis.reproduction.contract import Claim, ReproductionContext, ReproductionResult
 from testbed.privacy.mechanisms.skellam import Skellam
 
 POPULATION, PARTICIPANTS, ROUNDS = 700, 70, 50
@@ -18,9 +18,9 @@ _SAMPLING = PARTICIPANTS / POPULATION
 _COLOURS = ("#56B4E9", "#D55E00", "#009E73")
 
 
-def make(bench: Bench) -> Reproduced:
+def run_fig1b(context: ReproductionContext) -> ReproductionResult:
     """Calibrate the noise for each budget, take away the dishonest participants' shares, account again."""
-    bench.note("lotto-fig1b: epsilon of 50 rounds of the Skellam mechanism with shares of the noise missing")
+    context.progress("lotto-fig1b: epsilon of 50 rounds of the Skellam mechanism with shares of the noise missing")
     table = deficits(1 / POPULATION)
     at = table[(table["budget"] == 6) & (table["dishonest"] == 28)].iloc[0]
     ours, hidden, narrow = (float(at[name]) for name in ("epsilon", "epsilon_amplified", "epsilon_deviation"))
@@ -29,9 +29,9 @@ def make(bench: Bench) -> Reproduced:
     hidden_too = _calibrated(6, 0.01, _SAMPLING).epsilon(ROUNDS, 0.01, share, _SAMPLING)
     grown = [float(part["epsilon"].iloc[-1]) / budget for budget, part in table.groupby("budget")]
     steady = all((part["epsilon"].diff().dropna() > 0).all() for _, part in table.groupby("budget"))
-    return Reproduced(
+    return ReproductionResult(
         table=table[table["dishonest"] % 7 == 0].reset_index(drop=True),
-        figures=_draw(table, bench.out / "lotto-fig1b"),
+        figures=_draw(table, context.out / "lotto-fig1b"),
         claims=[
             Claim("the deficit grows with the fraction of dishonest participants, whatever the budget",
                   "with 34 of 70 dishonest, budgets of 3, 6 and 9 grow {:.2f}, {:.2f} and {:.2f} times".format(*grown),

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.figures.style import COLUMN_INCHES, house_style, save
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.heterogeneity import EXCLUDE, Setting, experiment, remarks
 from testbed.arrays import Floats
 from testbed.engine.federation import Plan
@@ -44,19 +44,19 @@ SIZES: dict[str, Size] = {
 }
 
 
-def make(bench: Bench) -> Reproduced:
+def run_fig8(context: ReproductionContext) -> ReproductionResult:
     """Train with random selection up to each snapshot, and ask every client there."""
-    size = SIZES[bench.scale]
+    size = SIZES[context.scale]
     swept = experiment(size.setting, "fig8", size.snapshots[-1], {"protocol": "random"}, {"rounds": size.snapshots})
-    runs = bench.run(swept, bench.out / "runs" / "fig8")
+    runs = context.run_experiment(swept, context.out / "runs" / "fig8")
     quality = {}
     for rounds, run in zip(size.snapshots, runs, strict=True):
-        bench.note(f"data quality of {size.setting.population} clients after round {rounds}")
+        context.progress(f"data quality of {size.setting.population} clients after round {rounds}")
         quality[rounds] = qualities(run)
     factors = Plan(_experiment(runs[-1]), 0).speed_factors()
-    return Reproduced(
+    return ReproductionResult(
         _table(quality, factors),
-        figures=draw(quality, factors, bench.out),
+        figures=draw(quality, factors, context.out),
         claims=claims(quality, factors),
         remarks=[
             *remarks(size.setting),
@@ -153,6 +153,6 @@ REPRODUCTIONS = (
         "lotto-fig8",
         "Heterogeneity: clients' data quality over the rounds, and the speed of their devices (FEMNIST panel)",
         "Jiang et al., Lotto, arXiv 2401.02880, Figure 8 (a) and (d)",
-        make,
+        run_fig8,
     ),
 )

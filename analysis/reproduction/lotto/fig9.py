@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from analysis.comparison.measures import mean_interval
 from analysis.figures.style import COLUMN_INCHES, house_style, save
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.heterogeneity import EXCLUDE, Setting, experiment, remarks
 from testbed.arrays import Floats
 from testbed.records import RunRecords
@@ -63,20 +63,20 @@ _COLOURS = {
 _PUBLISHED = {"Rand": 1.0, "Oort": 2.1 / 1.1, "Lotto, or": 2.1}  # FEMNIST: or is 2.1 times Rand, 1.1 times Oort
 
 
-def make(bench: Bench) -> Reproduced:
+def run_fig9(context: ReproductionContext) -> ReproductionResult:
     """Train with every strategy and every seed; time to the target, and its ratios."""
-    size = SIZES[bench.scale]
+    size = SIZES[context.scale]
     seeds = list(range(1, size.seeds + 1))
     runs: dict[str, list[RunRecords]] = {}
     for name, selection in STRATEGIES.items():
-        bench.note(f"{name}: {size.rounds} rounds, {size.seeds} seeds")
+        context.progress(f"{name}: {size.rounds} rounds, {size.seeds} seeds")
         swept = experiment(size.setting, f"fig9, {name}", size.rounds, selection, {"seed": seeds})
         folder = name.lower().replace(", ", "-")
-        runs[name] = bench.run(swept, bench.out / "runs" / folder)
+        runs[name] = context.run_experiment(swept, context.out / "runs" / folder)
     times = {name: np.array([time_to(run, size.target) for run in of_name]) for name, of_name in runs.items()}
-    return Reproduced(
+    return ReproductionResult(
         _table(runs, times),
-        figures=draw(runs, size.target, bench.out),
+        figures=draw(runs, size.target, context.out),
         claims=claims(times),
         remarks=[
             *remarks(size.setting),
@@ -190,6 +190,6 @@ REPRODUCTIONS = (
         "lotto-fig9",
         "Time to accuracy with informed selection: Rand, Oort, and Lotto's or, and, joint (FEMNIST panel)",
         "Jiang et al., Lotto, arXiv 2401.02880, Figure 9 (a) and section 5.3",
-        make,
+        run_fig9,
     ),
 )

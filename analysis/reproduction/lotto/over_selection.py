@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from analysis.bounds.lotto import candidates_suffice
 from analysis.bounds.lotto_parameters import smallest_over_selection
 from analysis.figures.style import COLUMN_INCHES, house_style, save
-from analysis.reproduction.contract import Bench, Claim, Reproduced
+from analysis.reproduction.contract import Claim, ReproductionContext, ReproductionResult
 from testbed.crypto.vrf import SecretKey
 from testbed.randomness import Randomness
 from testbed.selection.lotto.candidacy import selection_input, under_threshold
@@ -25,13 +25,13 @@ _EXPERIMENT = b"lotto-fig2"
 _Z = 1.959964  # 95%
 
 
-def make(bench: Bench) -> Reproduced:
+def run_fig2(context: ReproductionContext) -> ReproductionResult:
     """Theorem 1 for the paper's three sizes, and rounds in which every client evaluates its VRF."""
     rows = []
     for size in SIZES:
-        rounds = EMULATED[bench.scale].get(size, 0)
+        rounds = EMULATED[context.scale].get(size, 0)
         if rounds:
-            bench.note(f"lotto-fig2: {size[0]} clients evaluate the VRF in {rounds} rounds")
+            context.progress(f"lotto-fig2: {size[0]} clients evaluate the VRF in {rounds} rounds")
         counted = successes(*size, rounds) if rounds else {}
         for factor in _FACTORS:
             row = {
@@ -53,9 +53,9 @@ def make(bench: Bench) -> Reproduced:
         ).sum()
     )
     at = {size: candidates_suffice(*size, 1.3) for size in SIZES}
-    return Reproduced(
+    return ReproductionResult(
         table=shown.reset_index(drop=True),
-        figures=_draw(table, bench.out / "lotto-fig2"),
+        figures=_draw(table, context.out / "lotto-fig2"),
         claims=[
             Claim("a >= 1.3 samples enough clients with a probability close to 1",
                   ", ".join(f"{value:.4f} for {s} of {n}" for (n, s), value in at.items()), "partly"),

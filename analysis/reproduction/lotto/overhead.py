@@ -16,7 +16,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from analysis.comparison.measures import mean_interval, per_round
-from analysis.reproduction.contract import Bench
+from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.lotto.published import (
     APPLICATIONS,
     BATCH_SIZE,
@@ -188,7 +188,7 @@ RATIO = {"server_min": "server ×", "client_min": "client ×", "server_mb": "ser
 
 
 def table(
-    bench: Bench,
+    context: ReproductionContext,
     size: Size,
     selections: Mapping[str, Mapping[str, Any]],
     published: Mapping[tuple[Application, int, str], Cost],
@@ -197,7 +197,7 @@ def table(
     """Run every cell and set it beside the paper's; the first of `selections` is what the others are compared with.
 
     Args:
-        bench: where and how to run.
+        context: where and how to run.
         size: how much.
         selections: by the paper's name of the protocol, the experiments' selection section.
         published: the paper's cells.
@@ -207,10 +207,12 @@ def table(
     for application in size.applications:
         for costs in COST_TABLES:
             for population in size.populations(application):
-                bench.note(f"{application}, {population} clients, {COST_TABLES[costs]}")
+                context.progress(f"{application}, {population} clients, {COST_TABLES[costs]}")
                 names = shown_for(application)
                 block = experiment(size, application, costs, population, [selections[name] for name in names])
-                runs = bench.run(block, bench.out / "runs" / f"{application}-{costs}-{population}".lower())
+                runs = context.run_experiment(
+                    block, context.out / "runs" / f"{application}-{costs}-{population}".lower()
+                )
                 records += _rows(dict(zip(names, runs, strict=True)), published, (application, costs, population))
     return pd.DataFrame.from_records(records)
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import binom
 
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
 from testbed.experiment.loader import validated
 from testbed.records import RunRecords
 
@@ -59,15 +59,17 @@ def most_of(rounds: int, probability: float) -> float:
     return float((1 - binom.cdf(reached, rounds, probability) ** POPULATION).sum())
 
 
-def unpredictability(bench: Bench) -> Reproduced:
+def run_unpredictability(context: ReproductionContext) -> ReproductionResult:
     """Run both variants under both servers, and see how often the client with the most participations takes part."""
-    rounds, seeds = SIZES[bench.scale]
+    rounds, seeds = SIZES[context.scale]
     rows = []
     for variant in _VARIANTS:
         for server in _SERVERS:
-            bench.note(f"{variant}, server {server}: {rounds} rounds with each of {seeds} seeds")
+            context.progress(f"{variant}, server {server}: {rounds} rounds with each of {seeds} seeds")
             experiment = experiment_of(variant, server, rounds, seeds)
-            runs = bench.run(experiment, bench.out / experiment.name.replace(", ", "-").replace(" ", "-"))
+            runs = context.run_experiment(
+                experiment, context.out / experiment.name.replace(", ", "-").replace(" ", "-")
+            )
             rows.append(_row(variant, server, rounds, runs))
     frame = pd.DataFrame(rows)
     remarks = (
@@ -78,7 +80,7 @@ def unpredictability(bench: Bench) -> Reproduced:
         f"The expected maximum is {most_of(rounds, PARTICIPANTS / POPULATION):.1f} for clients that take part with "
         f"probability s/n, {most_of(rounds, FACTOR * PARTICIPANTS / POPULATION):.1f} for being a candidate (a s/n).",
     )
-    return Reproduced(frame, (), claims(frame), remarks)
+    return ReproductionResult(frame, (), claims(frame), remarks)
 
 
 def _row(variant: str, server: str, rounds: int, runs: list[RunRecords]) -> dict[str, Any]:
@@ -128,6 +130,6 @@ REPRODUCTIONS = (
         "lotto-unpredictability",
         "How often a server can make one client take part, with and without predicting who will be selected",
         "Lotto (arXiv 2401.02880), section 3.4 and appendix B; the paper gives no measurement",
-        unpredictability,
+        run_unpredictability,
     ),
 )

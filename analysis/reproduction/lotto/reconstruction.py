@@ -17,7 +17,7 @@ from scipy.stats import binom
 from analysis.attacks.outcomes import Share
 from analysis.bounds.lotto import secagg_fails
 from analysis.figures.style import COLUMN_INCHES, house_style, protocol_colours, save
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
@@ -100,18 +100,18 @@ def sums_had(run: RunRecords) -> list[int]:
 # -- at which x ------------------------------------------------------------------------------------------------------
 
 
-def steps(bench: Bench, size: Size) -> pd.DataFrame:
+def steps(context: ReproductionContext, size: Size) -> pd.DataFrame:
     """One row per (consistency, attack, t, x): honest updates in the smallest sum, when everybody takes part."""
     s, rows = STEP_PARTICIPANTS, []
     for t in size.thresholds:
         for consistency, attack in (SIGNED, UNSIGNED, SHRUNK, SPLIT):
             if consistency == "none" and 3 * t <= 2 * s:
                 continue  # neither server nor clients begin
-            bench.note(f"s = {s}, t = {t}, consistency {consistency}, {attack}, x = 0 to {s - 2}")
+            context.progress(f"s = {s}, t = {t}, consistency {consistency}, {attack}, x = 0 to {s - 2}")
             aggregation = {"threshold": t, "consistency": consistency}
             point = experiment(s, s, "random", [attack], aggregation, 0, 1, t)
             swept = point.model_copy(update={"sweep": {"adversary.dishonest": list(range(s - 1))}})
-            for x, run in enumerate(bench.run(swept, bench.out / f"steps-{t}-{consistency}-{attack}")):
+            for x, run in enumerate(context.run_experiment(swept, context.out / f"steps-{t}-{consistency}-{attack}")):
                 had = sums_had(run)[0]
                 refused = int((run.events["kind"] == "refusal").sum())
                 rows.append((consistency, attack, t, x, had, s - x if had == 0 else had, refused))
@@ -166,18 +166,18 @@ def chance(dishonest: int, threshold: int) -> float:
     return float((binom.pmf(x, dishonest, p) * binom.sf(PARTICIPANTS - x - 1, honest, p)).sum())
 
 
-def rates(bench: Bench, size: Size) -> pd.DataFrame:
+def rates(context: ReproductionContext, size: Size) -> pd.DataFrame:
     """One row per (selection, c, t): how often a victim's update was reconstructed, beside Corollary 1."""
     rows = []
     for seed, (dishonest, t) in enumerate(size.settings, 1):
         for selection, chooses in _CHOOSES.items():
             rounds = size.random_rounds if selection == "random" else size.rounds
-            bench.note(f"{selection}, n = {POPULATION}, c = {dishonest}, t = {t}: {rounds} rounds")
+            context.progress(f"{selection}, n = {POPULATION}, c = {dishonest}, t = {t}: {rounds} rounds")
             point = experiment(
                 POPULATION, PARTICIPANTS, selection, [chooses, "contradict-dropouts"], {"threshold": t}, dishonest,
                 rounds, seed,
             )  # fmt: skip
-            (run,) = bench.run(point, bench.out / f"rates-{selection}-{dishonest}-{t}")
+            (run,) = context.run_experiment(point, context.out / f"rates-{selection}-{dishonest}-{t}")
             share = Share.of(sums_had(run).count(1), len(run.rounds))
             bound = secagg_fails(dishonest, PARTICIPANTS, OVER_SELECTION, POPULATION, t)
             lotto = selection != "random"
@@ -238,15 +238,15 @@ def _point(axes: Axes, x: float, row: Any, colour: str, marker: str, label: str 
 # -- together --------------------------------------------------------------------------------------------------------
 
 
-def make(bench: Bench) -> Reproduced:
-    """Run the attacks at the bench's scale."""
-    size = SIZES[bench.scale]
-    reached, table = steps(bench, size), rates(bench, size)
+def run_fig1a(context: ReproductionContext) -> ReproductionResult:
+    """Run the attacks at the context's scale."""
+    size = SIZES[context.scale]
+    reached, table = steps(context, size), rates(context, size)
     figures = [
-        *_draw_steps(reached, bench.out / "lotto-fig1a-steps"),
-        *_draw_rates(table, bench.out / "lotto-fig1a-rates"),
+        *_draw_steps(reached, context.out / "lotto-fig1a-steps"),
+        *_draw_rates(table, context.out / "lotto-fig1a-rates"),
     ]
-    return Reproduced(table, figures, claims(reached, table), remarks(reached))
+    return ReproductionResult(table, figures, claims(reached, table), remarks(reached))
 
 
 def claims(reached: pd.DataFrame, table: pd.DataFrame) -> list[Claim]:
@@ -305,6 +305,6 @@ REPRODUCTIONS = (
         "lotto-fig1a",
         "A victim's update under SecAgg with x dishonest participants, and how often Lotto lets there be so many",
         "Jiang et al., Lotto, arXiv 2401.02880, Figure 1a and Corollary 1",
-        make,
+        run_fig1a,
     ),
 )

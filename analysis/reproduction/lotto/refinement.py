@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from analysis.bounds.lotto_parameters import largest_exclusion
 from analysis.figures.style import COLUMN_INCHES, house_style, save
-from analysis.reproduction.contract import Bench, Claim, Reproduced
+from analysis.reproduction.contract import Claim, ReproductionContext, ReproductionResult
 
 POPULATION = 700
 EXPONENTS = (0.5, 1.0, 1.2, 2.0)
@@ -28,7 +28,7 @@ def improvement(metric: np.ndarray, excluded: float) -> float:
     return float(metric[0] / metric[round(excluded * len(metric))])
 
 
-def make_fig4(bench: Bench) -> Reproduced:
+def run_fig4(context: ReproductionContext) -> ReproductionResult:
     """The formula that the paper prints, and what refinement does to the distribution that it states."""
     rows = [
         {
@@ -44,9 +44,9 @@ def make_fig4(bench: Bench) -> Reproduced:
     printed, stated = (1 - 0.2) ** -1.2, improvement(zipf(POPULATION, 1.2), 0.2)
     spread = zipf(POPULATION, 1.2)
     reversed_too = improvement((1 / spread)[::-1], 0.2)
-    return Reproduced(
+    return ReproductionResult(
         table=table,
-        figures=_draw_fig4(bench.out / "lotto-fig4"),
+        figures=_draw_fig4(context.out / "lotto-fig4"),
         claims=[
             Claim("leaving out the worst d improves the worst client left by (1-d)^-p",
                   f"at d = 0.2, p = 1.2: {printed:.3f} by the formula, {stated:.0f} by the distribution that is stated",
@@ -64,7 +64,7 @@ def make_fig4(bench: Bench) -> Reproduced:
     )  # fmt: skip
 
 
-def make_fig5(bench: Bench) -> Reproduced:
+def run_fig5(context: ReproductionContext) -> ReproductionResult:
     """The largest exclusion for four target base rates, in whole clients."""
     rows = []
     for target in TARGETS:
@@ -81,9 +81,9 @@ def make_fig5(bench: Bench) -> Reproduced:
             )
     table = pd.DataFrame(rows)
     at = table[(table["target_percent"] == 20) & (table["initial_percent"] == 5)]["largest_exclusion"].iloc[0]
-    return Reproduced(
+    return ReproductionResult(
         table=table[table["initial_percent"] % 5 == 0].reset_index(drop=True),
-        figures=_draw_fig5(table, bench.out / "lotto-fig5"),
+        figures=_draw_fig5(table, context.out / "lotto-fig5"),
         claims=[
             Claim("5% dishonest at first, at most 20% wanted: exclude at most 75%", f"{100 * at:.4g}%",
                   "yes" if at == 0.75 else "no"),

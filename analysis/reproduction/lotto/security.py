@@ -18,7 +18,7 @@ from analysis.bounds.lotto import dishonest_fraction_exceeds, secagg_fails, sele
 from analysis.bounds.lotto_dp import Training, cost_with_lotto, cost_without_lotto
 from analysis.bounds.tails import log10_survival, survival
 from analysis.figures.style import COLUMN_INCHES, house_style, protocol_colours, save
-from analysis.reproduction.contract import Bench, Claim, Reproduced
+from analysis.reproduction.contract import Claim, ReproductionContext, ReproductionResult
 from testbed.privacy.mechanisms.skellam import Skellam
 
 DISHONEST, OVER_SELECTION, ROUNDS, DIMENSION = 1000, 1.3, 50, 2**20
@@ -59,9 +59,9 @@ def _calibrated(budget: float, delta: float) -> float:
     return float(brentq(lambda z: Skellam(z, DIMENSION).epsilon(ROUNDS, delta) - budget, 1, 20, xtol=1e-5))
 
 
-def make_fig6(bench: Bench) -> Reproduced:
+def run_fig6(context: ReproductionContext) -> ReproductionResult:
     """All three panels, and the statements of section 3.6."""
-    bench.note("lotto-fig6: Theorem 2 and Corollaries 1 and 2 for populations of 10^5 to 10^6")
+    context.progress("lotto-fig6: Theorem 2 and Corollaries 1 and 2 for populations of 10^5 to 10^6")
     p = selection_probability(200, OVER_SELECTION, _EXAMPLE)
     theorem = dishonest_fraction_exceeds(_EXAMPLE, DISHONEST, 200, OVER_SELECTION, 10)
     corollary = secagg_fails(DISHONEST, 200, OVER_SELECTION, _EXAMPLE, 0.53)
@@ -80,9 +80,9 @@ def make_fig6(bench: Bench) -> Reproduced:
     )
     low, high = consistent("insecure", 264.5, 265.5)
     fits = consistent("client-centric", 1.75, 1.85)
-    return Reproduced(
+    return ReproductionResult(
         table=table,
-        figures=_draw_fig6(bench.out / "lotto-fig6"),
+        figures=_draw_fig6(context.out / "lotto-fig6"),
         claims=[
             Claim("n = 2e5: more than 5% dishonest with probability about 1.3e-7 (1 without Lotto)",
                   f"{theorem:.5g}", "yes" if f"{theorem:.1e}" == "1.3e-07" else "no"),
@@ -105,9 +105,9 @@ def make_fig6(bench: Bench) -> Reproduced:
     )  # fmt: skip
 
 
-def make_fig10(bench: Bench) -> Reproduced:
+def run_fig10(context: ReproductionContext) -> ReproductionResult:
     """Client-centric against server-centric."""
-    bench.note("lotto-fig10: Corollaries 2 and 3 for populations of 10^5 to 10^6")
+    context.progress("lotto-fig10: Corollaries 2 and 3 for populations of 10^5 to 10^6")
     paper = {"client-centric": 1.8, "server-centric": 2.3}
     rows = []
     for population in POPULATIONS:
@@ -122,9 +122,9 @@ def make_fig10(bench: Bench) -> Reproduced:
     worse = bool((table["server-centric"] > table["client-centric"]).all())
     low, high = consistent("server-centric", 2.25, 2.35)
     first, last = (epsilons(_EXAMPLE, z) for z in (high, low))
-    return Reproduced(
+    return ReproductionResult(
         table=table,
-        figures=_draw_fig10(table, bench.out / "lotto-fig10"),
+        figures=_draw_fig10(table, context.out / "lotto-fig10"),
         claims=[
             Claim("server-centric costs slightly more privacy in all scenarios",
                   f"{'for' if worse else 'not for'} all {len(table)} populations", "yes" if worse else "no"),

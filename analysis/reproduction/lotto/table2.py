@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.overhead import ANNOUNCE_DEADLINE_S, SILENT, SIZES, table
 from analysis.reproduction.lotto.overhead_verdict import largest, remarks_of
 from analysis.reproduction.lotto.published import TABLE_2, Application
@@ -24,10 +24,10 @@ def _shown_for(application: Application) -> Sequence[str]:
     return [name for name in _SELECTIONS if name != SILENT or application == "FEMNIST"]
 
 
-def make(bench: Bench) -> Reproduced:
-    """Run the table at the bench's scale."""
-    size = SIZES[bench.scale]
-    frame = table(bench, size, _SELECTIONS, TABLE_2, _shown_for)
+def run_table2(context: ReproductionContext) -> ReproductionResult:
+    """Run the table at the context's scale."""
+    size = SIZES[context.scale]
+    frame = table(context, size, _SELECTIONS, TABLE_2, _shown_for)
     remarks = [
         f"Rounds of each run: {size}; the paper: 50 (OpenImage 100). Only completed rounds count; one in which Lotto "
         "found too few candidates is aborted, which the paper does not mention.",
@@ -36,7 +36,7 @@ def make(bench: Bench) -> Reproduced:
         "are short.",
         *remarks_of(frame),
     ]
-    return Reproduced(frame, claims=claims(frame), remarks=remarks)
+    return ReproductionResult(frame, claims=claims(frame), remarks=remarks)
 
 
 def claims(frame: pd.DataFrame) -> list[Claim]:
@@ -73,6 +73,6 @@ REPRODUCTIONS = (
         "lotto-table2",
         "Time and traffic of a round with random selection: Rand, client-centric and server-centric Lotto",
         "Jiang et al., Lotto, arXiv 2401.02880, Table 2",
-        make,
+        run_table2,
     ),
 )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.overhead import INFORMED_SIZES, table
 from analysis.reproduction.lotto.overhead_verdict import largest, remarks_of
 from analysis.reproduction.lotto.published import TABLE_3
@@ -19,10 +19,10 @@ _SELECTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def make(bench: Bench) -> Reproduced:
-    """Run the table at the bench's scale."""
-    size = INFORMED_SIZES[bench.scale]
-    frame = table(bench, size, _SELECTIONS, TABLE_3, lambda application: list(_SELECTIONS))
+def run_table3(context: ReproductionContext) -> ReproductionResult:
+    """Run the table at the context's scale."""
+    size = INFORMED_SIZES[context.scale]
+    frame = table(context, size, _SELECTIONS, TABLE_3, lambda application: list(_SELECTIONS))
     remarks = [
         f"Rounds of each run: {size}; the paper: 50 (OpenImage 100). Only completed rounds count. In the first round "
         "nothing is known of anybody yet, and nobody is refined away.",
@@ -31,7 +31,7 @@ def make(bench: Bench) -> Reproduced:
         "lotto-fig9.",
         *remarks_of(frame),
     ]
-    return Reproduced(frame, claims=claims(frame), remarks=remarks)
+    return ReproductionResult(frame, claims=claims(frame), remarks=remarks)
 
 
 def claims(frame: pd.DataFrame) -> list[Claim]:
@@ -49,6 +49,6 @@ REPRODUCTIONS = (
         "lotto-table3",
         "Time and traffic of a round with informed selection: Oort, client-centric and server-centric Lotto",
         "Jiang et al., Lotto, arXiv 2401.02880, Table 3",
-        make,
+        run_table3,
     ),
 )

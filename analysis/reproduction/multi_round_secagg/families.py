@@ -17,7 +17,7 @@ from analysis.comparison.measures import mean_interval
 from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.multi_round import aggregation_cardinality
 from analysis.multi_round.simulation import simulate
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.multi_round_secagg.schemes import PAPER, PARTITION, RANDOM, SELECTED, USERS, WEIGHTED
 from testbed.selection.batch_partition import BatchPartitionParameters
 
@@ -37,7 +37,7 @@ SIZES = {"small": (1500, 5), "paper": (1500, 20)}
 """Rounds and seeds of the simulated check."""
 
 
-def make_table1(bench: Bench) -> Reproduced:
+def run_table1(context: ReproductionContext) -> ReproductionResult:
     """Exact integers beside the paper's."""
     sizes = {name: family_size(USERS, SELECTED, privacy) for name, (privacy, _) in TABLE_1.items()}
     rows = [
@@ -57,17 +57,17 @@ def make_table1(bench: Bench) -> Reproduced:
         ),
         Claim("T = 3 has 91389 sets", f"C(40, 4) = {three}: the paper's is one too few", _same(three, "91389")),
     ]
-    return Reproduced(pd.DataFrame.from_records(rows), claims=claims, remarks=["By formula: R = C(N/T, K/T)."])
+    return ReproductionResult(pd.DataFrame.from_records(rows), claims=claims, remarks=["By formula: R = C(N/T, K/T)."])
 
 
 def _same(ours: int, printed: str) -> Literal["yes", "no"]:
     return "yes" if str(ours) == printed else "no"
 
 
-def make_fig3(bench: Bench) -> Reproduced:
+def run_fig3(context: ReproductionContext) -> ReproductionResult:
     """Theorem 1's C against T, and what the selection code does."""
-    rounds, seeds = SIZES[bench.scale]
-    frame = trade_off(rounds, seeds, bench)
+    rounds, seeds = SIZES[context.scale]
+    frame = trade_off(rounds, seeds, context)
     inside = (frame["C simulated"] - frame["C (Theorem 1)"]).abs() <= _tolerance(frame, rounds, seeds)
     falling = frame.groupby("p")["C (Theorem 1)"].apply(lambda values: bool((np.diff(values) <= 1e-12).all()))
     claims = [
@@ -82,9 +82,9 @@ def make_fig3(bench: Bench) -> Reproduced:
             "yes" if inside.all() else "partly" if inside.mean() > 0.9 else "no",
         ),
     ]
-    return Reproduced(
+    return ReproductionResult(
         frame,
-        figures=draw(frame, bench.out),
+        figures=draw(frame, context.out),
         claims=claims,
         remarks=[
             "Figure 3 shows one curve and does not state its dropout probability: here there is a curve for each of "
@@ -94,11 +94,11 @@ def make_fig3(bench: Bench) -> Reproduced:
     )
 
 
-def trade_off(rounds: int, seeds: int, bench: Bench) -> pd.DataFrame:
+def trade_off(rounds: int, seeds: int, context: ReproductionContext) -> pd.DataFrame:
     """A row for each p and T: C by Theorem 1, and the simulated mean with its 95% half-width over the seeds."""
     rows = []
     for dropout in DROPOUTS:
-        bench.note(f"p = {dropout:g}: {rounds} rounds, {seeds} seeds, T = {', '.join(map(str, PRIVACIES))}")
+        context.progress(f"p = {dropout:g}: {rounds} rounds, {seeds} seeds, T = {', '.join(map(str, PRIVACIES))}")
         for privacy in PRIVACIES:
             parameters = BatchPartitionParameters(participants=SELECTED, privacy=privacy, mode="uniform")
             means = [
@@ -139,6 +139,6 @@ def draw(frame: pd.DataFrame, out: Path) -> Sequence[Path]:
 
 
 REPRODUCTIONS = (
-    Reproduction("multiround-table1", "The number of sets each scheme can choose", f"{PAPER}, Table 1", make_table1),
-    Reproduction("multiround-fig3", "Privacy T against average cardinality C", f"{PAPER}, Figure 3", make_fig3),
+    Reproduction("multiround-table1", "The number of sets each scheme can choose", f"{PAPER}, Table 1", run_table1),
+    Reproduction("multiround-fig3", "Privacy T against average cardinality C", f"{PAPER}, Figure 3", run_fig3),
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.attacks.reconstruction_report import Reconstruction, histogram, reconstruct
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
 from testbed.experiment.schema import Experiment
 
 POPULATION, PARTICIPANTS, PRIVACY, WINDOW = 40, 8, 2, 40
@@ -77,23 +77,23 @@ def experiment(size: Size, data: Any = None) -> Experiment:
     )
 
 
-def make(bench: Bench) -> Reproduced:
+def run_fig10(context: ReproductionContext) -> ReproductionResult:
     """Train, attack the last rounds, and draw the histogram of the first seed."""
-    size = SIZES[bench.scale]
-    data = bench.data
-    runs = bench.run(experiment(size, data), bench.out / "runs")
+    size = SIZES[context.scale]
+    data = context.data
+    runs = context.run_experiment(experiment(size, data), context.out / "runs")
     rows, drawn = [], {}
     for run in runs:
         selection, seed = run.experiment["selection"]["protocol"], run.experiment["seed"]
-        bench.note(f"{selection}, seed {seed}")
+        context.progress(f"{selection}, seed {seed}")
         for rounds in (WINDOW, WINDOW * 3 // 2):
             made = reconstruct(run, size.rounds + 1, size.rounds + rounds)
             rows.append(_row(selection, seed, rounds, made))
             if (rounds, seed) == (WINDOW, size.seeds[0]):
                 drawn[_NAMES[selection]] = made.table["error"].dropna().to_numpy()
     frame = pd.DataFrame(rows)
-    figures = histogram(drawn, bench.out / "multiround-fig10")
-    return Reproduced(table(frame), figures, claims(frame), remarks(bench, data))
+    figures = histogram(drawn, context.out / "multiround-fig10")
+    return ReproductionResult(table(frame), figures, claims(frame), remarks(context, data))
 
 
 def _row(selection: str, seed: int, rounds: int, made: Reconstruction) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def claims(frame: pd.DataFrame) -> list[Claim]:
     ]
 
 
-def remarks(bench: Bench, data: Any) -> list[str]:
+def remarks(context: ReproductionContext, data: Any) -> list[str]:
     """What differs, and what the error depends on."""
     found = [
         "The truth is each client's update from the model at the first round of the window, trained again; the server "
@@ -161,7 +161,7 @@ def remarks(bench: Bench, data: Any) -> list[str]:
         "with the learning rate of these rounds, which the paper does not state, and with more rounds than clients.",
         "Where P lacks rank, least squares takes the solution of minimum norm: the mean of the batch, as the paper.",
     ]
-    if bench.scale == "small":
+    if context.scale == "small":
         found.append(
             f"UCI digits, one label a client, {SIZES['small'].rounds} rounds at 0.1, then 0.0005 as if decayed; "
             "the paper: CIFAR-10, LeNet, rounds 1460 to 1500."
@@ -176,7 +176,7 @@ REPRODUCTIONS = (
         "multiround-fig10",
         "Single updates out of forty rounds' sums: random selection against batches of two",
         "So et al., Multi-RoundSecAgg, arXiv 2106.03328, Figure 10 (appendix H.2)",
-        make,
-        reads="CIFAR-10, python or binary version (--scale paper)",
+        run_fig10,
+        data_files="CIFAR-10, python or binary version (--scale paper)",
     ),
 )

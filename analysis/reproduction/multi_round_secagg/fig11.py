@@ -14,7 +14,7 @@ from scipy.stats import t as student
 from analysis.attacks.inversion import Search
 from analysis.attacks.inversion_report import Inversion, Inverter
 from analysis.figures.style import house_style, save
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
@@ -67,20 +67,24 @@ def experiment(dataset: str, data: Any = None) -> Experiment:
     )  # fmt: skip
 
 
-def make(bench: Bench) -> Reproduced:
+def run_fig11(context: ReproductionContext) -> ReproductionResult:
     """Run, recover, invert, draw; the digits, and MNIST where its files are given."""
-    size, data = SIZES[bench.scale], bench.data
+    size, data = SIZES[context.scale], context.data
     frames, figures = [], []
     for dataset in ("digits",) if data is None else ("digits", "mnist"):
-        runs = bench.run(experiment(dataset, data if dataset == "mnist" else None), bench.out / f"runs-{dataset}")
-        frame, shown = attacked(bench, dataset, runs, size)
+        runs = context.run_experiment(
+            experiment(dataset, data if dataset == "mnist" else None), context.out / f"runs-{dataset}"
+        )
+        frame, shown = attacked(context, dataset, runs, size)
         frames.append(frame)
-        figures += side_by_side(shown, bench.out / f"multiround-fig11-{dataset}")
+        figures += side_by_side(shown, context.out / f"multiround-fig11-{dataset}")
     frame = pd.concat(frames, ignore_index=True)
-    return Reproduced(table(frame), figures, claims(frame), remarks(data))
+    return ReproductionResult(table(frame), figures, claims(frame), remarks(data))
 
 
-def attacked(bench: Bench, dataset: str, runs: list[RunRecords], size: Size) -> tuple[pd.DataFrame, Shown]:
+def attacked(
+    context: ReproductionContext, dataset: str, runs: list[RunRecords], size: Size
+) -> tuple[pd.DataFrame, Shown]:
     """One row for each victim, T and way; and the first victims' pictures, by T and way."""
     victims = np.linspace(0, POPULATION - 1, size.victims).round().astype(int)
     rows: list[dict[str, Any]] = []
@@ -89,7 +93,7 @@ def attacked(bench: Bench, dataset: str, runs: list[RunRecords], size: Size) -> 
         privacy = int(run.experiment["selection"].get("privacy", 1))
         inverter = Inverter(run, 1, ROUNDS)
         for way in (ALONE, JOINTLY) if privacy > 1 else (ALONE,):
-            bench.note(f"{dataset}, {_NAMES[privacy]}, {way}: {size.victims} victims")
+            context.progress(f"{dataset}, {_NAMES[privacy]}, {way}: {size.victims} victims")
             for victim in victims.tolist():
                 made = inverter.invert(victim, Search(size.iterations, size.starts), alone=way == ALONE)
                 rows.append(
@@ -193,7 +197,7 @@ REPRODUCTIONS = (
         "multiround-fig11",
         "Pictures out of recovered updates: random selection, batches of two and of four",
         "So et al., Multi-RoundSecAgg, arXiv 2106.03328, Figure 11 (appendix H.2)",
-        make,
-        reads="MNIST's idx files (all four, or the test files alone)",
+        run_fig11,
+        data_files="MNIST's idx files (all four, or the test files alone)",
     ),
 )

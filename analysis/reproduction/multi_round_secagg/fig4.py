@@ -16,7 +16,7 @@ from analysis.figures.style import COLUMN_INCHES, house_style, protocol_colours,
 from analysis.multi_round import OverRounds
 from analysis.multi_round.figures import Line
 from analysis.multi_round.figures import draw as draw_lines
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.multi_round_secagg.schemes import (
     PAPER,
     PARTITION,
@@ -45,14 +45,14 @@ _REMARK_FAIRNESS = (
 _KEPT = [name for name in SCHEMES if PRIVACY[name] > 1]
 
 
-def make(bench: Bench) -> Reproduced:
+def run_fig4(context: ReproductionContext) -> ReproductionResult:
     """Simulate, measure every round, and hold the paper's observations against it."""
-    size = SIZES[bench.scale]
-    found = measured(size, bench.note)
+    size = SIZES[context.scale]
+    found = measured(size, context.progress)
     lines = [Line(name, _protocol(name), metrics) for name, metrics in found.items()]
-    return Reproduced(
+    return ReproductionResult(
         table(found),
-        figures=draw_lines(lines, bench.out, "multiround-fig4"),
+        figures=draw_lines(lines, context.out, "multiround-fig4"),
         claims=claims(found),
         remarks=[REMARK_DROPOUTS, _REMARK_FAIRNESS, *remarks(found)],
     )
@@ -142,9 +142,9 @@ def remarks(found: Metrics) -> list[str]:
     return lines
 
 
-def make_trade_off(bench: Bench) -> Reproduced:
+def run_fig5a(context: ReproductionContext) -> ReproductionResult:
     """Figure 5 (a): T against C of the six schemes."""
-    found = measured(SIZES[bench.scale], bench.note)
+    found = measured(SIZES[context.scale], context.progress)
     frame = table(found)[["scheme", "T (paper)", "T weak", "C"]]
     cardinality = {name: last(metrics, "cardinality") for name, metrics in found.items()}
     privacy = {name: last(metrics, "weak") for name, metrics in found.items()}
@@ -153,9 +153,9 @@ def make_trade_off(bench: Bench) -> Reproduced:
     close = [cardinality[name].mean() >= 0.98 * cardinality[RANDOM].mean() for name in batches]
     said = [f"{name}: T = {privacy[name].mean():g}, C = {over_seeds(cardinality[name], 4)}" for name in SCHEMES]
     claim = "T = 3 and T = 4 are more private than random and weighted random, with almost the same cardinality"
-    return Reproduced(
+    return ReproductionResult(
         frame,
-        figures=draw_trade_off(privacy, cardinality, bench.out),
+        figures=draw_trade_off(privacy, cardinality, context.out),
         claims=[Claim(claim, ", ".join(said), _agrees(better + close))],
         remarks=[REMARK_DROPOUTS],
     )
@@ -197,9 +197,9 @@ REPRODUCTIONS = (
         "multiround-fig4",
         "Privacy T, fairness F and cardinality C of six schemes over 1,500 rounds",
         f"{PAPER}, Figure 4",
-        make,
+        run_fig4,
     ),
     Reproduction(
-        "multiround-fig5a", "Privacy T against cardinality C of six schemes", f"{PAPER}, Figure 5 (a)", make_trade_off
+        "multiround-fig5a", "Privacy T against cardinality C of six schemes", f"{PAPER}, Figure 5 (a)", run_fig5a
     ),
 )

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 import workloads
-from analysis.reproduction.contract import Bench
+from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.late_accuracy import best_of, late_accuracy
 from analysis.reproduction.multi_round_secagg.published import (
     PARTICIPANTS,
@@ -29,7 +29,7 @@ from analysis.reproduction.multi_round_secagg.published import (
 from testbed.arrays import Floats
 from testbed.errors import RunError
 from testbed.experiment.schema import Experiment
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from testbed.records import RunRecords
 
 Ints = npt.NDArray[np.int64]
@@ -147,23 +147,25 @@ def experiment(
     )
 
 
-def train(bench: Bench, task: Task, folder: str = "runs") -> tuple[Results, dict[Setting, float]]:
+def train(context: ReproductionContext, task: Task, folder: str = "runs") -> tuple[Results, dict[Setting, float]]:
     """Run everything; the outcome by setting and scheme, and the learning rate of each setting.
 
     Args:
-        bench: where and how to run.
+        context: where and how to run.
         task: what.
-        folder: of the runs, below the bench's.
+        folder: of the runs, below the context's.
     """
     results: dict[Setting, dict[str, Trained]] = {}
     rates: dict[Setting, float] = {}
     for setting in [setting for setting in SETTINGS if setting in task.settings]:
-        rates[setting] = best_rate(bench, task, setting, folder)
+        rates[setting] = best_rate(context, task, setting, folder)
         runs: dict[str, list[RunRecords]] = {scheme: [] for scheme in SCHEMES}
         for seed in range(1, task.seeds + 1):
-            bench.note(f"{setting}, seed {seed} of {task.seeds}: {len(SCHEMES)} schemes, {task.rounds} rounds each")
+            context.progress(
+                f"{setting}, seed {seed} of {task.seeds}: {len(SCHEMES)} schemes, {task.rounds} rounds each"
+            )
             swept = experiment(task, setting, seed, list(SCHEMES.values()), [rates[setting]])
-            points = bench.run(swept, bench.out / folder / f"{setting}-seed-{seed}".lower())
+            points = context.run_experiment(swept, context.out / folder / f"{setting}-seed-{seed}".lower())
             for scheme, run in zip(SCHEMES, points, strict=True):
                 runs[scheme].append(run)
         results[setting] = {scheme: trained(of_scheme) for scheme, of_scheme in runs.items()}
@@ -172,7 +174,7 @@ def train(bench: Bench, task: Task, folder: str = "runs") -> tuple[Results, dict
 
 def remarks(task: Task, rates: Mapping[Setting, float]) -> list[str]:
     """The data, how they were learned, and what the paper does not say."""
-    section = Workload.model_validate({**task.workload, **next(iter(task.settings.values()))})
+    section = WorkloadSection.model_validate({**task.workload, **next(iter(task.settings.values()))})
     data = workloads.build(section, task.population, 1).description
     chosen = ", ".join(f"{setting} {rate:g}" for setting, rate in rates.items())
     grid = "chosen beforehand from the paper's grid" if len(task.rates) == 1 else f"the best of {_listed(task.rates)}"
@@ -195,7 +197,7 @@ def _listed(values: Sequence[float]) -> str:
     return ", ".join(f"{value:g}" for value in values)
 
 
-def best_rate(bench: Bench, task: Task, setting: Setting, folder: str) -> float:
+def best_rate(context: ReproductionContext, task: Task, setting: Setting, folder: str) -> float:
     """The learning rate at which random selection learns best, on a seed of its own; the larger of equal ones.
 
     The paper takes the best of its grid "for a fair comparison between 6 schemes". One rate for all schemes of a
@@ -203,9 +205,9 @@ def best_rate(bench: Bench, task: Task, setting: Setting, folder: str) -> float:
     """
     if len(task.rates) == 1:
         return task.rates[0]
-    bench.note(f"{setting}: which of {len(task.rates)} learning rates")
+    context.progress(f"{setting}: which of {len(task.rates)} learning rates")
     swept = experiment(task, setting, 0, [SCHEMES[RANDOM]], task.rates)
-    runs = bench.run(swept, bench.out / folder / f"{setting}-rates".lower())
+    runs = context.run_experiment(swept, context.out / folder / f"{setting}-rates".lower())
     reached = [float(trained([run]).late[0]) for run in runs]
     return best_of(task.rates, reached)
 

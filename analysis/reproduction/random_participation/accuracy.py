@@ -24,7 +24,7 @@ from analysis.bounds.random_participation import (
 )
 from analysis.comparison.measures import mean_interval
 from analysis.figures.style import COLUMN_INCHES, house_style, save
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.random_participation.training import (
     DELTA,
     EPSILON,
@@ -48,17 +48,17 @@ from analysis.reproduction.random_participation.training import (
 _LOOKS = {NONE: ("#7F7F7F", ":"), PROPOSED: ("#0072B2", "--"), WCS: ("#000000", "-"), OLS: ("#56B4E9", "-")}
 
 
-def make(setting: Setting, bench: Bench) -> Reproduced:
+def run_training(setting: Setting, context: ReproductionContext) -> ReproductionResult:
     """Train at every scheme's noise, and judge both the accuracies and what the noise is said to guarantee."""
-    size, noise = size_of(setting, bench.scale, bench.data), sigmas(setting)
-    tried = tried_rates(bench, setting.title, size, noise)
+    size, noise = size_of(setting, context.scale, context.data), sigmas(setting)
+    tried = tried_rates(context, setting.title, size, noise)
     rates = {scheme: grid.best for scheme, grid in tried.items()}
-    results = train(bench, setting.title, size, noise, rates)
-    bench.note("what the noise guarantees, and what two data sets lose")
+    results = train(context, setting.title, size, noise, rates)
+    context.progress("what the noise guarantees, and what two data sets lose")
     frame = table(setting, size, noise, rates, results)
-    return Reproduced(
+    return ReproductionResult(
         frame,
-        figures=draw(setting, noise, results, frame, bench.out),
+        figures=draw(setting, noise, results, frame, context.out),
         claims=[*accuracy_claims(setting, results), privacy_claim(setting, size, frame)],
         remarks=remarks(size, tried),
     )
@@ -201,8 +201,8 @@ def _reproduction(setting: Setting, figure: str) -> Reproduction:
         setting.name,
         f"Random participation: accuracy at the noise of four analyses, {setting.title}",
         f"Hasircioglu and Gunduz, Privacy Amplification via Random Participation, arXiv 2205.01556, {figure}",
-        partial(make, setting),
-        reads="EMNIST ByClass, idx files",
+        partial(run_training, setting),
+        data_files="EMNIST ByClass, idx files",
     )
 
 

@@ -27,8 +27,8 @@ from analysis.bounds.random_participation import (
     weak_client_sampling,
 )
 from analysis.figures.style import COLUMN_INCHES, house_style, save
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
-from analysis.reproduction.random_participation.check_ins import make_fig4
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.random_participation.check_ins import run_fig4
 
 _PAPER = "Hasircioglu and Gunduz, Privacy Amplification via Random Participation, arXiv 2205.01556"
 _EPSILON, _DELTA = 0.015, 1e-6  # of a round, in section 6
@@ -59,15 +59,15 @@ _BASELINES: dict[str, tuple[Delta, str, str]] = {
 _SIZES = {1: "#009E73", 10: "#E69F00", 100: "#D55E00"}
 
 
-def make_unsound(bench: Bench) -> Reproduced:
+def run_unsound(context: ReproductionContext) -> ReproductionResult:
     """Theorem 4.1's numbers beside what two data sets really lose at the published noise, integrated and attacked."""
     rows, claims = [], []
     for scenario in SCENARIOS:
         who, sigma = scenario.who, scenario.published["4.1"]
-        bench.note(f"{scenario.name}: {TRIALS[bench.scale]:,} rounds with the sample, and as many without")
+        context.progress(f"{scenario.name}: {TRIALS[context.scale]:,} rounds with the sample, and as many without")
         random = np.random.default_rng((2205, 1556, who.local_samples))
-        seen = attack_membership(who, sigma, _EPSILON, TRIALS[bench.scale], random)
-        coupled, half_width = coupled_delta(who, sigma, _EPSILON, TRIALS[bench.scale] // 10, random)
+        seen = attack_membership(who, sigma, _EPSILON, TRIALS[context.scale], random)
+        coupled, half_width = coupled_delta(who, sigma, _EPSILON, TRIALS[context.scale] // 10, random)
         exact = orthogonal_pair(who, sigma, _EPSILON)
         for name, delta, key in (
             ("OLS, Theorem 5.1", only_local_sampling, "OLS"),
@@ -96,9 +96,9 @@ def make_unsound(bench: Bench) -> Reproduced:
                 _refuted(max(coupled - half_width, seen.least_delta()), exact),
             )
         )
-    return Reproduced(
+    return ReproductionResult(
         pd.DataFrame.from_records(rows),
-        figures=_draw_unsound(bench.out),
+        figures=_draw_unsound(context.out),
         claims=claims,
         remarks=[
             "Neighbouring data sets that break it: the client's other gradients are parallel, that of x' is orthogonal "
@@ -148,41 +148,41 @@ def _draw_unsound(out: Path) -> list[Path]:
         return save(figure, out / "random-participation-unsound")
 
 
-def make_fig1(bench: Bench) -> Reproduced:
+def run_fig1(context: ReproductionContext) -> ReproductionResult:
     """delta over epsilon at sigma = 1, p = q = 0.1."""
     epsilons = np.linspace(0.0, 2.0, 41)
     return _curves(
-        bench, "random-participation-fig1", epsilons, lambda delta, who, x: delta(who, 1.0, x), "epsilon", "delta"
+        context, "random-participation-fig1", epsilons, lambda delta, who, x: delta(who, 1.0, x), "epsilon", "delta"
     )
 
 
-def make_fig2(bench: Bench) -> Reproduced:
+def run_fig2(context: ReproductionContext) -> ReproductionResult:
     """epsilon over sigma at delta = 1e-5, p = q = 0.1."""
     sigmas = np.geomspace(0.5, 5.0, 25)
 
     def epsilon(delta: Delta, who: Participation, sigma: float) -> float:
         return epsilon_of(lambda e: delta(who, sigma, e), 1e-5)
 
-    return _curves(bench, "random-participation-fig2", sigmas, epsilon, "sigma [C]", "epsilon at delta = 1e-5")
+    return _curves(context, "random-participation-fig2", sigmas, epsilon, "sigma [C]", "epsilon at delta = 1e-5")
 
 
-def make_fig3(bench: Bench) -> Reproduced:
+def run_fig3(context: ReproductionContext) -> ReproductionResult:
     """delta over sigma at epsilon = 0.5, p = q = 0.1."""
     sigmas = np.geomspace(0.5, 3.0, 31)
     return _curves(
-        bench, "random-participation-fig3", sigmas, lambda delta, who, x: delta(who, x, 0.5), "sigma [C]",
+        context, "random-participation-fig3", sigmas, lambda delta, who, x: delta(who, x, 0.5), "sigma [C]",
         "delta at epsilon = 0.5",
     )  # fmt: skip
 
 
 def _curves(
-    bench: Bench,
+    context: ReproductionContext,
     name: str,
     xs: np.ndarray,
     value: Callable[[Delta, Participation, float], float],
     x_label: str,
     y_label: str,
-) -> Reproduced:
+) -> ReproductionResult:
     """Baselines, Theorem 4.1 (centred) and the orthogonal pair for d = 1, 10 and 100, at p = q = 0.1 and C = 1."""
     rows = []
 
@@ -203,9 +203,9 @@ def _curves(
         _draw_curves(axes, table, x_label, y_label)
         handles, labels = axes.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2)
-        bench.out.mkdir(parents=True, exist_ok=True)
-        figures = save(figure, bench.out / name)
-    return Reproduced(
+        context.out.mkdir(parents=True, exist_ok=True)
+        figures = save(figure, context.out / name)
+    return ReproductionResult(
         table,
         figures=figures,
         claims=_ordering(table, x_label, y_label),
@@ -260,7 +260,7 @@ def _ordering(table: pd.DataFrame, x_label: str, y_label: str) -> list[Claim]:
     ]  # fmt: skip
 
 
-def make_fig5(bench: Bench) -> Reproduced:
+def run_fig5(context: ReproductionContext) -> ReproductionResult:
     """epsilon over q at p q = 1e-4, sigma = 1."""
     rates = np.geomspace(1e-4, 1.0, 25)
     curves: dict[str, tuple[Delta, int | None, str, str]] = {
@@ -286,11 +286,11 @@ def make_fig5(bench: Bench) -> Reproduced:
         axes.grid()
         handles, labels = axes.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2)
-        bench.out.mkdir(parents=True, exist_ok=True)
-        figures = save(figure, bench.out / "random-participation-fig5")
+        context.out.mkdir(parents=True, exist_ok=True)
+        figures = save(figure, context.out / "random-participation-fig5")
     wcs = table[table["analysis"] == "WCS (the guarantee)"]["epsilon"].to_numpy()
     at_best = table[(table["q"] == table["q"].min()) & (table["analysis"] != "OLS")]["epsilon"]
-    return Reproduced(
+    return ReproductionResult(
         table,
         figures=figures,
         claims=[
@@ -306,24 +306,24 @@ def make_fig5(bench: Bench) -> Reproduced:
 
 REPRODUCTIONS = (
     Reproduction(
-        "random-participation-fig1", "Random participation: delta against epsilon", f"{_PAPER}, Figure 1", make_fig1
+        "random-participation-fig1", "Random participation: delta against epsilon", f"{_PAPER}, Figure 1", run_fig1
     ),
     Reproduction(
-        "random-participation-fig2", "Random participation: epsilon against the noise", f"{_PAPER}, Figure 2", make_fig2
+        "random-participation-fig2", "Random participation: epsilon against the noise", f"{_PAPER}, Figure 2", run_fig2
     ),
     Reproduction(
-        "random-participation-fig3", "Random participation: delta against the noise", f"{_PAPER}, Figure 3", make_fig3
+        "random-participation-fig3", "Random participation: delta against the noise", f"{_PAPER}, Figure 3", run_fig3
     ),
     Reproduction(
-        "random-participation-fig4", "Random participation beside random check-ins", f"{_PAPER}, Figure 4", make_fig4
+        "random-participation-fig4", "Random participation beside random check-ins", f"{_PAPER}, Figure 4", run_fig4
     ),
     Reproduction(
-        "random-participation-fig5", "Client sampling against local sampling", f"{_PAPER}, Figure 5", make_fig5
+        "random-participation-fig5", "Client sampling against local sampling", f"{_PAPER}, Figure 5", run_fig5
     ),
     Reproduction(
         "random-participation-unsound",
         "Random participation: Theorem 4.1 is not a bound, integrated and attacked",
         f"{_PAPER}, Theorem 4.1 and section 6",
-        make_unsound,
+        run_unsound,
     ),
 )

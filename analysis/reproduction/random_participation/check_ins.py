@@ -17,7 +17,7 @@ from analysis.bounds.random_participation import (
     weak_client_sampling,
 )
 from analysis.figures.style import COLUMN_INCHES, house_style, save
-from analysis.reproduction.contract import Bench, Claim, Reproduced
+from analysis.reproduction.contract import Claim, ReproductionContext, ReproductionResult
 
 _SIGMA, _RATE = 3.0, 0.1
 _DELTAS = np.geomspace(1e-8, 1e-3, 26)
@@ -27,7 +27,7 @@ _PUBLISHED_STEPS = (1, 10**3, 10**6, 10**12)
 _WCS, _PAPER, _LOWER = "WCS (the guarantee)", f"Theorem 4.1, d = {_SIZE} (no guarantee)", f"lower bound, d = {_SIZE}"
 
 
-def make_fig4(bench: Bench) -> Reproduced:
+def run_fig4(context: ReproductionContext) -> ReproductionResult:
     """epsilon over delta at p = q = 0.1, C = 1, sigma = 3."""
     who = Participation(_SIZE, _RATE, _RATE)
     table = pd.DataFrame.from_records(_rows(who))
@@ -45,9 +45,9 @@ def make_fig4(bench: Bench) -> Reproduced:
         axes.grid()
         handles, labels = axes.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=1)
-        bench.out.mkdir(parents=True, exist_ok=True)
-        figures = save(figure, bench.out / "random-participation-fig4")
-    return Reproduced(
+        context.out.mkdir(parents=True, exist_ok=True)
+        figures = save(figure, context.out / "random-participation-fig4")
+    return ReproductionResult(
         table,
         figures=figures,
         claims=_claims(table, who),

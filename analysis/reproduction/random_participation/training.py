@@ -23,12 +23,12 @@ from analysis.bounds.random_participation import (
     sigma_of,
     weak_client_sampling,
 )
-from analysis.reproduction.contract import Bench, Scale
+from analysis.reproduction.contract import ReproductionContext, Scale
 from analysis.reproduction.late_accuracy import best_of, late_accuracy
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from testbed.records import RunRecords
 
 EPSILON, DELTA = 0.015, 1e-6
@@ -231,25 +231,25 @@ def experiment(title: str, size: Size, schemes: Sequence[tuple[float, float]], s
     )  # fmt: skip
 
 
-def tried_rates(bench: Bench, title: str, size: Size, noise: Mapping[str, float]) -> dict[str, Tried]:
+def tried_rates(context: ReproductionContext, title: str, size: Size, noise: Mapping[str, float]) -> dict[str, Tried]:
     """Every scheme at every learning rate of the grid, on a seed that is not compared."""
-    bench.note(f"learning rates: {len(noise)} schemes at {len(size.rates)} each, {size.rounds} rounds each")
+    context.progress(f"learning rates: {len(noise)} schemes at {len(size.rates)} each, {size.rounds} rounds each")
     grid = [(sigma, rate) for sigma in noise.values() for rate in size.rates]
-    runs = iter(bench.run(experiment(title, size, grid, _TRIED_ON), bench.out / "runs" / "rates"))
+    runs = iter(context.run_experiment(experiment(title, size, grid, _TRIED_ON), context.out / "runs" / "rates"))
     return {
         scheme: Tried(size.rates, tuple(float(learned([next(runs)]).late[0]) for _ in size.rates)) for scheme in noise
     }
 
 
 def train(
-    bench: Bench, title: str, size: Size, noise: Mapping[str, float], rates: Mapping[str, float]
+    context: ReproductionContext, title: str, size: Size, noise: Mapping[str, float], rates: Mapping[str, float]
 ) -> dict[str, Learned]:
     """Every scheme at its noise and its learning rate, on every seed."""
     runs: dict[str, list[RunRecords]] = {scheme: [] for scheme in noise}
     compared = [(sigma, rates[scheme]) for scheme, sigma in noise.items()]
     for seed in range(1, size.seeds + 1):
-        bench.note(f"seed {seed} of {size.seeds}: {len(noise)} schemes, {size.rounds} rounds each")
-        points = bench.run(experiment(title, size, compared, seed), bench.out / "runs" / f"seed-{seed}")
+        context.progress(f"seed {seed} of {size.seeds}: {len(noise)} schemes, {size.rounds} rounds each")
+        points = context.run_experiment(experiment(title, size, compared, seed), context.out / "runs" / f"seed-{seed}")
         for scheme, run in zip(noise, points, strict=True):
             runs[scheme].append(run)
     return {scheme: learned(of_scheme) for scheme, of_scheme in runs.items()}
@@ -267,5 +267,5 @@ def learned(runs: Sequence[RunRecords]) -> Learned:
 
 def description(size: Size) -> str:
     """The data, in a line."""
-    section = Workload.model_validate({**size.workload, "samples_per_client": size.who.local_samples})
+    section = WorkloadSection.model_validate({**size.workload, "samples_per_client": size.who.local_samples})
     return workloads.build(section, size.population, 1).description

@@ -20,7 +20,7 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted, RoundSkipped
 from testbed.messages import Message, RoundNumber, Signature64
 from testbed.network.contract import ids
-from testbed.network.hosts import RefusedBy
+from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import Role, RoleSpec, handles
 from testbed.parties.round_beacon import randomness_of
 from testbed.selection.contract import Selection, SelectionRound
@@ -85,7 +85,7 @@ class AbortUnfavourableRounds(LottoMisbehaviour):
     applies_to: ClassVar[tuple[str, ...]] = (CLIENT_CENTRIC, SERVER_CENTRIC)
     Options: ClassVar[type[MisbehaviourOptions]] = SkipOptions
 
-    def require_candidates(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[RefusedBy] = ()) -> None:
+    def require_candidates(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()) -> None:
         """As the honest server's, and there must be enough of its own."""
         super().require_candidates(candidates, round_, refusals)
         if not self.attacking:

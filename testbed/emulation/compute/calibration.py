@@ -26,7 +26,7 @@ from testbed.crypto.signatures import SigningKey, verify
 from testbed.emulation.compute.cost import REFERENCE_COSTS, thread_cpu_s
 from testbed.errors import ExperimentError
 from testbed.files import plain_yaml
-from testbed.files.atomic import replacing
+from testbed.files.atomic import atomic_write
 from testbed.messages import Vector, decode, encode
 from testbed.parties.sums import float_total, ring_total
 from testbed.privacy.mechanisms.encoding import rounded
@@ -149,7 +149,7 @@ def write_costs(path: Path, costs: Mapping[str, float]) -> None:
 
     It is written under a temporary name and renamed. Raises `ExperimentError` when the file cannot be written.
     """
-    with replacing(path, lambda reason: ExperimentError(f"{path}: cannot be written: {reason}")) as file:
+    with atomic_write(path, lambda reason: ExperimentError(f"{path}: cannot be written: {reason}")) as file:
         file.write(_as_yaml(costs).encode())
 
 

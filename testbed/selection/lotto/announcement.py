@@ -11,7 +11,7 @@ from testbed.arrays import Ids
 from testbed.crypto import vrf
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
-from testbed.network.hosts import RefusedBy
+from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import Client
 from testbed.parties.pki import Directory
 from testbed.selection.contract import SelectionRound
@@ -106,7 +106,7 @@ class AnnouncedClient(LottoClient):
 class AnnouncingServer(LottoServer):
     """Server side. A malicious one may also override `announcement_for`."""
 
-    async def announce(self, pool: Ids, round_: SelectionRound) -> tuple[dict[int, Candidacy], list[RefusedBy]]:
+    async def announce(self, pool: Ids, round_: SelectionRound) -> tuple[dict[int, Candidacy], list[ClientRefusal]]:
         """Stage 1: begin the round; the answers that decode, by client, and the refusals."""
         factor = self.parameters.factor
         pulse = await self.open_round(round_)

@@ -14,7 +14,7 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Message
 from testbed.network.contract import ids
-from testbed.network.hosts import RefusedBy
+from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import RoleSpec
 from testbed.parties.round_beacon import randomness_of
 from testbed.selection.contract import Selection, SelectionRound
@@ -146,7 +146,7 @@ class LottoServer:
 
     # -- stages ---------------------------------------------------------------------------------------------------
 
-    def require_candidates(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[RefusedBy] = ()) -> None:
+    def require_candidates(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()) -> None:
         """Raise `RoundAborted` when there are fewer candidates than a list takes: |C| < s."""
         round_.candidates = len(self.members(candidates))
         if len(candidates) >= self.wanted:
@@ -187,7 +187,7 @@ class LottoServer:
                 signed.append(SignedBy(client, answers[client].signature))
         return signed
 
-    def _require_answers(self, needed: int, count: int, what: str, refusals: Sequence[RefusedBy]) -> None:
+    def _require_answers(self, needed: int, count: int, what: str, refusals: Sequence[ClientRefusal]) -> None:
         strict = self.parameters.signatures == "strict"
         if refusals and (strict or count < needed):
             raise RoundAborted("refused", _summed_up(refusals, "participants"))
@@ -195,10 +195,10 @@ class LottoServer:
             raise RoundAborted(f"too-few-{what}", f"{count} of {needed} needed")
 
 
-async def ask_groups(round_: SelectionRound, told: GroupMessages) -> tuple[dict[int, Any], list[RefusedBy]]:
+async def ask_groups(round_: SelectionRound, told: GroupMessages) -> tuple[dict[int, Any], list[ClientRefusal]]:
     """Ask each group in turn; the answers that decode by client, and the refusals."""
     answers: dict[int, Any] = {}
-    refusals: list[RefusedBy] = []
+    refusals: list[ClientRefusal] = []
     for clients, message in told:
         replies = await round_.network.ask(clients, message)
         answers.update(replies.valid())
@@ -206,6 +206,6 @@ async def ask_groups(round_: SelectionRound, told: GroupMessages) -> tuple[dict[
     return answers, refusals
 
 
-def _summed_up(refusals: Sequence[RefusedBy], who: str) -> str:
+def _summed_up(refusals: Sequence[ClientRefusal], who: str) -> str:
     checks = ", ".join(sorted({refusal.check for refusal in refusals}))
     return f"{len(refusals)} {who} refused: {checks}"

@@ -155,7 +155,7 @@ def test_the_expected_maximum_of_binomials() -> None:
 def test_reproductions_at_a_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They run, draw, and say what they found; what they find at their own scale is in the docs."""
     pytest.importorskip("torch")
-    from analysis.reproduction.contract import Bench
+    from analysis.reproduction.contract import ReproductionContext
     from testbed.running import run_all
 
     def run(experiment: Any, directory: Path) -> list[RunRecords]:
@@ -165,14 +165,14 @@ def test_reproductions_at_a_tiny_scale(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(lotto_prediction.SIZES, "small", (8, 2))
     notes: list[str] = []
     (theorem,) = lotto_adversary.REPRODUCTIONS
-    made = theorem.make(Bench("small", tmp_path / "theorem", run, notes.append))
-    assert made.table["rounds"].tolist() == [8] * 6
-    assert made.table["refused"].sum() == 0
-    assert [claim.agrees for claim in made.claims][2] == "yes"
-    assert [path.suffix for path in made.figures] == [".png", ".pdf"]
-    assert all(path.is_file() for path in made.figures)
+    result = theorem.run(ReproductionContext("small", tmp_path / "theorem", run, notes.append))
+    assert result.table["rounds"].tolist() == [8] * 6
+    assert result.table["refused"].sum() == 0
+    assert [claim.agrees for claim in result.claims][2] == "yes"
+    assert [path.suffix for path in result.figures] == [".png", ".pdf"]
+    assert all(path.is_file() for path in result.figures)
     (prediction,) = lotto_prediction.REPRODUCTIONS
-    made = prediction.make(Bench("small", tmp_path / "prediction", run, notes.append))
-    assert len(made.table) == 4
-    assert len(made.claims) == 3
+    result = prediction.run(ReproductionContext("small", tmp_path / "prediction", run, notes.append))
+    assert len(result.table) == 4
+    assert len(result.claims) == 3
     assert len(notes) == 10

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads import build
 
 
@@ -26,7 +26,7 @@ def write_part(folder: Path, part: str, count: int, packed: bool = False, seed: 
 
 
 def open_emnist(path: Path, population: int = 4, **keys: object):
-    return build(Workload(dataset="emnist", path=path, **keys), population, seed=1)
+    return build(WorkloadSection(dataset="emnist", path=path, **keys), population, seed=1)
 
 
 @pytest.mark.parametrize(("layout", "packed"), [("", False), ("EMNIST/raw", False), ("gzip", True)])
@@ -70,7 +70,7 @@ def test_what_is_wrong_with_the_files_is_said(tmp_path: Path) -> None:
     labels.unlink()
     refused("but not emnist-byclass-test-labels-idx1-ubyte")
     with pytest.raises(ValueError, match=r"dataset emnist needs path"):
-        Workload(dataset="emnist")
+        WorkloadSection(dataset="emnist")
 
 
 def test_the_network_is_the_papers() -> None:

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads import build
 from workloads.data import openimage
-from workloads.data.client_cache import Kept
+from workloads.data.clients.cache import Kept
 
 HEADING = "client_id,sample_path,label_name,label_id"
 
@@ -37,7 +37,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def opened(path: Path, population: int = 5, seed: int = 1, **keys: object):
-    return build(Workload(dataset="openimage", path=path, image_size=64, **keys), population, seed)
+    return build(WorkloadSection(dataset="openimage", path=path, image_size=64, **keys), population, seed)
 
 
 def test_a_photographer_is_a_client(root: Path) -> None:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import Partition
-from workloads.data import partition
-from workloads.data.partition import Assignment
+from workloads.data.clients import partition
+from workloads.data.clients.partition import Assignment
 
 SCHEMES = st.sampled_from(["iid", "dirichlet", "label-shards"])
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads import build
-from workloads.data import text
+from workloads.data.clients import text
 from workloads.training.local import IGNORED
 
 COMMENTS = {
@@ -64,7 +64,7 @@ def root(tmp_path: Path) -> Path:
 
 def opened(path: Path, population: int = 4, **keys: object):
     keys = {"vocabulary_size": 20, "sequence_length": 6, "model": "albert-small", **keys}
-    return build(Workload(dataset="reddit", path=path, **keys), population, seed=3)
+    return build(WorkloadSection(dataset="reddit", path=path, **keys), population, seed=3)
 
 
 def words_of(workload, client: int) -> list[str]:

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads import build
 from workloads.data import synthetic_femnist
 from workloads.data.synthetic_femnist import CLASSES, SyntheticFemnist, alphabet, write
 
 
 def data(population: int = 20, seed: int = 1, **keys: object) -> SyntheticFemnist:
-    return SyntheticFemnist(Workload(dataset="synthetic-femnist", **keys), population, seed)
+    return SyntheticFemnist(WorkloadSection(dataset="synthetic-femnist", **keys), population, seed)
 
 
 def test_a_writer_depends_on_seed_and_number_not_on_population_or_order() -> None:
@@ -51,7 +51,7 @@ def test_images_labels_and_class_mix() -> None:
 
 
 def test_a_million_writers_cost_nothing_until_they_train() -> None:
-    workload = build(Workload(dataset="synthetic-femnist", samples_per_client=20), 1_000_000, seed=1)
+    workload = build(WorkloadSection(dataset="synthetic-femnist", samples_per_client=20), 1_000_000, seed=1)
     assert workload.sample_counts.shape == (1_000_000,)
     assert not workload.data._kept
     update = workload.train(999_999, workload.initial_model(), 1)
@@ -100,7 +100,7 @@ def test_characters_differ_more_than_writers_do() -> None:
 
 
 def test_the_femnist_cnn_learns_it() -> None:
-    section = Workload(
+    section = WorkloadSection(
         dataset="synthetic-femnist", samples_per_client=600, epochs=3, learning_rate=0.02, test_samples=300
     )
     workload = build(section, population=1, seed=1)

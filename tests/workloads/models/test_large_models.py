@@ -163,11 +163,11 @@ def test_a_later_word_changes_no_earlier_prediction(small: Albert) -> None:
 
 
 def test_albert_trains_the_first_copy_and_sends_both() -> None:
-    from testbed.experiment.workload import Workload
+    from testbed.experiment.workload import WorkloadSection
     from workloads.training.local import LocalTrainer, prepare_process
 
     network = albert.make("albert-small", 50)
-    section = Workload(dataset="synthetic-reddit", model="albert-small", optimizer="adamw", learning_rate=0.01)
+    section = WorkloadSection(dataset="synthetic-reddit", model="albert-small", optimizer="adamw", learning_rate=0.01)
     trainer = LocalTrainer(network, section, 1, prepare_process())
     model = classifiers.initial_vector(network, seed=2)
     words = torch.from_numpy(np.random.default_rng(0).integers(0, 50, (30, 9)))

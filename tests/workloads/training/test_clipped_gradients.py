@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads import build
 from workloads.models import classifiers, vector
 from workloads.training.clipped_gradients import ClippedGradients, check
@@ -174,7 +174,7 @@ def test_parameters_that_are_sent_twice_are_refused() -> None:
 
 
 def test_a_workload_sums_the_samples_that_it_is_told_to() -> None:
-    workload = build(Workload(dataset="digits", model="mlp"), population=20, seed=1)
+    workload = build(WorkloadSection(dataset="digits", model="mlp"), population=20, seed=1)
     workload.check_gradient_sum()
     model = workload.initial_model()
     images, labels = workload.data.shard(3)
@@ -196,7 +196,7 @@ def test_a_workload_sums_the_samples_that_it_is_told_to() -> None:
 
 
 def test_dropout_is_drawn_from_the_stream_of_client_and_round() -> None:
-    section = Workload(dataset="synthetic-femnist", model="femnist-cnn", samples_per_client=4, test_samples=10)
+    section = WorkloadSection(dataset="synthetic-femnist", model="femnist-cnn", samples_per_client=4, test_samples=10)
     workload = build(section, population=2, seed=1)
     model, chosen = workload.initial_model(), np.arange(4)
     first, other, again = (workload.gradient_sum(0, model, number, chosen, 1.0).delta for number in (1, 2, 1))

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads import build
 from workloads.training import optimizers
 
@@ -19,7 +19,7 @@ SETTINGS = [
 
 @pytest.mark.parametrize(("name", "keys"), SETTINGS)
 def test_steps_equal_those_of_torch(name: str, keys: dict) -> None:
-    section = Workload(optimizer=name, **keys)
+    section = WorkloadSection(optimizer=name, **keys)
     start = torch.from_numpy(np.random.default_rng(0).normal(size=40).astype(np.float32))
     target = torch.from_numpy(np.random.default_rng(1).normal(size=40).astype(np.float32))
     mine = nn.Parameter(start.clone())
@@ -47,7 +47,7 @@ def test_steps_equal_those_of_torch(name: str, keys: dict) -> None:
 
 
 def test_a_round_of_adamw_does_not_depend_on_rounds_before() -> None:
-    section = Workload(dataset="digits", optimizer="adamw", learning_rate=0.001)
+    section = WorkloadSection(dataset="digits", optimizer="adamw", learning_rate=0.001)
     first, second = (build(section, population=20, seed=3) for _ in range(2))
     model = first.initial_model()
     first.train(2, model, 1)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.reproduction.contract import Bench
+from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.lotto import fig8 as lotto_fig8
 from analysis.reproduction.lotto import fig9 as lotto_fig9
 from analysis.reproduction.lotto import table3
@@ -21,7 +21,7 @@ SETTING = Setting(20, 4, model="logistic", samples_per_client=12, test_samples=1
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+def context(tmp_path: Path) -> ReproductionContext:
     """Runs without Ray."""
 
     def run(experiment: Experiment, directory: Path) -> list[RunRecords]:
@@ -30,7 +30,7 @@ def bench(tmp_path: Path) -> Bench:
         local = validated(data, experiment.name)
         return [RunRecords(path) for path in run_all(local, directory, where=experiment.name, resume=True)]
 
-    return Bench("small", tmp_path, run, lambda line: None)
+    return ReproductionContext("small", tmp_path, run, lambda line: None)
 
 
 @pytest.mark.parametrize("scale", ["small", "paper"])
@@ -42,7 +42,7 @@ def test_experiments_of_both_scales_validate(scale: str) -> None:
     assert list(fig8.snapshots) == sorted(fig8.snapshots)
 
 
-def test_table_3_compares_with_oort(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_3_compares_with_oort(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = Size(
         ("FEMNIST",),
         {20: 4},
@@ -50,20 +50,22 @@ def test_table_3_compares_with_oort(bench: Bench, monkeypatch: pytest.MonkeyPatc
         workload={"dataset": "digits", "model": "logistic", "samples_per_client": 20},
     )
     monkeypatch.setitem(INFORMED_SIZES, "small", tiny)
-    made = table3.make(bench)
-    assert made.table["protocol"].tolist() == ["Oort", "Cli-Ctr", "Srv-Ctr"] * 2
-    assert (made.table.query("protocol == 'Oort'")["server ×"] == 1).all()
-    assert len(made.claims) == 4
+    result = table3.run_table3(context)
+    assert result.table["protocol"].tolist() == ["Oort", "Cli-Ctr", "Srv-Ctr"] * 2
+    assert (result.table.query("protocol == 'Oort'")["server ×"] == 1).all()
+    assert len(result.claims) == 4
 
 
-def test_figure_8_asks_everybody_at_each_snapshot(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figure_8_asks_everybody_at_each_snapshot(
+    context: ReproductionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(lotto_fig8.SIZES, "small", lotto_fig8.Size(SETTING, (1, 3)))
-    made = lotto_fig8.make(bench)
-    assert made.table["of clients"].tolist() == [
+    result = lotto_fig8.run_fig8(context)
+    assert result.table["of clients"].tolist() == [
         "data quality, round 1", "data quality, round 3", "compute time, fastest = 1",
     ]  # fmt: skip
-    assert made.table["largest"].iloc[-1] == pytest.approx(SETTING.population**1.2)  # Zipf, over its whole range
-    assert all(path.stat().st_size for path in made.figures)
+    assert result.table["largest"].iloc[-1] == pytest.approx(SETTING.population**1.2)  # Zipf, over its whole range
+    assert all(path.stat().st_size for path in result.figures)
 
 
 def test_worst_by_both_is_all_of_them_or_none() -> None:
@@ -72,16 +74,18 @@ def test_worst_by_both_is_all_of_them_or_none() -> None:
     assert lotto_fig8.worst_by_both(values, values) == 0.0
 
 
-def test_figure_9_measures_the_time_to_the_target(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figure_9_measures_the_time_to_the_target(
+    context: ReproductionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     size = lotto_fig9.Size(SETTING, rounds=3, seeds=2, target=0.001)
     monkeypatch.setitem(lotto_fig9.SIZES, "small", size)
-    made = lotto_fig9.make(bench)
-    assert made.table["strategy"].tolist() == list(lotto_fig9.STRATEGIES)
-    assert set(made.table["reached"]) == {"2 of 2"}
-    assert made.table["speed-up"].iloc[0] == 1
-    assert made.table["speed-up (paper)"].iloc[2] == 2.1
-    assert all(claim.agrees in ("yes", "partly", "no") for claim in made.claims)
-    assert all(path.stat().st_size for path in made.figures)
+    result = lotto_fig9.run_fig9(context)
+    assert result.table["strategy"].tolist() == list(lotto_fig9.STRATEGIES)
+    assert set(result.table["reached"]) == {"2 of 2"}
+    assert result.table["speed-up"].iloc[0] == 1
+    assert result.table["speed-up (paper)"].iloc[2] == 2.1
+    assert all(claim.agrees in ("yes", "partly", "no") for claim in result.claims)
+    assert all(path.stat().st_size for path in result.figures)
 
 
 def test_a_target_that_is_not_reached_leaves_claims_open() -> None:

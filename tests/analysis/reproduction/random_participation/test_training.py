@@ -8,7 +8,7 @@ import pytest
 
 from analysis.bounds.random_participation import Participation
 from analysis.reproduction.catalogue import named
-from analysis.reproduction.contract import Bench, Scale
+from analysis.reproduction.contract import ReproductionContext, Scale
 from analysis.reproduction.random_participation import accuracy, training
 from analysis.reproduction.random_participation.training import (
     DIGITS,
@@ -30,7 +30,7 @@ from testbed.running import run_all
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+def context(tmp_path: Path) -> ReproductionContext:
     """Runs without Ray."""
 
     def run(swept: Experiment, directory: Path) -> list[RunRecords]:
@@ -39,7 +39,7 @@ def bench(tmp_path: Path) -> Bench:
         local = validated(data, swept.name)
         return [RunRecords(path) for path in run_all(local, directory, where=swept.name, resume=True)]
 
-    return Bench("small", tmp_path, run, lambda line: None)
+    return ReproductionContext("small", tmp_path, run, lambda line: None)
 
 
 @pytest.mark.parametrize("setting", [FIG6, FIG7])
@@ -56,38 +56,38 @@ TINY = Size(
 )  # fmt: skip
 
 
-def test_a_tiny_figure_through_real_runs(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tiny_figure_through_real_runs(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "DIGITS", TINY)
-    made = accuracy.make(FIG6, bench)
-    assert made.table["scheme"].tolist() == [NONE, PROPOSED, WCS, OLS]
-    assert made.table["accuracy [%]"].between(0, 100).all()
-    least, most = (made.table[f"epsilon of a round, {bound}"] for bound in ("at least", "guaranteed"))
+    result = accuracy.run_training(FIG6, context)
+    assert result.table["scheme"].tolist() == [NONE, PROPOSED, WCS, OLS]
+    assert result.table["accuracy [%]"].between(0, 100).all()
+    least, most = (result.table[f"epsilon of a round, {bound}"] for bound in ("at least", "guaranteed"))
     assert (least[1:] <= most[1:] * (1 + 1e-9)).all()
-    wcs = made.table["scheme"] == WCS
+    wcs = result.table["scheme"] == WCS
     assert most[wcs].item() == pytest.approx(training.EPSILON, rel=1e-6)
-    assert made.table["of 4, guaranteed"][wcs].item() > training.EPSILON
-    assert all(path.stat().st_size > 5000 for path in made.figures)
-    assert len(made.claims) == 4
-    assert any("Tiny." in remark for remark in made.remarks)
-    written = {path: path.stat().st_mtime_ns for path in (bench.out / "runs").rglob("rounds.parquet")}
+    assert result.table["of 4, guaranteed"][wcs].item() > training.EPSILON
+    assert all(path.stat().st_size > 5000 for path in result.figures)
+    assert len(result.claims) == 4
+    assert any("Tiny." in remark for remark in result.remarks)
+    written = {path: path.stat().st_mtime_ns for path in (context.out / "runs").rglob("rounds.parquet")}
     assert len(written) == 2 * 4 + 2 * 4
 
     noise = training.sigmas(FIG6)
-    tried = training.tried_rates(bench, FIG6.title, TINY, noise)
-    again = training.train(bench, FIG6.title, TINY, noise, {scheme: grid.best for scheme, grid in tried.items()})
-    assert [grid.best for grid in tried.values()] == made.table["learning rate"].tolist()
-    assert [one.late.mean() for one in again.values()] == pytest.approx(made.table["accuracy [%]"].tolist())
-    assert {path: path.stat().st_mtime_ns for path in (bench.out / "runs").rglob("rounds.parquet")} == written
+    tried = training.tried_rates(context, FIG6.title, TINY, noise)
+    again = training.train(context, FIG6.title, TINY, noise, {scheme: grid.best for scheme, grid in tried.items()})
+    assert [grid.best for grid in tried.values()] == result.table["learning rate"].tolist()
+    assert [one.late.mean() for one in again.values()] == pytest.approx(result.table["accuracy [%]"].tolist())
+    assert {path: path.stat().st_mtime_ns for path in (context.out / "runs").rglob("rounds.parquet")} == written
 
 
-def test_every_scheme_is_compared_at_the_best_of_its_rates_on_another_seed(bench: Bench) -> None:
+def test_every_scheme_is_compared_at_the_best_of_its_rates_on_another_seed(context: ReproductionContext) -> None:
     swept: list[Experiment] = []
 
     def run(experiment: Experiment, directory: Path) -> list[RunRecords]:
         swept.append(experiment)
-        return bench.run(experiment, directory)
+        return context.run_experiment(experiment, directory)
 
-    watched = replace(bench, run=run)
+    watched = replace(context, run=run)
     noise = {NONE: 0.0, WCS: 7.665}
     tried = training.tried_rates(watched, "tiny", TINY, noise)
     rates = {scheme: grid.best for scheme, grid in tried.items()}
@@ -135,10 +135,10 @@ def test_the_proposed_noise_is_found_to_be_no_guarantee() -> None:
         assert frame[["learning rate", "learning rate (paper)"]].iloc[0].tolist() == [0.03, 0.002]
 
 
-def test_the_papers_scale_needs_the_papers_data(bench: Bench) -> None:
+def test_the_papers_scale_needs_the_papers_data(context: ReproductionContext) -> None:
     (one,) = named(["random-participation-fig7"])
     with pytest.raises(ExperimentError, match="--data DIR"):
-        one.make(replace(bench, scale="paper"))
+        one.run(replace(context, scale="paper"))
 
 
 @pytest.mark.parametrize("setting", [FIG6, FIG7])

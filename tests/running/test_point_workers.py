@@ -18,7 +18,7 @@ from testbed.records.log import RunLog
 from testbed.running import Observer, PlannedRun
 from testbed.running.execution import run_all
 from testbed.running.observers import Serialised
-from testbed.running.point_workers import alone, together
+from testbed.running.point_workers import group_by_resources, requires_exclusive_access
 from testbed.running.preparation import planned
 
 POINTS = ("random", "batch-partition", "lotto-server-centric")
@@ -70,15 +70,15 @@ def points(experiment: Experiment, tmp_path: Path) -> list[PlannedRun]:
 # -- without Ray ----------------------------------------------------------------------------------------------------
 
 
-def test_points_with_one_cluster_section_and_clock_go_together(experiment: Make, tmp_path: Path) -> None:
+def test_points_with_one_cluster_section_and_clock_share_workers(experiment: Make, tmp_path: Path) -> None:
     sweep = {"cluster.hosts": [1, 2], "time.clock": ["virtual", "wall"], "seed": [1, 2]}
-    groups = together(points(experiment(sweep=sweep), tmp_path))
+    groups = group_by_resources(points(experiment(sweep=sweep), tmp_path))
     assert [[run.label for run in group] for group in groups] == [
         [f"hosts={hosts},clock={clock},seed={seed}" for seed in (1, 2)]
         for hosts in (1, 2)
         for clock in ("virtual", "wall")
     ]
-    mixed = together(points(experiment(sweep={"seed": [1, 2], "cluster.hosts": [1, 2]}), tmp_path))
+    mixed = group_by_resources(points(experiment(sweep={"seed": [1, 2], "cluster.hosts": [1, 2]}), tmp_path))
     assert [[run.label for run in group] for group in mixed] == [
         ["seed=1,hosts=1", "seed=2,hosts=1"], ["seed=1,hosts=2", "seed=2,hosts=2"]
     ]  # fmt: skip
@@ -90,7 +90,7 @@ def test_points_with_one_cluster_section_and_clock_go_together(experiment: Make,
 )
 def test_what_must_have_the_machine_to_itself(clock: str, network: str, expected: bool, experiment: Make) -> None:
     one = experiment(sweep={}, time={"clock": clock}, cluster={"network": network, "parallel_runs": 8})
-    assert alone(one) is expected
+    assert requires_exclusive_access(one) is expected
 
 
 def test_without_ray_points_run_in_order_in_this_thread(experiment: Make, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from testbed.errors import ExperimentError
 from testbed.files import limits
-from workloads.data.datasets import LabelledImages
+from workloads.data.clients.images import LabelledImages
 
 _IMAGES, _LABELS = "{}-images-idx3-ubyte", "{}-labels-idx1-ubyte"
 # What torchvision's parser and gzip raise on a file that is cut short or is something else.

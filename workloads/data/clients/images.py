@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from testbed.experiment.workload import Workload
-from workloads.data import partition
+from testbed.experiment.workload import WorkloadSection
+from workloads.data.clients import partition
 from workloads.randomness import Purpose, stream
 
 
@@ -132,7 +132,7 @@ class PartitionedDataset:
         classes: int,
         scaling: Scaling,
         description: str,
-        section: Workload,
+        section: WorkloadSection,
         population: int,
         seed: int,
     ) -> None:
