@@ -14,7 +14,7 @@ from typing import Any, Literal
 from analysis.attacks.limits import limit
 from analysis.attacks.outcomes import attacks, attained
 from analysis.markup import markdown_table, text_table
-from testbed.adversary.catalogue import OF_PARTY, names
+from testbed.adversary.catalogue import OF_PARTY, names, update_recovered
 from testbed.adversary.section import AdversarySection, name_of
 from testbed.engine.federation import Plan
 from testbed.errors import ExperimentError
@@ -123,8 +123,7 @@ def findings(experiment: Experiment, tried: Sequence[Trial], runs: Sequence[RunR
 
 def _finding(trial: Trial, run: RunRecords, bound: str) -> Finding:
     found, events = attained(run, trial.name), attacks(run.events)
-    gave_away = events["detail"].str.contains(r": victim \d+\b.*\b(?:recovered|reconstructed)\b")
-    recovered = events.loc[gave_away, "round"].nunique()
+    recovered = events.loc[[update_recovered(detail) for detail in events["detail"]], "round"].nunique()
     verdict: Verdict
     if not found.attacked:
         verdict = "did not arise"
@@ -134,8 +133,15 @@ def _finding(trial: Trial, run: RunRecords, bound: str) -> Finding:
         verdict = "bounded" if bound else "not protected"
     checks = tuple(f"{check} at {stage}" for check, stage, _ in found.checks)
     return Finding(
-        trial, verdict, checks, bound, found.attacked, found.refused, found.completed, int(recovered)
-    )  # fmt: skip
+        trial=trial,
+        verdict=verdict,
+        checks=checks,
+        limit=bound,
+        attacked=found.attacked,
+        refused=found.refused,
+        completed=found.completed,
+        recovered=int(recovered),
+    )
 
 
 # -- printing -------------------------------------------------------------------------------------------------------

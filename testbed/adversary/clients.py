@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import msgspec
 from pydantic import Field
 
-from testbed.adversary.lotto.rounds import ALL_LISTS, CLIENT_CENTRIC, VERIFIABLE_BATCHES
+from testbed.adversary.lotto.misbehaviour import ALL_LISTS, CLIENT_CENTRIC, VERIFIABLE_BATCHES
 from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions
 from testbed.aggregation.noisy import NoisyClient, noise_of
 from testbed.emulation.compute.cost import meter

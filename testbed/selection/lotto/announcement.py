@@ -54,13 +54,13 @@ class AnnouncedClient(LottoClient):
         What was heard of is over, whatever came of it: else announcements that are refused would leave a server more
         numbers than G to choose the next round from.
         """
-        heard, gap = self.client.heard, self.parameters.round_gap
-        if gap is not None and heard + gap < number <= self.environment.rounds:
+        last, gap = self.client.last_announced, self.parameters.round_gap
+        if gap is not None and last + gap < number <= self.environment.rounds:
             raise Refusal(
-                "lotto.round-skipped", f"round {number} announced, and none after {heard}; at most {heard + gap}"
+                "lotto.round-skipped", f"round {number} announced, and none after {last}; at most {last + gap}"
             )
-        if gap is not None and self.client.last_round < number <= heard:
-            raise Refusal("lotto.round-passed", f"round {number} announced, and {heard} rounds have been heard of")
+        if gap is not None and self.client.last_round < number <= last:
+            raise Refusal("lotto.round-passed", f"round {number} announced, and {last} rounds have been heard of")
         super().use_round(number)
 
     def prove(self, round_number: int) -> Candidacy:

@@ -146,7 +146,9 @@ class LottoServer:
 
     # -- stages ---------------------------------------------------------------------------------------------------
 
-    def require_candidates(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()) -> None:
+    def require_candidates(
+        self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()
+    ) -> None:
         """Raise `RoundAborted` when there are fewer candidates than a list takes: |C| < s."""
         round_.candidates = len(self.members(candidates))
         if len(candidates) >= self.wanted:
