@@ -39,9 +39,13 @@ class Parties:
         self.parameters = ClientCentricParameters(participants=participants)
         randomness = Randomness(1)
         environment = Environment(
-            participants, randomness, ComputeModel(False, REFERENCE_COSTS), Directory.empty(0),
-            experiment_id=EXPERIMENT_ID, rounds=rounds,
-        )  # fmt: skip
+            population=participants,
+            randomness=randomness,
+            compute=ComputeModel(False, REFERENCE_COSTS),
+            directory=Directory.empty(0),
+            experiment_id=EXPERIMENT_ID,
+            rounds=rounds,
+        )
         self.hosts = LocalHosts(participants, environment, [])
         self.hosts.register(PKI(participants, randomness))
         self.roles = [ClientCentricClient(self._client(number), self.parameters) for number in range(participants)]

@@ -49,11 +49,11 @@ class NoiseLeft:
 
     @classmethod
     def _of(cls, plan: Plan, sizes: Iterable[int]) -> "NoiseLeft":
-        names = ("tolerated", "fewest_summed", "least_noise", "smallest_part")
-        ask, rows = [plan.of_aggregation(name) for name in names], []
+        of, rows = plan.aggregation, []
         for size in sizes:
             try:
-                tolerated, fewest, noise, part = (one(size) for one in ask)
+                tolerated, fewest = of.tolerated(size), of.fewest_summed(size)
+                noise, part = of.least_noise(size), of.smallest_part(size)
             except ValueError:  # there is no sum of so many
                 continue
             if fewest <= size:

@@ -4,11 +4,12 @@ A module in a paper's folder defines a function from `ReproductionContext` to `R
 tuple `REPRODUCTIONS`; a line in `catalogue.MODULES` makes it known to the command.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pandas as pd
 
 from testbed.experiment.schema import Experiment
@@ -53,9 +54,11 @@ class Claim:
     agrees: Agreement | None
 
 
-def agreement(holds: Iterable[bool]) -> Agreement:
-    """Yes where every condition holds, partly where some do, no where none does."""
-    conditions = [bool(one) for one in holds]
+def agreement(*conditions: bool | np.bool) -> Agreement:
+    """Yes where every condition holds, partly where some do, no where none does.
+
+    A strict condition and a weaker one that follows from it make a scale of three.
+    """
     return "yes" if all(conditions) else "partly" if any(conditions) else "no"
 
 

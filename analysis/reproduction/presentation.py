@@ -7,18 +7,20 @@ import json
 import math
 import textwrap
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
 
 from analysis.reproduction.contract import Reproduction, ReproductionResult, Scale
+from analysis.tables import WIDTH, Table, require_format, to_json
+from analysis.tables import render as render_table
 from testbed.errors import ExperimentError, RunError
 from testbed.files.atomic import atomic_write
 
 Format = Literal["text", "markdown", "json"]
 FILES = ("result.md", "result.json", "table.csv")
-_WIDTH = 118
 _UNDECIDED = "cannot tell"
 _NOTHING = "–"
 
@@ -34,11 +36,9 @@ def render(one: Reproduction, result: ReproductionResult, scale: Scale, format: 
 
     Raises `ExperimentError` for another format.
     """
-    renderers: dict[str, Callable[[Reproduction, ReproductionResult, Scale], str]] = {
-        "text": _text, "markdown": _markdown, "json": _json,
-    }  # fmt: skip
-    if format not in renderers:
-        raise ExperimentError(f"--format {format}: unknown; allowed: {', '.join(renderers)}")
+    require_format(format, "text", "markdown", "json")
+    renderers: dict[str, Callable[[Reproduction, ReproductionResult, Scale], str]]
+    renderers = {"text": _text, "markdown": _markdown, "json": _json}
     return renderers[format](one, result, scale)
 
 
@@ -71,37 +71,39 @@ def write(one: Reproduction, result: ReproductionResult, scale: Scale, directory
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"{path.parent}: cannot be made: {error.strerror}") from None
-        with atomic_write(path, lambda why, path=path: RunError(f"{path}: cannot be written: {why}")) as file:
+        with atomic_write(path, partial(_not_written, path)) as file:
             file.write(text.encode())
     return paths
+
+
+def _not_written(path: Path, why: str) -> RunError:
+    return RunError(f"{path}: cannot be written: {why}")
 
 
 # -- for people -----------------------------------------------------------------------------------------------------
 
 
 def _text(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
-    parts = [f"{one.title}\n{one.source}; scale {scale}"]
+    parts = [f"{one.title}\n{one.source}; scale {scale}\n"]
     if not result.table.empty:
-        parts += _grids(result.table)
+        parts += [render_table(grid, "text") for grid in _grids(result.table)]
     if result.claims:
-        rows = [[claim.claim, claim.measured, claim.agrees or _UNDECIDED] for claim in result.claims]
-        parts.append(_wrapped(["claim in the paper", "what we measured", "agrees?"], rows, [46, 55, 11]))
+        claims = Table(["claim in the paper", "what we measured", "agrees?"], _claims(result), widths=[46, 55, 11])
+        parts.append(render_table(claims, "text"))
     if result.figures:
-        parts.append("\n".join(["figures:", *(f"  {path}" for path in result.figures)]))
+        parts.append("".join(["figures:\n", *(f"  {path}\n" for path in result.figures)]))
     if result.remarks:
-        notes = [
-            textwrap.fill(remark, _WIDTH, initial_indent="- ", subsequent_indent="  ") for remark in result.remarks
-        ]
-        parts.append("\n".join(["remarks:", *notes]))
-    return "\n\n".join(parts) + "\n"
+        notes = [textwrap.fill(remark, WIDTH, initial_indent="- ", subsequent_indent="  ") for remark in result.remarks]
+        parts.append("\n".join(["remarks:", *notes, ""]))
+    return "\n".join(parts)
 
 
-def _grids(table: pd.DataFrame) -> list[str]:
+def _grids(table: pd.DataFrame) -> list[Table]:
     """The table in as many grids, one below the other, as its width needs; the names of the rows in each."""
     columns = _columns(table)
     keys = _keys(table)
     widths = {heading: max(map(len, [heading, *cells])) for heading, cells in columns.items()}
-    room = _WIDTH - sum(widths[key] + 2 for key in keys)
+    room = WIDTH - sum(widths[key] + 2 for key in keys)
     grids: list[list[str]] = [[]]
     left = room
     for heading in [heading for heading in columns if heading not in keys]:
@@ -113,53 +115,33 @@ def _grids(table: pd.DataFrame) -> list[str]:
     return [_grid({heading: columns[heading] for heading in [*keys, *grid]}, keys) for grid in grids]
 
 
-def _grid(columns: dict[str, list[str]], keys: Sequence[str]) -> str:
-    """Aligned: keys to the left, all else to the right; a line between rows that differ in more than the last key."""
-    aligned = []
-    for heading, cells in columns.items():
-        width = max(map(len, [heading, *cells]))
-        align = str.ljust if heading in keys else str.rjust
-        aligned.append([align(cell, width) for cell in (heading, *cells)])
-    lines = ["  ".join(row).rstrip() for row in zip(*aligned, strict=True)]
+def _grid(columns: dict[str, list[str]], keys: Sequence[str]) -> Table:
+    """Keys to the left, all else to the right; a gap between rows that differ in more than the last key."""
     groups = list(zip(*(columns[key] for key in keys[:-1]), strict=True))
-    body = [lines[0], "─" * max(map(len, lines))]
-    for row, line in enumerate(lines[1:]):
-        body += [""] if groups and row and groups[row] != groups[row - 1] else []
-        body.append(line)
-    return "\n".join(body)
-
-
-def _wrapped(headings: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
-    """A table whose cells may take several lines."""
-    lines = ["  ".join(heading.ljust(width) for heading, width in zip(headings, widths, strict=True)).rstrip()]
-    lines.append("─" * (sum(widths) + 2 * (len(widths) - 1)))
-    for row in rows:
-        cells = [textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)]
-        for line in range(max(map(len, cells))):
-            parts = [cell[line] if line < len(cell) else "" for cell in cells]
-            lines.append("  ".join(part.ljust(width) for part, width in zip(parts, widths, strict=True)).rstrip())
-    return "\n".join(lines)
+    gaps = {row: "" for row in range(1, len(groups)) if groups[row] != groups[row - 1]}
+    rows = list(zip(*columns.values(), strict=True))
+    return Table(list(columns), rows, left=range(len(keys)), sections=gaps)
 
 
 def _markdown(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
-    parts = [f"## {one.name}: {one.title}", f"{one.source}. Scale: {scale}."]
+    parts = [f"## {one.name}: {one.title}\n", f"{one.source}. Scale: {scale}.\n"]
     if not result.table.empty:
         columns, keys = _columns(result.table), _keys(result.table)
-        rules = ["---" if heading in keys else "---:" for heading in columns]
-        parts.append(_markdown_table(list(columns), rules, list(zip(*columns.values(), strict=True))))
+        rows = list(zip(*columns.values(), strict=True))
+        table = Table(list(columns), rows, left=range(len(keys)), is_markup=True)
+        parts.append(render_table(table, "markdown"))
     if result.claims:
-        rows = [(claim.claim, claim.measured, claim.agrees or _UNDECIDED) for claim in result.claims]
-        parts.append(_markdown_table(["Claim in the paper", "What we measured", "Agrees?"], ["---"] * 3, rows))
+        claims = Table(["Claim in the paper", "What we measured", "Agrees?"], _claims(result), is_markup=True)
+        parts.append(render_table(claims, "markdown"))
     if result.figures:
-        parts.append("\n".join(f"![{path.stem}]({path.name})" for path in result.figures if path.suffix == ".png"))
+        parts.append("".join(f"![{path.stem}]({path.name})\n" for path in result.figures if path.suffix == ".png"))
     if result.remarks:
-        parts.append("\n".join(f"- {remark}" for remark in result.remarks))
-    return "\n\n".join(parts) + "\n"
+        parts.append("".join(f"- {remark}\n" for remark in result.remarks))
+    return "\n".join(parts)
 
 
-def _markdown_table(headings: Sequence[str], rules: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [headings, rules, *([cell.replace("|", "\\|") for cell in row] for row in rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def _claims(result: ReproductionResult) -> list[tuple[str, str, str]]:
+    return [(claim.claim, claim.measured, claim.agrees or _UNDECIDED) for claim in result.claims]
 
 
 def _keys(table: pd.DataFrame) -> list[str]:
@@ -193,28 +175,16 @@ def _cell(value: Any) -> str:
 
 
 def _json(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
-    rows: list[dict[str, Any]] = [
-        {str(name): _plain(value) for name, value in row.items()}
-        for row in result.table.astype(object).to_dict(orient="records")
-    ]
-    document = {
-        "name": one.name,
-        "title": one.title,
-        "source": one.source,
-        "scale": scale,
-        "table": rows,
-        "claims": [
-            {"claim": claim.claim, "measured": claim.measured, "agrees": claim.agrees} for claim in result.claims
-        ],
-        "figures": [str(path) for path in result.figures],
-        "remarks": list(result.remarks),
-    }
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    """A JSON value; what is not there, or not finite, is null."""
-    value = value.item() if hasattr(value, "item") else value
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return None if value is pd.NA or value is pd.NaT else value
+    claims = [{"claim": claim.claim, "measured": claim.measured, "agrees": claim.agrees} for claim in result.claims]
+    return to_json(
+        {
+            "name": one.name,
+            "title": one.title,
+            "source": one.source,
+            "scale": scale,
+            "table": result.table,
+            "claims": claims,
+            "figures": [str(path) for path in result.figures],
+            "remarks": list(result.remarks),
+        }
+    )

@@ -123,9 +123,9 @@ class Probe:
 
         from testbed.engine.federation import Plan
         from testbed.errors import TestbedError
+        from testbed.experiment.input_files import digests
         from testbed.experiment.plugin_classes import own_classes
         from testbed.plugins import sources
-        from testbed.running.inputs import digests
 
         files: dict[str, str] = {}
         try:
@@ -182,7 +182,7 @@ def understood(probes: dict[str, Any], experiments: Sequence[Experiment]) -> dic
 
     Args:
         probes: by node id; of nodes that have the testbed.
-        experiments: without sweeps, their paths absolute (see `testbed.running.inputs.located`).
+        experiments: without sweeps, their paths absolute (see `testbed.experiment.input_files.located`).
     """
     asked = {node: probe.understands.remote(list(experiments)) for node, probe in probes.items()}
     answers: dict[str, tuple[str, dict[str, str]]] = {}

@@ -15,7 +15,7 @@ from testbed.selection.lotto.client import LottoClient
 from testbed.selection.lotto.client_centric import ClientCentricClient
 from testbed.selection.lotto.messages import LIST_DOMAIN, Announce, Candidacy, ListSignature, ParticipantList
 from testbed.selection.verifiable_batch_partition import Prove, VerifiableBatchClient
-from testbed.training import Train, Trained, Trainer
+from testbed.training.client import Train, Trained, Trainer
 
 _LOSSES = {"loss": 1, "squared_loss": 2}  # fields of the report, and the power that a factor on the loss has in them
 

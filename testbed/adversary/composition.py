@@ -18,7 +18,7 @@ from testbed.errors import ExperimentError
 from testbed.parties.client import RoleSpec
 from testbed.plugins.classes import own_class
 from testbed.randomness import Randomness
-from testbed.training import Workload
+from testbed.training.workload import Workload
 
 if TYPE_CHECKING:
     from testbed.experiment.workload import WorkloadSection

@@ -19,10 +19,11 @@ from testbed.parties.client import Role, RoleSpec
 
 if TYPE_CHECKING:
     from testbed.aggregation.contract import Aggregate, AggregationRound
-    from testbed.broadcast import Asked, TrainingRound
     from testbed.experiment.workload import WorkloadSection
     from testbed.selection.contract import Selection, SelectionRound
-    from testbed.training import Train, Workload
+    from testbed.training.client import Train
+    from testbed.training.server import Asked, TrainingRound
+    from testbed.training.workload import Workload
 
 
 class MisbehaviourOptions(BaseModel):

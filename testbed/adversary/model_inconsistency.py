@@ -20,10 +20,11 @@ from testbed.adversary.secagg.reconstruction import ReconstructionOptions
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.messages import KeyAdvert
 from testbed.aggregation.secagg.server import SecAgg
-from testbed.broadcast import Asked, Broadcast, TrainingRound
 from testbed.errors import ExperimentError
 from testbed.messages import Vector
-from testbed.training import InspectableWorkload, Train, Workload
+from testbed.training.client import Train
+from testbed.training.server import Asked, Broadcast, TrainingRound
+from testbed.training.workload import InspectableWorkload, Workload
 
 if TYPE_CHECKING:
     from testbed.experiment.workload import WorkloadSection

@@ -1,6 +1,5 @@
 """``testbed reproduce``: a paper's table or figure, made again, with the paper's values beside ours."""
 
-import json
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -158,7 +157,7 @@ def _make(
 
 def _runner(flags: list[str], console: "Console", quiet: bool) -> "Callable[[Experiment, Path], list[RunRecords]]":
     """Runs an experiment (and what is missing of its sweep) into a directory, where and how the command line says."""
-    from testbed.commands.progress import display
+    from testbed.commands.progress import display_for
     from testbed.experiment.loader import apply_override, validated
     from testbed.records import RunRecords
     from testbed.running import run_all
@@ -168,7 +167,7 @@ def _runner(flags: list[str], console: "Console", quiet: bool) -> "Callable[[Exp
         for flag in flags:
             apply_override(data, flag)
         experiment = validated(data, experiment.name)
-        with display(console, quiet) as observer:
+        with display_for(console, quiet) as observer:
             paths = run_all(experiment, directory, where=experiment.name, resume=True, observer=observer)
         return [RunRecords(path) for path in paths]
 
@@ -176,6 +175,8 @@ def _runner(flags: list[str], console: "Console", quiet: bool) -> "Callable[[Exp
 
 
 def _listed(wanted: "list[Reproduction]", format: str) -> str:
+    from analysis.tables import Table, render, to_json
+
     if format == "json":
         rows = [
             {
@@ -187,13 +188,10 @@ def _listed(wanted: "list[Reproduction]", format: str) -> str:
             }
             for one in wanted
         ]
-        return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
+        return to_json(rows)
     if format == "markdown":
-        lines = ["| Name | What | Source |", "| --- | --- | --- |"]
-        lines += [
-            f"| {', '.join(f'`{name}`' for name in _names(one))} | {one.title} | {one.source} |" for one in wanted
-        ]
-        return "\n".join(lines) + "\n"
+        cells = [(", ".join(f"`{name}`" for name in _names(one)), one.title, one.source) for one in wanted]
+        return render(Table(["Name", "What", "Source"], cells, is_markup=True), format)
     width = max(len(name) for one in wanted for name in _names(one))
     return "".join(_entry(one, width) for one in wanted)
 

@@ -12,6 +12,7 @@ from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParamet
 from testbed.errors import ExperimentError
 from testbed.plugins import options as own_options
 from testbed.plugins.classes import own_class
+from testbed.plugins.contracts import check_subclass
 from testbed.selection.batch_partition import (
     BatchPartitionParameters,
     BatchPartitionSelection,
@@ -83,12 +84,18 @@ def aggregation_protocol(
     return protocol
 
 
-def aggregation_parameters(parameters: AggregationParameters) -> AggregationParameters:
-    """What the aggregation is constructed with: for a class of the user's own, the parameters that it declares."""
-    if type(parameters) in _AGGREGATION:
-        return parameters
-    found: AggregationParameters = own_parameters("aggregation", parameters)[0]
+def user_defined_protocol(section: str, name: str) -> type[SelectionProtocol] | type[AggregationProtocol]:
+    """The class ``package.module:Name`` of a section; raises `ExperimentError` where it does not keep the contract."""
+    found = own_class(name, f"{section}.protocol")
+    base = SelectionProtocol if section == "selection" else AggregationProtocol
+    check_subclass(found, base, name, f"{section}.protocol", _FORMER_NAMES)
     return found
+
+
+_FORMER_NAMES = {
+    "asks_everybody": "broadcasts_to_all",
+    "goes_on_without_participants": "allows_empty_selection",
+}
 
 
 def own_parameters(section: str, parameters: Any) -> tuple[Any, dict[str, Any]]:
@@ -104,7 +111,7 @@ def own_parameters(section: str, parameters: Any) -> tuple[Any, dict[str, Any]]:
     Raises:
         ExperimentError: no such class, or a key that it does not declare; one line each.
     """
-    kind = own_class(parameters.protocol, f"{section}.protocol")
+    kind = user_defined_protocol(section, parameters.protocol)
     declared = _declared(kind, SelectionParameters if section == "selection" else AggregationParameters)
     if declared is not None:
         given = parameters.model_dump(mode="json", exclude={"protocol"})
@@ -118,7 +125,7 @@ def own_parameters(section: str, parameters: Any) -> tuple[Any, dict[str, Any]]:
 def _declared(kind: Any, base: type[Any]) -> type[Any] | None:
     """The parameters that the nearest of the classes declares which `kind` derives from; None: none does."""
     of_built_in = {server: kind for known in (_AGGREGATION, _SELECTION) for kind, server in reversed(known.items())}
-    for ancestor in getattr(kind, "__mro__", (kind,)):
+    for ancestor in kind.__mro__:
         found = vars(ancestor).get("Parameters", of_built_in.get(ancestor))
         if isinstance(found, type) and issubclass(found, base):
             return found
@@ -131,7 +138,7 @@ def _declared(kind: Any, base: type[Any]) -> type[Any] | None:
 
 def _server(section: str, parameters: Any, known: dict[Any, Any], with_attacks: WithAttacks, *arguments: Any) -> Any:
     """A class of one's own counts as the built-in protocols too that it derives from."""
-    name: str = getattr(parameters, "protocol", "")
+    name: str = parameters.protocol
     if type(parameters) in known:
         return with_attacks(known[type(parameters)], {name})(parameters, *arguments)
     given, keywords = own_parameters(section, parameters)
@@ -140,9 +147,10 @@ def _server(section: str, parameters: Any, known: dict[Any, Any], with_attacks: 
             given.check(*arguments)
         except ValueError as error:
             raise ExperimentError(f"{section}.{error}") from None
-    honest = own_class(name, f"{section}.protocol")
-    names = {name}
-    if isinstance(honest, type):
-        names |= {str(kind.model_fields["protocol"].default) for kind in known if issubclass(honest, known[kind])}
+    honest = user_defined_protocol(section, name)
+    names = {name, *(str(kind.model_fields["protocol"].default) for kind in known if issubclass(honest, known[kind]))}
     own_options.bind(honest, name, f"{section}.protocol", (given, *arguments), keywords)
-    return with_attacks(honest, names)(given, *arguments, **keywords)
+    made = with_attacks(honest, names)(given, *arguments, **keywords)
+    if "parameters" not in vars(made):
+        raise ExperimentError(f"{section}.protocol: {name}: its __init__ must call super().__init__, and does not")
+    return made

@@ -1,6 +1,6 @@
 """The privacy ledger of a run: opened for an experiment, entered after every round, rebuilt from the records."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from testbed.records import RunDirectory
 from testbed.records.chunks import read_chunks
 from testbed.records.tables import privacy_table
 from testbed.records.writer import recorded_files
-from testbed.training import Workload
+from testbed.training.workload import Workload
 
 if TYPE_CHECKING:
     from testbed.engine.federation import Plan
@@ -120,19 +120,19 @@ def opened(plan: "Plan", workload: Workload) -> PrivacyBooks | None:
             f"delta {ledger.delta:.3g} with {100 * least:.3g}% of the planned noise, the least that a sum can have; "
             "allow more, or add more noise"
         )
-    shared: bool = plan.of_aggregation("shares_noise")
-    withstood, fewest = (plan.of_aggregation(name) for name in ("tolerated", "fewest_summed"))
-    own_noise = not shared and bool(getattr(plan.aggregation, "asks_everybody", False))
-    charging = Charging(least, plan.dishonest, withstood, fewest, shared, own_noise)
+    aggregation = plan.aggregation
+    shared = aggregation.shares_noise
+    own_noise = not shared and aggregation.broadcasts_to_all
+    charging = Charging(least, plan.dishonest, aggregation.tolerated, aggregation.fewest_summed, shared, own_noise)
     return PrivacyBooks(ledger, charging, plan)
 
 
 def check_budget(plan: "Plan") -> None:
     """Raise `ExperimentError` for a budget beside a built-in aggregation without noise; it takes no data to tell."""
     section, parameters = plan.experiment.privacy, plan.aggregation_parameters
-    if section is None or section.budget is None or hasattr(plan.aggregation, "accountant"):
+    if section is None or section.budget is None:
         return
-    if isinstance(parameters, NoisyParameters) and parameters.noise is None:
+    if isinstance(parameters, NoisyParameters) and parameters.noise is None and accountant_of(plan, 1) is None:
         raise ExperimentError(_no_noise(plan, section.budget))
 
 
@@ -153,7 +153,7 @@ def reports_training(plan: "Plan", dimension: int) -> bool:
         return True
     selection = plan.experiment.selection
     needs = selection.by_losses
-    if ":" in selection.protocol and hasattr(plan.selection, "learn") and getattr(plan.selection, "by_losses", True):
+    if ":" in selection.protocol and plan.selection.by_losses:
         needs = f"protocol: {selection.protocol}"
     if needs:
         raise ExperimentError(f"privacy.report_losses: false, but selection.{needs} {NEEDS_LOSSES}")
@@ -162,11 +162,11 @@ def reports_training(plan: "Plan", dimension: int) -> bool:
 
 def accountant_of(plan: "Plan", dimension: int) -> Accountant | None:
     """What the aggregation of a run says of its noise; None where it adds none."""
-    given: list[Any] = [plan.maximum_participants, dimension]  # with more, the discrete Gaussian adds up less well
-    if getattr(plan.aggregation, "asks_everybody", False):  # lest anybody learn who takes part: what counts is the rate
-        given.append(getattr(plan.selection, "client_rate", 1.0))
-    found: Accountant | None = plan.of_aggregation("accountant")(*given)
-    return found
+    most = plan.maximum_participants  # with more, the discrete Gaussian adds up less well
+    if not plan.aggregation.broadcasts_to_all:
+        return plan.aggregation.accountant(most, dimension)
+    rate = plan.selection.client_rate
+    return plan.aggregation.accountant(most, dimension, 1.0 if rate is None else rate)
 
 
 _ONE_BY_ONE = 10_000
@@ -182,11 +182,10 @@ def least_noise(plan: "Plan") -> float:
     sizes that may have less than was found are looked at; above 10,000 not each of them, but what lies between two that
     are is bounded from below, which costs at most two parts in a thousand.
     """
-    of_so_many: Callable[[int], float] = plan.of_aggregation("least_noise")
     least, size = 1.0, plan.minimum_participants
     while size <= plan.maximum_participants:
         try:
-            share = float(of_so_many(size))
+            share = float(plan.aggregation.least_noise(size))
         except ValueError:  # there is no sum of so many
             size += 1
             continue

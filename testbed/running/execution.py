@@ -6,8 +6,9 @@ An experiment without a sweep is one run, and its directory is `out`; each point
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import workloads
 from testbed.crashes import locating_crashes
 from testbed.engine.federation import Plan
 from testbed.errors import ExperimentError, TraceError
@@ -17,18 +18,14 @@ from testbed.experiment.schema import Experiment
 from testbed.experiment.stages import check_points, stages_of
 from testbed.experiment.sweep import Point, points
 from testbed.privacy.recorder import warnings as privacy_warnings
-from testbed.records import RunRecords, find_runs
-from testbed.records.mirror import fetched, local_staging_dir
+from testbed.records.mirror import local_staging_dir
 from testbed.running import workers
 from testbed.running.observers import Observer, Serialised
 from testbed.running.open_runs import OpenRun
-from testbed.running.point_workers import PointWorkers, group_by_resources
 from testbed.running.preparation import PlannedRun, default_directory, planned
 from testbed.running.validation import check_addresses, check_plan, warnings
+from testbed.running.worker_pool import WorkerPool, group_by_resources
 from testbed.signals import stopping_on_signals
-
-if TYPE_CHECKING:
-    import pandas
 
 
 def run(
@@ -70,22 +67,6 @@ def run(
         experiment, directory, where=where, resume=resume, observer=observer, accept_changed_code=accept_changed_code
     )
     return directory
-
-
-def compare(runs: str | Path | Sequence[str | Path], baseline: str | None = None) -> "pandas.DataFrame":
-    """The overhead table of the runs at or below some directories; see `analysis.comparison.overhead.compare`.
-
-    Raises `RunError` when there are no runs and `ExperimentError` for a baseline that is not among them.
-    """
-    from analysis.comparison import overhead
-
-    return overhead.compare(runs_below([runs] if isinstance(runs, str | Path) else runs), baseline)
-
-
-def runs_below(directories: Sequence[str | Path]) -> list[RunRecords]:
-    """The runs at or below the directories (or URIs), each once; raises `RunError` for a directory without any."""
-    found = {run.path.resolve(): run for directory in directories for run in find_runs(fetched(directory))}
-    return list(found.values())
 
 
 def run_all(
@@ -135,9 +116,9 @@ def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
         observer.ended(run, ended.finish())
 
     try:
-        with PointWorkers(observer, open_run) as all_workers:
+        with WorkerPool(observer, open_run) as pool:
             for group in group_by_resources([run for run in runs if not run.complete]):
-                workers.run_all(group, all_workers.for_group(group), summarised)
+                workers.run_all(group, pool.workers_for(group), summarised)
     finally:
         for run in opened:  # at its end, and not summarised
             run.end()
@@ -145,8 +126,6 @@ def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
 
 def _check(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str, observer: Observer) -> None:
     """Raise, before anything runs, what only the data and the protocols' own classes can tell of these runs."""
-    import workloads
-
     check_addresses([run.point.experiment for run in runs], where)
     built: tuple[Any, Any] = (None, None)
     stages: dict[int, tuple[str, ...]] = {}

@@ -13,6 +13,7 @@ from testbed.emulation.availability import Scheduled
 from testbed.emulation.traces.schedule import Schedule
 from testbed.engine.federation import Plan
 from testbed.errors import ExperimentError, TraceError
+from testbed.experiment.input_files import missing
 from testbed.experiment.plugin_classes import own_classes
 from testbed.experiment.schema import Experiment
 from testbed.experiment.stages import check_points, check_schedule, stages_of
@@ -21,7 +22,6 @@ from testbed.plugins import options as own_options
 from testbed.plugins import sources
 from testbed.plugins.classes import own_class
 from testbed.privacy.recorder import check_budget
-from testbed.running.inputs import missing
 
 
 @dataclass

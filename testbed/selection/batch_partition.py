@@ -11,7 +11,7 @@ When T does not divide N, the first N mod floor(N/T) batches have one member mor
 small), so none has fewer than T and a round may hold a few users more than K.
 """
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -21,7 +21,7 @@ from testbed.batches import Batches
 from testbed.errors import RoundSkipped
 from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
-from testbed.selection.contract import Selection, SelectionParameters, SelectionRound
+from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound
 
 
 class BatchPartitionParameters(SelectionParameters):
@@ -55,7 +55,7 @@ def check_batch_size(privacy: int, participants: int) -> None:
         )
 
 
-class SelectsBatches:
+class SelectsBatches(SelectionProtocol):
     """How many participants a round of K/T whole batches has.
 
     Attributes:
@@ -81,11 +81,10 @@ class SelectsBatches:
 class BatchPartitionSelection(SelectsBatches):
     """Server side of `batch-partition` (and, with T = K and fair mode, of `partition`)."""
 
-    stages: ClassVar[tuple[str, ...]] = (STAGE,)
-    needs_registration: ClassVar[bool] = False
+    stages = (STAGE,)
 
     def __init__(self, parameters: BatchPartitionParameters | PartitionParameters, population: int) -> None:
-        self.parameters = parameters
+        super().__init__(parameters, population)
         partition = isinstance(parameters, PartitionParameters)
         size = parameters.participants if isinstance(parameters, PartitionParameters) else parameters.privacy
         self.fair = partition or (isinstance(parameters, BatchPartitionParameters) and parameters.mode == "fair")

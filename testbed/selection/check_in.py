@@ -30,7 +30,7 @@ class CheckInRole(Role):
     """Client side: answers that it is there."""
 
     @staticmethod
-    @handles(CheckIn, alike=True)
+    @handles(CheckIn, stateless=True)
     def on_check_in(environment: Environment, message: CheckIn) -> CheckInReply:
         """Everybody who hears the question gives the same answer."""
         return CheckInReply()

@@ -7,7 +7,7 @@ Federated Learning, arXiv 2106.03328, section 3.3 and appendix H.
 
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -17,7 +17,7 @@ from testbed.emulation.traces.schedule import PARTICIPANT, Schedule
 from testbed.errors import RoundSkipped, TraceError
 from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
-from testbed.selection.contract import Selection, SelectionParameters, SelectionRound
+from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound
 
 
 class RandomParameters(SelectionParameters):
@@ -73,15 +73,11 @@ class BernoulliParameters(SelectionParameters):
             )
 
 
-class ServersChoice:
+class ServersChoice(SelectionProtocol):
     """What protocols share in which the server chooses freely among those that have checked in."""
 
-    stages: ClassVar[tuple[str, ...]] = (STAGE,)
-    needs_registration: ClassVar[bool] = False
-
-    def __init__(self, parameters: SelectionParameters, population: int) -> None:
-        self.parameters = parameters
-        self.population = population
+    parameters: SelectionParameters
+    stages = (STAGE,)
 
     @property
     def minimum_participants(self) -> int:

@@ -190,8 +190,8 @@ class VerifiableBatchServer(SelectsBatches, AnnouncingServer):
     """Server side. `choose` draws among batches; the rest of the decisions are those of Lotto's server."""
 
     parameters: VerifiableBatchPartitionParameters
-    stages: ClassVar[tuple[str, ...]] = ("lotto/announce", "lotto/prove", "lotto/participants", "lotto/signatures")
-    candidate_noun: ClassVar[str] = "candidate batches"
+    stages = ("lotto/announce", "lotto/prove", "lotto/participants", "lotto/signatures")
+    candidate_noun = "candidate batches"
 
     def __init__(self, parameters: VerifiableBatchPartitionParameters, population: int) -> None:
         super().__init__(parameters, population)

@@ -131,7 +131,7 @@ OWN = '''
 from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions, SelectionMisbehaviour
 from testbed.parties.client import handles
 from testbed.selection.random_selection import RandomSelection
-from testbed.training import Train, Trained, Trainer
+from testbed.training.client import Train, Trained, Trainer
 
 
 class FirstOnly(SelectionMisbehaviour, RandomSelection):

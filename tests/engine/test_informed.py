@@ -13,7 +13,7 @@ from testbed.selection.lotto.client_centric import ClientCentricServer
 from testbed.selection.lotto.messages import Announce
 from testbed.selection.lotto.server_centric import ServerCentricServer
 from testbed.selection.oort import OortSelection
-from testbed.training import Train, Trained, Trainer
+from testbed.training.client import Train, Trained, Trainer
 
 VARIANTS = {"lotto-client-centric": ClientCentricServer, "lotto-server-centric": ServerCentricServer}
 PLAIN = {

@@ -84,7 +84,11 @@ def test_no_question_of_any_protocol_crashes_a_client(mix: str) -> None:
     plan = Plan(validated({"seed": 1, "population": N} | MIXES[mix], mix), 1)
     compute = ComputeModel(False, REFERENCE_COSTS)
     environment = Environment(
-        N, plan.randomness, compute, Directory.empty(N), batches=getattr(plan.selection, "batches", None)
+        population=N,
+        randomness=plan.randomness,
+        compute=compute,
+        directory=Directory.empty(N),
+        batches=plan.selection.batches,
     )
     hosts = LocalHosts(N, environment, plan.roles, on_crash="drop")
     hosts.register(PKI(N, plan.randomness))

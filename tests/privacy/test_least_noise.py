@@ -19,7 +19,7 @@ REMOVED: Any = {
 
 def least(parameters: Any, minimum: int, maximum: int) -> float:
     plan: Any = SimpleNamespace(
-        of_aggregation=lambda name: getattr(parameters, name),
+        aggregation=parameters,
         minimum_participants=minimum,
         maximum_participants=maximum,
     )

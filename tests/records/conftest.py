@@ -33,6 +33,7 @@ from testbed.records.tables import (
     participation_table,
     privacy_table,
 )
+from testbed.training.workload import LocalUpdate
 
 
 def tables_of(number: int) -> dict[str, pa.Table]:
@@ -129,7 +130,7 @@ class Drifting:
 
     def train(self, client: int, model: np.ndarray, round_number: int) -> Any:
         delta = np.random.default_rng((client, round_number)).normal(0, 0.1, self.dimension) - 0.3 * model
-        return SimpleNamespace(delta=delta.astype(np.float32), samples=client + 1, loss=1.0, examples_processed=3)
+        return LocalUpdate(delta=delta.astype(np.float32), samples=client + 1, loss=1.0, examples_processed=3)
 
     def evaluate(self, model: np.ndarray) -> Any:
         return SimpleNamespace(loss=float(np.abs(model).sum()), accuracy=0.5, samples=10)

@@ -5,7 +5,6 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from testbed.experiment.loader import validated
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.aggregates import RoundAggregate, names_in
 from testbed.records.mirror import fetched, local_staging_dir
+from testbed.training.workload import LocalUpdate
 
 ROUNDS = 6
 BASE = {
@@ -43,7 +43,7 @@ class Drifting:
 
     def train(self, client: int, model: np.ndarray, round_number: int) -> Any:
         delta = np.random.default_rng((client, round_number)).normal(0, 0.1, self.dimension) - 0.3 * model
-        return SimpleNamespace(delta=delta.astype(np.float32), samples=client + 1, loss=1.0, examples_processed=3)
+        return LocalUpdate(delta=delta.astype(np.float32), samples=client + 1, loss=1.0, examples_processed=3)
 
     def evaluate(self, model: np.ndarray) -> None:
         return None

@@ -25,7 +25,7 @@ from testbed.parties.client import Environment, Role
 from testbed.parties.host import Host
 from testbed.parties.pki import PKI, Identity
 from testbed.selection.lotto.messages import Announce
-from testbed.training import LocalUpdate
+from testbed.training.workload import LocalUpdate
 from tests.search import beacon
 
 DIMENSION = 3
@@ -35,7 +35,7 @@ CRAFTED_MODEL = np.full(DIMENSION, -1, np.float32)
 
 
 class Learning:
-    """A `testbed.training.Workload`: each client learns something of its own, and nothing from the crafted model."""
+    """A workload: each client learns something of its own, and nothing from the crafted model."""
 
     dimension = DIMENSION
 

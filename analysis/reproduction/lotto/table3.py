@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
-from analysis.reproduction.lotto.overhead import INFORMED_SIZES, table
-from analysis.reproduction.lotto.overhead_verdict import largest, remarks_of
+from analysis.reproduction.lotto.overhead import INFORMED_SCALES, table
+from analysis.reproduction.lotto.overhead_claims import largest, remarks_of
 from analysis.reproduction.lotto.published import TABLE_3
 
 OR = {"by": ["latency", "loss"], "combine": "or", "exclude": 0.2}
@@ -21,10 +21,10 @@ _SELECTIONS: dict[str, dict[str, Any]] = {
 
 def run_table3(context: ReproductionContext) -> ReproductionResult:
     """Run the table at the context's scale."""
-    size = INFORMED_SIZES[context.scale]
-    frame = table(context, size, _SELECTIONS, TABLE_3, lambda application: list(_SELECTIONS))
+    scale = INFORMED_SCALES[context.scale]
+    frame = table(context, scale, _SELECTIONS, TABLE_3, lambda application: list(_SELECTIONS))
     remarks = [
-        f"Rounds of each run: {size}; the paper: 50 (OpenImage 100). Only completed rounds count. In the first round "
+        f"Rounds of each run: {scale}; the paper: 50 (OpenImage 100). Only completed rounds count. In the first round "
         "nothing is known of anybody yet, and nobody is refined away.",
         "Lotto refines by 'or' at 20%, on response times that the server measures and losses that clients report. All "
         "devices are equally fast here, so that what differs is what selection costs, not whom it takes; for that see "

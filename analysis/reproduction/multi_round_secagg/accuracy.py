@@ -10,11 +10,11 @@ from functools import partial
 import pandas as pd
 
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.multi_round_secagg.accuracy_claims import Late, ablation_claims, claims, table
 from analysis.reproduction.multi_round_secagg.curves import draw
 from analysis.reproduction.multi_round_secagg.published import TABLE_3, TABLE_4, TABLE_5, Accuracies, Setting
 from analysis.reproduction.multi_round_secagg.tasks import task_of
 from analysis.reproduction.multi_round_secagg.training import Results, remarks, train
-from analysis.reproduction.multi_round_secagg.verdict import Late, ablation_claims, claims, table
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ def run_training(figure: _Figure, context: ReproductionContext) -> ReproductionR
 
 def late_of(results: Results) -> dict[Setting, Late]:
     """`(seeds,)` accuracies at the runs' ends, by setting and scheme."""
-    return {setting: {name: one.late for name, one in schemes.items()} for setting, schemes in results.items()}
+    return {setting: {name: one.curves.late for name, one in schemes.items()} for setting, schemes in results.items()}
 
 
-SIZES = {(240, 12): "a", (120, 24): "b"}
+ABLATION_PANELS = {(240, 12): "a", (120, 24): "b"}
 """Figure 9's N and K, and their panels."""
 
 
@@ -60,7 +60,7 @@ def run_fig9(context: ReproductionContext) -> ReproductionResult:
     """Figure 9: other numbers of users and of participants, IID."""
     task = task_of("multiround-fig9", context.scale, context.data)
     tables, judged, panels = [], list[Claim](), {}
-    for (population, participants), letter in SIZES.items():
+    for (population, participants), letter in ABLATION_PANELS.items():
         size = replace(task, population=population, participants=participants)
         context.progress(f"N = {population}, K = {participants}")
         results, rates = train(context, size, f"runs/{population}-{participants}")
@@ -75,7 +75,7 @@ def run_fig9(context: ReproductionContext) -> ReproductionResult:
         claims=judged,
         remarks=[
             *remarks(replace(size, population=task.population, participants=task.participants), rates),
-            f"Sizes: {'; '.join(f'N = {n}, K = {k}' for n, k in SIZES)} instead of the above.",
+            f"Sizes: {'; '.join(f'N = {n}, K = {k}' for n, k in ABLATION_PANELS)} instead of the above.",
             "The paper draws these curves and gives no numbers for them.",
         ],
     )

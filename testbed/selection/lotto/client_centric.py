@@ -5,7 +5,7 @@ stands as candidate when the result falls below the threshold. The server cannot
 verify each other's proofs.
 """
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -47,7 +47,7 @@ class ClientCentricServer(AnnouncingServer):
     """Server side."""
 
     parameters: ClientCentricParameters
-    stages: ClassVar[tuple[str, ...]] = ("lotto/announce", "lotto/participants", "lotto/signatures")
+    stages = ("lotto/announce", "lotto/participants", "lotto/signatures")
 
     @property
     def roles(self) -> list[RoleSpec]:

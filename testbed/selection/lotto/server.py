@@ -17,7 +17,7 @@ from testbed.network.contract import ids
 from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import RoleSpec
 from testbed.parties.round_beacon import randomness_of
-from testbed.selection.contract import Selection, SelectionRound
+from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
 from testbed.selection.lotto.candidacy import selection_input
 from testbed.selection.lotto.messages import (
     LIST_DOMAIN,
@@ -37,7 +37,7 @@ GroupMessages = Sequence[tuple[Ids, Message]]
 """Groups of clients, and what each group is told."""
 
 
-class LottoServer:
+class LottoServer(SelectionProtocol):
     """Server side of what both variants share: residual removal, mutual verification, consistency.
 
     What stands for selection are *candidates*: clients, or in a protocol built on this one, batches of them.
@@ -53,15 +53,15 @@ class LottoServer:
         candidate_noun: what candidates are called where a round ends for lack of them.
     """
 
-    needs_registration: ClassVar[bool] = True
-    participants_agree: ClassVar[bool] = True
+    parameters: AgreedListParameters
+    needs_registration = True
+    participants_agree = True
     announces: ClassVar[bool] = True
     candidate_noun: ClassVar[str] = "candidates"
     _pulse: bytes | None = None
 
     def __init__(self, parameters: AgreedListParameters, population: int) -> None:
-        self.parameters = parameters
-        self.population = population
+        super().__init__(parameters, population)
         self.wanted = parameters.participants
         self.dropped = np.zeros(population, np.bool_)
 
@@ -79,6 +79,11 @@ class LottoServer:
     def members(self, candidates: Ids) -> Ids:
         """The clients that these candidates are, sorted."""
         return candidates
+
+    @property
+    def beacon_latency_s(self) -> float | None:
+        """See `SelectionProtocol.beacon_latency_s`."""
+        return None if self.parameters.round_beacon == "none" else self.parameters.beacon_latency_ms / 1000
 
     # -- decisions ------------------------------------------------------------------------------------------------
 

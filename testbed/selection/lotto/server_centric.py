@@ -57,7 +57,7 @@ class ServerCentricServer(LottoServer):
 
     parameters: ServerCentricParameters
     announces: ClassVar[bool] = False
-    stages: ClassVar[tuple[str, ...]] = (STAGE, "lotto/participants", "lotto/signatures")
+    stages = (STAGE, "lotto/participants", "lotto/signatures")
 
     @property
     def roles(self) -> list[RoleSpec]:

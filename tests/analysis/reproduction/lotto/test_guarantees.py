@@ -9,10 +9,11 @@ import pytest
 from scipy import stats
 
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
-from analysis.reproduction.lotto import over_selection, refinement, security
-from analysis.reproduction.lotto.guarantees import REPRODUCTIONS
+from analysis.reproduction.lotto import fig1b, fig2, fig4, fig5, fig6, fig10
+from analysis.reproduction.lotto.worked_example import consistent, epsilons
 from testbed.experiment.schema import Experiment
 
+REPRODUCTIONS = [one for module in (fig1b, fig2, fig4, fig5, fig6, fig10) for one in module.REPRODUCTIONS]
 BY_NAME = {one.name: one for one in REPRODUCTIONS}
 
 
@@ -51,7 +52,7 @@ def test_fig1b(reproduce: Any) -> None:
 
 
 def test_fig2(reproduce: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(over_selection.EMULATED, "small", {(100, 10): 40})
+    monkeypatch.setitem(fig2.EMULATED, "small", {(100, 10): 40})
     outcome = reproduce("lotto-fig2")
     check(outcome, "lotto-fig2", samples_enough="partly", Theorem_1="yes")
     emulated = outcome.table.dropna(subset=["emulated"])
@@ -62,21 +63,21 @@ def test_fig2(reproduce: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_real_vrfs_find_candidates_as_often_as_they_should() -> None:
     """All 12 clients are candidates at p = 1; at p = 1/2 a number of them that is binomial."""
-    assert over_selection.successes(12, 12, 5)[Fraction(1)] == 5
-    counted = over_selection.successes(12, 6, 150)[Fraction(1)]
+    assert fig2.successes(12, 12, 5)[Fraction(1)] == 5
+    counted = fig2.successes(12, 6, 150)[Fraction(1)]
     assert stats.binomtest(counted, 150, float(stats.binom.sf(5, 12, 0.5))).pvalue > 1e-4
 
 
 def test_intervals_are_wilsons() -> None:
     for successes, trials in ((0, 10), (3, 10), (10, 10), (85, 100)):
         low, high = stats.binomtest(successes, trials).proportion_ci(method="wilson")
-        assert over_selection.wilson(successes, trials) == pytest.approx((low, high), abs=1e-6)
+        assert fig2.wilson(successes, trials) == pytest.approx((low, high), abs=1e-6)
 
 
 def test_fig4(reproduce: Any) -> None:
     outcome = reproduce("lotto-fig4")
     check(outcome, "lotto-fig4", leaving_out="no", refinement_does_best="yes")
-    assert refinement.improvement(np.array([8.0, 4.0, 2.0, 1.0]), 0.5) == 4.0
+    assert fig4.improvement(np.array([8.0, 4.0, 2.0, 1.0]), 0.5) == 4.0
     row = outcome.table[(outcome.table["exponent"] == 1.0) & (outcome.table["excluded"] == 0.2)].iloc[0]
     assert row["improvement"] == pytest.approx(141)
     assert row["(1-d)^-p (paper)"] == pytest.approx(1.25)
@@ -105,7 +106,7 @@ def test_fig10(reproduce: Any) -> None:
 
 
 def test_multipliers_that_are_consistent_with_a_number_give_it() -> None:
-    low, high = security.consistent("server-centric", 2.25, 2.35)
-    assert security.epsilons(200_000, low)["server-centric"] == pytest.approx(2.35, abs=1e-3)
-    assert security.epsilons(200_000, high)["server-centric"] == pytest.approx(2.25, abs=1e-3)
+    low, high = consistent("server-centric", 2.25, 2.35)
+    assert epsilons(200_000, low)["server-centric"] == pytest.approx(2.35, abs=1e-3)
+    assert epsilons(200_000, high)["server-centric"] == pytest.approx(2.25, abs=1e-3)
     assert low < high < 6.27

@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import binomtest
 
 from analysis.reproduction.contract import ReproductionContext, ReproductionResult
-from analysis.reproduction.lotto import reconstruction as lotto_reconstruction
-from analysis.reproduction.lotto.reconstruction import PARTICIPANTS, SIZES, Size, chance
+from analysis.reproduction.lotto import fig1a
+from analysis.reproduction.lotto.fig1a import PARTICIPANTS, SCALES, ReconstructionScale, chance
 from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
@@ -29,11 +29,11 @@ def _run(experiment: Experiment, directory: Path) -> list[RunRecords]:
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lotto_reconstruction, "STEP_PARTICIPANTS", S)
-        patch.setitem(SIZES, "small", Size((5, 6), ((30, 6), (10, 9)), 12, 2))
+        patch.setattr(fig1a, "STEP_PARTICIPANTS", S)
+        patch.setitem(SCALES, "small", ReconstructionScale((5, 6), ((30, 6), (10, 9)), 12, 2))
         lines: list[str] = []
         out = tmp_path_factory.mktemp("fig1a")
-        yield lotto_reconstruction.run_fig1a(ReproductionContext("small", out, _run, lines.append))
+        yield fig1a.run_fig1a(ReproductionContext("small", out, _run, lines.append))
 
 
 def test_what_was_measured(result: ReproductionResult) -> None:

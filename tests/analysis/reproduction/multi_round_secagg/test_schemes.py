@@ -7,21 +7,21 @@ import pytest
 
 from analysis.multi_round import over_rounds
 from analysis.reproduction.contract import ReproductionContext
-from analysis.reproduction.multi_round_secagg import families, fig4, schemes
+from analysis.reproduction.multi_round_secagg import fig3, fig4, schemes, table1
 
 
 @pytest.fixture
 def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReproductionContext:
     """The scale small is tiny."""
-    monkeypatch.setitem(schemes.SIZES, "small", schemes.Size(140, 2))
-    monkeypatch.setitem(families.SIZES, "small", (60, 2))
-    monkeypatch.setattr(families, "DROPOUTS", (0.2, 0.5))
+    monkeypatch.setitem(schemes.SCALES, "small", schemes.SimulationScale(140, 2))
+    monkeypatch.setitem(fig3.SCALES, "small", (60, 2))
+    monkeypatch.setattr(fig3, "DROPOUTS", (0.2, 0.5))
     monkeypatch.setattr(schemes, "SEED_TIME_S", 0.0)
     return ReproductionContext("small", tmp_path, lambda experiment, path: [], lambda line: None)
 
 
 def test_table1_is_exact(context: ReproductionContext) -> None:
-    result = families.run_table1(context)
+    result = table1.run_table1(context)
     sizes = dict(zip(result.table["scheme"], result.table["family size"], strict=True))
     assert sizes["batch-partition, T = 3"] == 91390
     assert sizes["random"] == 10542859559688820
@@ -29,8 +29,8 @@ def test_table1_is_exact(context: ReproductionContext) -> None:
 
 
 def test_fig3_holds_theorem_1_against_the_simulation(context: ReproductionContext) -> None:
-    result = families.run_fig3(context)
-    assert len(result.table) == 2 * len(families.PRIVACIES)
+    result = fig3.run_fig3(context)
+    assert len(result.table) == 2 * len(fig3.PRIVACIES)
     assert [claim.agrees for claim in result.claims] == ["yes", "yes"]
     assert all(path.is_file() for path in result.figures)
 
