@@ -15,7 +15,7 @@ from analysis.attacks.outcomes import attacks, attained
 from analysis.tables import Table, require_format, to_json
 from analysis.tables import render as render_table
 from testbed.adversary.catalogue import OF_PARTY, names, update_recovered
-from testbed.adversary.section import AdversarySection, name_of
+from testbed.adversary.section import PARTIES, AdversarySection, name_of
 from testbed.engine.federation import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.loader import validated
@@ -108,9 +108,9 @@ def survey_of(experiment: Experiment, tried: Sequence[Trial], where: str) -> Exp
 
 def _adversary(section: AdversarySection, trial: Trial) -> dict[str, list[Any]]:
     """What is tried, outermost, beside its companions."""
-    parties = {}
-    for party in OF_PARTY:
-        listed = {name_of(one): one for one in getattr(section, party)}
+    parties: dict[str, list[Any]] = {}
+    for party in PARTIES:
+        listed = {name_of(one): one for one in section.named(party)}
         tried = [listed.pop(trial.name, trial.name)] if party == trial.party else []
         parties[party] = [*tried, *listed.values()]
     return parties

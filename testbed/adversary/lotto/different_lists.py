@@ -60,7 +60,8 @@ class ShowDifferentLists(LottoMisbehaviour):
         if not self._shown:
             return super().signatures_for(signers, message)
         return [
-            (ids(np.intersect1d(group, signers)),
-             _replaced(message, signatures=[row for row in message.signatures if row.client in listed]))
-            for group, listed in self._shown
-        ]  # fmt: skip
+            (ids(np.intersect1d(group, signers)), self._signed_by(listed, message)) for group, listed in self._shown
+        ]
+
+    def _signed_by(self, listed: frozenset[int], message: ListSignatures) -> ListSignatures:
+        return _replaced(message, signatures=[row for row in message.signatures if row.client in listed])
