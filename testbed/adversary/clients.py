@@ -17,8 +17,6 @@ from testbed.selection.lotto.messages import LIST_DOMAIN, Announce, Candidacy, L
 from testbed.selection.verifiable_batch_partition import Prove, VerifiableBatchClient
 from testbed.training.client import Train, Trained, Trainer
 
-_LOSSES = {"loss": 1, "squared_loss": 2}  # fields of the report, and the power that a factor on the loss has in them
-
 
 class InflateOptions(MisbehaviourOptions):
     """By how much."""
@@ -41,8 +39,9 @@ class InflateUtility(ClientMisbehaviour, Trainer):
         if not self.attacks(message.round):
             return trained
         factor = self.context.options_of(InflateUtility).factor
-        true = {name: getattr(trained, name) for name in _LOSSES}
-        lies = {name: loss * factor ** _LOSSES[name] for name, loss in true.items() if loss is not None}
+        lies = {"loss": trained.loss * factor}
+        if trained.squared_loss is not None:
+            lies["squared_loss"] = trained.squared_loss * factor**2
         self.record_attack(InflateUtility, f"reported a loss of {lies['loss']:.4g} instead of {trained.loss:.4g}")
         return msgspec.structs.replace(trained, **lies)
 

@@ -53,7 +53,7 @@ class Adversary:
         dishonest: their numbers.
 
     Raises:
-        ExperimentError: a class of one's own cannot be found, is none of a misbehaviour, or lacks the options given.
+        ExperimentError: a user-defined class cannot be found, is none of a misbehaviour, or lacks the options given.
     """
 
     def __init__(

@@ -70,7 +70,7 @@ class AdversarySection(BaseModel):
         for one in given:
             name = name_of(one)
             if name in seen:
-                raise ValueError(f"{name} stands twice")
+                raise ValueError(f"duplicate {name}")
             seen.add(name)
             if ":" in name and re.match(OWN_CLASS, name):
                 continue
@@ -94,10 +94,10 @@ class AdversarySection(BaseModel):
             if beyond:
                 raise ValueError(f"dishonest: client {beyond[0]} of a population of {population}, counted from 0")
             if len(set(self.dishonest)) != len(self.dishonest):
-                raise ValueError("dishonest: a client stands twice")
+                raise ValueError("dishonest: a duplicate client")
         elif self.number_of(population) > population:
             raise ValueError(f"dishonest: {self.dishonest} of a population of {population}; at most {population}")
-        own = ":" in selection + aggregation  # what applies to a protocol of one's own is known where its class is
+        own = ":" in selection + aggregation  # what applies to a user-defined protocol is known where its class is
         protocols = {selection, aggregation, _TRAINING}
         for party in PARTIES:
             for one in self.named(party):

@@ -33,7 +33,7 @@ class ListsOptions(MisbehaviourOptions):
 
 
 class ParallelLists(LottoMisbehaviour):
-    """Makes several lists; where there are not candidates enough for two, the round goes on with one."""
+    """Makes several lists; where there are too few candidates for two, the round has one."""
 
     name: ClassVar[str] = "parallel-lists"
     applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS

@@ -142,8 +142,8 @@ class SkipRounds(LottoMisbehaviour):
             ]
         question = LookAhead(numbers[0], numbers[-1], pulse)
         answers: dict[int, Any] = (await round_.network.ask(ids(list(self.dishonest)), question)).valid()
-        entries = {client: answer.outputs for client, answer in answers.items() if len(answer.outputs) == len(numbers)}
-        of_rounds = [{client: outputs[row] for client, outputs in entries.items()} for row in range(len(numbers))]
+        told = {client: answer.outputs for client, answer in answers.items() if len(answer.outputs) == len(numbers)}
+        of_rounds = [{client: outputs[row] for client, outputs in told.items()} for row in range(len(numbers))]
         return [self._count(number, of, round_) for number, of in zip(numbers, of_rounds, strict=True)]
 
     def _count(self, number: int, outputs: dict[int, bytes], round_: SelectionRound) -> int:
