@@ -16,7 +16,7 @@ from analysis.attacks.outcomes import attacks, attained
 from analysis.markup import markdown_table, text_table
 from testbed.adversary.catalogue import OF_PARTY, names
 from testbed.adversary.section import AdversarySection, name_of
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment

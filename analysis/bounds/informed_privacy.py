@@ -22,7 +22,7 @@ from analysis.bounds.tails import hypergeometric_survival, survival, survivals
 from analysis.bounds.verifiable_batch_partition import Setting
 from analysis.bounds.verifiable_batch_partition import bound as batches_exceed
 from testbed.batches import Batches
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.privacy.accounting.accountant import Accountant
 from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
 

@@ -10,13 +10,12 @@ from analysis.markup import markdown, markdown_table
 from analysis.privacy.planned import Planned, lines, number, planned
 from analysis.privacy.spent import EPSILONS, Spending
 from testbed.display import visible
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
 from testbed.plugins.classes import NotImportedError
 from testbed.privacy.caveats import caveats
-from testbed.privacy.recorder import accountant_of
 from testbed.records import RunRecords
 
 _SAID = {
@@ -44,7 +43,7 @@ def adds_noise(run: RunRecords) -> bool:
     if run.model is None:
         return True
     try:
-        return accountant_of(Plan(_experiment(run), _seed(run)), len(run.model)) is not None
+        return Plan(_experiment(run), _seed(run)).accountant(len(run.model)) is not None
     except NotImportedError:
         return not run.frame("privacy").empty
     except ExperimentError as error:

@@ -118,7 +118,7 @@ class Probe:
         """What is wrong with the experiments' classes here (or empty), and digests of their files, own modules too."""
         from importlib import import_module
 
-        from testbed.engine.federation import Plan
+        from testbed.engine.plan import Plan
         from testbed.errors import TestbedError
         from testbed.experiment.plugin_classes import own_classes
         from testbed.plugins import sources

@@ -18,7 +18,8 @@ from cluster.hosts.ray_hosts import RayHosts
 from cluster.metrics import RunMetrics
 from testbed.arrays import Ids
 from testbed.crashes import crashes_told
-from testbed.engine.federation import Federation, Plan, Progress
+from testbed.engine.federation import Federation, Progress
+from testbed.engine.plan import Plan
 from testbed.experiment.plugin_classes import own_classes
 from testbed.experiment.schema import Experiment
 from testbed.messages import Vector

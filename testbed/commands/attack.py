@@ -79,7 +79,7 @@ def registrations(
     They ask a real PKI. In a sweep, this is its first point.
     """
     from testbed.adversary.registration import attempts
-    from testbed.engine.federation import Plan
+    from testbed.engine.plan import Plan
     from testbed.experiment import load
     from testbed.experiment.plugin_classes import refuse_unless_imported
     from testbed.experiment.sweep import points

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.crashes import crashes_told
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
+from testbed.engine.privacy_recorder import warnings as privacy_warnings
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.loader import load, set_key, validated
 from testbed.experiment.plugin_classes import own_classes
 from testbed.experiment.schema import Experiment
 from testbed.experiment.stages import check_points, stages_of
 from testbed.experiment.sweep import Point, points
-from testbed.privacy.recorder import warnings as privacy_warnings
 from testbed.records import RunRecords, find_runs
 from testbed.records.mirror import fetched, staged
 from testbed.running.observers import Observer, Serialised

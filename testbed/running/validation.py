@@ -11,7 +11,8 @@ from pathlib import Path
 from testbed.crashes import crashes_told
 from testbed.emulation.availability import Scheduled
 from testbed.emulation.traces.schedule import Schedule
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
+from testbed.engine.privacy_recorder import check_budget
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.plugin_classes import own_classes
 from testbed.experiment.schema import Experiment
@@ -20,7 +21,6 @@ from testbed.experiment.sweep import Point
 from testbed.plugins import options as own_options
 from testbed.plugins import sources
 from testbed.plugins.classes import own_class
-from testbed.privacy.recorder import check_budget
 from testbed.running.inputs import missing
 
 
