@@ -59,15 +59,6 @@ def _as_it_is(honest: Any, protocols: set[str]) -> Any:
     return honest
 
 
-def built_in_stages(parameters: SelectionParameters | AggregationParameters) -> tuple[str, ...] | None:
-    """The stages of the built-in protocol that `parameters` belong to; None for a class of the user's own."""
-    if isinstance(parameters, AggregationParameters):
-        aggregation = _AGGREGATION.get(type(parameters))
-        return None if aggregation is None else tuple(aggregation(parameters).stages)
-    selection = _SELECTION.get(type(parameters))
-    return None if selection is None else tuple(selection.stages)
-
-
 def selection_protocol(
     parameters: SelectionParameters, population: int, corrupted: Corrupting = _as_it_is
 ) -> SelectionProtocol:

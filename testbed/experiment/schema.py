@@ -106,6 +106,12 @@ def alternative_keys() -> dict[tuple[str, str], frozenset[str]]:
     return found
 
 
+def protocol_parameters() -> list[type[SelectionParameters] | type[AggregationParameters]]:
+    """The parameter classes of the built-in protocols."""
+    alternatives = (*get_args(get_args(SelectionSection)[0]), *get_args(get_args(AggregationSection)[0]))
+    return [get_args(one)[0] for one in alternatives if Tag(OWN) not in get_args(one)]
+
+
 _COSTS_SCHEMA = WithJsonSchema(
     {"anyOf": [{"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}, {"type": "string"}]}
 )

@@ -20,7 +20,7 @@ with the mean utility of the round. What differs from that code:
 - A round has K participants whenever K are there: once too few are unexplored, more are exploited.
 """
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from pydantic import Field
 
 from testbed.arrays import Floats, Ids
 from testbed.network.contract import Replies, no_ids
-from testbed.selection.check_in import who_is_there
+from testbed.selection.check_in import STAGE, who_is_there
 from testbed.selection.contract import Selection, SelectionParameters, SelectionRound
 from testbed.selection.oort_utility import PENALTY, ROUND_THRESHOLD, or_mean, preferred_duration_s, system_utility
 from testbed.selection.random_selection import ServersChoice
@@ -44,6 +44,7 @@ _SMALLEST_WEIGHT = 1e-12  # so that a score of 0 can be drawn, after all others
 class OortParameters(SelectionParameters):
     """K of the available clients, by what they are worth to training."""
 
+    stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["oort"] = "oort"
     exploration: float = Field(0.9, ge=0, le=1, description="epsilon at first: the share of unexplored clients")
     exploration_decay: float = Field(0.98, gt=0, le=1, description="epsilon is multiplied with it in each round")

@@ -7,7 +7,7 @@ Federated Learning, arXiv 2106.03328, section 3.3 and appendix H.
 
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -26,6 +26,7 @@ class RandomParameters(SelectionParameters):
     With `recorded`, nothing is drawn: those that took part in the recorded round take part again.
     """
 
+    stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["random"] = "random"
     recorded: Path | None = Field(
         None,
@@ -37,12 +38,14 @@ class RandomParameters(SelectionParameters):
 class WeightedRandomParameters(SelectionParameters):
     """K at random among the available clients with the smallest participation counts."""
 
+    stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["weighted-random"] = "weighted-random"
 
 
 class BernoulliParameters(SelectionParameters):
     """Each available client independently, with probability K / (N (1 - p)), or with one that is given."""
 
+    stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["bernoulli"] = "bernoulli"
     client_rate: float | None = Field(
         None,

@@ -54,6 +54,8 @@ ASSIGNMENT_DOMAIN = b"testbed/verifiable-batch-partition/assignment/v1"
 class VerifiableBatchPartitionParameters(AnnouncedParameters):
     """K/T whole batches of T clients each, which every participant verifies."""
 
+    stages: ClassVar[tuple[str, ...]] = ("lotto/announce", "lotto/prove", "lotto/participants", "lotto/signatures")
+
     protocol: Literal["verifiable-batch-partition"] = "verifiable-batch-partition"
     privacy: int = Field(5, gt=0, description="Batch size T: the multi-round privacy guarantee")
     beacon: str | None = Field(
@@ -195,7 +197,7 @@ class VerifiableBatchServer(SelectsBatches, AnnouncingServer):
     """Server side. `choose` draws among batches; the rest of the decisions are those of Lotto's server."""
 
     parameters: VerifiableBatchPartitionParameters
-    stages = ("lotto/announce", "lotto/prove", "lotto/participants", "lotto/signatures")
+    stages = VerifiableBatchPartitionParameters.stages
 
     def __init__(self, parameters: VerifiableBatchPartitionParameters, population: int) -> None:
         super().__init__(parameters, population)

@@ -270,6 +270,7 @@ def _fewest(rows: Mapping[int, Sequence[ShareOf]], clients: Collection[int]) -> 
 class ContradictDropouts(Contradicting):
     """Two stories about one victim; the round is completed as if there had been one."""
 
+    added_stages = (HandOver.stage,)
     name: ClassVar[str] = "contradict-dropouts"
     _victim: int | None
 

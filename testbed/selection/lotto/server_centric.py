@@ -26,6 +26,8 @@ Bytes = npt.NDArray[np.uint8]
 class ServerCentricParameters(LottoParameters):
     """The server selects with a public pseudo-random function; clients recompute."""
 
+    stages: ClassVar[tuple[str, ...]] = (STAGE, "lotto/participants", "lotto/signatures")
+
     protocol: Literal["lotto-server-centric"] = "lotto-server-centric"
 
 
@@ -56,7 +58,7 @@ class ServerCentricServer(LottoServer):
 
     parameters: ServerCentricParameters
     announces: ClassVar[bool] = False
-    stages = (STAGE, "lotto/participants", "lotto/signatures")
+    stages = ServerCentricParameters.stages
 
     @property
     def roles(self) -> list[RoleSpec]:
