@@ -81,12 +81,13 @@ class _Training:
         self, server: Server, because: str, dishonest: Sequence[float], repeated: Callable[[int], float]
     ) -> Guarantee:
         """With the chances p_k and q_r of `cheapest`."""
-        costs = [
+        everybody, fewest = (
             cheapest(self.delta, dishonest, repeated, self.rounds, self._cost(server == "malicious", few))
             for few in (False, True)
-        ]
+        )
         shared = self.plan.aggregation.shares_noise
-        return Guarantee(server, *costs, because + (self.left.described(server == "malicious") if shared else ""))
+        described = self.left.described(server == "malicious") if shared else ""
+        return Guarantee(server, everybody, fewest, because + described)
 
     def fixed(self, server: Server, because: str, k: int, r: int) -> Guarantee:
         """With certainly no more than k dishonest participants, and r rounds."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from testbed.crashes import crashes_told
+from testbed.crashes import locating_crashes
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import charged_again, open_ledger
 from testbed.engine.recorder import EndedRound, RunRecorder
@@ -29,7 +29,7 @@ from testbed.records.checkpoints import Checkpoint
 from testbed.selection.contract import SelectionRound, recalled
 from testbed.training.workload import Evaluation, Workload
 
-_HEARD = "rounds heard of"  # among the arrays of a checkpoint: see `HeardRounds`
+_HEARD = "rounds heard of"  # among the arrays of a checkpoint: see `AnnouncedRounds`
 _BEACON = "round beacon"  # likewise: see `RoundBeacon`
 
 
@@ -89,7 +89,7 @@ class Federation:
         experiment = plan.experiment
         n = experiment.population
         make_network = functools.partial(EmulatedNetwork, hosts) if network is None else network
-        with crashes_told("the run's preparation"):
+        with locating_crashes("the run's preparation"):
             parts = (plan.links(), plan.speed_factors(), plan.availability(workload))
         self.network = make_network(*parts, plan.timing, plan.compute, self._on_stage, experiment.on_crash)
         self.accuracy: float | None = None
@@ -112,7 +112,7 @@ class Federation:
                 self._recorder.record_resumption(self.state, checkpoint is not None)
 
     def _start(self) -> Checkpoint:
-        with crashes_told("the run's preparation"):
+        with locating_crashes("the run's preparation"):
             model = self.workload.initial_model()
         return Checkpoint(0, 0.0, model, np.zeros(self.plan.experiment.population, np.int64), 0.0)
 
@@ -141,14 +141,14 @@ class Federation:
 
         Raises `CodeCrashed` when code of the user's own crashes: the server's, or a client's unless these are dropped.
         """
-        with crashes_told(f"the server's side of round {self.state.round_number + 1}"):
+        with locating_crashes(f"the server's side of round {self.state.round_number + 1}"):
             return await self._run_next_round()
 
     async def _run_next_round(self) -> Outcome:
         began, before = time.monotonic(), self.state
         number = before.round_number + 1
         if number > 1:
-            await self.network.rest(self.plan.experiment.time.between_rounds_s)
+            await self.network.pause(self.plan.experiment.time.between_rounds_s)
         started_s = self.network.now_s
         start, beacon = self._begin(number)
         privacy = self._charge_attempts(number)
@@ -171,7 +171,7 @@ class Federation:
         """What the server knows when a round begins, and the beacon, where the last round left it."""
         memory = recalled(self.state.memory)
         if (heard := memory.pop(_HEARD, None)) is not None:
-            self.network.heard.restore(heard)
+            self.network.announced_rounds.restore(heard)
         beacon = self.plan.round_beacon(memory.pop(_BEACON, None))
         latency_s = self.plan.selection.beacon_latency_s or 0.0
         self._selection = SelectionRound(
@@ -191,7 +191,7 @@ class Federation:
     def _memory_after(self, start: SelectionRound, beacon: RoundBeacon | None) -> dict[str, npt.NDArray[Any]]:
         """What the checkpoint keeps for later rounds: the protocols' memory, and what the testbed needs itself."""
         memory = recalled(start.memory)
-        if (heard := self.network.heard.kept(start.number)) is not None:
+        if (heard := self.network.announced_rounds.to_checkpoint(start.number)) is not None:
             memory[_HEARD] = heard
         if beacon is not None:
             memory[_BEACON] = beacon.state

@@ -62,10 +62,10 @@ class Plan:
             self.adversary = Adversary(
                 experiment.adversary, experiment.population, experiment.rounds, self.randomness, max(1, tolerated + 1)
             )
-            corrupted = self.adversary.corrupted
-            self.selection = selection_protocol(experiment.selection, experiment.population, corrupted)
-            self.aggregation = aggregation_protocol(experiment.aggregation, corrupted)
-            self.broadcast = corrupted(Broadcast, {"train"})()
+            with_attacks = self.adversary.with_attacks
+            self.selection = selection_protocol(experiment.selection, experiment.population, with_attacks)
+            self.aggregation = aggregation_protocol(experiment.aggregation, with_attacks)
+            self.broadcast = with_attacks(Broadcast, {"train"})()
             self.adversary.check_used(self.roles)
             self.adversary.check_learning(experiment.workload)
         check_stages(experiment, self.stages)

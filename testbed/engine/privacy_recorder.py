@@ -17,7 +17,7 @@ from testbed.privacy.charges import Charging
 from testbed.privacy.ledger import Ledger, Shares
 from testbed.privacy.section import PrivacySection, Unit
 from testbed.records import RunDirectory
-from testbed.records.chunks import stretches
+from testbed.records.chunks import read_chunks
 from testbed.records.tables import privacy_table
 from testbed.records.writer import recorded_files
 from testbed.training.workload import Workload
@@ -171,9 +171,9 @@ def _rounds(records: RunDirectory) -> Iterator[dict[str, Any]]:
     """The recorded `privacy` rows, a round at a time."""
     columns = ["round", "client", *Shares._fields]
     files = recorded_files(records.path, "privacy", records.checkpoint())
-    for stretch in stretches(files, "privacy", columns):
-        rounds = stretch["round"].to_numpy()
+    for chunk in read_chunks(files, "privacy", columns):
+        rounds = chunk["round"].to_numpy()
         _, begins = np.unique(rounds, return_index=True)
         for begin, end in zip(begins, [*begins[1:], len(rounds)], strict=True):
-            rows = stretch.slice(begin, end - begin)
+            rows = chunk.slice(begin, end - begin)
             yield {name: rows[name].to_numpy() for name in ("client", *Shares._fields)}

@@ -51,7 +51,7 @@ _AGGREGATION: dict[type[AggregationParameters], Any] = {
 }
 
 
-Corrupting = Callable[[Any, set[str]], Any]
+WithAttacks = Callable[[Any, set[str]], Any]
 """From the class of an honest server, and the names of the protocols that it is, to the class that runs."""
 
 
@@ -60,16 +60,18 @@ def _as_it_is(honest: Any, protocols: set[str]) -> Any:
 
 
 def selection_protocol(
-    parameters: SelectionParameters, population: int, corrupted: Corrupting = _as_it_is
+    parameters: SelectionParameters, population: int, with_attacks: WithAttacks = _as_it_is
 ) -> SelectionProtocol:
-    """The server side of the selection protocol that `parameters` belong to, as the adversary has `corrupted` it."""
-    protocol: SelectionProtocol = _server("selection", parameters, _SELECTION, corrupted, population)
+    """The server side of the selection protocol of `parameters`, `with_attacks` of the adversary."""
+    protocol: SelectionProtocol = _server("selection", parameters, _SELECTION, with_attacks, population)
     return protocol
 
 
-def aggregation_protocol(parameters: AggregationParameters, corrupted: Corrupting = _as_it_is) -> AggregationProtocol:
-    """The server side of the aggregation protocol that `parameters` belong to, as the adversary has `corrupted` it."""
-    protocol: AggregationProtocol = _server("aggregation", parameters, _AGGREGATION, corrupted)
+def aggregation_protocol(
+    parameters: AggregationParameters, with_attacks: WithAttacks = _as_it_is
+) -> AggregationProtocol:
+    """The server side of the aggregation protocol of `parameters`, `with_attacks` of the adversary."""
+    protocol: AggregationProtocol = _server("aggregation", parameters, _AGGREGATION, with_attacks)
     return protocol
 
 
@@ -125,11 +127,11 @@ def _declared(kind: Any, base: type[Any]) -> type[Any] | None:
     return None
 
 
-def _server(section: str, parameters: Any, known: dict[Any, Any], corrupted: Corrupting, *arguments: Any) -> Any:
+def _server(section: str, parameters: Any, known: dict[Any, Any], with_attacks: WithAttacks, *arguments: Any) -> Any:
     """A class of one's own counts as the built-in protocols too that it derives from."""
     name: str = parameters.protocol
     if type(parameters) in known:
-        return corrupted(known[type(parameters)], {name})(parameters, *arguments)
+        return with_attacks(known[type(parameters)], {name})(parameters, *arguments)
     given, keywords = own_parameters(section, parameters)
     if section == "selection":  # the aggregation's are checked for as many participants as there may be
         try:
@@ -139,7 +141,7 @@ def _server(section: str, parameters: Any, known: dict[Any, Any], corrupted: Cor
     honest = user_defined_protocol(section, name)
     names = {name, *(str(kind.model_fields["protocol"].default) for kind in known if issubclass(honest, known[kind]))}
     own_options.bind(honest, name, f"{section}.protocol", (given, *arguments), keywords)
-    made = corrupted(honest, names)(given, *arguments, **keywords)
+    made = with_attacks(honest, names)(given, *arguments, **keywords)
     if "parameters" not in vars(made):
         raise ExperimentError(f"{section}.protocol: {name}: its __init__ must call super().__init__, and does not")
     return made

@@ -11,7 +11,7 @@ from testbed.arrays import Ids
 from testbed.errors import Refusal, RoundAborted, RoundSkipped
 from testbed.messages import Vector
 from testbed.network.contract import RoundNetwork, no_ids
-from testbed.network.exclusion import EXCLUDED, LeavingOut
+from testbed.network.exclusion import EXCLUDED, ExcludingNetwork
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
 from testbed.selection.reports import TrainingReports, reports_of, together
 from testbed.training.client import Train
@@ -131,7 +131,7 @@ async def _select(
 ) -> Selection:
     """Who takes part; `start` says so, too, as the records of a round that ends early have it from there."""
     if len(excluded := start.memory.get(EXCLUDED, no_ids())):
-        start.network = LeavingOut(network, excluded)
+        start.network = ExcludingNetwork(network, excluded)
     chosen = await selection.select(start)
     if chosen.available is not None and aggregation.broadcasts_to_all:
         chosen = replace(chosen, participants=chosen.available)

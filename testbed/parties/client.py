@@ -73,7 +73,7 @@ class Client:
         number: 0..n-1.
         identity: its key pairs; None when no protocol of the run needs them.
         last_round: the highest round number it has taken part in selecting for; a lower or equal one is refused.
-        heard: up to which number it has heard of announced rounds, or knows that it has missed them.
+        last_announced: the last announced round that it has heard of, or knows that it has missed.
         local_update: what it has learned this round.
         agreed_participants: signing keys of this round's participants as this client has verified them; None when
             the selection protocol gives clients nothing to verify.
@@ -85,8 +85,8 @@ class Client:
         "agreed_participants",
         "attacks",
         "environment",
-        "heard",
         "identity",
+        "last_announced",
         "last_round",
         "local_update",
         "number",
@@ -96,7 +96,7 @@ class Client:
         self.number = number
         self.environment = environment
         self.identity: Identity | None = None
-        self.last_round = self.heard = last_round
+        self.last_round = self.last_announced = last_round
         self._roles: dict[type[Role], Role] = {}
         self.forget_round()
 

@@ -60,7 +60,7 @@ class SelectionRound:
             or the round was aborted (Multi-RoundSecAgg, Algorithm 2, line 10). Counting its sums instead, a client that
             always drops out would have the fewest for ever, and the fair protocols would choose it again and again.
         directory: the PKI's bulletin board.
-        randomness: for the server's own coins.
+        randomness: for the server's own draws.
         experiment_id: 16 bytes that tell this experiment from others; part of what is signed and drawn on.
         candidates: how many stand for selection; a protocol sets it as soon as it knows, so that the record of a
             round that is skipped or aborted has it too.
@@ -85,7 +85,7 @@ class SelectionRound:
     beacon: BeaconAccess | None = None
 
     def rng(self, purpose: str) -> np.random.Generator:
-        """The honest server's randomness for one decision of this round."""
+        """The honest server's random generator for one decision of this round."""
         return self.randomness.generator("server", self.number, purpose)
 
     @property

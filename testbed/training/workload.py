@@ -44,8 +44,9 @@ class Evaluation:
     samples: int
 
 
+@runtime_checkable
 class Workload(Protocol):
-    """What the federation needs of a workload; `workloads.FederatedWorkload` is the whole interface.
+    """What clients learn, as a federation needs it; `workloads.contract` shows a complete one.
 
     Every result is a function of the experiment and the arguments: never of which process asks, of the order of the
     calls, or of earlier calls.

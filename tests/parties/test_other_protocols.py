@@ -67,7 +67,16 @@ def asked(host: Host, kind: type[Message]) -> Any:
     """What client 0 answers to a question of this kind."""
     message = detach(filled(kind))
     private = None if kind.Private is None else {0: encode(filled(kind.Private))}
-    return host.deliver(Delivery((1, 0), kind, message.header, message.vectors, np.array([0]), private))
+    return host.deliver(
+        Delivery(
+            key=(1, 0),
+            kind=kind,
+            header=message.header,
+            vectors=message.vectors,
+            recipients=np.array([0]),
+            private=private,
+        )
+    )
 
 
 @pytest.mark.parametrize("mix", MIXES)

@@ -26,7 +26,7 @@ from testbed.records import RunDirectory, RunRecords, store
 from testbed.records.checkpoints import Checkpoint
 from testbed.records.store import Store
 from testbed.records.tables import (
-    OF_SOME_RUNS,
+    OPTIONAL_TABLES,
     SCHEMAS,
     events_table,
     exchanges_table,
@@ -240,7 +240,7 @@ def undisturbed(tmp_path: Path, no_waiting: None) -> dict[str, Any]:
 @pytest.fixture
 def finished_names() -> set[str]:
     """The files of a finished run; not the log, which is for people."""
-    tables = {f"{name}.parquet" for name in SCHEMAS.keys() - OF_SOME_RUNS}
+    tables = {f"{name}.parquet" for name in SCHEMAS.keys() - OPTIONAL_TABLES}
     return {"experiment.yaml", "checkpoint.npz", "summary.json", *tables}
 
 

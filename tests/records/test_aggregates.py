@@ -16,7 +16,7 @@ from testbed.errors import ExperimentError, RunError
 from testbed.experiment.loader import validated
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.aggregates import RoundAggregate, names_in
-from testbed.records.mirror import fetched, staged
+from testbed.records.mirror import fetched, local_staging_dir
 from testbed.training.workload import LocalUpdate
 
 ROUNDS = 6
@@ -146,10 +146,10 @@ def test_a_mirrored_run_takes_them_along(
     whole = bytes_of(run_on(tmp_path / "whole", records={"aggregates": "all"}).path)
     uri = (tmp_path / "remote").as_uri()
     machine("one")
-    run_on(staged(uri), 3, finish=False, records={"aggregates": "all"})
-    staged(uri)  # what was not pushed yet is
+    run_on(local_staging_dir(uri), 3, finish=False, records={"aggregates": "all"})
+    local_staging_dir(uri)  # what was not pushed yet is
     machine("two")
-    path = staged(uri)
+    path = local_staging_dir(uri)
     assert bytes_of(path) == {name: whole[name] for name in sorted(whole) if int(name[-10:-4]) <= 3}
     run_on(path, records={"aggregates": "all"})
     machine("three")

@@ -19,7 +19,7 @@ from testbed.aggregation.secagg import client as secagg_client
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg_plus.client import SecAggPlusClient
 from testbed.selection.lotto.announcement import AnnouncedClient
-from testbed.selection.lotto.protocol import LottoClient
+from testbed.selection.lotto.client import LottoClient
 from testbed.selection.lotto.server_centric import ServerCentricClient
 from testbed.selection.verifiable_batch_partition import VerifiableBatchClient
 from testbed.training import client as training

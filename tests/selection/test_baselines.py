@@ -23,7 +23,7 @@ SUSPICIOUS = 1e-4
 
 
 class Coins:
-    """Stands for a round of which only the coin and the participations are read."""
+    """Stands for a round of which only the rng and the participations are read."""
 
     def __init__(self, participations: list[int]) -> None:
         self.participations = np.array(participations, np.int64)

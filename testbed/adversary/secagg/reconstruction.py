@@ -8,6 +8,7 @@ with fewer, where the survivors are signed; Lotto (arXiv 2401.02880), Corollary 
 """
 
 import hashlib
+import re
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
+from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
 from testbed.adversary.secagg.accomplices import HandedOver, HandOver, SecAggAccomplice
-from testbed.adversary.secagg.contradictions import Story, two_stories
+from testbed.adversary.secagg.contradictions import InconsistentView, two_views
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.batches import NOBODY
 from testbed.aggregation.secagg.client import MASK_PURPOSE
@@ -81,7 +82,7 @@ class Attempt:
         return self.vector is not None
 
 
-class Contradicting(ServerMisbehaviour, SecAgg):
+class Contradicting(AggregationMisbehaviour, SecAgg):
     """What attacks by contradictory claims share: they differ in what they tell whom, and in what they want out.
 
     Attributes:
@@ -138,14 +139,14 @@ class Contradicting(ServerMisbehaviour, SecAgg):
         order, randomness = list(honest), self._round.randomness
         if randomness is not None:
             order = randomness.generator("server", self._round.number, "victim").permutation(order).tolist()
-        named = self.conspiracy.options_of(self.misbehaviour).victim
+        named = self.context.options_of(self.misbehaviour).victim
         if named is None:
             return order
         return sorted(order, key=lambda client: client != named) if named in honest else []
 
     # -- contradictory claims -------------------------------------------------------------------------------------
 
-    def stories(self, t: int) -> list[Story]:
+    def views(self, t: int) -> list[InconsistentView]:
         """Who is told what; sets what is wanted."""
         raise NotImplementedError
 
@@ -156,33 +157,33 @@ class Contradicting(ServerMisbehaviour, SecAgg):
     async def collect_reveals(
         self, round_: AggregationRound, t: int, survivors: Ids, excluded: Ids = NOBODY
     ) -> dict[int, Shares]:
-        """Tell the stories, have the accomplices' shares handed over, and reconstruct what can be."""
+        """Tell the views, have the accomplices' shares handed over, and reconstruct what can be."""
         if not self.attacking:
             return await super().collect_reveals(round_, t, survivors, excluded)
         revealed: dict[int, Shares] = {}
-        for story in self.stories(t):
-            revealed |= await self._tell(round_, story)
+        for view in self.views(t):
+            revealed |= await self._tell(round_, view)
         handed: dict[int, HandedOver] = {}
         if self.accomplices:
             handed = (await round_.network.ask(ids(sorted(self.accomplices)), HandOver(round_.number))).valid()
         revealed |= {client: Shares(answer.mask_keys, answer.self_masks) for client, answer in handed.items()}
         keys = {client: answer.mask_key for client, answer in handed.items()}
         self.attempt = await self.conclude(t, revealed, keys)
-        self.carried_out(self.misbehaviour, self.attempt.detail)
+        self.record_attack(self.misbehaviour, self.attempt.detail)
         if len(revealed) < t:
             raise RoundAborted("below-threshold", f"{len(revealed)} of {t} needed revealed their shares")
         return revealed
 
-    async def _tell(self, round_: AggregationRound, story: Story) -> dict[int, Shares]:
-        """What clients reveal to whom this story is told, signed by all that are told it and by the accomplices."""
-        survivors = list(story.survivors)
+    async def _tell(self, round_: AggregationRound, view: InconsistentView) -> dict[int, Shares]:
+        """What clients reveal to whom this view is told, signed by all that are told it and by the accomplices."""
+        survivors = list(view.survivors)
         if self.parameters.consistency == "none":
-            replies = await round_.network.ask(ids(story.told), UnmaskSurvivors(round_.number, survivors))
+            replies = await round_.network.ask(ids(view.told), UnmaskSurvivors(round_.number, survivors))
             return replies.valid()
-        asked = ids(sorted({*story.told, *(self.accomplices & set(survivors))}))
+        asked = ids(sorted({*view.told, *(self.accomplices & set(survivors))}))
         signed = (await round_.network.ask(asked, CheckSurvivors(round_.number, survivors))).valid()
         rows = [SignatureOf(client, answer.signature) for client, answer in signed.items()]
-        listening = [client for client in story.told if client in signed]
+        listening = [client for client in view.told if client in signed]
         if not listening:
             return {}
         return (await round_.network.ask(ids(listening), Unmask(round_.number, rows))).valid()
@@ -268,20 +269,21 @@ def _fewest(rows: Mapping[int, Sequence[ShareOf]], clients: Collection[int]) -> 
 
 
 class ContradictDropouts(Contradicting):
-    """Two stories about one victim; the round is completed as if there had been one."""
+    """Two views about one victim; the round is completed as if there had been one."""
 
     added_stages = (HandOver.stage,)
     name: ClassVar[str] = "contradict-dropouts"
+    update_recovered: ClassVar[re.Pattern[str] | None] = re.compile(r"^victim \d+\b.*\b(?:recovered|reconstructed)\b")
     _victim: int | None
 
-    def stories(self, t: int) -> list[Story]:
+    def views(self, t: int) -> list[InconsistentView]:
         """In one the victim has survived, in the other it has dropped out."""
         honest, survivors = self.honest, self._survivors.tolist()
         ranked = self.ranked(honest)
         self._victim = ranked[0] if ranked else None
         if self._victim is None:
-            return [Story(tuple(survivors), tuple(honest))] if honest else []
-        return two_stories(self._victim, honest, len(self.accomplices), survivors, t)
+            return [InconsistentView(tuple(survivors), tuple(honest))] if honest else []
+        return two_views(self._victim, honest, len(self.accomplices), survivors, t)
 
     async def conclude(self, t: int, revealed: Mapping[int, Shares], keys: Mapping[int, bytes]) -> Attempt:
         """The victim's update, if there are t shares of both its secrets."""

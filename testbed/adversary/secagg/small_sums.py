@@ -10,7 +10,13 @@ one set.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from testbed.adversary.secagg.contradictions import Isolation, Story, denials, smallest_among_all, smallest_among_few
+from testbed.adversary.secagg.contradictions import (
+    InconsistentView,
+    Isolation,
+    denials,
+    smallest_among_all,
+    smallest_among_few,
+)
 from testbed.adversary.secagg.reconstruction import Attempt, Contradicting
 from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.secagg.messages import Shares
@@ -35,7 +41,7 @@ class ShrinkTheSum(Contradicting):
             survivors = self._survivors[[client in members for client in self._survivors.tolist()]]
             return Aggregate(mean, weight, survivors, self.parameters.noise_in(len(members), len(round_.participants)))
 
-    def stories(self, t: int) -> list[Story]:
+    def views(self, t: int) -> list[InconsistentView]:
         """For each client its own survivors."""
         self._target = self.target(t)
         denied = {} if self._target is None else self._target.denied
@@ -45,7 +51,7 @@ class ShrinkTheSum(Contradicting):
             if self._target is None:
                 believed &= frozenset(self._survivors.tolist())
             told.setdefault(tuple(sorted(believed - set(denied.get(client, ())))), []).append(client)
-        return [Story(survivors, tuple(clients)) for survivors, clients in told.items()]
+        return [InconsistentView(survivors, tuple(clients)) for survivors, clients in told.items()]
 
     def target(self, t: int) -> Isolation | None:
         """The smallest sum that can be had; None if that is what an honest server has, too."""

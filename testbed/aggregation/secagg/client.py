@@ -52,7 +52,7 @@ from testbed.batches import Batches
 from testbed.crypto import shamir, signatures
 from testbed.crypto.failures import InvalidSignature, OpeningFailed
 from testbed.crypto.key_agreement import PrivateKey
-from testbed.crypto.masks import add_masks, lane_dtype
+from testbed.crypto.masks import add_masks, word_dtype
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
@@ -261,7 +261,7 @@ class SecAggClient(RemovingClient):
             self._received = received
             self._opened: dict[int, bytes] = {}
             if self._stands_by():
-                return Masked(Vector(np.empty(0, lane_dtype(self.parameters.bits)), self.parameters.bits))
+                return Masked(Vector(np.empty(0, word_dtype(self.parameters.bits)), self.parameters.bits))
             self._check_mates()
             return Masked(Vector(self._masked(sorted(received)), self.parameters.bits))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from testbed.aggregation.quantisation import Quantisation
 from testbed.aggregation.secagg.mask_threads import add_masks_in_threads
 from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
-from testbed.crypto.masks import add_masks, lane_dtype
+from testbed.crypto.masks import add_masks, word_dtype
 from testbed.engine.round import run_round
 from testbed.errors import ExperimentError, RoundAborted
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
@@ -93,7 +93,7 @@ def test_the_unmasked_sum_is_the_quantised_sum_of_the_survivors(federation: Any,
         )
         expected = [(a + b) % 2**parameters.bits for a, b in zip(expected, row, strict=True)]
     assert small.protocol.total == expected
-    lane = lane_dtype(parameters.bits)
+    lane = word_dtype(parameters.bits)
     mean, weight = parameters.quantisation.decode(np.array(expected, lane), len(survivors))
     assert aggregate.mean.tobytes() == mean.tobytes()
     assert aggregate.weight == weight == expected[-1]
@@ -168,7 +168,7 @@ def test_masks_added_in_threads_are_masks_added_one_after_the_other(bits: int, c
     generator = np.random.default_rng(5)
     seeds = [generator.bytes(32) for _ in range(count)]
     signs = generator.choice([1, -1], count).tolist()
-    start = generator.integers(0, 2**bits, 1000, np.uint64).astype(lane_dtype(bits))
+    start = generator.integers(0, 2**bits, 1000, np.uint64).astype(word_dtype(bits))
     slow = start.copy()
     for seed, sign in zip(seeds, signs, strict=True):
         add_masks(slow, [seed], [sign], bits)

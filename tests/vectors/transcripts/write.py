@@ -140,9 +140,10 @@ class Recorder:
             asked["private_type"] = kind.Private.__name__
             asked["private"] = {str(client): part.hex() for client, part in sorted(delivery.private.items())}
         self.messages.append(asked)
-        alike = {} if answers.alike is None else dict.fromkeys(answers.alike[0].tolist(), answers.alike[1])
+        shared = answers.shared
+        given = {} if shared is None else dict.fromkeys(shared.clients.tolist(), shared.header)
         assert not answers.refusals, answers.refusals
-        for client, header in sorted({**alike, **answers.headers}.items()):
+        for client, header in sorted({**given, **answers.headers}.items()):
             vector = hosts.hosts[0]._vectors.get(delivery.key, {}).get(client)
             answer = attach(kind.Answer, header, () if vector is None else (vector,))
             self.messages.append(
