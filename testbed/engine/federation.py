@@ -26,7 +26,7 @@ from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import BeaconAccess, RoundBeacon
 from testbed.records import RunDirectory
 from testbed.records.checkpoints import Checkpoint
-from testbed.selection.contract import SelectionRound, recalled
+from testbed.selection.contract import SelectionRound, memory_copy
 from testbed.training.workload import Evaluation, Workload
 
 _HEARD = "rounds heard of"  # among the arrays of a checkpoint: see `AnnouncedRounds`
@@ -169,7 +169,7 @@ class Federation:
 
     def _begin(self, number: int) -> tuple[SelectionRound, RoundBeacon | None]:
         """What the server knows when a round begins, and the beacon, where the last round left it."""
-        memory = recalled(self.state.memory)
+        memory = memory_copy(self.state.memory)
         if (heard := memory.pop(_HEARD, None)) is not None:
             self.network.announced_rounds.restore(heard)
         beacon = self.plan.round_beacon(memory.pop(_BEACON, None))
@@ -190,7 +190,7 @@ class Federation:
 
     def _memory_after(self, start: SelectionRound, beacon: RoundBeacon | None) -> dict[str, npt.NDArray[Any]]:
         """What the checkpoint keeps for later rounds: the protocols' memory, and what the testbed needs itself."""
-        memory = recalled(start.memory)
+        memory = memory_copy(start.memory)
         if (heard := self.network.announced_rounds.to_checkpoint(start.number)) is not None:
             memory[_HEARD] = heard
         if beacon is not None:

@@ -40,7 +40,7 @@ class Plan:
         simulation_seed: what stands in for the experiment's seed when it has none.
 
     Raises:
-        ExperimentError: a class of one's own cannot be found, a stage is named that does not
+        ExperimentError: a user-defined class cannot be found, a stage is named that does not
             exist, or the aggregation cannot take as many participants as the selection may choose.
     """
 

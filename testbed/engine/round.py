@@ -13,7 +13,7 @@ from testbed.messages import Vector
 from testbed.network.contract import RoundNetwork, no_ids
 from testbed.network.exclusion import EXCLUDED, ExcludingNetwork
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
-from testbed.selection.reports import TrainingReports, reports_of, together
+from testbed.selection.reports import TrainingReports, merged, reports_of
 from testbed.training.client import Train
 from testbed.training.server import Broadcast, TrainingRound
 from testbed.training.workload import Workload
@@ -158,7 +158,7 @@ async def _train(begin: TrainingRound, broadcast: Broadcast, model: npt.NDArray[
         reports.append(reports_of(replies, clients))
         trained = np.union1d(trained, replies.ids)
     loss = float(np.mean(losses)) if losses else None
-    return Training(trained, asked[0][1], loss, together(reports) if reports else None)
+    return Training(trained, asked[0][1], loss, merged(reports) if reports else None)
 
 
 def _samples_of(start: SelectionRound, available: Ids | None) -> int | None:

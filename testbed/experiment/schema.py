@@ -33,7 +33,7 @@ from testbed.errors import TestbedError
 from testbed.experiment.records_section import RecordsSection
 from testbed.experiment.workload import WorkloadSection
 from testbed.files.uris import path_or_uri
-from testbed.plugins.classes import OWN, OWN_CLASS, alternative_by
+from testbed.plugins.classes import OWN, PLUGIN_NAME, alternative_by
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
 from testbed.selection.batch_partition import BatchPartitionParameters, PartitionParameters
 from testbed.selection.contract import SelectionParameters
@@ -43,7 +43,7 @@ from testbed.selection.oort import OortParameters
 from testbed.selection.random_selection import BernoulliParameters, RandomParameters, WeightedRandomParameters
 from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters
 
-_OwnName = Annotated[str, Field(pattern=OWN_CLASS, description="A class of your own, as package.module:Name")]
+_OwnName = Annotated[str, Field(pattern=PLUGIN_NAME, description="A class of your own, as package.module:Name")]
 
 
 class OwnSelection(SelectionParameters):

@@ -23,7 +23,7 @@ def known_stages() -> set[str]:
 
 
 def stages_of(experiment: Experiment) -> tuple[str, ...] | None:
-    """The stages of a round, in order; None where a protocol is a class of the user's own, which is not imported."""
+    """The stages of a round, in order; None where a protocol is a user-defined class, which is not imported."""
     selection, aggregation = (one.stages_of_round() for one in (experiment.selection, experiment.aggregation))
     return (*selection, _ALWAYS, *aggregation) if selection and aggregation else None
 

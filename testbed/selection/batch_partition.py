@@ -57,7 +57,7 @@ def check_batch_size(privacy: int, participants: int) -> None:
         )
 
 
-class SelectsBatches(SelectionProtocol):
+class BatchSelection(SelectionProtocol):
     """How many participants a round of K/T whole batches has.
 
     Attributes:
@@ -80,7 +80,7 @@ class SelectsBatches(SelectionProtocol):
         return self.batches.largest(self.wanted)
 
 
-class BatchPartitionSelection(SelectsBatches):
+class BatchPartitionSelection(BatchSelection):
     """Server side of `batch-partition` (and, with T = K and fair mode, of `partition`)."""
 
     stages = (STAGE,)

@@ -94,7 +94,7 @@ class SelectionRound:
         return np.arange(self.population, dtype=np.int64)
 
 
-def recalled(memory: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+def memory_copy(memory: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
     """A copy of a protocol's memory as a checkpoint holds it; raises `RunError` for what a checkpoint cannot hold."""
     arrays = {name: np.array(kept) for name, kept in memory.items()}
     for name, array in arrays.items():

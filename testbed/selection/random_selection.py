@@ -76,7 +76,7 @@ class BernoulliParameters(SelectionParameters):
             )
 
 
-class ServersChoice(SelectionProtocol):
+class ServerChoice(SelectionProtocol):
     """What protocols share in which the server chooses freely among those that have checked in."""
 
     parameters: SelectionParameters
@@ -98,7 +98,7 @@ class ServersChoice(SelectionProtocol):
             raise RoundSkipped("too-few-available", f"{len(present)} available, {self.parameters.participants} wanted")
 
 
-class _AmongThePresent(ServersChoice):
+class _AmongPresent(ServerChoice):
     """Shared by the baselines: to choose they need to know who is there, and no more."""
 
     async def select(self, round_: SelectionRound) -> Selection:
@@ -111,7 +111,7 @@ class _AmongThePresent(ServersChoice):
         raise NotImplementedError
 
 
-class RandomSelection(_AmongThePresent):
+class RandomSelection(_AmongPresent):
     """`random`."""
 
     parameters: RandomParameters
@@ -166,7 +166,7 @@ class RandomSelection(_AmongThePresent):
         return schedule
 
 
-class WeightedRandomSelection(_AmongThePresent):
+class WeightedRandomSelection(_AmongPresent):
     """`weighted-random`."""
 
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
@@ -177,7 +177,7 @@ class WeightedRandomSelection(_AmongThePresent):
         return shuffled[order[: self.parameters.participants]]
 
 
-class BernoulliSelection(_AmongThePresent):
+class BernoulliSelection(_AmongPresent):
     """`bernoulli`."""
 
     parameters: BernoulliParameters

@@ -34,7 +34,7 @@ from testbed.messages import Message, RoundNumber
 from testbed.network.contract import ids
 from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import RoleSpec, handles
-from testbed.selection.batch_partition import SelectsBatches, check_batch_size
+from testbed.selection.batch_partition import BatchSelection, check_batch_size
 from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.lotto.announcement import AnnouncedClient, AnnouncingServer
 from testbed.selection.lotto.candidacy import proves, under_threshold
@@ -188,7 +188,7 @@ class VerifiableBatchClient(AnnouncedClient, answers=(Announce, Prove, Participa
             raise Refusal("lotto.over-threshold", f"batch {others[0]} is not a candidate")
 
 
-class VerifiableBatchServer(SelectsBatches, AnnouncingServer):
+class VerifiableBatchServer(BatchSelection, AnnouncingServer):
     """Server side. `choose` draws among batches; the rest of the decisions are those of Lotto's server."""
 
     parameters: VerifiableBatchPartitionParameters
