@@ -16,7 +16,7 @@ from analysis.tables import Table, require_format, to_json
 from analysis.tables import render as render_table
 from testbed.adversary.catalogue import OF_PARTY, names, update_recovered
 from testbed.adversary.section import PARTIES, AdversarySection, name_of
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment

@@ -23,7 +23,7 @@ from analysis.bounds.verifiable_batch_partition import Setting
 from analysis.bounds.verifiable_batch_partition import bound as batches_exceed
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.batches import Batches
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.privacy.accounting.accountant import Accountant
 from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
 

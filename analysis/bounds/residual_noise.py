@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 
 MAX_SIZES_EXAMINED = 2**16
 """So many sizes at most are looked at one by one; of more, each update counts as seen by itself in the largest."""

@@ -21,7 +21,7 @@ from testbed.adversary.section import AdversarySection, Named, name_of, options
 from testbed.aggregation.contract import AggregationProtocol
 from testbed.errors import ExperimentError
 from testbed.parties.client import RoleSpec
-from testbed.plugins.classes import own_class
+from testbed.plugins.classes import plugin_class
 from testbed.randomness import Randomness
 from testbed.selection.contract import SelectionProtocol
 from testbed.training.server import Broadcast
@@ -139,7 +139,7 @@ def _found(party: str, one: Named, given: dict[type[Misbehaviour], Any]) -> list
     name = name_of(one)
     kinds: list[Any] = list(kinds_of(party, name))
     if ":" in name:
-        kinds = [own_class(name, f"adversary.{party}")]
+        kinds = [plugin_class(name, f"adversary.{party}")]
         bases = tuple(SERVER_KINDS) if party == "server" else (ClientMisbehaviour,)
         if not (isinstance(kinds[0], type) and issubclass(kinds[0], bases)):
             allowed = " or ".join(f"{base.__module__}.{base.__name__}" for base in bases)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from testbed.adversary.catalogue import kinds_of, names
 from testbed.adversary.misbehaviour import AttackContext, Misbehaviour, MisbehaviourOptions
-from testbed.plugins.classes import OWN_CLASS
+from testbed.plugins.classes import PLUGIN_NAME
 from testbed.plugins.options import unknown
 from testbed.randomness import Randomness
 
@@ -72,7 +72,7 @@ class AdversarySection(BaseModel):
             if name in seen:
                 raise ValueError(f"duplicate {name}")
             seen.add(name)
-            if ":" in name and re.match(OWN_CLASS, name):
+            if ":" in name and re.match(PLUGIN_NAME, name):
                 continue
             kinds = kinds_of(party, name)
             if not kinds:

@@ -18,7 +18,7 @@ from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.heterogeneity import EXCLUDE, Setting, experiment, remarks
 from testbed.arrays import Floats
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.errors import RunError
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords

@@ -80,6 +80,7 @@ class SkipRounds(LottoMisbehaviour):
     When no such number is left up to the experiment's last one, nothing happens any more.
     """
 
+    added_stages = (LookAhead.stage,)
     name: ClassVar[str] = "skip-rounds"
     applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
     Options: ClassVar[type[MisbehaviourOptions]] = SkipOptions

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from testbed.emulation.links import LIST, NUMBER, EitherForm, NotEmpty
-from testbed.plugins.classes import OWN, OWN_CLASS, alternative_by
+from testbed.plugins.classes import OWN, PLUGIN_NAME, alternative_by
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 Probabilities = Annotated[Annotated[Probability, NUMBER] | Annotated[list[Probability], NotEmpty, LIST], EitherForm]
@@ -200,7 +200,7 @@ class Scheduled(AvailabilityModel):
 class OwnAvailability(AvailabilityModel):
     """A model of the user's own: ``Name(section, population, randomness, **options)`` makes an `Availability`."""
 
-    model: Annotated[str, Field(pattern=OWN_CLASS, description="A class of your own, as package.module:Name")]
+    model: Annotated[str, Field(pattern=PLUGIN_NAME, description="A class of your own, as package.module:Name")]
     options: dict[str, Any] = Field(default_factory=dict, description="Options that your class declares")
 
 
