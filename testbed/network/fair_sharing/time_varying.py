@@ -235,7 +235,8 @@ class _Window:
     def lacking(self) -> Floats:
         """`(n,)` bytes that each transfer lacks now; may be below 0 by rounding."""
         done = [self.level.work(group) if group != _GONE else 0.0 for group in self.group]
-        return np.array(self.goal) - np.array(done)
+        lacking: Floats = np.array(self.goal) - np.array(done)
+        return lacking
 
 
 def share_time_varying(
