@@ -23,7 +23,7 @@ import numpy as np
 from scipy.stats import binom
 
 from analysis.bounds.validation import require_at_least, require_positive
-from testbed.arrays import Floats, Ids
+from testbed.arrays import Floats
 
 _LEAST_CONVEXITY = 1e-12  # of the smoothness
 
@@ -99,7 +99,7 @@ def repaired(
     _check(users, selected, privacy, local_steps, completed, rounds)
     beta = _beta(problem, users, selected, privacy, local_steps)
     counts = np.arange(rounds + 1)
-    rates = _rate(problem, local_steps, beta, counts)
+    rates = _rate(problem, local_steps, beta, counts.astype(np.float64))
     return float(binom.pmf(counts, rounds, completed) @ rates)
 
 
@@ -110,7 +110,7 @@ def _beta(problem: Problem, users: int, selected: int, privacy: int, local_steps
     return spread * local_steps**2 * problem.gradient_bound
 
 
-def _rate(problem: Problem, local_steps: int, beta: float, completed: Ids | float) -> Floats | float:
+def _rate(problem: Problem, local_steps: int, beta: float, completed: Floats | float) -> Floats | float:
     rho, mu, gamma = problem.smoothness, problem.convexity, problem.gamma(local_steps)
     drift = 8 * (local_steps - 1) ** 2 * problem.gradient_bound
     alpha = problem.gradient_variance + 6 * rho * problem.heterogeneity + drift
