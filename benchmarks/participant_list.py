@@ -20,9 +20,8 @@ from testbed.parties.client import Client, Environment
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.randomness import Randomness
-from testbed.selection.lotto.announcement import Announce, Candidacy
 from testbed.selection.lotto.client_centric import ClientCentricClient, ClientCentricParameters
-from testbed.selection.lotto.protocol import ParticipantEntry, ParticipantList
+from testbed.selection.lotto.messages import Announce, Candidacy, ParticipantEntry, ParticipantList
 
 EXPERIMENT_ID = bytes(16)
 TARGET_MS = 35.0
@@ -40,9 +39,13 @@ class Parties:
         self.parameters = ClientCentricParameters(participants=participants)
         randomness = Randomness(1)
         environment = Environment(
-            participants, randomness, ComputeModel(False, REFERENCE_COSTS), Directory.empty(0),
-            experiment_id=EXPERIMENT_ID, rounds=rounds,
-        )  # fmt: skip
+            population=participants,
+            randomness=randomness,
+            compute=ComputeModel(False, REFERENCE_COSTS),
+            directory=Directory.empty(0),
+            experiment_id=EXPERIMENT_ID,
+            rounds=rounds,
+        )
         self.hosts = LocalHosts(participants, environment, [])
         self.hosts.register(PKI(participants, randomness))
         self.roles = [ClientCentricClient(self._client(number), self.parameters) for number in range(participants)]

@@ -83,9 +83,7 @@ class Inverter:
         self.victims = Victims(run)
         workload = self.victims.workload
         if not isinstance(workload, ImageClassification):
-            raise ExperimentError(
-                f"{run.path}: does not learn images with a model of workloads.models.classifiers; nothing to invert"
-            )
+            raise ExperimentError(f"{run.path}: does not learn images with a built-in model; nothing to invert")
         self.data = data = workload.data
         self.view = view(run, first, last)
         self.estimates = estimates(self.view, self.victims.weights)

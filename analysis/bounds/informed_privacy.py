@@ -16,18 +16,19 @@ from typing import Any, Literal
 import numpy as np
 
 from analysis.bounds.lotto import selection_probability
-from analysis.bounds.lotto_dp import PrivacyCost, cheapest, repeated_by_any, repeated_by_participants, some
-from analysis.bounds.noise_left import NoiseLeft
+from analysis.bounds.lotto_dp import PrivacyCost, at_least_one, least_epsilon, repeated_by_any, repeated_by_participants
+from analysis.bounds.residual_noise import ResidualNoise
 from analysis.bounds.tails import hypergeometric_survival, survival, survivals
 from analysis.bounds.verifiable_batch_partition import Setting
 from analysis.bounds.verifiable_batch_partition import bound as batches_exceed
+from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.batches import Batches
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.privacy.accounting.accountant import Accountant
 from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
 
 Server = Literal["honest but curious", "malicious"]
-COULD_BE = 10**9  # n_max of Corollary 3: clients that there could be at all
+MAX_POPULATION = 10**9  # n_max of Corollary 3: clients that there could be at all
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ class _Training:
     delta: float
 
     @cached_property
-    def left(self) -> NoiseLeft:
+    def left(self) -> ResidualNoise:
         """How much noise hides a client, at least."""
-        return NoiseLeft.of(self.plan)
+        return ResidualNoise.of(self.plan)
 
     @property
     def population(self) -> int:
@@ -80,13 +81,14 @@ class _Training:
     def guarantee(
         self, server: Server, because: str, dishonest: Sequence[float], repeated: Callable[[int], float]
     ) -> Guarantee:
-        """With the chances p_k and q_r of `cheapest`."""
-        costs = [
-            cheapest(self.delta, dishonest, repeated, self.rounds, self._cost(server == "malicious", few))
+        """With the chances p_k and q_r of `least_epsilon`."""
+        everybody, fewest = (
+            least_epsilon(self.delta, dishonest, repeated, self.rounds, self._cost(server == "malicious", few))
             for few in (False, True)
-        ]
-        shared = self.plan.of_aggregation("shares_noise")
-        return Guarantee(server, *costs, because + (self.left.described(server == "malicious") if shared else ""))
+        )
+        shared = self.plan.aggregation.shares_noise
+        described = self.left.described(server == "malicious") if shared else ""
+        return Guarantee(server, everybody, fewest, because + described)
 
     def fixed(self, server: Server, because: str, k: int, r: int) -> Guarantee:
         """With certainly no more than k dishonest participants, and r rounds."""
@@ -104,7 +106,7 @@ class _Training:
     def _cost(self, malicious: bool, few: bool) -> Callable[[int, int, float], float]:
         """Epsilon of (k, r, delta) with the noise that is left in a sum of all, or of as few as can be."""
         of = self.left.from_malicious if malicious else self.left.from_curious
-        noise = lru_cache(maxsize=None)(lambda k: of(k, few) if self.plan.of_aggregation("shares_noise") else 1.0)
+        noise = lru_cache(maxsize=None)(lambda k: of(k, few) if self.plan.aggregation.shares_noise else 1.0)
 
         def cost(k: int, r: int, delta: float) -> float:
             return self.accountant.epsilon({noise(k): r}, delta) if r else 0.0
@@ -147,14 +149,14 @@ def _skipping(training: _Training) -> tuple[list[float], str]:
     """
     adversary = training.plan.adversary
     skipping = frozenset() if adversary is None else adversary.skips_noise
-    if not skipping or not training.plan.of_aggregation("shares_noise"):
+    if not skipping or not training.plan.aggregation.shares_noise:
         return [0.0], ""
     others = training.plan.maximum_participants - 1
     most = min(len(skipping), others)
     if not _uniform(training):
         return [1.0] * most + [0.0], f"; up to {most} beside it skip their noise in every round"
     tails = (hypergeometric_survival(k, training.population - 1, len(skipping), others) for k in range(most))
-    return [*(some(training.rounds, tail) for tail in tails), 0.0], "; up to k by chance skip their noise"
+    return [*(at_least_one(training.rounds, tail) for tail in tails), 0.0], "; up to k by chance skip their noise"
 
 
 def _uniform(training: _Training) -> bool:
@@ -173,13 +175,14 @@ def _participation(training: _Training) -> tuple[Fraction, int | None, str]:
     always = training.plan.experiment.availability.model == "always"
     protocol = parameters.protocol
     if protocol == "bernoulli":
-        rate = float(getattr(selection, "client_rate", s / n))
+        rate = s / n if selection.client_rate is None else selection.client_rate
         return Fraction(rate), None, f"each client by a coin of its own, probability {rate:.4g}"
     if _uniform(training):
         return Fraction(s, n), None, f"{s} of {n} by chance, all of them there"
     whole = protocol == "verifiable-batch-partition" or (protocol == "batch-partition" and parameters.mode == "uniform")
-    if whole and always and getattr(parameters, "refine", None) is None:
-        wanted, batches = s // parameters.privacy, len(selection.batches)  # type: ignore[attr-defined]
+    if whole and always:
+        assert selection.batches is not None
+        wanted, batches = s // parameters.privacy, len(selection.batches)
         return Fraction(wanted, batches), None, f"{wanted} of {batches} batches by chance, all of them there"
     if protocol.startswith("lotto-") or protocol == "verifiable-batch-partition":
         p = _selection_probability(training)
@@ -201,20 +204,16 @@ def _malicious(training: _Training) -> Guarantee:
     protocol = parameters.protocol
     if protocol.startswith("lotto-"):
         p = _selection_probability(training)
-        dishonest = training.chances(lambda last: [some(rounds, tail) for tail in survivals(last, c, p)])
+        dishonest = training.chances(lambda last: [at_least_one(rounds, tail) for tail in survivals(last, c, p)])
         if protocol == "lotto-server-centric":
-            most = max(COULD_BE, training.population)
-            return training.guarantee(
-                "malicious", f"Corollary 3 of Lotto, a candidate with probability at most {float(p):.4g}", dishonest,
-                lambda r: repeated_by_any(most, r, rounds, p),
-            )  # fmt: skip
-        return training.guarantee(
-            "malicious", f"Corollary 2 of Lotto, a candidate with probability at most {float(p):.4g}", dishonest,
-            lambda r: repeated_by_participants(s, r, rounds, p),
-        )  # fmt: skip
+            most = max(MAX_POPULATION, training.population)
+            because = f"Corollary 3 of Lotto, a candidate with probability at most {float(p):.4g}"
+            return training.guarantee("malicious", because, dishonest, lambda r: repeated_by_any(most, r, rounds, p))
+        because = f"Corollary 2 of Lotto, a candidate with probability at most {float(p):.4g}"
+        return training.guarantee("malicious", because, dishonest, lambda r: repeated_by_participants(s, r, rounds, p))
     if protocol == "verifiable-batch-partition":
         return _malicious_with_verified_batches(training, parameters)
-    batches: Batches | None = getattr(training.plan.selection, "batches", None)
+    batches = training.plan.selection.batches
     if batches is not None and training.plan.experiment.aggregation.kept_whole(batches) is not None:
         k, honest = worst_coalition(batches, training.plan.dishonest, training.plan.maximum_participants)
         because = (
@@ -227,19 +226,22 @@ def _malicious(training: _Training) -> Guarantee:
 
 def _malicious_with_verified_batches(training: _Training, parameters: Any) -> Guarantee:
     setting = Setting(
-        training.population, training.participants, parameters.privacy, parameters.factor, training.dishonest,
-        parameters.min_population,
-    )  # fmt: skip
+        population=training.population,
+        participants=training.participants,
+        privacy=parameters.privacy,
+        over_selection=parameters.factor,
+        dishonest=training.dishonest,
+        min_population=parameters.min_population,
+    )
     dishonest = training.chances(
-        lambda last: [some(training.rounds, batches_exceed(setting, k)[0]) for k in range(last + 1)]
+        lambda last: [at_least_one(training.rounds, batches_exceed(setting, k)[0]) for k in range(last + 1)]
     )
     because = (
         f"a batch is a candidate with probability at most {float(setting.p):.4g}, wherever the dishonest clients are"
     )
     return training.guarantee(
-        "malicious", because, dishonest,
-        lambda r: repeated_by_any(setting.batches, r, training.rounds, setting.p),
-    )  # fmt: skip
+        "malicious", because, dishonest, lambda r: repeated_by_any(setting.batches, r, training.rounds, setting.p)
+    )
 
 
 def _selection_probability(training: _Training) -> Fraction:
@@ -271,12 +273,13 @@ def worst_coalition(batches: Batches, dishonest: frozenset[int], participants: i
 
 def _of_dp_sgd(training: _Training, accountant: SubsampledGaussianAccountant) -> list[Guarantee]:
     """Noise that is nobody's share: accomplices do not matter, and who is there neither, as coins are independent."""
-    rate = float(getattr(training.plan.selection, "client_rate", 1.0))
+    rate = 1.0 if training.plan.selection.client_rate is None else training.plan.selection.client_rate
     before = SubsampledGaussianAccountant(accountant.noise_multiplier, accountant.sample_rate, rate)
     found = PrivacyCost(before.epsilon({1.0: training.rounds}, training.delta), None, training.rounds)
     because = f"weak client sampling: a client takes part with probability {rate:.4g}, by a coin of its own"
     honest = Guarantee("honest but curious", found, found, because)
-    if training.plan.experiment.aggregation.server == "untrusted":  # type: ignore[union-attr]
+    aggregation = training.plan.experiment.aggregation
+    if isinstance(aggregation, RandomParticipationParameters) and aggregation.server == "untrusted":
         return [honest, Guarantee("malicious", found, found, f"{because}, and adds noise of its own")]
     nothing = PrivacyCost(inf, None, None, reason="the server is trusted with the sums before it adds noise")
     return [honest, Guarantee("malicious", nothing, nothing, nothing.reason)]

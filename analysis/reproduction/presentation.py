@@ -7,12 +7,13 @@ import json
 import math
 import textwrap
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
 
-from analysis.reproduction.contract import Reproduced, Reproduction, Scale
+from analysis.reproduction.contract import Reproduction, ReproductionResult, Scale
 from analysis.tables import WIDTH, Table, require_format, to_json
 from analysis.tables import render as render_table
 from testbed.errors import ExperimentError, RunError
@@ -24,21 +25,21 @@ _UNDECIDED = "cannot tell"
 _NOTHING = "–"
 
 
-def render(one: Reproduction, made: Reproduced, scale: Scale, format: str = "text") -> str:
+def render(one: Reproduction, result: ReproductionResult, scale: Scale, format: str = "text") -> str:
     """The outcome, ending in a line feed.
 
     Args:
         one: what was reproduced.
-        made: the outcome.
-        scale: at which it was made.
+        result: the outcome.
+        scale: at which it was run.
         format: ``text`` (at most 118 columns wide where the table's own cells allow it), ``markdown`` or ``json``.
 
     Raises `ExperimentError` for another format.
     """
     require_format(format, "text", "markdown", "json")
-    renderers: dict[str, Callable[[Reproduction, Reproduced, Scale], str]]
+    renderers: dict[str, Callable[[Reproduction, ReproductionResult, Scale], str]]
     renderers = {"text": _text, "markdown": _markdown, "json": _json}
-    return renderers[format](one, made, scale)
+    return renderers[format](one, result, scale)
 
 
 def refuse_foreign(one: Reproduction, scale: Scale, directory: Path) -> None:
@@ -56,39 +57,43 @@ def refuse_foreign(one: Reproduction, scale: Scale, directory: Path) -> None:
         )
 
 
-def write(one: Reproduction, made: Reproduced, scale: Scale, directory: Path) -> list[Path]:
+def write(one: Reproduction, result: ReproductionResult, scale: Scale, directory: Path) -> list[Path]:
     """Write `FILES` into `directory`, each completely or not at all; returns what was written.
 
     ``table.csv`` is left out when there is no table. Raises `RunError` when a file cannot be written.
     """
-    contents = [render(one, made, scale, "markdown"), render(one, made, scale, "json")]
-    if not made.table.empty:
-        contents.append(str(made.table.to_csv(index=False, lineterminator="\n")))
+    contents = [render(one, result, scale, "markdown"), render(one, result, scale, "json")]
+    if not result.table.empty:
+        contents.append(str(result.table.to_csv(index=False, lineterminator="\n")))
     paths = [directory / name for name in FILES[: len(contents)]]
     for path, text in zip(paths, contents, strict=True):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"{path.parent}: cannot be made: {error.strerror}") from None
-        with atomic_write(path, lambda why, path=path: RunError(f"{path}: cannot be written: {why}")) as file:
+        with atomic_write(path, partial(_not_written, path)) as file:
             file.write(text.encode())
     return paths
+
+
+def _not_written(path: Path, why: str) -> RunError:
+    return RunError(f"{path}: cannot be written: {why}")
 
 
 # -- for people -----------------------------------------------------------------------------------------------------
 
 
-def _text(one: Reproduction, made: Reproduced, scale: Scale) -> str:
+def _text(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
     parts = [f"{one.title}\n{one.source}; scale {scale}\n"]
-    if not made.table.empty:
-        parts += [render_table(grid, "text") for grid in _grids(made.table)]
-    if made.claims:
-        claims = Table(["claim in the paper", "what we measured", "agrees?"], _claims(made), widths=[46, 55, 11])
+    if not result.table.empty:
+        parts += [render_table(grid, "text") for grid in _grids(result.table)]
+    if result.claims:
+        claims = Table(["claim in the paper", "what we measured", "agrees?"], _claims(result), widths=[46, 55, 11])
         parts.append(render_table(claims, "text"))
-    if made.figures:
-        parts.append("".join(["figures:\n", *(f"  {path}\n" for path in made.figures)]))
-    if made.remarks:
-        notes = [textwrap.fill(remark, WIDTH, initial_indent="- ", subsequent_indent="  ") for remark in made.remarks]
+    if result.figures:
+        parts.append("".join(["figures:\n", *(f"  {path}\n" for path in result.figures)]))
+    if result.remarks:
+        notes = [textwrap.fill(remark, WIDTH, initial_indent="- ", subsequent_indent="  ") for remark in result.remarks]
         parts.append("\n".join(["remarks:", *notes, ""]))
     return "\n".join(parts)
 
@@ -118,25 +123,25 @@ def _grid(columns: dict[str, list[str]], keys: Sequence[str]) -> Table:
     return Table(list(columns), rows, left=range(len(keys)), sections=gaps)
 
 
-def _markdown(one: Reproduction, made: Reproduced, scale: Scale) -> str:
+def _markdown(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
     parts = [f"## {one.name}: {one.title}\n", f"{one.source}. Scale: {scale}.\n"]
-    if not made.table.empty:
-        columns, keys = _columns(made.table), _keys(made.table)
+    if not result.table.empty:
+        columns, keys = _columns(result.table), _keys(result.table)
         rows = list(zip(*columns.values(), strict=True))
         table = Table(list(columns), rows, left=range(len(keys)), is_markup=True)
         parts.append(render_table(table, "markdown"))
-    if made.claims:
-        claims = Table(["Claim in the paper", "What we measured", "Agrees?"], _claims(made), is_markup=True)
+    if result.claims:
+        claims = Table(["Claim in the paper", "What we measured", "Agrees?"], _claims(result), is_markup=True)
         parts.append(render_table(claims, "markdown"))
-    if made.figures:
-        parts.append("".join(f"![{path.stem}]({path.name})\n" for path in made.figures if path.suffix == ".png"))
-    if made.remarks:
-        parts.append("".join(f"- {remark}\n" for remark in made.remarks))
+    if result.figures:
+        parts.append("".join(f"![{path.stem}]({path.name})\n" for path in result.figures if path.suffix == ".png"))
+    if result.remarks:
+        parts.append("".join(f"- {remark}\n" for remark in result.remarks))
     return "\n".join(parts)
 
 
-def _claims(made: Reproduced) -> list[tuple[str, str, str]]:
-    return [(claim.claim, claim.measured, claim.agrees or _UNDECIDED) for claim in made.claims]
+def _claims(result: ReproductionResult) -> list[tuple[str, str, str]]:
+    return [(claim.claim, claim.measured, claim.agrees or _UNDECIDED) for claim in result.claims]
 
 
 def _keys(table: pd.DataFrame) -> list[str]:
@@ -169,15 +174,17 @@ def _cell(value: Any) -> str:
 # -- for programs ---------------------------------------------------------------------------------------------------
 
 
-def _json(one: Reproduction, made: Reproduced, scale: Scale) -> str:
-    result = {
-        "name": one.name,
-        "title": one.title,
-        "source": one.source,
-        "scale": scale,
-        "table": made.table,
-        "claims": [{"claim": claim.claim, "measured": claim.measured, "agrees": claim.agrees} for claim in made.claims],
-        "figures": [str(path) for path in made.figures],
-        "remarks": list(made.remarks),
-    }
-    return to_json(result)
+def _json(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
+    claims = [{"claim": claim.claim, "measured": claim.measured, "agrees": claim.agrees} for claim in result.claims]
+    return to_json(
+        {
+            "name": one.name,
+            "title": one.title,
+            "source": one.source,
+            "scale": scale,
+            "table": result.table,
+            "claims": claims,
+            "figures": [str(path) for path in result.figures],
+            "remarks": list(result.remarks),
+        }
+    )

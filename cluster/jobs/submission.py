@@ -19,13 +19,12 @@ from typing import Any
 
 import aiohttp
 
-import testbed
-from cluster.jobs import authentication, interpreter, package
-from cluster.jobs import downloads as fetching
+from cluster.jobs import authentication, downloads, interpreter, package
 from cluster.jobs.dashboard import connected, default_address, talking
 from testbed.errors import ClusterError, ExperimentError, RunError
+from testbed.files.names import file_name
 from testbed.files.uris import is_uri, path_or_uri
-from testbed.running.preparation import file_name
+from testbed.version import VERSION
 
 HOME_RUNS = "testbed-runs"
 """Folder in the head's home directory for records without ``--out``: a job's own directory does not last."""
@@ -86,16 +85,16 @@ class Jobs:
         """Upload a packed experiment and start it; returns the submission id.
 
         Args:
-            packed: of `packing.pack`.
+            packed: of `package.pack`.
             out: of `records_at`.
-            resume: go on with what is at `out`.
+            resume: continue what is at `out`.
             accept_changed_code: also with other own modules than it began with.
         """
         name = packed.experiment.name
         arguments = ["-m", "testbed", "run", package.EXPERIMENT, "--address", "auto", *(["--resume"] if resume else [])]
         arguments += ["--accept-changed-code"] if accept_changed_code else []
         command = f"exec {interpreter.COMMAND} {shlex.join(arguments)} --out {_shell(out)}"
-        metadata = {"experiment": name, "out": out, "version": testbed.__version__, "kind": "run"}
+        metadata = {"experiment": name, "out": out, "version": VERSION, "kind": "run"}
         return self._start(f"{file_name(name)[:_LONGEST_ID]}-{secrets.token_hex(3)}", command, packed.path, metadata)
 
     def experiments(self) -> list[Job]:
@@ -172,10 +171,10 @@ class Jobs:
             if is_uri(job.out):
                 from testbed.records.mirror import fetched
 
-                fetching.copied(fetched(job.out), fresh)
+                downloads.copied(fetched(job.out), fresh)
             else:
-                fetching.unpacked(self._sent(id, job.out), fresh)
-            fetching.settled(fresh, place)
+                downloads.unpacked(self._sent(id, job.out), fresh)
+            downloads.settled(fresh, place)
         return to
 
     def _sent(self, id: str, directory: str) -> bytes:
@@ -188,7 +187,7 @@ class Jobs:
         try:
             while not self.job(fetch).over:
                 time.sleep(_POLL_S)
-            return fetching.received(self.logs(fetch))
+            return downloads.received(self.logs(fetch))
         finally:
             with contextlib.suppress(ClusterError, ExperimentError, RuntimeError):
                 self._client.delete_job(fetch)

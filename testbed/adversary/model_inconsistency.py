@@ -15,21 +15,22 @@ import numpy as np
 from pydantic import Field
 
 from testbed.adversary import crafted_models
-from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
+from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions, TrainingMisbehaviour
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.messages import KeyAdvert
 from testbed.aggregation.secagg.server import SecAgg
-from testbed.broadcast import Asked, Broadcast, TrainingRound
 from testbed.errors import ExperimentError
 from testbed.messages import Vector
-from testbed.training import InspectableWorkload, Train, Workload
+from testbed.training.client import Train
+from testbed.training.server import Asked, Broadcast, TrainingRound
+from testbed.training.workload import InspectableWorkload, Workload
 
 if TYPE_CHECKING:
     from testbed.experiment.workload import WorkloadSection
 
 
-class SendDifferentModels(ServerMisbehaviour, Broadcast):
+class SendDifferentModels(TrainingMisbehaviour, Broadcast):
     """Sends the model to the victim and to accomplices, whose updates it is told, and a silent one to the others."""
 
     name: ClassVar[str] = "send-different-models"
@@ -61,7 +62,7 @@ class SendDifferentModels(ServerMisbehaviour, Broadcast):
         return [(np.setdiff1d(round_.trainers, others), asked[0][1]), (others, Train(question.round, told))]
 
 
-class PassOnAllKeys(ServerMisbehaviour, SecAgg):
+class PassOnAllKeys(AggregationMisbehaviour, SecAgg):
     """Passes on the keys of clients that were sent other models as well: the honest server would leave them out."""
 
     name: ClassVar[str] = "send-different-models"
@@ -84,7 +85,7 @@ class ImprintOptions(MisbehaviourOptions):
     )
 
 
-class SendCraftedModel(ServerMisbehaviour, Broadcast):
+class SendCraftedModel(TrainingMisbehaviour, Broadcast):
     """Sends everybody a model that its first layer's update gives samples away of."""
 
     name: ClassVar[str] = "send-crafted-model"

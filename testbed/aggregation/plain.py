@@ -6,17 +6,19 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
+from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
 from testbed.aggregation.noisy import NoisyClient, NoisyParameters, noise_of
 from testbed.arrays import Ids
 from testbed.errors import Refusal, RoundAborted, RunError
 from testbed.messages import Count, Message, RoundNumber, Vector
 from testbed.parties.client import Client, RoleSpec, handles
-from testbed.training import trained_update
+from testbed.training.client import trained_update
 
 
 class PlainParameters(NoisyParameters):
     """The server sees every update, with its share of noise where participants add some."""
+
+    stages: ClassVar[tuple[str, ...]] = ("plain/update",)
 
     protocol: Literal["plain"] = "plain"
 
@@ -86,14 +88,11 @@ class PlainClient(NoisyClient):
         return NoisyUpdate(Vector(elements, self.parameters.bits))
 
 
-class Plain:
+class Plain(AggregationProtocol):
     """Server side."""
 
-    stages: ClassVar[tuple[str, ...]] = ("plain/update",)
-    needs_registration: ClassVar[bool] = False
-
-    def __init__(self, parameters: PlainParameters) -> None:
-        self.parameters = parameters
+    parameters: PlainParameters
+    stages = PlainParameters.stages
 
     @property
     def roles(self) -> list[RoleSpec]:

@@ -85,14 +85,14 @@ def tune(
     try:
         # From here on it takes seconds to import what is needed.
         from analysis.comparison import tuning
-        from testbed.commands.progress import display
+        from testbed.commands.progress import display_for
         from testbed.experiment.sweep import points
+        from testbed.files.names import file_name
         from testbed.records import RunRecords
         from testbed.running import run_all
-        from testbed.running.preparation import file_name
 
         directory = out or Path("runs") / file_name(f"{experiment.name}-tune")
-        with display(console, quiet) as observer:
+        with display_for(console, quiet) as observer:
             paths = run_all(experiment, directory, where=str(file), resume=resume, observer=observer)
         values = [point.values for point in points(experiment, str(file))]
         frame = tuning.tuned(list(zip(values, map(RunRecords, paths), strict=True)), keys, by)

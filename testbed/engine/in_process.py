@@ -4,14 +4,15 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
-from testbed.engine.federation import Federation, Plan, Progress
+from testbed.engine.federation import Federation, Progress
+from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
 from testbed.network.live import LiveClients, LiveNetwork
 from testbed.network.live.admission import connecting_s
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.records import RunDirectory
-from testbed.training import Workload
+from testbed.training.workload import Workload
 
 
 def federation_in_process(

@@ -8,21 +8,19 @@ A misbehaving client is a client with some handlers overridden: a subclass of th
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from testbed.batches import Batches
 from testbed.emulation.compute.cost import ComputeModel, meter_pki
 from testbed.messages import Message, encode
 from testbed.parties.pki import Directory, Entries, Identity, Lookup
 from testbed.randomness import Randomness
-
-if TYPE_CHECKING:
-    from testbed.training import LocalUpdate, Workload
+from testbed.training.workload import LocalUpdate, Workload
 
 Handler = TypeVar("Handler", bound=Callable[..., Message | None])
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Environment:
     """What all clients of a host share.
 
@@ -46,7 +44,7 @@ class Environment:
     randomness: Randomness
     compute: ComputeModel
     directory: Directory
-    workload: "Workload | None" = None
+    workload: Workload | None = None
     experiment_id: bytes = bytes(16)
     participants_are_agreed: bool = False
     minimum_participants: int = 2
@@ -117,16 +115,16 @@ class Client:
         return role
 
 
-def handles(kind: type[Message], *, alike: bool = False) -> Callable[[Handler], Handler]:
+def handles(kind: type[Message], *, stateless: bool = False) -> Callable[[Handler], Handler]:
     """Mark a method of a `Role` as the handler of messages of type `kind`.
 
     The method gets `(self, message)`, or `(self, message, private)` when the message type has a private part, and
-    returns the answer, or None to stay silent. With `alike`, all clients answer the same and have nothing to
+    returns the answer, or None to stay silent. With `stateless`, all clients answer the same and have nothing to
     remember: a static method of `(environment, message)`, called once for all clients of a host.
     """
 
     def mark(method: Handler) -> Handler:
-        method._handles = (kind, alike)  # type: ignore[attr-defined]
+        method._handles = (kind, stateless)  # type: ignore[attr-defined]  # an attribute goes along where a class is pickled by value
         return method
 
     return mark
@@ -177,7 +175,7 @@ class Role:
 
 
 def _marked(of: type) -> dict[type[Message], tuple[str, bool]]:
-    """The handlers that a class itself has: the name of each, and whether all clients answer alike."""
+    """The handlers that a class itself has: the name of each, and whether it is stateless."""
     found = {}
     for name, member in vars(of).items():
         marked = getattr(getattr(member, "__wrapped__", member), "_handles", None)  # under staticmethod

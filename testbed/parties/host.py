@@ -125,8 +125,8 @@ class Host:
         specs = [spec for spec in self._roles if delivery.kind in spec.role._handlers]
         if not specs:
             return self._each(delivery, _refuse(OTHER_PROTOCOL, f"{delivery.kind.__name__}: nobody here answers it"))
-        name, alike = specs[0].role._handlers[delivery.kind]
-        if alike and len(specs) == 1:
+        name, stateless = specs[0].role._handlers[delivery.kind]
+        if stateless and len(specs) == 1:
             return self._once_for_all(delivery, getattr(specs[0].role, name), message)
 
         def handle(client: Client, private: Message | None) -> Message | None:

@@ -6,29 +6,26 @@ An experiment without a sweep is one run, and its directory is `out`; each point
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import workloads
 from testbed.crashes import locating_crashes
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
+from testbed.engine.privacy_recorder import warnings as privacy_warnings
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.loader import load, set_key, validated
-from testbed.experiment.plugin_classes import own_classes
+from testbed.experiment.plugin_classes import plugin_classes
 from testbed.experiment.schema import Experiment
 from testbed.experiment.stages import check_points, stages_of
 from testbed.experiment.sweep import Point, points
-from testbed.privacy.recorder import warnings as privacy_warnings
-from testbed.records import RunRecords, find_runs
-from testbed.records.mirror import fetched, local_staging_dir
+from testbed.records.mirror import local_staging_dir
 from testbed.running import workers
 from testbed.running.observers import Observer, Serialised
 from testbed.running.open_runs import OpenRun
-from testbed.running.point_workers import PointWorkers, group_by_resources
 from testbed.running.preparation import PlannedRun, default_directory, planned
 from testbed.running.validation import check_addresses, check_plan, warnings
+from testbed.running.worker_pool import WorkerPool, group_by_resources
 from testbed.signals import stopping_on_signals
-
-if TYPE_CHECKING:
-    import pandas
 
 
 def run(
@@ -46,7 +43,7 @@ def run(
         out: the directory, or the URI of one (s3://..., gs://..., hdfs://...); default: ``output.directory`` of the
             experiment, else ``runs/<name>``. For a URI, what is returned is the local copy.
         network: "ray" or "in-process", instead of what the experiment says.
-        resume: go on with the runs that are there; finished ones are left as they are, missing ones are started.
+        resume: continue the runs that are there; finished ones are left as they are, missing ones are started.
         observer: told how it goes.
         accept_changed_code: resume although your own modules have changed since the run began; the run records it.
 
@@ -54,7 +51,7 @@ def run(
         ExperimentError: the experiment cannot be run as written, or (resume) is not the one that is there.
         RunError: a run directory exists (without resume), is in use by another run, or cannot be written.
         ClusterError: Ray cannot be reached, or lost more than the run can replace.
-        KeyboardInterrupt: SIGINT or SIGTERM; the records are those of all finished rounds, resume goes on with them.
+        KeyboardInterrupt: SIGINT or SIGTERM; the records are those of all finished rounds, resume continues with them.
 
     An error of one point stops the others: their finished rounds stay, and the error says which point it is of.
     """
@@ -70,22 +67,6 @@ def run(
         experiment, directory, where=where, resume=resume, observer=observer, accept_changed_code=accept_changed_code
     )
     return directory
-
-
-def compare(runs: str | Path | Sequence[str | Path], baseline: str | None = None) -> "pandas.DataFrame":
-    """The overhead table of the runs at or below some directories; see `analysis.comparison.overhead.compare`.
-
-    Raises `RunError` when there are no runs and `ExperimentError` for a baseline that is not among them.
-    """
-    from analysis.comparison import overhead
-
-    return overhead.compare(runs_below([runs] if isinstance(runs, str | Path) else runs), baseline)
-
-
-def runs_below(directories: Sequence[str | Path]) -> list[RunRecords]:
-    """The runs at or below the directories (or URIs), each once; raises `RunError` for a directory without any."""
-    found = {run.path.resolve(): run for directory in directories for run in find_runs(fetched(directory))}
-    return list(found.values())
 
 
 def run_all(
@@ -135,9 +116,9 @@ def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
         observer.ended(run, ended.finish())
 
     try:
-        with PointWorkers(observer, open_run) as all_workers:
+        with WorkerPool(observer, open_run) as pool:
             for group in group_by_resources([run for run in runs if not run.complete]):
-                workers.run_all(group, all_workers.for_group(group), summarised)
+                workers.run_all(group, pool.workers_for(group), summarised)
     finally:
         for run in opened:  # at its end, and not summarised
             run.end()
@@ -145,8 +126,6 @@ def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
 
 def _check(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str, observer: Observer) -> None:
     """Raise, before anything runs, what only the data and the protocols' own classes can tell of these runs."""
-    import workloads
-
     check_addresses([run.point.experiment for run in runs], where)
     built: tuple[Any, Any] = (None, None)
     stages: dict[int, tuple[str, ...]] = {}
@@ -171,5 +150,5 @@ def _check(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str, 
         [(point.where(where), point.experiment) for point in all_points],
         lambda one: stages.get(id(one)) or stages_of(one),
     )
-    for line in warnings(name for run in runs for _, name in own_classes(run.point.experiment)):
+    for line in warnings(name for run in runs for _, name in plugin_classes(run.point.experiment)):
         observer.warned(runs[0], line)

@@ -21,12 +21,13 @@ from testbed.batches import Batches
 from testbed.errors import RoundSkipped
 from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
-from testbed.selection.contract import Selection, SelectionParameters, SelectionRound
+from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound
 
 
 class BatchPartitionParameters(SelectionParameters):
     """K/T whole batches of T users each."""
 
+    stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["batch-partition"] = "batch-partition"
     privacy: int = Field(5, gt=0, description="Batch size T: the multi-round privacy guarantee")
     mode: Literal["uniform", "fair"] = Field(
@@ -43,6 +44,7 @@ class BatchPartitionParameters(SelectionParameters):
 class PartitionParameters(SelectionParameters):
     """G = N/K fixed groups; one whole group takes part."""
 
+    stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["partition"] = "partition"
 
 
@@ -55,7 +57,7 @@ def check_batch_size(privacy: int, participants: int) -> None:
         )
 
 
-class SelectsBatches:
+class BatchSelection(SelectionProtocol):
     """How many participants a round of K/T whole batches has.
 
     Attributes:
@@ -78,14 +80,13 @@ class SelectsBatches:
         return self.batches.largest(self.wanted)
 
 
-class BatchPartitionSelection(SelectsBatches):
+class BatchPartitionSelection(BatchSelection):
     """Server side of `batch-partition` (and, with T = K and fair mode, of `partition`)."""
 
-    stages: ClassVar[tuple[str, ...]] = (STAGE,)
-    needs_registration: ClassVar[bool] = False
+    stages = (STAGE,)
 
     def __init__(self, parameters: BatchPartitionParameters | PartitionParameters, population: int) -> None:
-        self.parameters = parameters
+        super().__init__(parameters, population)
         partition = isinstance(parameters, PartitionParameters)
         size = parameters.participants if isinstance(parameters, PartitionParameters) else parameters.privacy
         self.fair = partition or (isinstance(parameters, BatchPartitionParameters) and parameters.mode == "fair")

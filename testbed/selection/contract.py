@@ -1,14 +1,16 @@
 """What a selection protocol is given, and what it returns."""
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.arrays import Ids
+from testbed.batches import Batches
 from testbed.errors import RunError
 from testbed.network import Network
 from testbed.network.contract import no_ids
@@ -16,6 +18,7 @@ from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import BeaconAccess
 from testbed.randomness import Randomness
+from testbed.selection.reports import TrainingReports
 
 
 class SelectionParameters(BaseModel):
@@ -23,7 +26,16 @@ class SelectionParameters(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    stages: ClassVar[tuple[str, ...]] = ()
+    """Of a round of the built-in protocol, in order; empty: a user-defined class says them."""
+    further_stages: ClassVar[tuple[str, ...]] = ()
+    """Those that other settings bring, or that only some rounds have."""
+
     participants: Annotated[int, Field(gt=0, description="Participants of a round (K; Lotto: s)")] = 10
+
+    def stages_of_round(self) -> tuple[str, ...]:
+        """The stages with these settings."""
+        return self.stages
 
     @property
     def by_losses(self) -> str:
@@ -82,7 +94,7 @@ class SelectionRound:
         return np.arange(self.population, dtype=np.int64)
 
 
-def recalled(memory: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+def memory_copy(memory: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
     """A copy of a protocol's memory as a checkpoint holds it; raises `RunError` for what a checkpoint cannot hold."""
     arrays = {name: np.array(kept) for name, kept in memory.items()}
     for name, array in arrays.items():
@@ -108,33 +120,74 @@ class Selection:
     available: Ids | None = None
 
 
-class SelectionProtocol(Protocol):
-    """Server side of a selection protocol. A user's own class has the same attributes.
+class SelectionProtocol(ABC):
+    """Server side of a selection protocol. User-defined ones inherit from it, too, and say what differs from the
+    defaults.
 
-    It may have another, `Parameters`: a subclass of `SelectionParameters` that says which keys its section has.
+    A class may have one attribute more, `Parameters`: a subclass of `SelectionParameters` that says which keys its
+    section of the experiment has. What is a property here may be a class attribute there.
+
+    Args:
+        parameters: the section of the experiment.
+        population: number of clients n.
 
     Attributes:
-        stages: its stages, in order.
+        stages: its stages, in order; built-in ones have those that their parameters declare.
         needs_registration: whether clients must be registered with the PKI.
-        roles: the client side.
-
-    Six more are optional: `participants_agree` (bool: clients verify the list, and aggregation must insist on it),
-    `batches` (`Batches`: clients whose updates may only be summed together),
-    `maximum_participants` (int: when a round may have more than ``parameters.participants``),
-    `client_rate` (float: the probability with which it draws each available client, independently),
-    `minimum_participants` (int: an honest server never has fewer, so clients refuse to be summed with fewer) and
-    ``learn(round_, reports)``, called after local training with that round and its `TrainingReports`: what it puts
-    into `SelectionRound.memory` is there in later rounds.
+        participants_agree: whether clients verify the list of participants; then aggregation must insist on it.
+        batches: groups of clients whose updates may only be summed together; None: anybody's may.
+        by_losses: whether it chooses by the losses that clients report. A class that overrides `learn` does, unless it
+            says otherwise.
     """
 
-    stages: ClassVar[tuple[str, ...]]
-    needs_registration: ClassVar[bool]
+    stages: tuple[str, ...] = ()
+    needs_registration: bool = False
+    participants_agree: bool = False
+    batches: Batches | None = None
+    by_losses: bool = False
 
-    def __init__(self, parameters: Any, population: int) -> None: ...
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "learn" in vars(cls) and "by_losses" not in vars(cls):
+            cls.by_losses = True
+
+    def __init__(self, parameters: Any, population: int) -> None:
+        self.parameters = parameters
+        self.population = population
 
     @property
-    def roles(self) -> list[RoleSpec]:
+    @abstractmethod
+    def roles(self) -> Sequence[RoleSpec]:
         """The client side, for all clients."""
 
+    @abstractmethod
     async def select(self, round_: SelectionRound) -> Selection:
         """Choose the participants; raises `RoundSkipped` or `RoundAborted`."""
+
+    @property
+    def minimum_participants(self) -> int:
+        """An honest server never has fewer, so clients refuse to be summed with fewer."""
+        return 2
+
+    @property
+    def maximum_participants(self) -> int:
+        """A round never has more."""
+        return int(self.parameters.participants)
+
+    @property
+    def client_rate(self) -> float | None:
+        """The probability with which it draws each available client, independently; None: it draws otherwise."""
+        return None
+
+    @property
+    def beacon_latency_s(self) -> float | None:
+        """Seconds, one way, between the server and the randomness beacon that opens its rounds; None: there is none."""
+        return None
+
+    def learn(self, round_: SelectionRound, reports: TrainingReports) -> None:
+        """Called after local training: what it puts into `SelectionRound.memory` is there in later rounds."""
+        return
+
+    def check_files(self) -> None:
+        """Read the files that the parameters name; raises `TraceError` where one cannot be used."""
+        return

@@ -17,7 +17,7 @@ from testbed.emulation.traces.schedule import PARTICIPANT, Schedule
 from testbed.errors import RoundSkipped, TraceError
 from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
-from testbed.selection.contract import Selection, SelectionParameters, SelectionRound
+from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound
 
 
 class RandomParameters(SelectionParameters):
@@ -26,6 +26,7 @@ class RandomParameters(SelectionParameters):
     With `recorded`, nothing is drawn: those that took part in the recorded round take part again.
     """
 
+    stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["random"] = "random"
     recorded: Path | None = Field(
         None,
@@ -37,12 +38,14 @@ class RandomParameters(SelectionParameters):
 class WeightedRandomParameters(SelectionParameters):
     """K at random among the available clients with the smallest participation counts."""
 
+    stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["weighted-random"] = "weighted-random"
 
 
 class BernoulliParameters(SelectionParameters):
     """Each available client independently, with probability K / (N (1 - p)), or with one that is given."""
 
+    stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["bernoulli"] = "bernoulli"
     client_rate: float | None = Field(
         None,
@@ -73,15 +76,11 @@ class BernoulliParameters(SelectionParameters):
             )
 
 
-class ServersChoice:
+class ServerChoice(SelectionProtocol):
     """What protocols share in which the server chooses freely among those that have checked in."""
 
-    stages: ClassVar[tuple[str, ...]] = (STAGE,)
-    needs_registration: ClassVar[bool] = False
-
-    def __init__(self, parameters: SelectionParameters, population: int) -> None:
-        self.parameters = parameters
-        self.population = population
+    parameters: SelectionParameters
+    stages = (STAGE,)
 
     @property
     def minimum_participants(self) -> int:
@@ -99,7 +98,7 @@ class ServersChoice:
             raise RoundSkipped("too-few-available", f"{len(present)} available, {self.parameters.participants} wanted")
 
 
-class _AmongThePresent(ServersChoice):
+class _AmongPresent(ServerChoice):
     """Shared by the baselines: to choose they need to know who is there, and no more."""
 
     async def select(self, round_: SelectionRound) -> Selection:
@@ -112,7 +111,7 @@ class _AmongThePresent(ServersChoice):
         raise NotImplementedError
 
 
-class RandomSelection(_AmongThePresent):
+class RandomSelection(_AmongPresent):
     """`random`."""
 
     parameters: RandomParameters
@@ -167,7 +166,7 @@ class RandomSelection(_AmongThePresent):
         return schedule
 
 
-class WeightedRandomSelection(_AmongThePresent):
+class WeightedRandomSelection(_AmongPresent):
     """`weighted-random`."""
 
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
@@ -178,7 +177,7 @@ class WeightedRandomSelection(_AmongThePresent):
         return shuffled[order[: self.parameters.participants]]
 
 
-class BernoulliSelection(_AmongThePresent):
+class BernoulliSelection(_AmongPresent):
     """`bernoulli`."""
 
     parameters: BernoulliParameters

@@ -9,27 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.engine.federation import Federation, Plan
+from testbed.engine.federation import Federation
 from testbed.engine.in_process import federation_in_process
+from testbed.engine.plan import Plan
 from testbed.engine.round import Outcome
 from testbed.experiment.schema import Experiment
 from testbed.network.recorder import Exchanges
 from testbed.records import RunDirectory
-
-
-@dataclass
-class Learned:
-    """See `testbed.training.LocalUpdate`."""
-
-    delta: np.ndarray
-    samples: int
-    loss: float
-    examples_processed: int
+from testbed.training.workload import LocalUpdate
 
 
 @dataclass
 class Quality:
-    """See `testbed.training.Evaluation`."""
+    """See `testbed.training.workload.Evaluation`."""
 
     loss: float
     accuracy: float
@@ -49,11 +41,11 @@ class Pulling:
     def initial_model(self) -> np.ndarray:
         return np.linspace(-0.1, 0.1, self.dimension, dtype=np.float32)
 
-    def train(self, client: int, model: np.ndarray, round_number: int) -> Learned:
+    def train(self, client: int, model: np.ndarray, round_number: int) -> LocalUpdate:
         noise = np.random.default_rng((client, round_number)).normal(0, 0.01, self.dimension)
         delta = (0.5 * (self._points[client] - model) + noise).astype(np.float32)
         samples = int(self.sample_counts[client])
-        return Learned(delta, samples, float(np.abs(delta).sum()), 2 * samples)
+        return LocalUpdate(delta, samples, float(np.abs(delta).sum()), 2 * samples)
 
     def evaluate(self, model: np.ndarray) -> Quality:
         loss = float(((model - self._points.mean(axis=0)) ** 2).sum())
@@ -67,7 +59,7 @@ class Run:
         keys: the experiment; a little is set already.
         path: where to record; None: nowhere.
         hosts: number of hosts.
-        resume: go on with what is at `path`.
+        resume: continue what is at `path`.
         workload: made of the population; default: `Pulling`.
     """
 
@@ -118,7 +110,7 @@ class Run:
 @pytest.fixture
 def same_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs with one seed have the same masks and noise, whatever else they differ in; no user's runs have."""
-    monkeypatch.setattr("testbed.engine.federation.secrets_context", lambda experiment: b"the same")
+    monkeypatch.setattr("testbed.engine.plan.secrets_context", lambda experiment: b"the same")
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ def test_a_resumed_run_records_the_same(stop_after: int, run: Callable[..., Any]
 
 
 def test_a_finished_ledger_goes_on(run: Callable[..., Any]) -> None:
-    """Merged tables, and parts after them: what a run leaves that was finished and then gone on with."""
+    """Merged tables, and parts after them: what a run leaves that was finished and then resumed."""
     whole = run(LEDGER, "whole").rounds()
     begun = run(LEDGER, "merged").rounds(4)
     begun.records.finish()
@@ -208,7 +208,7 @@ def test_dp_sgd_charges_whoever_takes_part(run: Callable[..., Any]) -> None:
             """They can be had."""
 
         def gradient_sum(self, client: int, model: Any, round_number: int, samples: Any, norm: float | None) -> Any:
-            from testbed.training import LocalUpdate
+            from testbed.training.workload import LocalUpdate
 
             return LocalUpdate(np.full(5, 0.1 * len(samples), np.float32), 4, 0.0, len(samples))
 

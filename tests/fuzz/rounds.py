@@ -21,14 +21,15 @@ import msgspec
 import numpy as np
 
 from testbed import messages
-from testbed.engine.federation import Federation, Plan
+from testbed.engine.federation import Federation
+from testbed.engine.plan import Plan
 from testbed.errors import ProtocolError, TestbedError
 from testbed.experiment.loader import validated
 from testbed.messages import Message, Vector
 from testbed.network.hosts import Delivery, HostAnswers
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory
-from testbed.training import LocalUpdate
+from testbed.training.workload import LocalUpdate
 from tests.fuzz.messages import message_kinds, valid
 
 POPULATION = 16

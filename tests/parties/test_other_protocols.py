@@ -14,7 +14,7 @@ from testbed.aggregation.secagg.noise_removal import UnmaskAndRemove
 from testbed.aggregation.secagg_plus.client import SecAggPlusClient
 from testbed.aggregation.secagg_plus.messages import AnnounceGraph
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.experiment.loader import validated
 from testbed.messages import Message, Vector, detach, encode
 from testbed.network.hosts import Delivery
@@ -84,7 +84,11 @@ def test_no_question_of_any_protocol_crashes_a_client(mix: str) -> None:
     plan = Plan(validated({"seed": 1, "population": N} | MIXES[mix], mix), 1)
     compute = ComputeModel(False, REFERENCE_COSTS)
     environment = Environment(
-        N, plan.randomness, compute, Directory.empty(N), batches=getattr(plan.selection, "batches", None)
+        population=N,
+        randomness=plan.randomness,
+        compute=compute,
+        directory=Directory.empty(N),
+        batches=plan.selection.batches,
     )
     hosts = LocalHosts(N, environment, plan.roles, on_crash="drop")
     hosts.register(PKI(N, plan.randomness))

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from testbed.engine.federation import Plan
 from testbed.engine.in_process import federation_in_process
+from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
 from testbed.network.recorder import ANSWERED, DROPPED, Event, Exchanges
 from testbed.records import RunDirectory, RunRecords, store
@@ -33,6 +33,7 @@ from testbed.records.tables import (
     participation_table,
     privacy_table,
 )
+from testbed.training.workload import LocalUpdate
 
 
 def tables_of(number: int) -> dict[str, pa.Table]:
@@ -129,7 +130,7 @@ class Drifting:
 
     def train(self, client: int, model: np.ndarray, round_number: int) -> Any:
         delta = np.random.default_rng((client, round_number)).normal(0, 0.1, self.dimension) - 0.3 * model
-        return SimpleNamespace(delta=delta.astype(np.float32), samples=client + 1, loss=1.0, examples_processed=3)
+        return LocalUpdate(delta=delta.astype(np.float32), samples=client + 1, loss=1.0, examples_processed=3)
 
     def evaluate(self, model: np.ndarray) -> Any:
         return SimpleNamespace(loss=float(np.abs(model).sum()), accuracy=0.5, samples=10)
@@ -189,7 +190,7 @@ def s3() -> Iterator[str]:
 
 
 def live_on(path: Path, rounds: int = ROUNDS, *, finish: bool = True) -> None:
-    """Begin or go on with the run and bring it to its end."""
+    """Begin or resume the run and bring it to its end."""
     experiment = Experiment.model_validate(EXPERIMENT)
     if (path / "experiment.yaml").is_file():
         records = RunDirectory.reopen(path)

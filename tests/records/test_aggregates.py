@@ -5,19 +5,19 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from testbed.engine.federation import Plan
 from testbed.engine.in_process import federation_in_process
+from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.loader import validated
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.aggregates import RoundAggregate, names_in
 from testbed.records.mirror import fetched, local_staging_dir
+from testbed.training.workload import LocalUpdate
 
 ROUNDS = 6
 BASE = {
@@ -43,14 +43,14 @@ class Drifting:
 
     def train(self, client: int, model: np.ndarray, round_number: int) -> Any:
         delta = np.random.default_rng((client, round_number)).normal(0, 0.1, self.dimension) - 0.3 * model
-        return SimpleNamespace(delta=delta.astype(np.float32), samples=client + 1, loss=1.0, examples_processed=3)
+        return LocalUpdate(delta=delta.astype(np.float32), samples=client + 1, loss=1.0, examples_processed=3)
 
     def evaluate(self, model: np.ndarray) -> None:
         return None
 
 
 def run_on(path: Path, rounds: int = ROUNDS, *, finish: bool = True, **sections: Any) -> RunRecords:
-    """Begin, or go on with, the run up to this round."""
+    """Begin, or resume, the run up to this round."""
     experiment = validated(BASE | sections, "test")
     begun = (path / "experiment.yaml").is_file()
     records = RunDirectory.reopen(path) if begun else RunDirectory.create(path, experiment.plain())

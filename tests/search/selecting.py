@@ -8,15 +8,14 @@ from itertools import combinations
 from typing import Any
 
 from testbed.crypto import prf
-from testbed.selection.lotto.announcement import Announce
-from testbed.selection.lotto.protocol import (
+from testbed.selection.lotto.candidacy import selection_input, under_threshold
+from testbed.selection.lotto.messages import (
     LIST_DOMAIN,
+    Announce,
     ListSignatures,
     ParticipantEntry,
     ParticipantList,
     SignedBy,
-    selection_input,
-    under_threshold,
 )
 from testbed.selection.lotto.server_centric import ServerCentricClient
 from testbed.selection.verifiable_batch_partition import Prove, VerifiableBatchPartitionParameters, candidate_batches

@@ -17,15 +17,15 @@ import numpy as np
 
 from testbed.crypto import signatures, vrf
 from testbed.crypto.key_agreement import PrivateKey
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.experiment.loader import validated
 from testbed.messages import Message, attach, detach, encode
 from testbed.network.hosts import Delivery
 from testbed.parties.client import Environment, Role
 from testbed.parties.host import Host
 from testbed.parties.pki import PKI, Identity
-from testbed.selection.lotto.announcement import Announce
-from testbed.training import LocalUpdate
+from testbed.selection.lotto.messages import Announce
+from testbed.training.workload import LocalUpdate
 from tests.search import beacon
 
 DIMENSION = 3
@@ -35,7 +35,7 @@ CRAFTED_MODEL = np.full(DIMENSION, -1, np.float32)
 
 
 class Learning:
-    """A `testbed.training.Workload`: each client learns something of its own, and nothing from the crafted model."""
+    """A workload: each client learns something of its own, and nothing from the crafted model."""
 
     dimension = DIMENSION
 

@@ -15,14 +15,14 @@ from testbed.batches import Batches
 from testbed.crypto import signatures, vrf
 from testbed.errors import Refusal, RoundAborted
 from testbed.network.recorder import OUTCOMES
-from testbed.selection.lotto.announcement import Announce
-from testbed.selection.lotto.protocol import ParticipantEntry, ParticipantList, selection_input
+from testbed.selection.lotto.candidacy import selection_input
+from testbed.selection.lotto.messages import Announce, ParticipantEntry, ParticipantList
 from testbed.selection.verifiable_batch_partition import (
     VALUE_DOMAIN,
     Prove,
     VerifiableBatchPartitionParameters,
     VerifiableBatchServer,
-    assigned,
+    assign_batches,
     candidate_batches,
 )
 
@@ -126,10 +126,10 @@ def test_when_a_k_is_n_every_whole_batch_stands_and_the_server_draws_uniformly(s
 
 
 def test_the_assignment_follows_from_the_beacon_alone() -> None:
-    one, again, other = (assigned(1000, 7, beacon) for beacon in ("a", "a", "b"))
+    one, again, other = (assign_batches(1000, 7, beacon) for beacon in ("a", "a", "b"))
     assert one.of.tolist() == again.of.tolist() != other.of.tolist()
     assert np.array_equal(one.sizes, Batches.consecutive(1000, 7).sizes)
-    assert assigned(1000, 7, None).of.tolist() == sorted(one.of.tolist())
+    assert assign_batches(1000, 7, None).of.tolist() == sorted(one.of.tolist())
     # Neighbours in the numbering are no more often together than others: 857 of 999 pairs would be, were they cut.
     assert binomtest(int((one.of[1:] == one.of[:-1]).sum()), 999, 6 / 999).pvalue > SUSPICIOUS
 

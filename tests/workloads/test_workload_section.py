@@ -12,12 +12,12 @@ from testbed.experiment.workload import Partition, WorkloadSection
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"dataset": "cifar"}, "'cifar' is unknown; allowed: digits, mnist, emnist,"),
+        ({"dataset": "cifar"}, "'cifar' is unknown; allowed: cifar10, cifar100, digits, emnist,"),
         ({"dataset": "mnist"}, "needs path"),
         ({"dataset": "femnist"}, "needs path: the folder with LEAF's json files or"),
         ({"dataset": "openimage"}, "needs path: FedScale's folder"),
         ({"dataset": "reddit"}, "needs path: the folder with train and test"),
-        ({"dataset": "digits", "path": "/data"}, "read for mnist, emnist, cifar10, cifar100, femnist, openimage"),
+        ({"dataset": "digits", "path": "/data"}, "read for cifar10, cifar100, emnist, femnist, mnist, openimage"),
         ({"dataset": "synthetic-reddit", "path": "/data"}, "synthetic-reddit needs no files"),
         ({"model": "mobilenet-v2"}, "does not take the data of digits"),
         ({"dataset": "synthetic-reddit", "model": "femnist-cnn"}, "allowed: auto, albert, albert-small"),
@@ -37,7 +37,7 @@ from testbed.experiment.workload import Partition, WorkloadSection
         ({"dataset": "cifar100"}, "needs path: the folder with train.bin"),
         ({"dataset": "synthetic-cifar10", "model": "cnn"}, "allowed: auto, lenet, vgg11"),
         ({"samples_per_client": 20, "partition": {"shared_samples": 20}}, "none of its own"),
-        ({"options": {"depth": 3}}, "class of your own"),
+        ({"options": {"depth": 3}}, "options are for a user-defined class"),
         ({"dataset": "synthetic-femnist", "partition": {"scheme": "dirichlet"}}, "each client is one writer"),
         ({"partition": {"scheme": "pathological"}}, "'iid', 'dirichlet' or 'label-shards'"),
         ({"partition": {"alpha": 0}}, "greater than 0"),

@@ -9,7 +9,8 @@ from a folder or from the archive as it is; of an archive, only the members with
     cifar-100-python/        train, test                                             (cifar-100-python.tar.gz)
 
 A binary record is a label (CIFAR-100: the coarse label and the fine one, which counts) and 3,072 bytes: all of red, row
-by row, then green, then blue. The python version has the same bytes in pickles; see `workloads.data.formats.cifar_pickle`.
+by row, then green, then blue. The python version has the same bytes in pickles; see
+`workloads.data.formats.cifar_pickle`.
 """
 
 import tarfile
@@ -23,9 +24,10 @@ from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import WorkloadSection
-from testbed.experiment.workload_checks import FILES_OF
+from testbed.experiment.workload_specs import Form
 from testbed.files import limits
 from testbed.files.archives import SmallHeaders
+from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
 from workloads.data.formats.cifar_pickle import Unreadable, batch
 
@@ -79,6 +81,10 @@ _VERSIONS = {
         _Version("cifar-100-binary", "cifar-100-binary.tar.gz", ("train.bin",), ("test.bin",), _records),
         _Version("cifar-100-python", "cifar-100-python.tar.gz", ("train",), ("test",), batch),
     ),
+}
+_NEEDED = {
+    10: "the folder with data_batch_1.bin to data_batch_5.bin and test_batch.bin",
+    100: "the folder with train.bin and test.bin",
 }
 # Mean and deviation of the training images' red, green and blue, of 255.
 _SCALINGS = {
@@ -138,8 +144,7 @@ def _found(classes: int, root: Path) -> tuple[_Version, Path]:
         ) from None
     archives = " or ".join(version.archive for version in versions)
     raise ExperimentError(
-        f"workload.path: {root} has no CIFAR-{classes}; give {FILES_OF[f'cifar{classes}']}, or {archives} (nothing is "
-        "downloaded)"
+        f"workload.path: {root} has no CIFAR-{classes}; give {_NEEDED[classes]}, or {archives} (nothing is downloaded)"
     )
 
 
@@ -214,3 +219,19 @@ def _check_size(size: int, where: Path) -> None:
             f"workload.path: {where} has {size} bytes, more than any file of CIFAR ({_LARGEST_FILE} are allowed); "
             "replace it"
         )
+
+
+def _spec(classes: int, default_model: str, load: Callable[[WorkloadSection, int, int], PartitionedDataset]) -> Dataset:
+    return Dataset(
+        name=f"cifar{classes}",
+        summary=f"colour images of {classes} classes, 32x32, from files",
+        form=Form.COLOUR,
+        size=32,
+        default_model=default_model,
+        files=_NEEDED[classes],
+        layouts=", the same of the python version, a folder that holds such a folder or its .tar.gz, or the .tar.gz",
+        load=load,
+    )
+
+
+SPECS = (_spec(10, "lenet", load10), _spec(100, "vgg11", load100))

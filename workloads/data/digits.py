@@ -7,6 +7,8 @@ and installed with the project, so it is what an experiment learns unless it say
 import numpy as np
 
 from testbed.experiment.workload import WorkloadSection
+from testbed.experiment.workload_specs import Form
+from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling, split_stratified
 from workloads.randomness import Purpose, stream
 
@@ -35,3 +37,15 @@ def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDat
         population=population,
         seed=seed,
     )
+
+
+SPECS = (
+    Dataset(
+        name="digits",
+        summary="the real UCI digits, 8x8, carried by scikit-learn",
+        form=Form.GREY,
+        size=8,
+        default_model="mlp",
+        load=load,
+    ),
+)

@@ -8,7 +8,9 @@ import numpy as np
 
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import WorkloadSection
+from testbed.experiment.workload_specs import Form
 from workloads.data.clients import owners
+from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
 from workloads.data.formats import idx
 
@@ -54,3 +56,17 @@ def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDat
         population=population,
         seed=seed,
     )
+
+
+SPECS = (
+    Dataset(
+        name="emnist",
+        summary="handwritten digits and letters, 28x28, from files",
+        form=Form.GREY,
+        size=28,
+        default_model="emnist-cnn",
+        files="the folder with the emnist-byclass idx files",
+        layouts=" (EMNIST/raw, or gzip)",
+        load=load,
+    ),
+)

@@ -5,7 +5,9 @@ LeCun et al. 1998.
 
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import WorkloadSection
+from testbed.experiment.workload_specs import Form
 from workloads.data.clients import owners
+from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import PartitionedDataset, Scaling, split_stratified
 from workloads.data.formats import idx
 from workloads.randomness import Purpose, stream
@@ -48,3 +50,17 @@ def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDat
         population=population,
         seed=seed,
     )
+
+
+SPECS = (
+    Dataset(
+        name="mnist",
+        summary="handwritten digits, 28x28, from files",
+        form=Form.GREY,
+        size=28,
+        default_model="cnn",
+        files="the folder with the idx files",
+        layouts=", plain or .gz, or torchvision's root (MNIST/raw)",
+        load=load,
+    ),
+)

@@ -7,14 +7,14 @@ multi-round privacy T falls to 1. Clients that keep batches whole refuse it (`te
 
 from typing import ClassVar
 
-from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
+from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.arrays import Ids
 
 
-class BreakBatch(ServerMisbehaviour, SecAgg):
+class BreakBatch(AggregationMisbehaviour, SecAgg):
     """Leaves one honest client out of the survivors that it names, and its batch-mates in."""
 
     name: ClassVar[str] = "break-batch"
@@ -31,4 +31,5 @@ class BreakBatch(ServerMisbehaviour, SecAgg):
         if not self.attacking or round_.batches is None or victim not in honest:
             return survivors
         self.record_attack(BreakBatch, f"claimed that client {victim} of batch {round_.batches.of[victim]} dropped out")
-        return survivors[survivors != victim]
+        others: Ids = survivors[survivors != victim]
+        return others

@@ -8,6 +8,7 @@ with fewer, where the survivors are signed; Lotto (arXiv 2401.02880), Corollary 
 """
 
 import hashlib
+import re
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
+from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
 from testbed.adversary.secagg.accomplices import HandedOver, HandOver, SecAggAccomplice
 from testbed.adversary.secagg.contradictions import InconsistentView, two_views
 from testbed.aggregation.contract import AggregationRound
@@ -81,7 +82,7 @@ class Attempt:
         return self.vector is not None
 
 
-class Contradicting(ServerMisbehaviour, SecAgg):
+class Contradicting(AggregationMisbehaviour, SecAgg):
     """What attacks by contradictory claims share: they differ in what they tell whom, and in what they want out.
 
     Attributes:
@@ -270,7 +271,9 @@ def _fewest(rows: Mapping[int, Sequence[ShareOf]], clients: Collection[int]) -> 
 class ContradictDropouts(Contradicting):
     """Two views about one victim; the round is completed as if there had been one."""
 
+    added_stages = (HandOver.stage,)
     name: ClassVar[str] = "contradict-dropouts"
+    update_recovered: ClassVar[re.Pattern[str] | None] = re.compile(r"^victim \d+\b.*\b(?:recovered|reconstructed)\b")
     _victim: int | None
 
     def views(self, t: int) -> list[InconsistentView]:

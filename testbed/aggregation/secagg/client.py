@@ -58,7 +58,7 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Vector
 from testbed.parties.client import Client, handles
-from testbed.training import RoundUpdate, trained_update, training_digest
+from testbed.training.client import RoundUpdate, trained_update, training_digest
 
 if TYPE_CHECKING:
     from testbed.aggregation.secagg.parameters import SecAggParameters

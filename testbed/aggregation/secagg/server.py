@@ -18,12 +18,12 @@ Where selection has batches, only whole batches are summed: `testbed.aggregation
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
+from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
 from testbed.aggregation.secagg.batches import NOBODY, WholeBatches
 from testbed.aggregation.secagg.client import MASK_PURPOSE, SecAggClient
 from testbed.aggregation.secagg.dealt_shares import MASK_KEY, SELF_MASK, sealed_bytes
@@ -59,29 +59,22 @@ from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Message
 from testbed.network import Replies
 from testbed.parties.client import RoleSpec
-from testbed.training import training_digest
+from testbed.training.client import training_digest
 
 _PROBE = PrivateKey.from_seed(bytes(32))  # shows which public keys are of small order
 
 
-class SecAgg(WholeBatches):
+class SecAgg(WholeBatches, AggregationProtocol):
     """Server side; `aggregate` follows the paper's rounds 0 to 4."""
 
-    needs_registration: ClassVar[bool] = True
+    needs_registration = True
     _training: bytes  # the digest of what they were asked to train; empty with model_binding: none
     _digest: bytes  # what the clients of this round have in common
-    stages: tuple[str, ...] = (
-        "secagg/advertise-keys",
-        "secagg/share-keys",
-        "secagg/masked-input",
-        "secagg/consistency",
-        "secagg/unmask",
-    )
+    stages = SecAggParameters.stages
 
     def __init__(self, parameters: SecAggParameters) -> None:
-        self.parameters = parameters
-        if parameters.consistency == "none":
-            self.stages = (*SecAgg.stages[:3], UnmaskSurvivors.stage)
+        super().__init__(parameters)
+        self.stages = parameters.stages_of_round()
 
     @property
     def roles(self) -> list[RoleSpec]:

@@ -12,19 +12,16 @@ from pydantic import Field
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec, handles
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.announcement import (
-    Announce,
-    AnnouncedClient,
-    AnnouncedParameters,
-    AnnouncingServer,
-    Candidacy,
-    proves,
-)
-from testbed.selection.lotto.protocol import ListSignatures, LottoParameters, ParticipantList, under_threshold
+from testbed.selection.lotto.announcement import AnnouncedClient, AnnouncingServer
+from testbed.selection.lotto.candidacy import proves, under_threshold
+from testbed.selection.lotto.messages import Announce, Candidacy, ListSignatures, ParticipantList
+from testbed.selection.lotto.parameters import AnnouncedParameters, LottoParameters
 
 
 class ClientCentricParameters(AnnouncedParameters, LottoParameters):
     """Clients select themselves with a verifiable random function."""
+
+    stages: ClassVar[tuple[str, ...]] = ("lotto/announce", "lotto/participants", "lotto/signatures")
 
     protocol: Literal["lotto-client-centric"] = "lotto-client-centric"
     unselected: Literal["silent", "acknowledge"] = Field(
@@ -52,7 +49,7 @@ class ClientCentricServer(AnnouncingServer):
     """Server side."""
 
     parameters: ClientCentricParameters
-    stages: ClassVar[tuple[str, ...]] = ("lotto/announce", "lotto/participants", "lotto/signatures")
+    stages = ClientCentricParameters.stages
 
     @property
     def roles(self) -> list[RoleSpec]:
@@ -68,7 +65,7 @@ class ClientCentricServer(AnnouncingServer):
             if answer.output is not None and self.is_candidate(client, answer, round_)
         }
         candidates = ids(list(claims))
-        self.enough(candidates, round_, refusals)
+        self.require_candidates(candidates, round_, refusals)
         entries = self.entries(self.choose(candidates, round_), claims, round_)
         return await self.agree(entries, len(claims), round_)
 
@@ -80,7 +77,7 @@ class ClientCentricServer(AnnouncingServer):
             detail = "claimed to be a candidate and is not in the refined population"
             round_.network.record_event(f"client:{client}", "misbehaviour", detail)
             return False
-        evaluated = self.evaluated(round_)
+        evaluated = self.selection_input(round_)
         s, factor = self.parameters.participants, self.parameters.factor
         if not proves(claim, round_.directory.vrf_key(client), evaluated) or not under_threshold(
             claim.output, factor, s, self.population

@@ -15,7 +15,7 @@ from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
 from testbed.crypto.masks import add_masks, word_dtype
 from testbed.engine.round import run_round
 from testbed.errors import ExperimentError, RoundAborted
-from testbed.selection.contract import Selection, SelectionRound
+from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
 
 STAGES = ("train", *SecAgg.stages)
 
@@ -110,8 +110,10 @@ def test_exactly_t_survivors_are_enough_at_every_stage(federation: Any, stage: s
     assert np.abs(aggregate.mean - np.float32(deltas)[in_the_sum].mean(0)).max() <= 2 / (2**16 - 1)
 
 
-class Everybody:
+class Everybody(SelectionProtocol):
     """A selection that takes everybody."""
+
+    roles = ()
 
     async def select(self, round_: SelectionRound) -> Selection:
         return Selection(round_.everyone, round_.population)
@@ -127,7 +129,7 @@ def test_below_t_the_round_is_aborted_and_the_model_stays(federation: Any, stage
     start = SelectionRound(
         1, 7, small.network, nobody, environment.directory, small.randomness, environment.experiment_id
     )
-    outcome = asyncio.run(run_round(start, small.network, Everybody(), small.protocol, model))
+    outcome = asyncio.run(run_round(start, small.network, Everybody(None, 7), small.protocol, model))
     assert outcome.state == "aborted"
     assert outcome.reason.startswith("below-threshold: 3 of 4 needed")
     assert outcome.model.tobytes() == np.full(12, 0.25, np.float32).tobytes()

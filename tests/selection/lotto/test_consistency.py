@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto.protocol import ListSignatures, ParticipantEntry, ParticipantList, SignedBy
+from testbed.selection.lotto.messages import ListSignatures, ParticipantEntry, ParticipantList, SignedBy
 from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
 
 POPULATION, PARTICIPANTS = 40, 5

@@ -12,8 +12,9 @@ import pytest
 
 from testbed.crypto import prf, signatures
 from testbed.network.contract import ids
+from testbed.selection.lotto.candidacy import selection_input
 from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto.protocol import ParticipantEntry, ParticipantList, selection_input
+from testbed.selection.lotto.messages import ParticipantEntry, ParticipantList
 from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
 
 POPULATION, PARTICIPANTS = 40, 5

@@ -16,10 +16,10 @@ from testbed.emulation.compute.cost import REFERENCE_COSTS
 from testbed.errors import RoundAborted
 from testbed.messages import encode
 from testbed.network.recorder import OUTCOMES, Timing
-from testbed.selection.lotto.announcement import Candidacy
+from testbed.selection.lotto.candidacy import below_threshold, selection_input, under_threshold
 from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto.protocol import selection_input, under_threshold
-from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer, below_threshold
+from testbed.selection.lotto.messages import Candidacy
+from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
 
 SUSPICIOUS = 1e-4
 VARIANTS = [(ClientCentricServer, ClientCentricParameters), (ServerCentricServer, ServerCentricParameters)]

@@ -13,14 +13,14 @@ import numpy as np
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.emulation.availability import Presence
-from testbed.engine.federation import Plan
 from testbed.engine.in_process import federation_in_process
+from testbed.engine.plan import Plan
 from testbed.experiment.loader import validated
 from testbed.messages import attach, encode
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI
 from testbed.randomness import Randomness
-from testbed.training import LocalUpdate
+from testbed.training.workload import LocalUpdate
 
 HERE = Path(__file__).parent
 FORMAT = 1
@@ -52,7 +52,7 @@ EXPERIMENTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 class Given:
-    """A `testbed.training.Workload` with updates that everybody can write down."""
+    """A `testbed.training.workload.Workload` with updates that everybody can write down."""
 
     dimension = DIMENSION
 

@@ -11,7 +11,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.workload import WorkloadSection
 from workloads import build
 from workloads.data import openimage
-from workloads.data.clients.cache import Kept
+from workloads.data.clients.cache import ClientDataCache
 
 HEADING = "client_id,sample_path,label_name,label_id"
 
@@ -151,9 +151,9 @@ def test_what_is_kept_is_bounded() -> None:
         made.append(client)
         return np.full(100, client, dtype=np.uint8)
 
-    kept = Kept(make, most=250)
+    kept = ClientDataCache(make, capacity=250)
     for client in (1, 2, 1, 3, 1, 2):
         assert kept(client)[0] == client
-        assert kept.bytes <= 250
+        assert kept.nbytes <= 250
     assert made == [1, 2, 3, 2]  # 2 was the least recently used when 3 came
     assert openimage.CLASSES == 596

@@ -9,15 +9,15 @@ import sys
 import numpy as np
 import pytest
 
-from testbed.engine.federation import Plan
 from testbed.engine.in_process import federation_in_process
+from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
 from testbed.experiment.loader import validated
 from testbed.experiment.workload import WorkloadSection
 from tests.repository import ROOT
 from workloads import build
-from workloads.contract import FederatedWorkload
+from workloads.contract import Workload
 
 PHOTOS = {"dataset": "synthetic-openimage", "image_size": 64, "samples_per_client": 6, "test_samples": 25}
 WORDS = {
@@ -131,7 +131,7 @@ def test_simulated_training_has_the_size_and_charges_of_real_training(dataset: s
         build(WorkloadSection(dataset=dataset, epochs=3, training=training), 12, 4)
         for training in ("real", "simulated")
     )
-    assert isinstance(simulated, FederatedWorkload)
+    assert isinstance(simulated, Workload)
     assert simulated.dimension == real.dimension
     assert np.array_equal(simulated.sample_counts, real.sample_counts)
     assert np.array_equal(simulated.label_counts(), real.label_counts())

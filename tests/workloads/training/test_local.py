@@ -94,14 +94,14 @@ def test_squared_losses_are_reported_and_change_no_bit_of_the_update(
     def epoch(trainer: LocalTrainer, images: torch.Tensor, labels: torch.Tensor, losses: torch.Tensor) -> torch.Tensor:
         total = torch.zeros(())
         for start in range(0, len(labels), 16):
-            trainer._descent.forget_gradients()
+            trainer._optimizer.zero_grad()
             logits, batch = trainer._network(images[start : start + 16]), labels[start : start + 16]
             single.extend(
                 cross_entropy(row[None], label[None]).item() for row, label in zip(logits, batch, strict=True)
             )
             loss = cross_entropy(logits, batch)
             loss.backward()
-            trainer._descent.step()
+            trainer._optimizer.step()
             total.add_(loss.detach(), alpha=len(batch))
         return total
 

@@ -23,7 +23,7 @@ def test_steps_equal_those_of_torch(name: str, keys: dict) -> None:
     start = torch.from_numpy(np.random.default_rng(0).normal(size=40).astype(np.float32))
     target = torch.from_numpy(np.random.default_rng(1).normal(size=40).astype(np.float32))
     mine = nn.Parameter(start.clone())
-    descent = optimizers.made(section, [mine])
+    optimizer = optimizers.local_optimizer(section, [mine])
     for rate in (0.05, 0.02):  # the second begins without what the first has left
         with torch.no_grad():
             mine.copy_(start)
@@ -34,13 +34,13 @@ def test_steps_equal_those_of_torch(name: str, keys: dict) -> None:
             if name == "adamw"
             else torch.optim.SGD([theirs], lr=rate, momentum=section.momentum, weight_decay=decay, fused=True)
         )
-        descent.begin(rate)
+        optimizer.reset(rate)
         for _ in range(5):
-            descent.forget_gradients()
+            optimizer.zero_grad()
             stock.zero_grad()
             for parameter in (mine, theirs):
                 (parameter - target).square().sum().backward()
-            descent.step()
+            optimizer.step()
             stock.step()
         assert torch.equal(mine, theirs)
         assert float((mine - start).detach().abs().max()) > 0.01

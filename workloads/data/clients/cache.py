@@ -3,42 +3,51 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
-
-from numpy.typing import NDArray
+from typing import Generic, Protocol, TypeVar
 
 CACHE_BYTES = 256 * 2**20
 """Bytes that one process keeps."""
 
 
-class Kept:
+class _Sized(Protocol):
+    @property
+    def nbytes(self) -> int: ...
+
+
+_Data = TypeVar("_Data", bound=_Sized)
+
+
+class ClientDataCache(Generic[_Data]):
     """What `make` gives for each client, the last used ones from memory; safe to call from several threads.
 
     Args:
-        make: from a client to an array, always the same.
-        most: bytes to keep; a client whose array is larger is made each time.
+        make: from a client to its data, always the same.
+        capacity: bytes to keep; a client whose data are larger is made each time.
+
+    Attributes:
+        nbytes: of all data that are kept.
     """
 
-    def __init__(self, make: Callable[[int], NDArray[Any]], most: int = CACHE_BYTES) -> None:
+    def __init__(self, make: Callable[[int], _Data], capacity: int = CACHE_BYTES) -> None:
         self._make = make
-        self._most = most
-        self._arrays: OrderedDict[int, NDArray[Any]] = OrderedDict()
+        self._capacity = capacity
+        self._data: OrderedDict[int, _Data] = OrderedDict()
         self._lock = threading.Lock()
-        self.bytes = 0
+        self.nbytes = 0
 
-    def __call__(self, client: int) -> NDArray[Any]:
-        """The client's array; not to be changed."""
+    def __call__(self, client: int) -> _Data:
+        """The client's data; not to be changed."""
         with self._lock:
-            found = self._arrays.get(client)
+            found = self._data.get(client)
             if found is not None:
-                self._arrays.move_to_end(client)
+                self._data.move_to_end(client)
                 return found
         made = self._make(client)
         with self._lock:
-            if client not in self._arrays:
-                self._arrays[client] = made
-                self.bytes += made.nbytes
-            while self.bytes > self._most:
-                _, oldest = self._arrays.popitem(last=False)
-                self.bytes -= oldest.nbytes
+            if client not in self._data:
+                self._data[client] = made
+                self.nbytes += made.nbytes
+            while self.nbytes > self._capacity:
+                _, oldest = self._data.popitem(last=False)
+                self.nbytes -= oldest.nbytes
         return made

@@ -1,37 +1,19 @@
-"""Data of classification workloads, client by client: images, labels, and who holds what."""
+"""Images for classification: bytes with labels, their scaling, and one data set spread over the clients."""
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from testbed.experiment.workload import WorkloadSection
 from workloads.data.clients import partition
+from workloads.data.clients.contract import Batch, ClientImages
 from workloads.randomness import Purpose, stream
 
-
-class ClientData(Protocol):
-    """Labelled images of a population of clients, with a held-out part: grey, or with ``channels = 3`` in colour."""
-
-    classes: int
-    height: int
-    width: int
-    description: str
-    sample_counts: NDArray[np.int64]
-
-    def shard(self, client: int) -> tuple[Tensor, Tensor]:
-        """One client's training samples: images as the model takes them, (n, height, width) float32 if they are grey,
-        and labels (n,) int64, on the CPU.
-        """
-
-    def held_out(self) -> tuple[Tensor, Tensor]:
-        """The samples for evaluation, in the same form."""
-
-    def label_counts(self) -> NDArray[np.int64]:
-        """(population, classes) int64: training samples of each class at each client."""
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Samples(Protocol):
@@ -68,6 +50,11 @@ class LabelledImages:
         """Of one image: height and width, and 3 if it is in colour."""
         return self.images.shape[1:]
 
+    @property
+    def nbytes(self) -> int:
+        """Of memory that they take."""
+        return self.images.nbytes + self.labels.nbytes
+
     def __len__(self) -> int:
         return len(self.labels)
 
@@ -87,11 +74,20 @@ class Scaling:
     mean: float | tuple[float, ...]
     deviation: float | tuple[float, ...]
 
-    def __call__(self, images: NDArray[np.uint8]) -> Tensor:
+    def __call__(self, images: NDArray[np.uint8]) -> "Tensor":
         """uint8 images as a float32 tensor of the same shape, in memory that torch has allocated (so that its
         alignment, and with it the last bit of a sum, is the same in every process)."""
+        import torch  # here: data sets are described without it
+
         mean, factor = torch.tensor(self.mean), 1.0 / torch.tensor(self.deviation, dtype=torch.float64)
         return torch.from_numpy(images).to(torch.float32).sub_(mean).mul_(factor.to(torch.float32))
+
+
+def joined(parts: list[LabelledImages]) -> LabelledImages:
+    """All images of at least one part, in this order."""
+    return LabelledImages(
+        np.concatenate([part.images for part in parts]), np.concatenate([part.labels for part in parts])
+    )
 
 
 def split_stratified(
@@ -109,7 +105,36 @@ def split_stratified(
     return samples.take(train), samples.take(test)
 
 
-class PartitionedDataset:
+class ScaledImages(ClientImages):
+    """Images that are bytes until a client trains: what `samples` and `held_out_samples` give is scaled here.
+
+    Attributes:
+        scaling: from bytes to model input.
+    """
+
+    scaling: Scaling
+
+    @abstractmethod
+    def samples(self, client: int) -> LabelledImages:
+        """One client's training samples."""
+
+    @abstractmethod
+    def held_out_samples(self) -> LabelledImages:
+        """The samples for evaluation."""
+
+    def shard(self, client: int) -> Batch:
+        return self._scaled(self.samples(client))
+
+    def held_out(self) -> Batch:
+        return self._scaled(self.held_out_samples())
+
+    def _scaled(self, samples: LabelledImages) -> Batch:
+        import torch  # here: data sets are described without it
+
+        return self.scaling(samples.images), torch.from_numpy(samples.labels)
+
+
+class PartitionedDataset(ScaledImages):
     """One data set in memory, spread over the clients by a partitioner.
 
     Args:
@@ -141,7 +166,7 @@ class PartitionedDataset:
         self.channels = channels[0] if channels else 1
         self.description = description
         self._train = train
-        self._scaling = scaling
+        self.scaling = scaling
         self._assignment = partition.assign(
             train.labels,
             population,
@@ -155,11 +180,11 @@ class PartitionedDataset:
             test = test.take(chosen)
         self._test = test
 
-    def shard(self, client: int) -> tuple[Tensor, Tensor]:
-        return self._tensors(self._train.take(self._assignment.of(client)))
+    def samples(self, client: int) -> LabelledImages:
+        return self._train.take(self._assignment.of(client))
 
-    def held_out(self) -> tuple[Tensor, Tensor]:
-        return self._tensors(self._test.take(np.arange(len(self._test))))
+    def held_out_samples(self) -> LabelledImages:
+        return self._test.take(np.arange(len(self._test)))
 
     def label_counts(self) -> NDArray[np.int64]:
         return self._assignment.label_counts(self._train.labels, self.classes)
@@ -167,6 +192,3 @@ class PartitionedDataset:
     def own_label_counts(self) -> NDArray[np.int64]:
         """(population, classes) int64: the same without the samples that all clients share."""
         return self._assignment.own_label_counts(self._train.labels, self.classes)
-
-    def _tensors(self, samples: LabelledImages) -> tuple[Tensor, Tensor]:
-        return self._scaling(samples.images), torch.from_numpy(samples.labels)

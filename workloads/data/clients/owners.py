@@ -20,7 +20,7 @@ from workloads.randomness import Purpose, stream
 Data = TypeVar("Data")
 
 
-class Chosen(Generic[Data]):
+class OwnerSelection(Generic[Data]):
     """The clients among the owners that are offered, with their data; never more of these than `population`.
 
     Args:
@@ -62,25 +62,25 @@ class Chosen(Generic[Data]):
 
 
 def choose(names: Iterable[str], population: int, seed: int, owner: str, where: Path) -> list[str]:
-    """The names of the clients, sorted; see `Chosen`."""
-    chosen: Chosen[None] = Chosen(population, seed, owner, where)
+    """The names of the clients, sorted; see `OwnerSelection`."""
+    chosen: OwnerSelection[None] = OwnerSelection(population, seed, owner, where)
     for name in names:
         chosen.offer(name, None)
     return [name for name, _ in chosen.clients()]
 
 
-def own_samples(count: int, most: int | None, seed: int, client: int) -> NDArray[np.int64]:
-    """Which of an owner's `count` samples its client holds, in their order: all, or `most` of them by the seed."""
-    if most is None or count <= most:
+def own_samples(count: int, limit: int | None, seed: int, client: int) -> NDArray[np.int64]:
+    """Which of an owner's `count` samples its client holds, in their order: all, or `limit` of them by the seed."""
+    if limit is None or count <= limit:
         return np.arange(count)
-    return np.sort(stream(seed, Purpose.OWN_SAMPLES, client).permutation(count)[:most])
+    return np.sort(stream(seed, Purpose.OWN_SAMPLES, client).permutation(count)[:limit])
 
 
-def test_subset(count: int, most: int | None, seed: int) -> NDArray[np.int64]:
-    """Which of `count` held-out samples are evaluated, in their order: all, or `most` of them by the seed."""
-    if most is None or count <= most:
+def test_subset(count: int, limit: int | None, seed: int) -> NDArray[np.int64]:
+    """Which of `count` held-out samples are evaluated, in their order: all, or `limit` of them by the seed."""
+    if limit is None or count <= limit:
         return np.arange(count)
-    return np.sort(stream(seed, Purpose.TEST_SUBSET).permutation(count)[:most])
+    return np.sort(stream(seed, Purpose.TEST_SUBSET).permutation(count)[:limit])
 
 
 def folder(path: Path | None, needed: str) -> Path:

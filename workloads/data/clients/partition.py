@@ -53,12 +53,12 @@ class Assignment:
         """(population, classes) int64: samples of each label at each client, the shared ones included."""
         return self.own_label_counts(labels, classes) + np.bincount(labels[self.shared], minlength=classes)
 
-    def cut(self, most: int) -> "Assignment":
-        """The same assignment with at most `most` samples for each client: the shared ones and its own first ones."""
-        own = max(0, most - len(self.shared))
+    def limited(self, limit: int) -> "Assignment":
+        """The same assignment with at most `limit` samples for each client: the shared ones and its own first ones."""
+        own = max(0, limit - len(self.shared))
         position = np.arange(len(self.order)) - np.repeat(self.offsets[:-1], self.own_counts)
-        kept = _offsets(np.minimum(self.own_counts, own))
-        return Assignment(self.order[position < own], kept, self.shared)
+        offsets = _offsets(np.minimum(self.own_counts, own))
+        return Assignment(self.order[position < own], offsets, self.shared)
 
 
 def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -155,7 +155,7 @@ def assign(
     labels: NDArray[np.int64],
     population: int,
     section: Partition,
-    most: int | None,
+    limit: int | None,
     random: np.random.Generator,
 ) -> Assignment:
     """Spread labelled samples over the clients as the experiment says.
@@ -164,7 +164,7 @@ def assign(
         labels: (samples,) int64.
         population: number of clients.
         section: ``workload.partition``.
-        most: ``workload.samples_per_client``, or None.
+        limit: ``workload.samples_per_client``, or None.
 
     Raises:
         ExperimentError: clients would hold fewer samples than ``minimum_samples``.
@@ -176,8 +176,8 @@ def assign(
         private = np.setdiff1d(np.arange(len(labels)), shared, assume_unique=True)
         spread = _spread(labels[private], population, section, random)
         assignment = Assignment(private[spread.order], spread.offsets, shared)
-    if most is not None:
-        assignment = assignment.cut(most)
+    if limit is not None:
+        assignment = assignment.limited(limit)
     _require_samples(assignment.own_counts, len(labels), section)
     return assignment
 

@@ -4,36 +4,15 @@ A user's words stand one after the other and are cut into blocks that overlap by
 first is predicted exactly once; the last block is filled up with padding, which is not predicted.
 """
 
-from typing import Protocol
-
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from workloads.training.local import IGNORED
+from workloads.data.clients.contract import IGNORED, Batch
 
 PADDING, UNKNOWN = 0, 1
 SPECIAL = ("<PAD>", "<UNK>")
 """The first words of every vocabulary: padding, and all words that are not in it."""
 SEQUENCE_LENGTH, VOCABULARY_SIZE = 64, 30_000
-
-
-class ClientText(Protocol):
-    """Text of a population of clients, with a held-out part."""
-
-    vocabulary_size: int
-    description: str
-    sample_counts: NDArray[np.int64]
-
-    def shard(self, client: int) -> tuple[Tensor, Tensor]:
-        """One client's samples: words and the word that follows each, both (n, length) int64, on the CPU."""
-
-    def held_out(self) -> tuple[Tensor, Tensor]:
-        """The samples for evaluation, in the same form."""
-
-    def label_counts(self) -> NDArray[np.int64]:
-        """(population, 1) int64: a next word is no class, so all samples count as one."""
 
 
 def block_count(words: int, length: int) -> int:
@@ -51,15 +30,17 @@ def blocks(words: NDArray[np.int32], length: int) -> NDArray[np.int32]:
     return np.lib.stride_tricks.sliding_window_view(filled, length + 1)[::length]
 
 
-def samples(cut: NDArray[np.int32]) -> tuple[Tensor, Tensor]:
+def samples(cut: NDArray[np.int32]) -> Batch:
     """Words and the words that follow, both (n, length) int64; what follows is `IGNORED` where it is padding."""
+    import torch  # here: data sets are described without it
+
     words = torch.from_numpy(cut.astype(np.int64))
     follow = words[:, 1:].clone()
     follow[follow == PADDING] = IGNORED
     return words[:, :-1].contiguous(), follow
 
 
-class Words:
+class WordIndex:
     """Numbers for words as they come, until a vocabulary says which count."""
 
     def __init__(self) -> None:
@@ -80,7 +61,7 @@ class Words:
         used = [(-int(counts[number]), word) for word, number in self._numbers.items() if counts[number]]
         return [*SPECIAL, *(word for _, word in sorted(used) if word not in SPECIAL)][:size]
 
-    def translated(self, texts: list[NDArray[np.int32]], vocabulary: list[str]) -> list[NDArray[np.int32]]:
+    def encode(self, texts: list[NDArray[np.int32]], vocabulary: list[str]) -> list[NDArray[np.int32]]:
         """The texts in the numbers of a vocabulary, padding left out."""
         places = {word: place for place, word in enumerate(vocabulary)}
         new = np.array([places.get(word, UNKNOWN) for word in self._numbers], dtype=np.int32)

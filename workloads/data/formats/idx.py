@@ -8,15 +8,17 @@ import tempfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from testbed.errors import ExperimentError
 from testbed.files import limits
 from workloads.data.clients.images import LabelledImages
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _IMAGES, _LABELS = "{}-images-idx3-ubyte", "{}-labels-idx1-ubyte"
 # What torchvision's parser and gzip raise on a file that is cut short or is something else.
@@ -46,7 +48,7 @@ def _find(folders: list[Path], name: str) -> Path | None:
     return None
 
 
-def _parse(file: Path, parser: Callable[[str], Tensor]) -> NDArray[Any]:
+def _parse(file: Path, parser: Callable[[str], "Tensor"]) -> NDArray[Any]:
     try:
         if file.suffix != ".gz":
             limits.check_size(file, limits.IDX_BYTES)

@@ -10,6 +10,7 @@ read: Python's lists of one user are all that is ever there beside the file's te
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -19,16 +20,18 @@ from testbed.files import limits
 Data = TypeVar("Data")
 
 
-class _Made(Generic[Data]):
-    """What became of one user's data, or why nothing did."""
+@dataclass(frozen=True)
+class _Converted(Generic[Data]):
+    """What became of one user's data."""
 
-    def __init__(self, convert: Callable[[Any, Any], Data], x: Any, y: Any) -> None:
-        self.data: Data | None = None
-        self.wrong = ""
-        try:
-            self.data = convert(x, y)
-        except ValueError as error:
-            self.wrong = str(error)
+    data: Data
+
+
+@dataclass(frozen=True)
+class _Mistake:
+    """Why nothing did."""
+
+    text: str
 
 
 def files(folder: Path) -> list[Path]:
@@ -55,13 +58,13 @@ def read_users(folder: Path, convert: Callable[[Any, Any], Data]) -> Iterator[tu
                 raise ExperimentError(f"workload.path: {file}: user {user} is there {where}; keep one of the two")
             seen[user] = file
             made = data["user_data"].pop(user, None)
-            if not isinstance(made, _Made):
+            if isinstance(made, _Mistake):
+                raise ExperimentError(f"workload.path: {file}: user {user}: {made.text}")
+            if not isinstance(made, _Converted):
                 raise ExperimentError(
                     f"workload.path: {file}: user {user} has no x and y in user_data; preprocess the data again"
                 )
-            if made.wrong:
-                raise ExperimentError(f"workload.path: {file}: user {user}: {made.wrong}")
-            yield user, made.data  # type: ignore[misc]
+            yield user, made.data
         for user in data["user_data"]:
             raise ExperimentError(
                 f"workload.path: {file}: user {user} is in user_data and not in users; preprocess the data again"
@@ -74,10 +77,15 @@ def _parsed(file: Path, convert: Callable[[Any, Any], Data]) -> dict[str, Any]:
         if len(found) < len(pairs):
             names = [name for name, _ in pairs]
             raise ValueError(f"{max(names, key=names.count)!r} is there twice")
-        return _Made(convert, found["x"], found["y"]) if found.keys() >= {"x", "y"} else found
+        if not found.keys() >= {"x", "y"}:
+            return found
+        try:
+            return _Converted(convert(found["x"], found["y"]))
+        except ValueError as error:
+            return _Mistake(str(error))
 
     try:
-        data = json.loads(limits.whole(file, limits.USERS_BYTES), object_pairs_hook=made)
+        data: Any = json.loads(limits.whole(file, limits.USERS_BYTES), object_pairs_hook=made)
     except (OSError, ValueError, RecursionError) as error:
         raise ExperimentError(
             f"workload.path: {file} cannot be read as LEAF's json ({error}); replace it with an undamaged copy"
@@ -88,5 +96,4 @@ def _parsed(file: Path, convert: Callable[[Any, Any], Data]) -> dict[str, Any]:
         raise ExperimentError(
             f"workload.path: {file} {what}; LEAF's files are {{users: [...], num_samples: [...], user_data: {{...}}}}"
         )
-    data["users"] = [str(user) for user in data["users"]]
-    return data
+    return {"users": [str(user) for user in data["users"]], "user_data": data["user_data"]}

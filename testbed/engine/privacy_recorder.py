@@ -1,0 +1,179 @@
+"""The privacy ledger of a run: opened for an experiment, entered after every round, rebuilt from the records."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from testbed.aggregation.noisy import NoisyParameters
+from testbed.engine.plan import Plan
+from testbed.engine.round import Outcome
+from testbed.errors import ExperimentError
+from testbed.network.contract import no_ids
+from testbed.network.recorder import Exchanges
+from testbed.privacy.charges import Charging
+from testbed.privacy.ledger import Ledger, Shares
+from testbed.privacy.section import PrivacySection, Unit
+from testbed.records import RunDirectory
+from testbed.records.chunks import read_chunks
+from testbed.records.tables import privacy_table
+from testbed.records.writer import recorded_files
+from testbed.training.workload import Workload
+
+
+class PrivacyLedgerRecorder:
+    """Keeps the ledger of one run. `open_ledger` makes it.
+
+    Args:
+        ledger: of the clients.
+        charging: what a round costs whom.
+        plan: of the run.
+    """
+
+    def __init__(self, ledger: Ledger, charging: Charging, plan: Plan) -> None:
+        self.ledger = ledger
+        self._charging = charging
+        self._adversary = plan.experiment.adversary
+        self._skipped = plan.adversary is not None and bool(plan.adversary.skips_noise)
+        self._last_stage = plan.aggregation.stages[-1]
+        self._noise_repeats = not plan.randomness.secrets_from_system
+        self._records: RunDirectory | None = None
+        self._begun = 0  # the last round whose last stage has begun
+
+    @property
+    def spent(self) -> str:
+        """Why no further round may begin (`Ledger.spent`); empty while one may."""
+        return self.ledger.spent
+
+    def enter(self, round_number: int, outcome: Outcome, exchanges: list[Exchanges]) -> pa.Table:
+        """Enter a round; returns its `privacy` rows.
+
+        Args:
+            round_number: the round.
+            outcome: how it went.
+            exchanges: its stages.
+        """
+        asked = np.unique(np.concatenate([no_ids(), *(s.clients for s in exchanges if s.stage == self._last_stage)]))
+        charges = self._charging.of_round(outcome, asked, self._skipping(round_number))
+        return privacy_table(round_number, self.ledger.charge(charges))
+
+    def enter_attempts(self, round_number: int) -> list[pa.Table]:
+        """Enter the attempts at a round that ended with their process, before it is run again; their `privacy` rows.
+
+        None where the noise is derived from a seed: then the round will release what it has released already.
+        """
+        self._begun = 0
+        if self._records is None or self._noise_repeats:
+            return []
+        entered = [self._attempted(round_number, known) for known in self._records.attempts_at(round_number)]
+        if self.spent:  # no other round will come, under whose number they would be
+            entered += [self._attempted(round_number, known) for known in self._records.later_attempts(round_number)]
+        return entered
+
+    def _attempted(self, round_number: int, participants: npt.NDArray[np.int64]) -> pa.Table:
+        charges = self._charging.of_attempt(participants, self._skipping(round_number))
+        return privacy_table(round_number, self.ledger.charge(charges))
+
+    def asking(self, stage: str, round_number: int, participants: npt.NDArray[np.int64]) -> None:
+        """A stage is about to begin: before the last one it is put on disk who takes part, as `enter_attempts` reads.
+
+        Raises `RunError` when it cannot be; then nobody may be asked.
+        """
+        if self._records is None or self._noise_repeats or stage != self._last_stage or self._begun == round_number:
+            return
+        self._records.begin_last_stage(round_number, participants)
+        self._begun = round_number
+
+    def keep_in(self, records: RunDirectory) -> None:
+        """Enter the rounds that are on record, when a run is resumed; attempts at others are kept there."""
+        self._records = records
+        self.ledger.replay(_rounds(records))
+
+    def _skipping(self, round_number: int) -> bool:
+        return self._skipped and self._adversary is not None and self._adversary.attacks(round_number)
+
+
+def open_ledger(plan: Plan, workload: Workload) -> PrivacyLedgerRecorder | None:
+    """The ledger of a run that has no round yet, and what records it; None where the aggregation adds no noise.
+
+    Raises:
+        ExperimentError: there is a budget and no noise, or not even one round can be sure to stay within it.
+    """
+    section = plan.experiment.privacy or PrivacySection()
+    accountant = plan.accountant(workload.dimension)
+    if accountant is None:
+        if section.budget is not None:
+            raise ExperimentError(_no_noise(plan, section.budget))
+        return None
+    records = records_of(accountant.unit, plan, workload)
+    least = plan.least_noise()
+    ledger = Ledger(accountant, plan.experiment.population, section.delta_for(records), section.budget, least)
+    if ledger.spent:
+        raise ExperimentError(
+            f"privacy.budget: {section.budget:g} is less than one round may cost, epsilon {ledger.after_next:.4g} at "
+            f"delta {ledger.delta:.3g} with {100 * least:.3g}% of the planned noise, the least that a sum can have; "
+            "allow more, or add more noise"
+        )
+    aggregation = plan.aggregation
+    shared = aggregation.shares_noise
+    own_noise = not shared and aggregation.broadcasts_to_all
+    charging = Charging(least, plan.dishonest, aggregation.tolerated, aggregation.fewest_summed, shared, own_noise)
+    return PrivacyLedgerRecorder(ledger, charging, plan)
+
+
+def charged_again(attempts: list[pa.Table]) -> str:
+    """What the event says of attempts that are charged, given their `privacy` rows."""
+    clients = len(np.unique(np.concatenate([table["client"].to_numpy() for table in attempts])))
+    times = "once" if len(attempts) == 1 else f"{len(attempts)} times"
+    return (
+        f"this round's last stage had begun {times} before, with other noise, and was not recorded: {clients} clients "
+        "are charged for it"
+    )
+
+
+def check_budget(plan: Plan) -> None:
+    """Raise `ExperimentError` for a budget beside a built-in aggregation without noise; it takes no data to tell."""
+    section, parameters = plan.experiment.privacy, plan.aggregation_parameters
+    if section is None or section.budget is None:
+        return
+    if isinstance(parameters, NoisyParameters) and parameters.noise is None and plan.accountant(1) is None:
+        raise ExperimentError(_no_noise(plan, section.budget))
+
+
+def _no_noise(plan: Plan, budget: float) -> str:
+    return (
+        f"privacy.budget: {budget:g}, but aggregation {plan.experiment.aggregation.protocol} adds no "
+        "noise here, so that any round exceeds it; give it noise, or leave out the budget"
+    )
+
+
+def records_of(unit: Unit, plan: Plan, workload: Workload) -> int:
+    """How many records there are that one of is protected."""
+    return plan.experiment.population if unit == "client" else int(workload.sample_counts.sum())
+
+
+def warnings(plan: Plan, workload: Workload) -> list[str]:
+    """What is wrong with the `privacy` section, though the run can go on, a line each; raises as `open_ledger` does."""
+    section = plan.experiment.privacy
+    if section is None:
+        return []
+    recorder = open_ledger(plan, workload)
+    if recorder is None:
+        return ["privacy: this aggregation adds no noise, so there is nothing to account; the section has no effect"]
+    unit = recorder.ledger.accountant.unit
+    line = section.warning(unit, records_of(unit, plan, workload))
+    return [line] if line else []
+
+
+def _rounds(records: RunDirectory) -> Iterator[dict[str, Any]]:
+    """The recorded `privacy` rows, a round at a time."""
+    columns = ["round", "client", *Shares._fields]
+    files = recorded_files(records.path, "privacy", records.checkpoint())
+    for chunk in read_chunks(files, "privacy", columns):
+        rounds = chunk["round"].to_numpy()
+        _, begins = np.unique(rounds, return_index=True)
+        for begin, end in zip(begins, [*begins[1:], len(rounds)], strict=True):
+            rows = chunk.slice(begin, end - begin)
+            yield {name: rows[name].to_numpy() for name in ("client", *Shares._fields)}
