@@ -29,8 +29,8 @@ from benchmarks import breaking
 from benchmarks.breaking import SUM, Moment, Poison
 from benchmarks.report import arguments, emit
 from cluster.hosts.session import RaySession
-from testbed.engine.federation import Plan
 from testbed.engine.in_process import run_in_process
+from testbed.engine.plan import Plan
 from testbed.errors import ClusterError
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory, RunRecords

@@ -20,11 +20,11 @@ from testbed.errors import CodeCrashed, TestbedError, reason
 OnCrash = Literal["stop", "drop", "raise"]
 """What a crash in a client's code does: end the run; lose the client; come through as it is (unit tests)."""
 
-_HOUSE = Path(__file__).parents[1]
-_OURS = tuple(f"{_HOUSE / package}{os.sep}" for package in ("testbed", "cluster", "workloads", "analysis"))
+_ROOT = Path(__file__).parents[1]
+_OURS = tuple(f"{_ROOT / package}{os.sep}" for package in ("testbed", "cluster", "workloads", "analysis"))
 _LIBRARIES = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
-_WATCHING = str(_HOUSE / "testbed" / "running" / "observing.py")  # who watches a run is no part of it
+_WATCHING = str(_ROOT / "testbed" / "running" / "observers.py")  # who watches a run is no part of it
 _LONGEST_TRACEBACK = 10_000  # characters; the end says most
 
 

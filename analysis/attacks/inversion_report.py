@@ -82,9 +82,7 @@ class Inverter:
         self.victims = Victims(run)
         data = getattr(self.victims.workload, "data", None)
         if data is None or not hasattr(data, "height"):
-            raise ExperimentError(
-                f"{run.path}: does not learn images with a model of workloads.models.classifiers; nothing to invert"
-            )
+            raise ExperimentError(f"{run.path}: does not learn images with a built-in model; nothing to invert")
         self.data: Any = data
         self.view = view(run, first, last)
         self.estimates = estimates(self.view, self.victims.weights)

@@ -7,12 +7,12 @@ from typing import Any
 
 from analysis.bounds.informed_privacy import Guarantee, guarantees
 from analysis.tables import Table, render
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
+from testbed.engine.privacy_recorder import records_of
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.privacy.accounting.accountant import Accountant
 from testbed.privacy.caveats import caveats
-from testbed.privacy.recorder import accountant_of, least_noise, records_of
 from testbed.privacy.section import PrivacySection
 
 
@@ -89,7 +89,7 @@ def planned(
 
         workload = workloads.build(experiment.workload, experiment.population, plan.seed)
         dimension = workload.dimension
-    accountant = accountant_of(plan, dimension)
+    accountant = plan.accountant(dimension)
     if accountant is None:
         raise ExperimentError(
             f"{label}: aggregation {experiment.aggregation.protocol} adds no noise in this experiment, so that nothing "
@@ -101,7 +101,7 @@ def planned(
         section = experiment.privacy or PrivacySection()
         records = records_of(accountant.unit, plan, workload)
         delta, warning = section.delta_for(records), section.warning(accountant.unit, records)
-    least = least_noise(plan)
+    least = plan.least_noise()
     return Planned(label, plan, accountant, delta, least, guarantees(plan, accountant, delta), warning)
 
 

@@ -12,13 +12,12 @@ from analysis.privacy.spent import EPSILONS, Spending
 from analysis.tables import Table, require_format, to_json
 from analysis.tables import render as render_table
 from testbed.display import visible
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
 from testbed.plugins.classes import NotImportedError
 from testbed.privacy.caveats import caveats
-from testbed.privacy.recorder import accountant_of
 from testbed.records import RunRecords
 
 _SAID = {
@@ -46,7 +45,7 @@ def adds_noise(run: RunRecords) -> bool:
     if run.model is None:
         return True
     try:
-        return accountant_of(Plan(_experiment(run), _seed(run)), len(run.model)) is not None
+        return Plan(_experiment(run), _seed(run)).accountant(len(run.model)) is not None
     except NotImportedError:
         return not run.frame("privacy").empty
     except ExperimentError as error:

@@ -18,8 +18,9 @@ from cluster.hosts.ray_hosts import RayHosts
 from cluster.metrics import RunMetrics
 from testbed.arrays import Ids
 from testbed.crashes import locating_crashes
-from testbed.engine.federation import Federation, Plan, Progress
-from testbed.experiment.plugin_classes import own_classes
+from testbed.engine.federation import Federation, Progress
+from testbed.engine.plan import Plan
+from testbed.experiment.plugin_classes import plugin_classes
 from testbed.experiment.schema import Experiment
 from testbed.messages import Vector
 from testbed.network.hosts import Delivery, HostAnswers
@@ -274,7 +275,7 @@ def check_plugin_modules(experiment: Experiment) -> None:
     """Raise `ExperimentError` when the user's own modules here are not those that the run's provenance will name."""
     wanted = (experiment.provenance or {}).get("modules")
     if wanted is not None:
-        names = [name for _, name in own_classes(experiment)]
+        names = [name for _, name in plugin_classes(experiment)]
         sources.check_same(wanted, names, f"node {ray.util.get_node_ip_address()}")
 
 

@@ -21,7 +21,7 @@ from testbed.errors import ExperimentError, RunError
 from testbed.experiment.loader import load, validated
 from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import points
-from testbed.plugins.classes import OWN_CLASS
+from testbed.plugins.classes import PLUGIN_NAME
 
 EXPERIMENT = "experiment.yaml"
 INPUTS = "inputs"
@@ -202,7 +202,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _is_own(name: str) -> bool:
-    return re.match(OWN_CLASS, name) is not None
+    return re.match(PLUGIN_NAME, name) is not None
 
 
 def _code() -> dict[str, Path]:

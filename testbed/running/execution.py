@@ -10,14 +10,14 @@ from typing import Any
 
 import workloads
 from testbed.crashes import locating_crashes
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
+from testbed.engine.privacy_recorder import warnings as privacy_warnings
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.loader import load, set_key, validated
-from testbed.experiment.plugin_classes import own_classes
+from testbed.experiment.plugin_classes import plugin_classes
 from testbed.experiment.schema import Experiment
 from testbed.experiment.stages import check_points, stages_of
 from testbed.experiment.sweep import Point, points
-from testbed.privacy.recorder import warnings as privacy_warnings
 from testbed.records.mirror import local_staging_dir
 from testbed.running import workers
 from testbed.running.observers import Observer, Serialised
@@ -150,5 +150,5 @@ def _check(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str, 
         [(point.where(where), point.experiment) for point in all_points],
         lambda one: stages.get(id(one)) or stages_of(one),
     )
-    for line in warnings(name for run in runs for _, name in own_classes(run.point.experiment)):
+    for line in warnings(name for run in runs for _, name in plugin_classes(run.point.experiment)):
         observer.warned(runs[0], line)

@@ -9,7 +9,7 @@ from typing import Any
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.input_files import check_unchanged
 from testbed.experiment.loader import read_yaml, validated
-from testbed.experiment.plugin_classes import own_classes
+from testbed.experiment.plugin_classes import plugin_classes
 from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import Point
 from testbed.files.names import directory_names, file_name
@@ -101,7 +101,7 @@ def planned(points: Sequence[Point], out: Path, *, resume: bool, accept_changed_
 
 
 def _names(point: Point) -> list[str]:
-    return [name for _, name in own_classes(point.experiment)]
+    return [name for _, name in plugin_classes(point.experiment)]
 
 
 def _refuse_what_is_there(path: Path) -> None:

@@ -11,17 +11,17 @@ from pathlib import Path
 from testbed.crashes import locating_crashes
 from testbed.emulation.availability import Scheduled
 from testbed.emulation.traces.schedule import Schedule
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
+from testbed.engine.privacy_recorder import check_budget
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.input_files import missing
-from testbed.experiment.plugin_classes import own_classes
+from testbed.experiment.plugin_classes import plugin_classes
 from testbed.experiment.schema import Experiment
 from testbed.experiment.stages import check_points, check_schedule, stages_of
 from testbed.experiment.sweep import Point
-from testbed.plugins import options as own_options
+from testbed.plugins import options as plugin_options
 from testbed.plugins import sources
-from testbed.plugins.classes import own_class
-from testbed.privacy.recorder import check_budget
+from testbed.plugins.classes import plugin_class
 
 
 @dataclass
@@ -55,7 +55,7 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
     stages: dict[int, tuple[str, ...] | None] = {}
     lines: list[str] = []
     for point in points:
-        names = own_classes(point.experiment)
+        names = plugin_classes(point.experiment)
         checked.not_imported += [] if import_classes else [one for one in names if one not in checked.not_imported]
         try:
             with locating_crashes(f"{point.where(where)}: its preparation", then=""):
@@ -64,7 +64,7 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
                 if plan is not None:
                     check_plan(plan)
                 if import_classes:
-                    check_plugins(point.experiment, plan)
+                    check_plugin_classes(point.experiment, plan)
                     checked.imported |= {(key, name): _file_of(name) for key, name in names}
         except (ExperimentError, TraceError) as error:
             lines += [f"{point.where(where)}: {line}" for line in str(error).splitlines()]
@@ -92,7 +92,7 @@ def check_plan(plan: Plan) -> None:
     check_budget(plan)
 
 
-def check_plugins(experiment: Experiment, plan: Plan | None) -> None:
+def check_plugin_classes(experiment: Experiment, plan: Plan | None) -> None:
     """Import the user-defined classes that an experiment names beside its protocols, and check their options.
 
     Raises:
@@ -100,12 +100,12 @@ def check_plugins(experiment: Experiment, plan: Plan | None) -> None:
     """
     workload, availability = experiment.workload, experiment.availability
     if not workload.is_built_in:
-        kind = own_class(workload.dataset, "workload.dataset")
-        own_options.check_callable(kind, workload.dataset, "workload", workload.options, 3)
+        kind = plugin_class(workload.dataset, "workload.dataset")
+        plugin_options.check_callable(kind, workload.dataset, "workload", workload.options, 3)
     model = str(getattr(availability, "model", ""))
     if ":" in model:
-        kind = own_class(model, "availability.model")
-        own_options.check_callable(kind, model, "availability", getattr(availability, "options", {}), 3)
+        kind = plugin_class(model, "availability.model")
+        plugin_options.check_callable(kind, model, "availability", getattr(availability, "options", {}), 3)
     if plan is not None and ":" in experiment.devices.model:
         plan.speed_factors()
     if plan is not None and experiment.links.model is not None:

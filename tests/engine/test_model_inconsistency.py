@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import workloads
-from testbed.engine.federation import Plan
 from testbed.engine.in_process import federation_in_process
+from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.loader import validated
 

@@ -1,6 +1,5 @@
 """The least noise of any round, against the share of every size that a round may have."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from testbed.aggregation.plain import PlainParameters
 from testbed.aggregation.secagg.server import SecAggParameters
 from testbed.aggregation.secagg_plus.server import SecAggPlusParameters
-from testbed.privacy.recorder import least_noise
+from testbed.engine.planned_privacy import least_noise
 
 NOISY: Any = {"weights": "equal", "noise": {"noise_multiplier": 1.0}}
 REMOVED: Any = {
@@ -18,12 +17,7 @@ REMOVED: Any = {
 
 
 def least(parameters: Any, minimum: int, maximum: int) -> float:
-    plan: Any = SimpleNamespace(
-        aggregation=parameters,
-        minimum_participants=minimum,
-        maximum_participants=maximum,
-    )
-    return least_noise(plan)
+    return least_noise(parameters, minimum, maximum)
 
 
 def of_each(parameters: Any, minimum: int, maximum: int) -> float:

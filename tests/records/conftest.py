@@ -18,8 +18,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from testbed.engine.federation import Plan
 from testbed.engine.in_process import federation_in_process
+from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
 from testbed.network.recorder import ANSWERED, DROPPED, Event, Exchanges
 from testbed.records import RunDirectory, RunRecords, store

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.engine.federation import Plan
 from testbed.engine.in_process import federation_in_process
+from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.loader import validated
 from testbed.records import RunDirectory, RunRecords

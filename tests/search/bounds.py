@@ -16,7 +16,6 @@ import numpy as np
 
 from testbed.engine.round import Outcome
 from testbed.privacy.charges import Charging
-from testbed.privacy.recorder import least_noise
 from tests.search.knowledge import Knowledge, Update
 from tests.search.oracle import Combination, carried_out, derivable, smallest
 from tests.search.selecting import agreeing
@@ -132,7 +131,7 @@ def ledger(federation: Federation, knowledge: Knowledge, number: int, basis: lis
     accomplices = federation.mix.accomplices
     involved = {one.update.client for one in inputs}.union(*(one.around for one in inputs))
     participants = np.array(sorted(involved), np.int64)
-    charging = Charging(least_noise(plan), accomplices, parameters.tolerated, parameters.fewest_summed)
+    charging = Charging(plan.least_noise(), accomplices, parameters.tolerated, parameters.fewest_summed)
     charges = charging.of_round(Outcome(np.zeros(0), "aborted", participants=participants), asked, skipping=False)
     charged = {client: shares for shares, clients in charges.items() for client in clients.tolist()}
     for one in basis:

@@ -70,18 +70,11 @@ class SecAgg(WholeBatches, AggregationProtocol):
     needs_registration = True
     _training: bytes  # the digest of what they were asked to train; empty with model_binding: none
     _digest: bytes  # what the clients of this round have in common
-    stages: tuple[str, ...] = (
-        "secagg/advertise-keys",
-        "secagg/share-keys",
-        "secagg/masked-input",
-        "secagg/consistency",
-        "secagg/unmask",
-    )
+    stages = SecAggParameters.stages
 
     def __init__(self, parameters: SecAggParameters) -> None:
         super().__init__(parameters)
-        if parameters.consistency == "none":
-            self.stages = (*SecAgg.stages[:3], UnmaskSurvivors.stage)
+        self.stages = parameters.stages_of_round()
 
     @property
     def roles(self) -> list[RoleSpec]:

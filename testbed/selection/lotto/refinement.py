@@ -52,7 +52,7 @@ class Refinement(BaseModel):
     @model_validator(mode="after")
     def _fits_together(self) -> "Refinement":
         if len(set(self.by)) != len(self.by):
-            raise ValueError("by: a metric stands twice")
+            raise ValueError("by: a duplicate metric")
         if self.combine == "joint" and len(self.by) != 2:
             raise ValueError("combine: joint needs both metrics, by: [latency, loss]")
         return self

@@ -9,16 +9,15 @@ import pytest
 
 from analysis.bounds.informed_privacy import guarantees, worst_coalition
 from analysis.bounds.lotto_dp import Training, cost_with_lotto, cost_without_lotto
-from analysis.bounds.noise_left import LOOKED_AT, NoiseLeft
+from analysis.bounds.residual_noise import MAX_SIZES_EXAMINED, ResidualNoise
 from analysis.bounds.tails import survival
 from testbed.aggregation.contract import Aggregate
 from testbed.batches import Batches
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.engine.round import Outcome
 from testbed.experiment.schema import Experiment
 from testbed.privacy.charges import Charging
 from testbed.privacy.mechanisms.skellam import Skellam
-from testbed.privacy.recorder import accountant_of
 
 N, S, R, DELTA, DIMENSION = 200, 20, 30, 1e-3, 64
 SECAGG: dict[str, Any] = {"protocol": "secagg", "weights": "equal", "noise": {"noise_multiplier": 8.0, "scale": 64}}
@@ -31,14 +30,14 @@ def plan_of(selection: dict[str, Any], dishonest: Any = 10, **more: Any) -> Plan
 
 def found(selection: dict[str, Any], dishonest: Any = 10, **more: Any) -> tuple[Any, Any]:
     plan = plan_of(selection, dishonest, **more)
-    accountant = accountant_of(plan, DIMENSION)
+    accountant = plan.accountant(DIMENSION)
     curious, malicious = guarantees(plan, accountant, DELTA)
     assert (curious.server, malicious.server) == ("honest but curious", "malicious")
     return curious, malicious
 
 
 def skellam() -> Skellam:
-    of_round = accountant_of(plan_of({}), DIMENSION).of_round
+    of_round = plan_of({}).accountant(DIMENSION).of_round
     assert isinstance(of_round, Skellam)
     return of_round
 
@@ -86,7 +85,7 @@ def test_half_of_sixty_that_come_by_a_coin_of_their_own() -> None:
 def test_no_round_costs_more_than_is_guaranteed(section: dict[str, Any], dishonest: int) -> None:
     """The ledger's colluding share of every size, with every number of accomplices, survivors and drop-outs."""
     plan = plan_of({"protocol": "bernoulli"}, dishonest, population=24, aggregation=SECAGG | section)
-    left, parameters = NoiseLeft.of(plan), plan.experiment.aggregation
+    left, parameters = ResidualNoise.of(plan), plan.experiment.aggregation
     for s in range(2, 25):
         fewest = parameters.fewest_summed(s)
         for accomplices in range(min(dishonest, s - 1) + 1):
@@ -103,9 +102,9 @@ def test_no_round_costs_more_than_is_guaranteed(section: dict[str, Any], dishone
 
 
 def test_more_sizes_than_can_be_looked_at_leave_everybody_its_own_noise() -> None:
-    left = NoiseLeft.of(plan_of({"protocol": "bernoulli"}, 0, population=LOOKED_AT + 3))
+    left = ResidualNoise.of(plan_of({"protocol": "bernoulli"}, 0, population=MAX_SIZES_EXAMINED + 3))
     assert left.withstood == -1
-    assert left.from_malicious(0, False) == left.from_curious(0, True) == 1 / (LOOKED_AT + 3)
+    assert left.from_malicious(0, False) == left.from_curious(0, True) == 1 / (MAX_SIZES_EXAMINED + 3)
 
 
 @pytest.mark.parametrize("protocol", ["random", "lotto-client-centric"])
@@ -296,7 +295,7 @@ def test_dp_sgd_is_weak_client_sampling_and_a_trusted_server_guarantees_nothing_
     def of(server: str) -> list[Any]:
         keys = {"seed": 1, "rounds": R, "population": N, "selection": selection}
         plan = Plan(Experiment.model_validate(keys | {"aggregation": aggregation | {"server": server}}), 0)
-        return guarantees(plan, accountant_of(plan, DIMENSION), DELTA)
+        return guarantees(plan, plan.accountant(DIMENSION), DELTA)
 
     assert [one.cost.epsilon for one in of("trusted")] == [wcs, inf]
     assert [one.cost.epsilon for one in of("untrusted")] == [wcs, wcs]

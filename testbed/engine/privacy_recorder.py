@@ -1,34 +1,30 @@
 """The privacy ledger of a run: opened for an experiment, entered after every round, rebuilt from the records."""
 
 from collections.abc import Iterator
-from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from testbed.aggregation.noisy import NoisyParameters
+from testbed.engine.plan import Plan
 from testbed.engine.round import Outcome
 from testbed.errors import ExperimentError
 from testbed.network.contract import no_ids
 from testbed.network.recorder import Exchanges
-from testbed.privacy.accounting.accountant import Accountant
 from testbed.privacy.charges import Charging
 from testbed.privacy.ledger import Ledger, Shares
-from testbed.privacy.section import NEEDS_LOSSES, PrivacySection, Unit
+from testbed.privacy.section import PrivacySection, Unit
 from testbed.records import RunDirectory
 from testbed.records.chunks import read_chunks
 from testbed.records.tables import privacy_table
 from testbed.records.writer import recorded_files
 from testbed.training.workload import Workload
 
-if TYPE_CHECKING:
-    from testbed.engine.federation import Plan
 
-
-class PrivacyBooks:
-    """Keeps the ledger of one run. `opened` makes it.
+class PrivacyLedgerRecorder:
+    """Keeps the ledger of one run. `open_ledger` makes it.
 
     Args:
         ledger: of the clients.
@@ -36,7 +32,7 @@ class PrivacyBooks:
         plan: of the run.
     """
 
-    def __init__(self, ledger: Ledger, charging: Charging, plan: "Plan") -> None:
+    def __init__(self, ledger: Ledger, charging: Charging, plan: Plan) -> None:
         self.ledger = ledger
         self._charging = charging
         self._adversary = plan.experiment.adversary
@@ -91,7 +87,7 @@ class PrivacyBooks:
         self._begun = round_number
 
     def keep_in(self, records: RunDirectory) -> None:
-        """Enter the rounds that are on record, when a run is gone on with; attempts at others are kept there."""
+        """Enter the rounds that are on record, when a run is resumed; attempts at others are kept there."""
         self._records = records
         self.ledger.replay(_rounds(records))
 
@@ -99,20 +95,20 @@ class PrivacyBooks:
         return self._skipped and self._adversary is not None and self._adversary.attacks(round_number)
 
 
-def opened(plan: "Plan", workload: Workload) -> PrivacyBooks | None:
-    """The books of a run that has no round yet; None where the aggregation adds no noise.
+def open_ledger(plan: Plan, workload: Workload) -> PrivacyLedgerRecorder | None:
+    """The ledger of a run that has no round yet, and what records it; None where the aggregation adds no noise.
 
     Raises:
         ExperimentError: there is a budget and no noise, or not even one round can be sure to stay within it.
     """
     section = plan.experiment.privacy or PrivacySection()
-    accountant = accountant_of(plan, workload.dimension)
+    accountant = plan.accountant(workload.dimension)
     if accountant is None:
         if section.budget is not None:
             raise ExperimentError(_no_noise(plan, section.budget))
         return None
     records = records_of(accountant.unit, plan, workload)
-    least = least_noise(plan)
+    least = plan.least_noise()
     ledger = Ledger(accountant, plan.experiment.population, section.delta_for(records), section.budget, least)
     if ledger.spent:
         raise ExperimentError(
@@ -124,98 +120,49 @@ def opened(plan: "Plan", workload: Workload) -> PrivacyBooks | None:
     shared = aggregation.shares_noise
     own_noise = not shared and aggregation.broadcasts_to_all
     charging = Charging(least, plan.dishonest, aggregation.tolerated, aggregation.fewest_summed, shared, own_noise)
-    return PrivacyBooks(ledger, charging, plan)
+    return PrivacyLedgerRecorder(ledger, charging, plan)
 
 
-def check_budget(plan: "Plan") -> None:
+def charged_again(attempts: list[pa.Table]) -> str:
+    """What the event says of attempts that are charged, given their `privacy` rows."""
+    clients = len(np.unique(np.concatenate([table["client"].to_numpy() for table in attempts])))
+    times = "once" if len(attempts) == 1 else f"{len(attempts)} times"
+    return (
+        f"this round's last stage had begun {times} before, with other noise, and was not recorded: {clients} clients "
+        "are charged for it"
+    )
+
+
+def check_budget(plan: Plan) -> None:
     """Raise `ExperimentError` for a budget beside a built-in aggregation without noise; it takes no data to tell."""
     section, parameters = plan.experiment.privacy, plan.aggregation_parameters
     if section is None or section.budget is None:
         return
-    if isinstance(parameters, NoisyParameters) and parameters.noise is None and accountant_of(plan, 1) is None:
+    if isinstance(parameters, NoisyParameters) and parameters.noise is None and plan.accountant(1) is None:
         raise ExperimentError(_no_noise(plan, section.budget))
 
 
-def _no_noise(plan: "Plan", budget: float) -> str:
+def _no_noise(plan: Plan, budget: float) -> str:
     return (
         f"privacy.budget: {budget:g}, but aggregation {plan.experiment.aggregation.protocol} adds no "
         "noise here, so that any round exceeds it; give it noise, or leave out the budget"
     )
 
 
-def reports_training(plan: "Plan", dimension: int) -> bool:
-    """Whether clients say what their mean loss was: not beside noise, unless the experiment says so.
-
-    Raises `ExperimentError` where a selection, or a class of one's own that learns from reports, needs to know.
-    """
-    section = plan.experiment.privacy or PrivacySection()
-    if section.report_losses or accountant_of(plan, dimension) is None:
-        return True
-    selection = plan.experiment.selection
-    needs = selection.by_losses
-    if ":" in selection.protocol and plan.selection.by_losses:
-        needs = f"protocol: {selection.protocol}"
-    if needs:
-        raise ExperimentError(f"privacy.report_losses: false, but selection.{needs} {NEEDS_LOSSES}")
-    return False
-
-
-def accountant_of(plan: "Plan", dimension: int) -> Accountant | None:
-    """What the aggregation of a run says of its noise; None where it adds none."""
-    most = plan.maximum_participants  # with more, the discrete Gaussian adds up less well
-    if not plan.aggregation.broadcasts_to_all:
-        return plan.aggregation.accountant(most, dimension)
-    rate = plan.selection.client_rate
-    return plan.aggregation.accountant(most, dimension, 1.0 if rate is None else rate)
-
-
-_ONE_BY_ONE = 10_000
-_STEP = 1.001
-
-
-def least_noise(plan: "Plan") -> float:
-    """The share of the planned noise that a sum has at least, however many participants drop out.
-
-    The least over all sizes that a round may have: as thresholds are rounded up, neither end of the range need have it.
-    No larger round sums fewer, and noise that is kept when participants drop out changes so little with their number s
-    that s^2 times the share does not fall either. So the share at one size bounds those at the next ones, and only
-    sizes that may have less than was found are looked at; above 10,000 not each of them, but what lies between two that
-    are is bounded from below, which costs at most two parts in a thousand.
-    """
-    least, size = 1.0, plan.minimum_participants
-    while size <= plan.maximum_participants:
-        try:
-            share = float(plan.aggregation.least_noise(size))
-        except ValueError:  # there is no sum of so many
-            size += 1
-            continue
-        least = min(least, share)
-        following = size + 1
-        if least > 0:
-            following = max(following, int(size * sqrt(share / least)))  # up to there no share is below `least`
-        if size > _ONE_BY_ONE and (further := int(size * _STEP)) > following:
-            following = min(further, plan.maximum_participants + 1)
-            least = min(least, share * (size / (following - 1)) ** 2)
-        if size < plan.maximum_participants < following:
-            following = plan.maximum_participants  # whose share is exact
-        size = following
-    return least
-
-
-def records_of(unit: Unit, plan: "Plan", workload: Workload) -> int:
+def records_of(unit: Unit, plan: Plan, workload: Workload) -> int:
     """How many records there are that one of is protected."""
     return plan.experiment.population if unit == "client" else int(workload.sample_counts.sum())
 
 
-def warnings(plan: "Plan", workload: Workload) -> list[str]:
-    """What is wrong with the `privacy` section, though the run can go on, a line each; raises as `opened` does."""
+def warnings(plan: Plan, workload: Workload) -> list[str]:
+    """What is wrong with the `privacy` section, though the run can go on, a line each; raises as `open_ledger` does."""
     section = plan.experiment.privacy
     if section is None:
         return []
-    books = opened(plan, workload)
-    if books is None:
+    recorder = open_ledger(plan, workload)
+    if recorder is None:
         return ["privacy: this aggregation adds no noise, so there is nothing to account; the section has no effect"]
-    unit = books.ledger.accountant.unit
+    unit = recorder.ledger.accountant.unit
     line = section.warning(unit, records_of(unit, plan, workload))
     return [line] if line else []
 

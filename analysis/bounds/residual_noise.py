@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 
-LOOKED_AT = 2**16
+MAX_SIZES_EXAMINED = 2**16
 """So many sizes at most are looked at one by one; of more, each update counts as seen by itself in the largest."""
 
 
 @dataclass(frozen=True)
-class NoiseLeft:
+class ResidualNoise:
     """By the sizes of a round, what the aggregation says of each: `(m,)` arrays.
 
     Attributes:
@@ -38,22 +38,22 @@ class NoiseLeft:
     part: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, plan: Plan) -> "NoiseLeft":
+    def of(cls, plan: Plan) -> "ResidualNoise":
         """What a plan's aggregation leaves, in rounds of all sizes that its clients take part in."""
         largest = plan.maximum_participants
         if plan.experiment.selection.protocol.startswith("lotto-"):  # clients refuse a list of any other length
             return cls._of(plan, [largest])
-        if largest - plan.minimum_participants > LOOKED_AT:
+        if largest - plan.minimum_participants > MAX_SIZES_EXAMINED:
             return cls._alone(largest)
         return cls._of(plan, range(plan.minimum_participants, largest + 1))
 
     @classmethod
-    def _of(cls, plan: Plan, sizes: Iterable[int]) -> "NoiseLeft":
-        of, rows = plan.aggregation, []
+    def _of(cls, plan: Plan, sizes: Iterable[int]) -> "ResidualNoise":
+        aggregation, rows = plan.aggregation, []
         for size in sizes:
             try:
-                tolerated, fewest = of.tolerated(size), of.fewest_summed(size)
-                noise, part = of.least_noise(size), of.smallest_part(size)
+                tolerated, fewest = aggregation.tolerated(size), aggregation.fewest_summed(size)
+                noise, part = aggregation.least_noise(size), aggregation.smallest_part(size)
             except ValueError:  # there is no sum of so many
                 continue
             if fewest <= size:
@@ -64,7 +64,7 @@ class NoiseLeft:
         return cls(*(np.array(column) for column in columns))
 
     @classmethod
-    def _alone(cls, size: int) -> "NoiseLeft":
+    def _alone(cls, size: int) -> "ResidualNoise":
         one = np.array([1])
         return cls(np.array([size]), -one, one, np.array([1 / size]), one)
 
