@@ -170,7 +170,7 @@ class Trainer(Role):
         if delta.shape != (workload.dimension,):
             raise Refusal("train.dimension", f"the workload made an update {delta.shape}, not ({workload.dimension},)")
         if not np.isfinite(delta).all():
-            delta = self.instead_of_not_finite(delta)
+            delta = self.handle_non_finite(delta)
         samples, loss, squared_loss = int(update.samples), float(update.loss), getattr(update, "squared_loss", None)
         self.client.local_update = RoundUpdate(
             delta, samples, loss, update.examples_processed, squared_loss, round=message.round, question=message
@@ -185,7 +185,7 @@ class Trainer(Role):
         """How many examples modelled compute is charged for."""
         return update.examples_processed
 
-    def instead_of_not_finite(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    def handle_non_finite(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """What is handed on instead of an update that is not finite: nothing, the client refuses."""
         raise Refusal("train.diverged", "the update is not finite; lower the learning rate")
 

@@ -25,7 +25,7 @@ from testbed.adversary.model_inconsistency import (
     inspectable,
 )
 from testbed.adversary.section import AdversarySection, name_of, options
-from testbed.aggregation.noisy import noise_of
+from testbed.aggregation.noise import noise_of
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords

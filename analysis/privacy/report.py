@@ -118,7 +118,7 @@ def _row(spent: Spending, plan: Planned | None) -> tuple[str, ...]:
 
 def _mechanism(plan: Planned | None) -> tuple[str, str]:
     """The mechanism and the unit that it protects."""
-    return ("unknown", "unknown") if plan is None else (plan.accountant.mechanism, plan.accountant.unit)
+    return ("unknown", "unknown") if plan is None else (plan.noise.accountant.mechanism, plan.noise.accountant.unit)
 
 
 def _text(spent: Spending, plan: Planned | None, every: int | None) -> str:

@@ -26,6 +26,7 @@ from testbed.messages import Message, RoundNumber, Vector
 from testbed.parties.client import Client, Role, RoleSpec, handles
 from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
 from testbed.privacy.mechanisms.gaussian import coins, with_noise
+from testbed.privacy.noise_plan import Guarantees
 from testbed.training import GradientWorkload, LocalUpdate, Train, Trained, Trainer, Workload, trained_update
 
 _NAME = "dp-sgd-random-participation"
@@ -89,9 +90,9 @@ class RandomParticipationParameters(AggregationParameters):
         if self.weights != "samples":
             raise ValueError(f"weights: {self.weights}; in {_NAME} every sample counts the same, leave it out")
 
-    def least_noise(self, participants: int) -> float:
-        """All of it, whoever drops out."""
-        return 1.0
+    def guarantees(self, participants: int) -> Guarantees:
+        """Sums are seen as they are; all of the noise is in them, whoever drops out."""
+        return Guarantees.none(participants, min_noise_share=1.0)
 
     def check_experiment(self, selection: Any, workload: Any) -> None:
         """Clients are drawn independently, and what is said about local training would go unread."""
@@ -172,9 +173,9 @@ class GradientTrainer(Trainer):
         """To a server that is not trusted time must not tell how many samples were used, or whether any."""
         return update.examples_processed if self.parameters.server == "trusted" else update.samples
 
-    def instead_of_not_finite(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    def handle_non_finite(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Zero where noise hides it: a refusal would be seen."""
-        return np.zeros_like(delta) if self.parameters.sigma else super().instead_of_not_finite(delta)
+        return np.zeros_like(delta) if self.parameters.sigma else super().handle_non_finite(delta)
 
     def told(self, update: LocalUpdate) -> Trained:
         """Nothing: losses, and how many samples were used, would be released without noise."""

@@ -100,9 +100,9 @@ class Plan:
             self.selection = selection_protocol(experiment.selection, experiment.population)
             self.aggregation = aggregation_protocol(experiment.aggregation)
         else:
-            tolerated = experiment.aggregation.tolerated(experiment.selection.participants)
+            colluders = experiment.aggregation.guarantees(experiment.selection.participants).max_colluders
             self.adversary = Adversary(
-                experiment.adversary, experiment.population, experiment.rounds, self.randomness, max(1, tolerated + 1)
+                experiment.adversary, experiment.population, experiment.rounds, self.randomness, max(1, colluders + 1)
             )
             corrupted = self.adversary.corrupted
             self.selection = selection_protocol(experiment.selection, experiment.population, corrupted)

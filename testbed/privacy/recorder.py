@@ -1,21 +1,21 @@
 """The privacy ledger of a run: opened for an experiment, entered after every round, rebuilt from the records."""
 
-from collections.abc import Callable, Iterator
-from math import sqrt
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from testbed.aggregation.noisy import NoisyParameters
+from testbed.aggregation.noise import NoisyParameters
 from testbed.engine.round import Outcome
 from testbed.errors import ExperimentError
 from testbed.network.contract import no_ids
 from testbed.network.recorder import Exchanges
 from testbed.privacy.accounting.accountant import Accountant
-from testbed.privacy.charges import Charging
+from testbed.privacy.charges import PrivacyCharge
 from testbed.privacy.ledger import Ledger, Shares
+from testbed.privacy.noise_plan import NoisePlan, NoiseSource
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection, Unit
 from testbed.records import RunDirectory
 from testbed.records.chunks import stretches
@@ -32,13 +32,13 @@ class PrivacyBooks:
 
     Args:
         ledger: of the clients.
-        charging: what a round costs whom.
+        charge: what a round costs whom.
         plan: of the run.
     """
 
-    def __init__(self, ledger: Ledger, charging: Charging, plan: "Plan") -> None:
+    def __init__(self, ledger: Ledger, charge: PrivacyCharge, plan: "Plan") -> None:
         self.ledger = ledger
-        self._charging = charging
+        self._charge = charge
         self._adversary = plan.experiment.adversary
         self._skipped = plan.adversary is not None and bool(plan.adversary.skips_noise)
         self._last_stage = plan.aggregation.stages[-1]
@@ -60,8 +60,10 @@ class PrivacyBooks:
             exchanges: its stages.
         """
         asked = np.unique(np.concatenate([no_ids(), *(s.clients for s in exchanges if s.stage == self._last_stage)]))
-        charges = self._charging.of_round(outcome, asked, self._skipping(round_number))
-        return privacy_table(round_number, self.ledger.charge(charges))
+        noise = None if outcome.aggregate is None else outcome.aggregate.noise
+        skipping = self._skipping(round_number)
+        spent = self._charge.of_round(outcome.participants, outcome.survivors, noise, asked, skipping)
+        return privacy_table(round_number, self.ledger.spend(spent))
 
     def enter_attempts(self, round_number: int) -> list[pa.Table]:
         """Enter the attempts at a round that ended with their process, before it is run again; their `privacy` rows.
@@ -77,8 +79,8 @@ class PrivacyBooks:
         return entered
 
     def _attempted(self, round_number: int, participants: npt.NDArray[np.int64]) -> pa.Table:
-        charges = self._charging.of_attempt(participants, self._skipping(round_number))
-        return privacy_table(round_number, self.ledger.charge(charges))
+        spent = self._charge.of_attempt(participants, self._skipping(round_number))
+        return privacy_table(round_number, self.ledger.spend(spent))
 
     def asking(self, stage: str, round_number: int, participants: npt.NDArray[np.int64]) -> None:
         """A stage is about to begin: before the last one it is put on disk who takes part, as `enter_attempts` reads.
@@ -91,7 +93,7 @@ class PrivacyBooks:
         self._begun = round_number
 
     def keep_in(self, records: RunDirectory) -> None:
-        """Enter the rounds that are on record, when a run is gone on with; attempts at others are kept there."""
+        """Enter the rounds that are on record, when a run is resumed; attempts at others are kept there."""
         self._records = records
         self.ledger.replay(_rounds(records))
 
@@ -106,25 +108,20 @@ def opened(plan: "Plan", workload: Workload) -> PrivacyBooks | None:
         ExperimentError: there is a budget and no noise, or not even one round can be sure to stay within it.
     """
     section = plan.experiment.privacy or PrivacySection()
-    accountant = accountant_of(plan, workload.dimension)
-    if accountant is None:
+    noise = noise_plan(plan, workload.dimension)
+    if noise is None:
         if section.budget is not None:
             raise ExperimentError(_no_noise(plan, section.budget))
         return None
-    records = records_of(accountant.unit, plan, workload)
-    least = least_noise(plan)
-    ledger = Ledger(accountant, plan.experiment.population, section.delta_for(records), section.budget, least)
+    records = records_of(noise.accountant.unit, plan, workload)
+    ledger = Ledger(noise, plan.experiment.population, section.delta_for(records), section.budget)
     if ledger.spent:
         raise ExperimentError(
             f"privacy.budget: {section.budget:g} is less than one round may cost, epsilon {ledger.after_next:.4g} at "
-            f"delta {ledger.delta:.3g} with {100 * least:.3g}% of the planned noise, the least that a sum can have; "
-            "allow more, or add more noise"
+            f"delta {ledger.delta:.3g} with {100 * noise.min_share:.3g}% of the planned noise, the least that a sum "
+            "can have; allow more, or add more noise"
         )
-    shared: bool = plan.of_aggregation("shares_noise")
-    withstood, fewest = (plan.of_aggregation(name) for name in ("tolerated", "fewest_summed"))
-    own_noise = not shared and bool(getattr(plan.aggregation, "asks_everybody", False))
-    charging = Charging(least, plan.dishonest, withstood, fewest, shared, own_noise)
-    return PrivacyBooks(ledger, charging, plan)
+    return PrivacyBooks(ledger, PrivacyCharge(noise, plan.dishonest), plan)
 
 
 def check_budget(plan: "Plan") -> None:
@@ -169,38 +166,16 @@ def accountant_of(plan: "Plan", dimension: int) -> Accountant | None:
     return found
 
 
-_ONE_BY_ONE = 10_000
-_STEP = 1.001
-
-
-def least_noise(plan: "Plan") -> float:
-    """The share of the planned noise that a sum has at least, however many participants drop out.
-
-    The least over all sizes that a round may have: as thresholds are rounded up, neither end of the range need have it.
-    No larger round sums fewer, and noise that is kept when participants drop out changes so little with their number s
-    that s^2 times the share does not fall either. So the share at one size bounds those at the next ones, and only
-    sizes that may have less than was found are looked at; above 10,000 not each of them, but what lies between two that
-    are is bounded from below, which costs at most two parts in a thousand.
-    """
-    of_so_many: Callable[[int], float] = plan.of_aggregation("least_noise")
-    least, size = 1.0, plan.minimum_participants
-    while size <= plan.maximum_participants:
-        try:
-            share = float(of_so_many(size))
-        except ValueError:  # there is no sum of so many
-            size += 1
-            continue
-        least = min(least, share)
-        following = size + 1
-        if least > 0:
-            following = max(following, int(size * sqrt(share / least)))  # up to there no share is below `least`
-        if size > _ONE_BY_ONE and (further := int(size * _STEP)) > following:
-            following = min(further, plan.maximum_participants + 1)
-            least = min(least, share * (size / (following - 1)) ** 2)
-        if size < plan.maximum_participants < following:
-            following = plan.maximum_participants  # whose share is exact
-        size = following
-    return least
+def noise_plan(plan: "Plan", dimension: int) -> NoisePlan | None:
+    """The noise of a run's aggregation, for a model of so many parameters; None where it adds none."""
+    accountant = accountant_of(plan, dimension)
+    if accountant is None:
+        return None
+    source: NoiseSource = "shares"
+    if not plan.of_aggregation("shares_noise"):
+        source = "clients" if getattr(plan.aggregation, "asks_everybody", False) else "server"
+    sizes = plan.minimum_participants, plan.maximum_participants
+    return NoisePlan(accountant, plan.of_aggregation("guarantees"), *sizes, source)
 
 
 def records_of(unit: Unit, plan: "Plan", workload: Workload) -> int:
@@ -216,7 +191,7 @@ def warnings(plan: "Plan", workload: Workload) -> list[str]:
     books = opened(plan, workload)
     if books is None:
         return ["privacy: this aggregation adds no noise, so there is nothing to account; the section has no effect"]
-    unit = books.ledger.accountant.unit
+    unit = books.ledger.plan.accountant.unit
     line = section.warning(unit, records_of(unit, plan, workload))
     return [line] if line else []
 

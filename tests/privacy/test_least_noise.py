@@ -1,14 +1,13 @@
 """The least noise of any round, against the share of every size that a round may have."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from testbed.aggregation.plain import PlainParameters
-from testbed.aggregation.secagg.server import SecAggParameters
-from testbed.aggregation.secagg_plus.server import SecAggPlusParameters
-from testbed.privacy.recorder import least_noise
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
+from testbed.privacy.noise_plan import NoisePlan
 
 NOISY: Any = {"weights": "equal", "noise": {"noise_multiplier": 1.0}}
 REMOVED: Any = {
@@ -18,19 +17,15 @@ REMOVED: Any = {
 
 
 def least(parameters: Any, minimum: int, maximum: int) -> float:
-    plan: Any = SimpleNamespace(
-        of_aggregation=lambda name: getattr(parameters, name),
-        minimum_participants=minimum,
-        maximum_participants=maximum,
-    )
-    return least_noise(plan)
+    accountant: Any = None  # not asked
+    return NoisePlan(accountant, parameters.guarantees, minimum, maximum).min_share
 
 
 def of_each(parameters: Any, minimum: int, maximum: int) -> float:
     found = [1.0]
     for size in range(minimum, maximum + 1):
         try:
-            found.append(parameters.least_noise(size))
+            found.append(parameters.guarantees(size).min_noise_share)
         except ValueError:
             continue
     return min(found)
@@ -55,9 +50,9 @@ def test_it_is_that_of_the_worst_size(parameters: Any, minimum: int, maximum: in
 
 def test_neither_end_of_the_range_need_be_the_worst() -> None:
     parameters = SecAggParameters(threshold=0.7, **NOISY)
-    assert least(parameters, 11, 33) == parameters.least_noise(20) == 0.7
-    assert parameters.least_noise(11) > 0.7
-    assert parameters.least_noise(33) > 0.7
+    assert least(parameters, 11, 33) == parameters.guarantees(20).min_noise_share == 0.7
+    assert parameters.guarantees(11).min_noise_share > 0.7
+    assert parameters.guarantees(33).min_noise_share > 0.7
 
 
 @pytest.mark.parametrize("threshold", [0.7, 0.6667, 20_000])

@@ -3,19 +3,11 @@
 from typing import Annotated, ClassVar
 
 from testbed.aggregation.secagg.client import SecAggClient
-from testbed.aggregation.secagg.messages import (
-    SURVIVORS_DOMAIN,
-    AdvertiseKeys,
-    CheckSurvivors,
-    KeyAdvert,
-    Many,
-    ShareOf,
-    SurvivorsSignature,
-    survivors_content,
-)
+from testbed.aggregation.secagg.messages import AdvertiseKeys, CheckSurvivors, Many, ShareOf, SurvivorsSignature
+from testbed.aggregation.secagg.turns import State, Turn, Turns
 from testbed.aggregation.secagg_plus.client import SecAggPlusClient
+from testbed.aggregation.secagg_plus.messages import AnnounceGraph
 from testbed.crypto.shamir import SHARE_BYTES
-from testbed.errors import Refusal
 from testbed.messages import Key32, Message, RoundNumber
 from testbed.parties.client import handles
 
@@ -37,48 +29,47 @@ class HandOver(Message, frozen=True):
     round: RoundNumber
 
 
+_ALWAYS = frozenset(State)
+_BEGINS = Turn(_ALWAYS, State.ADVERTISED)  # also when it has taken part in another sum of this round
+
+
 class SecAggAccomplice(SecAggClient, answers=(*SecAggClient.questions, HandOver)):
     """An honest client in everything that others can see, up to the survivors; it begins as often as it is asked to."""
 
-    @handles(AdvertiseKeys)
-    def on_advertise_keys(self, message: AdvertiseKeys) -> KeyAdvert:
-        """Also when it has taken part in another sum of this round."""
-        self._next_step = 0
-        return super().on_advertise_keys(message)
+    TURNS: ClassVar[Turns] = {
+        **SecAggClient.TURNS,
+        AdvertiseKeys: _BEGINS,
+        CheckSurvivors: Turn(_ALWAYS, State.SIGNED),
+        HandOver: Turn(frozenset({State.MASKED, State.SIGNED, State.REVEALED}), None),
+    }
 
-    def _check_size(self, participants: int) -> None:
+    def check_size(self, participants: int) -> None:
         """Any list will do."""
 
     @handles(CheckSurvivors)
     def on_check_survivors(self, message: CheckSurvivors) -> SurvivorsSignature:
         """Sign every set of survivors, as often as asked; the last one is what it would unmask."""
-        self._survivors = set(message.survivors)
-        self._next_step = 4
-        self._survivors_content = survivors_content(message.round, sorted(message.survivors), self._digest)
-        return SurvivorsSignature(self._sign(SURVIVORS_DOMAIN, self._survivors_content))
+        with self.in_turn(message):
+            self.survivors = set(message.survivors)
+            return self.sign_survivors(message.survivors)
 
     @handles(HandOver)
     def on_hand_over(self, message: HandOver) -> HandedOver:
         """Both shares of every peer."""
-        if self._next_step is None or self._next_step < 3 or message.round != self._round:
-            raise Refusal("secagg.out-of-order", "no shares have been received yet")
-        opened = sorted(self._open_shares().items())
-        return HandedOver(
-            self._mask_secret,
-            [ShareOf(peer, shares[:SHARE_BYTES]) for peer, shares in opened],
-            [ShareOf(peer, shares[SHARE_BYTES : 2 * SHARE_BYTES]) for peer, shares in opened],
-        )
+        with self.in_turn(message):
+            opened = sorted(self.open_shares().items())
+            return HandedOver(
+                self.mask_secret,
+                [ShareOf(peer, shares[:SHARE_BYTES]) for peer, shares in opened],
+                [ShareOf(peer, shares[SHARE_BYTES : 2 * SHARE_BYTES]) for peer, shares in opened],
+            )
 
 
-class AmongNeighbours(SecAggPlusClient):
+class SecAggPlusAccomplice(SecAggPlusClient):
     """An accomplice where masks are shared among neighbours: it begins as often as it is asked to, with any list."""
 
-    @handles(AdvertiseKeys)
-    def on_advertise_keys(self, message: AdvertiseKeys) -> KeyAdvert:
-        """Also when it has taken part in another sum of this round."""
-        self._next_step = 0
-        self.client.agreed_participants = None
-        return super().on_advertise_keys(message)
+    TURNS: ClassVar[Turns] = {**SecAggPlusClient.TURNS, AnnounceGraph: _BEGINS}
 
-    def _check_size(self, participants: int) -> None:
-        """Any list will do."""
+    def check_size(self, participants: int) -> None:
+        """Any list will do, whatever it has agreed on."""
+        self.client.agreed_participants = None

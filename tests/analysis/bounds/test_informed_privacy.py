@@ -11,14 +11,12 @@ from analysis.bounds.informed_privacy import guarantees, worst_coalition
 from analysis.bounds.lotto_dp import Training, cost_with_lotto, cost_without_lotto
 from analysis.bounds.noise_left import LOOKED_AT, NoiseLeft
 from analysis.bounds.tails import survival
-from testbed.aggregation.contract import Aggregate
 from testbed.batches import Batches
 from testbed.engine.federation import Plan
-from testbed.engine.round import Outcome
 from testbed.experiment.schema import Experiment
-from testbed.privacy.charges import Charging
+from testbed.privacy.charges import PrivacyCharge
 from testbed.privacy.mechanisms.skellam import Skellam
-from testbed.privacy.recorder import accountant_of
+from testbed.privacy.recorder import accountant_of, noise_plan
 
 N, S, R, DELTA, DIMENSION = 200, 20, 30, 1e-3, 64
 SECAGG: dict[str, Any] = {"protocol": "secagg", "weights": "equal", "noise": {"noise_multiplier": 8.0, "scale": 64}}
@@ -86,18 +84,18 @@ def test_half_of_sixty_that_come_by_a_coin_of_their_own() -> None:
 def test_no_round_costs_more_than_is_guaranteed(section: dict[str, Any], dishonest: int) -> None:
     """The ledger's colluding share of every size, with every number of accomplices, survivors and drop-outs."""
     plan = plan_of({"protocol": "bernoulli"}, dishonest, population=24, aggregation=SECAGG | section)
-    left, parameters = NoiseLeft.of(plan), plan.experiment.aggregation
+    left, parameters, noise = NoiseLeft.of(plan), plan.experiment.aggregation, noise_plan(plan, DIMENSION)
+    assert noise is not None
     for s in range(2, 25):
-        fewest = parameters.fewest_summed(s)
+        fewest = parameters.guarantees(s).min_sum_size
         for accomplices in range(min(dishonest, s - 1) + 1):
-            charging = Charging(1.0, range(s - accomplices, s), parameters.tolerated, parameters.fewest_summed)
+            charge = PrivacyCharge(noise, range(s - accomplices, s))
             for survivors in {s, fewest}:
-                there = np.arange(s - survivors, s)  # who drops out is honest
-                outcome = Outcome(
-                    np.zeros(1, np.float32), "completed", participants=np.arange(s), survivors=there,
-                    aggregate=Aggregate(np.zeros(1), 1.0, there, survivors / s),
-                )  # fmt: skip
-                share = min(charges.colluding_noise for charges in charging.of_round(outcome, True, False))
+                everybody, there = np.arange(s), np.arange(s - survivors, s)  # who drops out is honest
+                share = min(
+                    charges.colluding_noise
+                    for charges in charge.of_round(everybody, there, survivors / s, everybody, False)
+                )
                 if survivors > accomplices:
                     assert share >= left.from_malicious(dishonest, survivors < s) - 1e-12
 
