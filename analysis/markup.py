@@ -4,9 +4,6 @@ One function a medium. The frames keep the names as the records have them; only 
 """
 
 import re
-from collections.abc import Sequence
-
-import pandas as pd
 
 from testbed.display import visible
 
@@ -17,12 +14,11 @@ _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")  # within a word it emphas
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
-_LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "×": r"$\times$", "≥": r"$\geq$", "–": "--",
-    "<": r"$<$", ">": r"$>$", "|": r"$|$", '"': "''", "`": r"\textasciigrave{}",
-    "[": "{[}", "]": "{]}", "*": "{*}",  # after the end of a row these would be its options
-}  # fmt: skip
+_LATEX = {character: f"\\{character}" for character in "&%$#_{}"}
+_LATEX |= {character: f"${character}$" for character in "<>|"}
+_LATEX |= {character: f"{{{character}}}" for character in "[]*"}  # after the end of a row these would be its options
+_LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+_LATEX |= {"±": r"$\pm$", "×": r"$\times$", "≥": r"$\geq$", "–": "--", '"': "''", "`": r"\textasciigrave{}"}
 
 
 def markdown(text: str) -> str:
@@ -32,45 +28,8 @@ def markdown(text: str) -> str:
     return _LINKS.sub(lambda found: "&#58;" if found["scheme"] else "&#46;", escaped)
 
 
-def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int | Sequence[int] = 1) -> str:
-    """A Markdown table, ending in a line feed.
-
-    Args:
-        heads: of its columns, in Markdown: the program's own words.
-        rows: cells, as text.
-        left: how many columns, or which, are aligned to the left; all else is to the right.
-    """
-    to_left = range(left) if isinstance(left, int) else left
-    rule = ["---" if column in to_left else "---:" for column in range(len(heads))]
-    lines = [list(heads), rule, *(map(markdown, row) for row in rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int]) -> str:
-    """The same for a terminal: columns of one width, a line below the heads; the columns `left` are to the left."""
-    lines = [list(map(visible, line)) for line in (heads, *rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    printed = [
-        "  ".join(
-            cell.ljust(width) if at in left else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
-    return "\n".join([printed[0], "─" * max(map(len, printed)), *printed[1:]]) + "\n"
-
-
-def csv(frame: pd.DataFrame) -> str:
-    """The frame as CSV. A text that a spreadsheet would take for a formula begins with an apostrophe; numbers do not.
-
-    That is the usual defence (OWASP, "CSV injection"): such a cell shows as its text.
-    """
-    objects = [column for column, kind in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)]
-    safe = frame.assign(**{str(column): frame[column].map(_csv_cell) for column in objects})
-    return str(safe.rename(columns=_csv_cell).to_csv(index=False, lineterminator="\n"))
-
-
-def _csv_cell(value: object) -> object:
+def csv_cell(value: object) -> object:
+    """`value` in a cell of CSV: a text that a spreadsheet would take for a formula begins with an apostrophe."""
     if not isinstance(value, str):
         return value
     acts = value.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(value)

@@ -2,7 +2,7 @@
 
 import os
 import time
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +11,8 @@ from benchmarks.breaking import Means
 from testbed.aggregation.plain import Plain, PlainClient, PlainParameters, SendUpdate, Update
 from testbed.emulation.availability import Presence
 from testbed.parties.client import RoleSpec, handles
-from testbed.selection.check_in import STAGE, Attendant, CheckIn, Present, check_in
-from testbed.selection.contract import Selection, SelectionRound
+from testbed.selection.check_in import STAGE, CheckIn, CheckInReply, CheckInRole, check_in
+from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
 from workloads.contract import Evaluation, LocalUpdate
 
 AT = "FAULTY_CODE_AT"
@@ -44,25 +44,21 @@ class Learning(Means):
         return super().evaluate(model)
 
 
-class Checking(Attendant):
+class Checking(CheckInRole):
     """The client's side of a selection."""
 
     @handles(CheckIn)
-    def on_check_in(self, message: CheckIn) -> Present:  # type: ignore[override]
+    def on_check_in(self, message: CheckIn) -> CheckInReply:  # type: ignore[override]
         """Client 1 crashes."""
         if self.client.number == 1:
             bug("check-in")
-        return Present()
+        return CheckInReply()
 
 
-class Selecting:
+class Selecting(SelectionProtocol):
     """The server's side of it: the first clients that are there."""
 
-    stages: ClassVar[tuple[str, ...]] = (STAGE,)
-    needs_registration: ClassVar[bool] = False
-
-    def __init__(self, parameters: Any, population: int) -> None:
-        self.wanted: int = parameters.participants
+    stages = (STAGE,)
 
     @property
     def roles(self) -> list[RoleSpec]:
@@ -73,7 +69,7 @@ class Selecting:
         """See `SelectionProtocol`."""
         bug("select")
         present = await check_in(round_)
-        return Selection(present[: self.wanted], len(present))
+        return Selection(present[: self.parameters.participants], len(present))
 
 
 class Sending(PlainClient):

@@ -50,7 +50,9 @@ COMPUTE = ComputeModel(False, {"work": 1.0})
 
 def environment(population: int) -> Environment:
     """What the clients share: nothing that matters here."""
-    return Environment(population, Randomness(1), COMPUTE, Directory.empty(population))
+    return Environment(
+        population=population, randomness=Randomness(1), compute=COMPUTE, directory=Directory.empty(population)
+    )
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ import torch
 
 from benchmarks.floors import bare_training_loop
 from benchmarks.report import arguments, emit
-from testbed.experiment.workload import Workload
-from workloads.data.datasets import LabelledImages, PartitionedDataset, Scaling
+from testbed.experiment.workload import WorkloadSection
+from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
 from workloads.training.classification import ImageClassification
 
 CASES = (
@@ -36,7 +36,7 @@ def workload_of(
     noise = LabelledImages(
         random.integers(0, 256, (samples, *shape), dtype=np.uint8), np.arange(samples, dtype=np.int64) % classes
     )
-    section = Workload(batch_size=batch_size, learning_rate=0.01, momentum=momentum)
+    section = WorkloadSection(batch_size=batch_size, learning_rate=0.01, momentum=momentum)
     data = PartitionedDataset(
         noise, noise, classes=classes, scaling=Scaling(127.0, 74.0), description="noise", section=section, population=1,
         seed=1,

@@ -20,9 +20,8 @@ from testbed.parties.client import Client, Environment
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.randomness import Randomness
-from testbed.selection.lotto.announcement import Announce, Candidacy
 from testbed.selection.lotto.client_centric import ClientCentricClient, ClientCentricParameters
-from testbed.selection.lotto.protocol import Lot, ParticipantList
+from testbed.selection.lotto.messages import Announce, Candidacy, ParticipantEntry, ParticipantList
 
 EXPERIMENT_ID = bytes(16)
 TARGET_MS = 35.0
@@ -40,9 +39,13 @@ class Parties:
         self.parameters = ClientCentricParameters(participants=participants)
         randomness = Randomness(1)
         environment = Environment(
-            participants, randomness, ComputeModel(False, REFERENCE_COSTS), Directory.empty(0),
-            experiment_id=EXPERIMENT_ID, rounds=rounds,
-        )  # fmt: skip
+            population=participants,
+            randomness=randomness,
+            compute=ComputeModel(False, REFERENCE_COSTS),
+            directory=Directory.empty(0),
+            experiment_id=EXPERIMENT_ID,
+            rounds=rounds,
+        )
         self.hosts = LocalHosts(participants, environment, [])
         self.hosts.register(PKI(participants, randomness))
         self.roles = [ClientCentricClient(self._client(number), self.parameters) for number in range(participants)]
@@ -54,7 +57,7 @@ class Parties:
         """Wall and CPU seconds that the first participant takes for the list of this round."""
         factor, s = self.parameters.factor, self.parameters.participants
         announced = Announce(round_number, s, s, factor.numerator, factor.denominator)
-        lots = []
+        entries = []
         for role in self.roles:
             role._shown = False  # a new round, for which hosts make new roles
             claim = role.on_announce(announced)
@@ -62,8 +65,8 @@ class Parties:
             assert claim.output is not None
             assert claim.proof is not None
             key = self.hosts.environment.directory.signing_key(role.client.number)
-            lots.append(Lot(role.client.number, key, claim.output, claim.proof))
-        message = ParticipantList(round_number, s, lots)
+            entries.append(ParticipantEntry(role.client.number, key, claim.output, claim.proof))
+        message = ParticipantList(round_number, s, entries)
         began, cpu = time.perf_counter(), time.thread_time()
         self.roles[0].on_list(message)
         return time.perf_counter() - began, time.thread_time() - cpu

@@ -15,7 +15,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from benchmarks.report import arguments, emit
-from workloads.models import classifiers, vector
+from workloads.models import vector
+from workloads.models.registry import image_model
 from workloads.training.clipped_gradients import ClippedGradients
 from workloads.training.local import sample_losses
 
@@ -24,8 +25,8 @@ CASES = ("emnist-cnn", "mnist-cnn", "mlp")
 
 def measured(name: str, batch: int, turns: int) -> dict[str, object]:
     """CPU seconds of each way, the least of several turns."""
-    network = classifiers.make(name, 28, 28, 62)
-    vector.attach(network, torch.from_numpy(classifiers.initial_vector(network, 1)))
+    network = image_model(name, 28, 28, 62)
+    vector.attach(network, torch.from_numpy(vector.initial_vector(network, 1)))
     generator = torch.Generator().manual_seed(1)
     images, labels = torch.randn(batch, 28, 28, generator=generator), torch.arange(batch) % 62
     direct, general = ClippedGradients(network, sample_losses), ClippedGradients(network, sample_losses, direct=False)

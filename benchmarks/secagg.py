@@ -32,7 +32,7 @@ from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.randomness import Randomness
-from testbed.training import Train, Trainer
+from testbed.training.client import Train, Trainer
 from workloads.contract import LocalUpdate
 
 CHUNK_BYTES = 1 << 18
@@ -101,7 +101,13 @@ def measured(
     workload = RandomUpdates(clients, dimension)
     randomness = Randomness(1)
     compute = ComputeModel(True, REFERENCE_COSTS)
-    environment = Environment(clients, randomness, compute, Directory.empty(clients), workload)
+    environment = Environment(
+        population=clients,
+        randomness=randomness,
+        compute=compute,
+        directory=Directory.empty(clients),
+        workload=workload,
+    )
     hosts = LocalHosts(clients, environment, [RoleSpec(Trainer, None), *protocol.roles], hosts=cores)
     hosts.register(PKI(clients, randomness))
     everybody = np.arange(clients, dtype=np.int64)

@@ -35,7 +35,7 @@ from testbed.randomness import Randomness
 from testbed.selection.batch_partition import BatchPartitionParameters, BatchPartitionSelection
 from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto.protocol import Lot
+from testbed.selection.lotto.messages import ParticipantEntry
 from testbed.selection.lotto.refinement import Refinement, refined
 from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
 from testbed.selection.oort import OortParameters, OortSelection
@@ -49,9 +49,9 @@ CLIENT_CENTRIC_TARGET_S = 30.0
 class _DrawOnly:
     """Leaves out mutual verification, which depends on s alone."""
 
-    async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
+    async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
         """The drawn participants, unverified."""
-        return Selection(np.array([lot.client for lot in lots], np.int64), candidates)
+        return Selection(np.array([entry.client for entry in entries], np.int64), candidates)
 
 
 class ServerCentricDraw(_DrawOnly, ServerCentricServer):
@@ -68,7 +68,7 @@ def selection_seconds(protocol: Any, population: int, rounds: int = 1) -> float:
     compute = ComputeModel(False, REFERENCE_COSTS)
     keys = np.random.default_rng(0).integers(0, 256, (3, population, 32), dtype=np.uint8)
     board = Directory(keys[0], keys[1], keys[2], np.ones(population, np.bool_))
-    environment = Environment(population, randomness, compute, board)
+    environment = Environment(population=population, randomness=randomness, compute=compute, directory=board)
     hosts = LocalHosts(population, environment, protocol.roles)
     if isinstance(protocol, ClientCentricServer):
         for number in range(population):

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import ray
 
-from analysis.reproduction.lotto.overhead import COST_TABLES, RING_BITS, SIZES, CostTable, experiment
+from analysis.reproduction.lotto.overhead import COST_TABLES, RING_BITS, SCALES, CostTable, experiment
 from analysis.reproduction.lotto.published import PARAMETERS
 from benchmarks import round as training
 from benchmarks import secagg
@@ -37,7 +37,7 @@ TARGET = 10.0
 
 def experiment_of(costs: CostTable, population: int, rounds: int) -> Experiment:
     """Client-centric Lotto at FEMNIST's size, as the table has it, with so many rounds."""
-    block = experiment(SIZES["small"], "FEMNIST", costs, population, [{"protocol": "lotto-client-centric"}], "real")
+    block = experiment(SCALES["small"], "FEMNIST", costs, population, [{"protocol": "lotto-client-centric"}], "real")
     (point,) = points(block, "table 2")
     return point.experiment.model_copy(
         update={"rounds": rounds, "workload": point.experiment.workload.model_copy(update={"evaluate_every": rounds})}
@@ -69,7 +69,7 @@ def floor_of(timed: Experiment, participants: list[int], cores: int) -> float:
 def main() -> None:
     """Run the benchmark from the command line."""
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--population", type=int, choices=SIZES["small"].participants, default=700, help="clients")
+    parser.add_argument("--population", type=int, choices=SCALES["small"].participants, default=700, help="clients")
     parser.add_argument("--rounds", type=int, default=3, help="timed rounds, after one that is not")
     parser.add_argument("--costs", choices=list(COST_TABLES), default="authors", help="whose costs of compute")
     parser.add_argument("--hosts", type=int, default=os.cpu_count(), help="client host processes")

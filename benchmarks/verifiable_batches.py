@@ -36,9 +36,13 @@ def one_selection(protocol: Any, population: int) -> dict[str, float]:
     """Seconds of one whole selection, and the kilobytes of its messages."""
     randomness, compute = Randomness(1), ComputeModel(True, REFERENCE_COSTS)
     environment = Environment(
-        population, randomness, compute, Directory.empty(0), experiment_id=bytes(16),
-        batches=getattr(protocol, "batches", None),
-    )  # fmt: skip
+        population=population,
+        randomness=randomness,
+        compute=compute,
+        directory=Directory.empty(0),
+        experiment_id=bytes(16),
+        batches=protocol.batches,
+    )
     hosts = LocalHosts(population, environment, protocol.roles)
     hosts.register(PKI(population, randomness))
     network = EmulatedNetwork(

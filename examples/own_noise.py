@@ -79,7 +79,7 @@ class GaussianSums(Plain):
         """See `AggregationProtocol.roles`."""
         return [RoleSpec(GaussianClient, self.parameters)]
 
-    def accountant(self, participants: int, dimension: int) -> GaussianAccountant:
+    def accountant(self, participants: int, dimension: int, client_rate: float = 1.0) -> GaussianAccountant:
         """What taking part costs."""
         return GaussianAccountant(self.parameters.noise_multiplier)
 

@@ -15,8 +15,8 @@ from pydantic import Field
 
 from testbed.errors import RoundSkipped
 from testbed.parties.client import RoleSpec
-from testbed.selection.check_in import STAGE, Attendant, check_in
-from testbed.selection.contract import Selection, SelectionParameters, SelectionRound
+from testbed.selection.check_in import STAGE, CheckInRole, check_in
+from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound
 
 
 class TakingTurnsParameters(SelectionParameters):
@@ -25,27 +25,24 @@ class TakingTurnsParameters(SelectionParameters):
     start: int = Field(0, ge=0, description="The client whose turn is first")
 
 
-class TakingTurns:
+class TakingTurns(SelectionProtocol):
     """The next K clients that are there, in the order of their numbers, from where the last round stopped."""
 
-    stages: ClassVar[tuple[str, ...]] = (STAGE,)
-    needs_registration: ClassVar[bool] = False
     Parameters: ClassVar[type[SelectionParameters]] = TakingTurnsParameters
-
-    def __init__(self, parameters: TakingTurnsParameters, population: int) -> None:
-        self.wanted = parameters.participants
-        self.start = parameters.start
+    parameters: TakingTurnsParameters
+    stages = (STAGE,)
 
     @property
     def roles(self) -> list[RoleSpec]:
         """What clients do: say that they are there. A `Role` of your own may have more handlers."""
-        return [RoleSpec(Attendant, None)]
+        return [RoleSpec(CheckInRole, None)]
 
     async def select(self, round_: SelectionRound) -> Selection:
         """Choose the participants; everything that crosses the network goes through `round_.network.ask`."""
         present = await check_in(round_)
-        if len(present) < self.wanted:
-            raise RoundSkipped("too-few-available", f"{len(present)} available, {self.wanted} wanted")
-        next_turn = (self.start + (round_.number - 1) * self.wanted) % round_.population
+        wanted, start = self.parameters.participants, self.parameters.start
+        if len(present) < wanted:
+            raise RoundSkipped("too-few-available", f"{len(present)} available, {wanted} wanted")
+        next_turn = (start + (round_.number - 1) * wanted) % round_.population
         order = np.argsort((present - next_turn) % round_.population)
-        return Selection(np.sort(present[order[: self.wanted]]), len(present))
+        return Selection(np.sort(present[order[:wanted]]), len(present))

@@ -8,25 +8,26 @@ The same things as the ``testbed`` command, for notebooks and scripts::
     directory = run(experiment, out="runs/quickstart")
     table = compare(directory)          # a pandas frame
 
-This package is the federation itself: experiment schema, messages, parties, selection, aggregation,
-cryptography, links, devices, availability, rounds and records. It imports neither Ray nor torch; `running`
-and the command reach up for them when they are needed.
+This package is the federation (`engine` and what it is made of), what runs it (`running`) and the command (`commands`).
+Only the last two use Ray and torch, through `cluster` and `workloads`; what runs no clients does without them.
 """
 
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from testbed.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+    from testbed.running import compare, run
+
 __all__ = ["Experiment", "__version__", "compare", "run"]
+
+_FROM = {"Experiment": "testbed.experiment", "compare": "testbed.running", "run": "testbed.running"}
 
 
 def __getattr__(name: str) -> Any:
     """Import the public names when they are first used, so that importing a part stays cheap."""
-    if name == "Experiment":
-        from testbed.experiment import Experiment
-
-        return Experiment
-    if name in ("run", "compare"):
-        from testbed import running
-
-        return getattr(running, name)
-    raise AttributeError(f"module 'testbed' has no attribute {name!r}")
+    if name not in _FROM:
+        raise AttributeError(f"module 'testbed' has no attribute {name!r}")
+    return getattr(importlib.import_module(_FROM[name]), name)

@@ -98,7 +98,7 @@ def is_crash(error: BaseException) -> bool:
 
 
 @contextmanager
-def crashes_told(what: str, then: str = "; mend it and go on with --resume") -> Iterator[None]:
+def locating_crashes(what: str, then: str = "; mend it and go on with --resume") -> Iterator[None]:
     """Make of what code of the user's own raises in the block a `CodeCrashed` that says where.
 
     Args:

@@ -77,7 +77,7 @@ class Vector:
         """The elements, least significant bit first, without gaps between them."""
         if self.bits == _FLOAT32:
             return self.values.astype("<f4", copy=False).tobytes()
-        width = _lane_bytes(self.bits)
+        width = _word_bytes(self.bits)
         if self.bits == 8 * width:
             return self.values.astype(f"<u{width}", copy=False).tobytes()
         return b"".join(self._packed_chunk(begin, width) for begin in range(0, len(self), _CHUNK))
@@ -117,7 +117,7 @@ class Vector:
             )
         if bits == _FLOAT32:
             return cls(np.frombuffer(data, dtype="<f4"), bits)
-        width = _lane_bytes(bits)
+        width = _word_bytes(bits)
         if bits == 8 * width:
             return cls(np.frombuffer(data, dtype=f"<u{width}"), bits)
         unused = -length * bits % 8
@@ -165,7 +165,7 @@ class RemoteVector(Vector):
         return self._length
 
 
-def _lane_bytes(bits: int) -> int:
+def _word_bytes(bits: int) -> int:
     return 1 if bits <= 8 else 2 if bits <= 16 else 4 if bits <= 32 else 8
 
 

@@ -1,49 +1,46 @@
 """What clients learn: data, who holds which of them, models and local training.
 
-`build` turns the ``workload`` section of an experiment into a `FederatedWorkload`. The built-in workloads import torch
-when they are needed: a host whose clients learn something of the user's own takes neither its time nor its memory.
+`build` turns the ``workload`` section of an experiment into a `Workload`. The built-in workloads import torch
+when they are needed: a host whose clients have a user-defined workload takes neither its time nor its memory.
 """
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads import plugin
-from workloads.contract import Evaluation, FederatedWorkload, LocalUpdate
+from workloads.contract import Evaluation, LocalUpdate, Workload
+from workloads.data.clients.contract import ClientData, ClientImages, ClientText
+from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
 from workloads.training.threads import one_thread
 
 if TYPE_CHECKING:
-    from workloads.data.datasets import ClientData, LabelledImages, PartitionedDataset, Scaling
     from workloads.training.classification import ImageClassification
 
 __all__ = [
     "ClientData",
+    "ClientImages",
+    "ClientText",
     "Evaluation",
-    "FederatedWorkload",
     "ImageClassification",
     "LabelledImages",
     "LocalUpdate",
     "PartitionedDataset",
     "Scaling",
+    "Workload",
     "build",
 ]
 
-_OF_TORCH = {
-    "ImageClassification": "training.classification",
-    "ClientData": "data.datasets",
-    "LabelledImages": "data.datasets",
-    "PartitionedDataset": "data.datasets",
-    "Scaling": "data.datasets",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _OF_TORCH:
+    """`ImageClassification`, which needs torch, when somebody asks for it."""
+    if name != "ImageClassification":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_OF_TORCH[name]}"), name)
+    from workloads.training.classification import ImageClassification
+
+    return ImageClassification
 
 
-def build(section: Workload, population: int, seed: int) -> FederatedWorkload:
+def build(section: WorkloadSection, population: int, seed: int) -> Workload:
     """The workload that an experiment describes; call it once in every process that trains or evaluates.
 
     From then on arithmetic takes one thread in this process (`workloads.training.threads`). A built-in workload takes

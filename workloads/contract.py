@@ -1,17 +1,21 @@
-"""What a workload is: the small interface between the federation and whatever the clients learn.
+"""How to write a workload class: the interface is `testbed.training.Workload`, and nothing has to be inherited.
 
 The federation sees a model as one vector of 32-bit floats and a client's work as the change of that vector. A
-class of the user's own (``dataset: package.module:ClassName``) implements the same interface; torch is not
-needed for it. It is constructed as ``ClassName(section, population, seed, **section.options)`` in every
-process that trains or evaluates (options that it does not take are refused), so construction must be deterministic
-and cheap, and heavy data are best made when a client first trains. A complete one, every client estimating a mean by
-gradient steps:
+user-defined class (``dataset: package.module:ClassName``) has the same five members; torch is not needed for it. It is
+constructed as ``ClassName(section, population, seed, **section.options)`` in every process that trains or evaluates
+(options that it does not take are refused), so construction must be deterministic and cheap, and heavy data are best
+made when a client first trains.
+
+What else a workload can do is asked for only where it is needed: ``label_counts`` by models of availability that go by
+labels, gradients of single samples by DP-SGD, samples to inspect by attacks; see `testbed.training`.
+
+A complete one, every client estimating a mean by gradient steps:
 
     class MeanEstimation:
-        name, model_name, dimension = "mean-estimation", "mean", 16
+        dimension = 16
 
         def __init__(self, section, population, seed, spread=1.0):
-            self.section, self.population = section, population
+            self.section = section
             data = np.random.default_rng(seed).normal(3.0, spread, (population, 30, 16))
             self.data = data.astype(np.float32)
             self.sample_counts = np.full(population, 30, dtype=np.int64)
@@ -29,36 +33,8 @@ gradient steps:
         def evaluate(self, model):
             error = float(np.square(model - 3.0).mean())
             return Evaluation(loss=error, accuracy=float(error < 0.1), samples=1)
-
-        def label_counts(self):
-            return np.full((self.population, 1), 30, dtype=np.int64)
 """
 
-from typing import Protocol, runtime_checkable
+from testbed.training.workload import Evaluation, LocalUpdate, Workload
 
-import numpy as np
-from numpy.typing import NDArray
-
-from testbed.training import Evaluation, LocalUpdate, Workload
-
-__all__ = ["Evaluation", "FederatedWorkload", "LocalUpdate"]
-
-
-@runtime_checkable
-class FederatedWorkload(Workload, Protocol):
-    """What the clients of a federation learn: what a round needs (`Workload`), and what describes it."""
-
-    @property
-    def name(self) -> str:
-        """What is learned, for the records, e.g. ``"digits"``."""
-
-    @property
-    def model_name(self) -> str:
-        """Which model learns it, for the records, e.g. ``"mlp"``."""
-
-    @property
-    def population(self) -> int:
-        """n, the number of clients."""
-
-    def label_counts(self) -> NDArray[np.int64]:
-        """(population, classes) int64: how many training samples of each class each client holds."""
+__all__ = ["Evaluation", "LocalUpdate", "Workload"]

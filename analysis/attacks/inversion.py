@@ -19,7 +19,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from testbed.errors import ExperimentError
-from workloads.models import classifiers, vector
+from workloads.models import vector
+from workloads.models.registry import image_model
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,8 @@ class Target:
     def __init__(self, name: str, shape: tuple[int, ...], classes: int, parameters: npt.NDArray[np.float32]) -> None:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.shape, self.classes = shape, classes
-        self.network = classifiers.make(name, shape[0], shape[1], classes, 3 if len(shape) == 3 else 1)
-        if sum(p.numel() for p in self.network.parameters()) != classifiers.dimension(self.network):
+        self.network = image_model(name, shape[0], shape[1], classes, 3 if len(shape) == 3 else 1)
+        if sum(p.numel() for p in self.network.parameters()) != vector.dimension(self.network):
             raise ExperimentError(f"workload.model: {name} has running statistics; invert cnn, mlp, logistic or lenet")
         flat = torch.tensor(parameters, device=self.device)
         vector.attach(self.network, flat)

@@ -163,7 +163,7 @@ def row(made: Inversion) -> dict[str, Any]:
 
 
 def text(made: Inversion) -> str:
-    """The outcome for a person."""
+    """The outcome for a person, ending in a line feed."""
     told = row(made)
     lines = [
         "client {client}: {images} image(s), {images_sought} sought; {clients_in_the_update} client(s) in the update",
@@ -174,7 +174,7 @@ def text(made: Inversion) -> str:
     ]
     if made.steps > 1:
         lines.append("the update is of {local_steps} local steps and no single gradient: less is found")
-    return "\n".join(lines).format_map(told)
+    return "\n".join([*lines, ""]).format_map(told)
 
 
 def pictures(found: Sequence[tuple[str, Inversion]], path: Path) -> list[Path]:

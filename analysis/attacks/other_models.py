@@ -5,7 +5,6 @@ Of `send-different-models` the victim's update, of `send-crafted-model` single t
 them: quantised, with noise where there is some. The truth is each client's update trained again, and its data.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ import pandas as pd
 
 from analysis.attacks.outcomes import attacks
 from analysis.attacks.victims import Victims
-from analysis.markup import markdown_table
+from analysis.tables import Table, plain, require_format, to_json
+from analysis.tables import render as render_table
 from testbed.adversary.model_inconsistency import (
     ImprintOptions,
     SendCraftedModel,
@@ -261,24 +261,17 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def render(frame: pd.DataFrame, format: str = "text") -> str:
     """The table that `other_models` made as ``text``, ``markdown`` or ``json``, ending in a line feed."""
+    require_format(format, "text", "markdown", "json")
     if format == "json":
-        rows = [
-            {str(key): value for key, value in row.items() if isinstance(value, list) or not pd.isna(value)}
-            for row in frame.astype(object).to_dict(orient="records")
-        ]
-        return json.dumps({"rows": rows}, indent=2, ensure_ascii=False) + "\n"
-    cells = _cells(frame)
-    if format == "markdown":
-        return markdown_table(cells[0], cells[1:], left=len(cells[0]))
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n" for line in cells
-    )
+        known = [{key: value for key, value in row.items() if value is not None} for row in plain(frame)]
+        return to_json({"rows": known})
+    return render_table(_table(frame), format)
 
 
-def _cells(frame: pd.DataFrame) -> list[list[str]]:
-    printed = [["Run", "Attack", "Binding", "Rounds", "Completed", "Recovered, mean", "Error", "Refused by"]]
-    for row in frame.astype(object).where(frame.notna(), None).to_dict(orient="records"):
+def _table(frame: pd.DataFrame) -> Table:
+    heads = ["Run", "Attack", "Binding", "Rounds", "Completed", "Recovered, mean", "Error", "Refused by"]
+    rows = []
+    for row in plain(frame):
         updates = row["attack"] == SendDifferentModels.name
         recovered, error = "–", "–"
         if row["recovered"] is not None:
@@ -291,5 +284,5 @@ def _cells(frame: pd.DataFrame) -> list[list[str]]:
             error = f"{row['psnr']:.3g} dB"
         counts = [str(row["rounds"]), str(row["completed"])]
         refused = ", ".join(row["refused_by"]) or "nobody"
-        printed.append([row["label"], row["attack"], row["binding"], *counts, recovered, error, refused])
-    return printed
+        rows.append([row["label"], row["attack"], row["binding"], *counts, recovered, error, refused])
+    return Table(heads, rows, ruled=False)

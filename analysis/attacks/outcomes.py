@@ -19,7 +19,8 @@ from scipy.stats import binomtest
 
 from analysis.bounds.lotto import allowed, dishonest_fraction_exceeds
 from analysis.comparison.summary import protocol_name
-from analysis.markup import csv, markdown_table, text_table
+from analysis.tables import Table, data, require_format
+from analysis.tables import render as render_table
 from testbed.adversary.section import AdversarySection, Named, name_of
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
@@ -194,21 +195,13 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
 
     Raises `ExperimentError` for another format.
     """
-    if format == "csv":
-        flat = frame.assign(
-            **{name: frame[name].map(json.dumps) for name in ("server", "clients", "checks", "distribution")}
-        )
-        return csv(flat)
+    require_format(format, "text", "markdown", "csv", "json")
     if format == "json":
-        rows = [
-            {str(key): None if isinstance(value, float) and pd.isna(value) else value for key, value in row.items()}
-            for row in frame.astype(object).to_dict(orient="records")
-        ]
-        return json.dumps({"rows": rows}, indent=2, ensure_ascii=False) + "\n"
-    if format not in ("text", "markdown"):
-        raise ExperimentError(f"--format {format}: unknown; allowed: text, markdown, csv, json")
-    printed = _text if format == "text" else _markdown
-    return "\n".join(printed(lines, left) for lines, left in ((_seen(frame), (0, 5)), (_shifts(frame), (0,)))) + _NOTE
+        return data(frame, format)
+    if format == "csv":
+        lists = {name: frame[name].map(json.dumps) for name in ("server", "clients", "checks", "distribution")}
+        return data(frame.assign(**lists), format)
+    return "\n".join(render_table(table, format) for table in (_seen(frame), _shifts(frame))) + _NOTE
 
 
 _NOTE = (
@@ -225,20 +218,20 @@ def _named(frame: pd.DataFrame) -> list[str]:
     return names if len(set(names)) == len(names) else frame["label"].tolist()
 
 
-def _seen(frame: pd.DataFrame) -> list[list[str]]:
-    lines = [["Adversary", "Rounds", "Attacked", "Refused", "Done", "Seen by honest parties"]]
+def _seen(frame: pd.DataFrame) -> Table:
+    rows = []
     for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True):
         checks = [f"{one['check']} at {one['stage']} ({one['rounds']})" for one in row["checks"]]
         counts = [str(row[column]) for column in ("planned", "attacked", "refused", "completed")]
-        lines.append([name, *counts, ", ".join(checks) or "nothing"])
-    return lines
+        rows.append([name, *counts, ", ".join(checks) or "nothing"])
+    return Table(["Adversary", "Rounds", "Attacked", "Refused", "Done", "Seen by honest parties"], rows, left=(0, 5))
 
 
-def _shifts(frame: pd.DataFrame) -> list[list[str]]:
+def _shifts(frame: pd.DataFrame) -> Table:
     often = f"Pr[x/s > {frame['eta'].iloc[0]:g} c/n]"
-    lines = [["Adversary", "Dishonest, mean", "max", "due", often, "95% interval", "Theorem 2"]]
-    lines += [[name, *_shift(row)] for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True)]
-    return lines
+    rows = [[name, *_shift(row)] for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True)]
+    heads = ["Adversary", "Dishonest, mean", "max", "due", often, "95% interval", "Theorem 2"]
+    return Table(heads, rows, left=[0])
 
 
 def _shift(row: Any) -> list[str]:
@@ -250,11 +243,3 @@ def _shift(row: Any) -> list[str]:
     if not row["planned"]:
         return [mean, most, f"{row['due']:.2f}", "–", "–", bound]
     return [mean, most, f"{row['due']:.2f}", f"{row['rate']:.4g}", f"{row['low']:.4g} to {row['high']:.4g}", bound]
-
-
-def _text(lines: list[list[str]], left: Sequence[int]) -> str:
-    return text_table(lines[0], lines[1:], left)
-
-
-def _markdown(lines: list[list[str]], left: Sequence[int]) -> str:
-    return markdown_table(lines[0], lines[1:], left)

@@ -1,6 +1,5 @@
 """The least-squares attack on a run, measured: each client's error, a histogram (Fig. 10), tables."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,10 @@ from analysis.attacks.reconstruction import Estimates, cosines, errors, estimate
 from analysis.attacks.victims import Victims
 from analysis.attacks.view import View, view
 from analysis.figures.style import COLUMN_INCHES, house_style, save
-from analysis.markup import csv, figure_text
+from analysis.markup import figure_text
+from analysis.tables import csv, to_json
 from testbed.errors import RunError
-from testbed.files.atomic import replacing
+from testbed.files.atomic import atomic_write
 from testbed.records import RunRecords
 
 _COLOURS = ("#000000", "#009E73", "#D55E00", "#0072B2")
@@ -73,7 +73,7 @@ def measured(seen: View, weights: npt.NDArray[np.float64], truth: npt.NDArray[np
 
 
 def row(made: Reconstruction) -> dict[str, Any]:
-    """The outcome as one flat object; numbers are finite, or null."""
+    """The outcome as one flat object; NaN is not known."""
     seen, found, error = made.view, made.estimates, made.table["error"].dropna()
     return {
         "first_round": int(seen.rounds[0]),
@@ -86,18 +86,18 @@ def row(made: Reconstruction) -> dict[str, Any]:
         "rank": found.rank,
         "condition": found.condition,
         "determined": int(found.determined.sum()),
-        "mean_error": _number(error.mean()),
-        "median_error": _number(error.median()),
-        "smallest_error": _number(error.min()),
-        "largest_error": _number(error.max()),
-        "mean_cosine": _number(made.table["cosine"].mean()),
+        "mean_error": error.mean(),
+        "median_error": error.median(),
+        "smallest_error": error.min(),
+        "largest_error": error.max(),
+        "mean_cosine": made.table["cosine"].mean(),
         "truth_deviation": made.deviation,
         "truth_holds": made.deviation <= _OTHER_TRAINING,
     }
 
 
 def text(made: Reconstruction) -> str:
-    """The outcome for a person."""
+    """The outcome for a person, ending in a line feed."""
     told = row(made)
     lines = [
         "rounds {first_round} to {last_round}: {completed} completed, {skipped} not; "
@@ -113,15 +113,14 @@ def text(made: Reconstruction) -> str:
             "warning: training again gives another first sum ({truth_deviation:.2g} of its norm): clipped or dishonest "
             "updates, other data, or another version"
         )
-    shown = {key: float("nan") if value is None else value for key, value in told.items()}
-    return "\n".join(lines).format_map(shown)
+    return "\n".join([*lines, ""]).format_map(told)
 
 
 def files(made: Reconstruction, out: Path) -> list[Path]:
     """Write reconstruction.csv, reconstruction.json and the histogram into `out`; raises `RunError`."""
     contents = {
         "reconstruction.csv": csv(made.table),
-        "reconstruction.json": json.dumps(row(made), indent=2, allow_nan=False) + "\n",
+        "reconstruction.json": to_json(row(made), ascii=True),
     }
     paths = []
     for name, content in contents.items():
@@ -135,7 +134,7 @@ def written(path: Path, content: bytes) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"{path.parent}: cannot be made: {error.strerror}") from None
-    with replacing(path, lambda why: RunError(f"{path}: cannot be written: {why}")) as file:
+    with atomic_write(path, lambda why: RunError(f"{path}: cannot be written: {why}")) as file:
         file.write(content)
     return path
 
@@ -162,7 +161,3 @@ def histogram(found: Mapping[str, npt.NDArray[np.float64]], path: Path) -> list[
         paths = save(figure, path)
         plt.close(figure)
     return paths
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

@@ -6,14 +6,14 @@ goes along with each: the companions, without which another has nothing to gain 
 first needs its own clients among the participants).
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from analysis.attacks.limits import limit
 from analysis.attacks.outcomes import attacks, attained
-from analysis.markup import markdown_table, text_table
+from analysis.tables import Table, require_format, to_json
+from analysis.tables import render as render_table
 from testbed.adversary.catalogue import OF_PARTY, names
 from testbed.adversary.section import AdversarySection, name_of
 from testbed.engine.federation import Plan
@@ -143,15 +143,13 @@ def _finding(trial: Trial, run: RunRecords, bound: str) -> Finding:
 
 def render(found: Sequence[Finding], format: str = "text") -> str:
     """The findings as ``text``, ``markdown`` or ``json``; raises `ExperimentError` for another format."""
+    require_format(format, "text", "markdown", "json")
     if format == "json":
         rows = [vars(one) | {"trial": vars(one.trial), "outcome": one.outcome} for one in found]
-        return json.dumps({"rows": rows}, indent=2) + "\n"
-    if format not in ("text", "markdown"):
-        raise ExperimentError(f"--format {format}: unknown; allowed: text, markdown, json")
-    lines = [["Misbehaviour", "By", "Attacked", "Refused", "Unseen", "What came of it"]]
+        return to_json({"rows": rows}, ascii=True)
+    lines = []
     for one in found:
         counts = [str(number) for number in (one.attacked, one.refused, one.completed)]
         lines.append([one.trial.name, one.trial.party, *counts, one.outcome])
-    if format == "markdown":
-        return markdown_table(lines[0], lines[1:], left=(0, 1, 5))
-    return text_table(lines[0], lines[1:], left=range(len(lines[0])))
+    heads = ["Misbehaviour", "By", "Attacked", "Refused", "Unseen", "What came of it"]
+    return render_table(Table(heads, lines, left=None if format == "text" else (0, 1, 5)), format)

@@ -81,12 +81,13 @@ class _Training:
         self, server: Server, because: str, dishonest: Sequence[float], repeated: Callable[[int], float]
     ) -> Guarantee:
         """With the chances p_k and q_r of `cheapest`."""
-        costs = [
+        everybody, fewest = (
             cheapest(self.delta, dishonest, repeated, self.rounds, self._cost(server == "malicious", few))
             for few in (False, True)
-        ]
-        shared = self.plan.of_aggregation("shares_noise")
-        return Guarantee(server, *costs, because + (self.left.described(server == "malicious") if shared else ""))
+        )
+        shared = self.plan.aggregation.shares_noise
+        described = self.left.described(server == "malicious") if shared else ""
+        return Guarantee(server, everybody, fewest, because + described)
 
     def fixed(self, server: Server, because: str, k: int, r: int) -> Guarantee:
         """With certainly no more than k dishonest participants, and r rounds."""
@@ -104,7 +105,7 @@ class _Training:
     def _cost(self, malicious: bool, few: bool) -> Callable[[int, int, float], float]:
         """Epsilon of (k, r, delta) with the noise that is left in a sum of all, or of as few as can be."""
         of = self.left.from_malicious if malicious else self.left.from_curious
-        noise = lru_cache(maxsize=None)(lambda k: of(k, few) if self.plan.of_aggregation("shares_noise") else 1.0)
+        noise = lru_cache(maxsize=None)(lambda k: of(k, few) if self.plan.aggregation.shares_noise else 1.0)
 
         def cost(k: int, r: int, delta: float) -> float:
             return self.accountant.epsilon({noise(k): r}, delta) if r else 0.0
@@ -147,7 +148,7 @@ def _skipping(training: _Training) -> tuple[list[float], str]:
     """
     adversary = training.plan.adversary
     skipping = frozenset() if adversary is None else adversary.skips_noise
-    if not skipping or not training.plan.of_aggregation("shares_noise"):
+    if not skipping or not training.plan.aggregation.shares_noise:
         return [0.0], ""
     others = training.plan.maximum_participants - 1
     most = min(len(skipping), others)
@@ -173,13 +174,14 @@ def _participation(training: _Training) -> tuple[Fraction, int | None, str]:
     always = training.plan.experiment.availability.model == "always"
     protocol = parameters.protocol
     if protocol == "bernoulli":
-        rate = float(getattr(selection, "client_rate", s / n))
+        rate = s / n if selection.client_rate is None else selection.client_rate
         return Fraction(rate), None, f"each client by a coin of its own, probability {rate:.4g}"
     if _uniform(training):
         return Fraction(s, n), None, f"{s} of {n} by chance, all of them there"
     whole = protocol == "verifiable-batch-partition" or (protocol == "batch-partition" and parameters.mode == "uniform")
     if whole and always and getattr(parameters, "refine", None) is None:
-        wanted, batches = s // parameters.privacy, len(selection.batches)  # type: ignore[attr-defined]
+        assert selection.batches is not None
+        wanted, batches = s // parameters.privacy, len(selection.batches)
         return Fraction(wanted, batches), None, f"{wanted} of {batches} batches by chance, all of them there"
     if protocol.startswith("lotto-") or protocol == "verifiable-batch-partition":
         p = _selection_probability(training)
@@ -214,7 +216,7 @@ def _malicious(training: _Training) -> Guarantee:
         )  # fmt: skip
     if protocol == "verifiable-batch-partition":
         return _malicious_with_verified_batches(training, parameters)
-    batches: Batches | None = getattr(training.plan.selection, "batches", None)
+    batches = training.plan.selection.batches
     if batches is not None and training.plan.experiment.aggregation.atomic_batches(batches) is not None:
         k, honest = worst_coalition(batches, training.plan.dishonest, training.plan.maximum_participants)
         because = (
@@ -271,7 +273,7 @@ def worst_coalition(batches: Batches, dishonest: frozenset[int], participants: i
 
 def _of_dp_sgd(training: _Training, accountant: SubsampledGaussianAccountant) -> list[Guarantee]:
     """Noise that is nobody's share: accomplices do not matter, and who is there neither, as coins are independent."""
-    rate = float(getattr(training.plan.selection, "client_rate", 1.0))
+    rate = 1.0 if training.plan.selection.client_rate is None else training.plan.selection.client_rate
     before = SubsampledGaussianAccountant(accountant.noise_multiplier, accountant.sample_rate, rate)
     found = PrivacyCost(before.epsilon({1.0: training.rounds}, training.delta), None, training.rounds)
     because = f"weak client sampling: a client takes part with probability {rate:.4g}, by a coin of its own"

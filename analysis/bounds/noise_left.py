@@ -50,10 +50,10 @@ class NoiseLeft:
 
     @classmethod
     def _of(cls, plan: Plan, sizes: Iterable[int]) -> "NoiseLeft":
-        guarantees, rows = plan.of_aggregation("guarantees"), []
+        rows = []
         for size in sizes:
             try:
-                found: Guarantees = guarantees(size)
+                found: Guarantees = plan.aggregation.guarantees(size)
             except ValueError:  # there is no sum of so many
                 continue
             fewest, part = found.min_sum_size, min(found.min_partition_size, found.min_sum_size)

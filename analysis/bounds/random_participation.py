@@ -23,7 +23,7 @@ divergence.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import pi, sqrt
 
 import numpy as np
@@ -162,6 +162,11 @@ def orthogonal_pair(who: Participation, sigma: float, epsilon: float) -> float:
     return float((seen * sampled_delta(epsilon, rate, who.clip / sigma)).sum() / _PER_DEVIATION)
 
 
+def lower_bound(who: Participation, sigma: float, epsilon: float) -> float:
+    """The worse of two pairs of data sets that can occur: what is lost, at least."""
+    return max(orthogonal_pair(who, sigma, epsilon), as_printed(who, sigma, epsilon))
+
+
 def rates_across(who: Participation, sigma: float, per_deviation: int) -> tuple[Floats, Floats, Floats]:
     """What the others' direction of `orthogonal_pair` tells: `(points,)` places u, their density, and the rate q w(u).
 
@@ -219,7 +224,8 @@ def hockey_stick(upper: Mixture, lower: Mixture, epsilon: float) -> float:
     grid = np.arange(means.min() - _REACH, means.max() + _REACH, 1 / _PER_SIGN)
 
     def is_positive(points: Floats) -> npt.NDArray[np.bool_]:
-        return density(upper, points) > np.exp(epsilon) * density(lower, points)
+        positive: npt.NDArray[np.bool_] = density(upper, points) > np.exp(epsilon) * density(lower, points)
+        return positive
 
     positive = is_positive(grid)
     changes = np.flatnonzero(positive[1:] != positive[:-1])
@@ -257,6 +263,16 @@ def epsilon_of(delta: Callable[[float], float], target: float, most: float = 700
         if high > most:
             return float("inf")
     return float(brentq(lambda epsilon: delta(epsilon) - target, 0.0, high, xtol=1e-14, rtol=1e-12))
+
+
+def epsilon_at(analysis: Delta, who: Participation, sigma: float, delta: float) -> float:
+    """The least epsilon of a round by one analysis; inf where there is none up to 700."""
+    return epsilon_of(partial(analysis, who, sigma), delta)
+
+
+def sigma_at(analysis: Delta, who: Participation, epsilon: float, delta: float) -> float:
+    """The least noise that one analysis requires of a round; 0 and inf as `sigma_of`."""
+    return sigma_of(lambda sigma: analysis(who, sigma, epsilon), delta, who.clip)
 
 
 def sigma_of(delta: Callable[[float], float], target: float, clip: float = 1.0) -> float:

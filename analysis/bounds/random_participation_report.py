@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 
 from analysis.bounds import random_participation as one_round
 from analysis.bounds import random_participation_composed as many_rounds
-from analysis.bounds.random_participation import Delta, Participation, epsilon_of, sigma_of
+from analysis.bounds.random_participation import Delta, Participation, epsilon_at, sigma_at
 
 Row = dict[str, Any]
 Standing = Literal["guarantee", "other-mechanism", "as-published", "lower-bound"]
@@ -123,14 +123,14 @@ def random_participation_bounds(
 def epsilon_by(analysis: Analysis, who: Participation, sigma: float, delta: float, rounds: int) -> float:
     """The epsilon of all rounds together."""
     if rounds == 1:
-        return epsilon_of(lambda epsilon: analysis.delta(who, sigma, epsilon), delta)
+        return epsilon_at(analysis.delta, who, sigma, delta)
     return float(analysis.loss(who, sigma).self_compose(rounds).get_epsilon_for_delta(delta))
 
 
 def noise_by(analysis: Analysis, who: Participation, epsilon: float, delta: float, rounds: int) -> float:
     """The least sigma, to a relative 1e-9 for one round and 1e-4 for several."""
     if rounds == 1:
-        return sigma_of(lambda sigma: analysis.delta(who, sigma, epsilon), delta, who.clip)
+        return sigma_at(analysis.delta, who, epsilon, delta)
 
     def excess(logarithm: float) -> float:
         composed = analysis.loss(who, exp(logarithm)).self_compose(rounds)

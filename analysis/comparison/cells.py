@@ -1,6 +1,6 @@
 """The cells of a comparison as a person reads them: scaled units, percentages, and what to know about the numbers.
 
-Shared by the text, Markdown and LaTeX tables of `rendering` and `latex`.
+Shared by the text, Markdown and LaTeX tables of `report` and `latex`.
 """
 
 from collections.abc import Sequence
@@ -137,11 +137,10 @@ def _unfinished(frame: pd.DataFrame) -> list[bool]:
     return (few & (frame["stopped"] < frame["seeds"])).tolist()
 
 
-def settings(frame: pd.DataFrame) -> list[tuple[str, int, int]]:
-    """(setting, first row, row after the last) in the order of the table."""
+def settings(frame: pd.DataFrame) -> dict[int, str]:
+    """The settings in the order of the table, by the row at which each begins."""
     names = frame["setting"].tolist()
-    starts = [row for row, name in enumerate(names) if row == 0 or names[row - 1] != name]
-    return [(names[start], start, end) for start, end in zip(starts, [*starts[1:], len(names)], strict=True)]
+    return {row: name for row, name in enumerate(names) if row == 0 or names[row - 1] != name}
 
 
 def baselines(frame: pd.DataFrame) -> list[str]:

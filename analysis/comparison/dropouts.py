@@ -4,7 +4,6 @@ had code that crashed.
 See `analysis.comparison.losses` for what is counted.
 """
 
-import json
 from collections.abc import Sequence
 from typing import Literal
 
@@ -13,9 +12,8 @@ import pandas as pd
 from analysis.comparison.losses import CRASHED, GROUPS, LOST, counts, rounds_with_participants
 from analysis.comparison.measures import stage_order
 from analysis.comparison.rows import Row, rows_of
-from analysis.markup import csv, markdown, markdown_table
-from testbed.display import visible
-from testbed.errors import ExperimentError
+from analysis.tables import Table, data, require_format
+from analysis.tables import render as render_table
 from testbed.records import RunRecords
 
 Format = Literal["text", "markdown", "csv", "json"]
@@ -55,19 +53,28 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
     Text and Markdown show totals and, at their end, the losses of a round; CSV and JSON every column. Raises
     `ExperimentError` for another format.
     """
-    if format == "csv":
-        return csv(frame)
-    if format == "json":
-        return json.dumps({"rows": frame.to_dict(orient="records")}, indent=2, ensure_ascii=False) + "\n"
-    if format not in ("text", "markdown"):
-        raise ExperimentError(f"--format {format}: unknown; allowed: text, markdown, csv, json")
+    require_format(format, "text", "markdown", "csv", "json")
+    if format in ("csv", "json"):
+        return data(frame, format)
     if frame.empty:
         return "nobody was asked for anything in these runs yet\n"
-    printed = _text if format == "text" else _markdown
     crashed = [f"{group}_{CRASHED}" for group in GROUPS]
     lost = (*LOST, CRASHED) if frame[crashed].any(axis=None) else LOST
     protocols = [part for _, part in frame.groupby(["setting", "label"], sort=False)]
-    return "\n".join(printed(_title(part), _cells(part, lost), lost) for part in protocols)
+    return "\n".join(render_table(_table(part, lost, format), format) for part in protocols)
+
+
+def _table(part: pd.DataFrame, losses: Sequence[str], format: str) -> Table:
+    """One protocol's: for each group asked, the losses, their sum per round."""
+    names = ["asked", *losses, "/round"]
+    groups = ("", "") if format == "text" else ("Participants ", "All ")
+    return Table(
+        heads=["Stage", *(group + name for group in groups for name in names)],
+        rows=_cells(part, losses),
+        left=[0],
+        title=_title(part),
+        spans=(("", 1), ("Participants", len(names)), ("All asked", len(names))),
+    )
 
 
 def _title(part: pd.DataFrame) -> str:
@@ -83,7 +90,7 @@ def _cells(part: pd.DataFrame, losses: Sequence[str]) -> list[list[str]]:
     """Stage, then for each group: asked, the losses, their sum per round."""
     body = []
     for _, row in part.iterrows():
-        cells = [visible(str(row["stage"]))]
+        cells = [str(row["stage"])]
         for group in GROUPS:
             lost = [int(row[f"{group}_{outcome}"]) for outcome in losses]
             cells += [str(row[group]), *map(str, lost), f"{sum(lost) / max(row['rounds'], 1):.2f}"]
@@ -93,26 +100,3 @@ def _cells(part: pd.DataFrame, losses: Sequence[str]) -> list[list[str]]:
         lost = [int(part[f"{group}_{outcome}"].sum()) for outcome in losses]
         total += [str(part[group].sum()), *map(str, lost), f"{sum(lost) / max(part['rounds'].iloc[0], 1):.2f}"]
     return [*body, total]
-
-
-def _heads(losses: Sequence[str]) -> list[str]:
-    return ["asked", *losses, "/round"]
-
-
-def _text(title: str, cells: list[list[str]], losses: Sequence[str]) -> str:
-    heads = ["Stage", *_heads(losses), *_heads(losses)]
-    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) if at == 0 else cell.rjust(width) for at, (cell, width) in enumerate(places))
-        for places in (list(zip(row, widths, strict=True)) for row in [heads, *cells])
-    ]
-    each = len(_heads(losses))
-    group = sum(widths[1 : 1 + each]) + 2 * (each - 1)
-    above = " " * (widths[0] + 2) + "Participants".ljust(group) + "  " + "All asked"
-    return "\n".join([visible(title), above.rstrip(), lines[0], "─" * len(lines[0]), *lines[1:]]) + "\n"
-
-
-def _markdown(title: str, cells: list[list[str]], losses: Sequence[str]) -> str:
-    names = _heads(losses)
-    heads = ["Stage", *(f"Participants {head}" for head in names), *(f"All {head}" for head in names)]
-    return f"**{markdown(title)}**\n\n{markdown_table(heads, cells)}"

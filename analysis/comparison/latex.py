@@ -13,6 +13,7 @@ from analysis.comparison.cells import (
     settings,
 )
 from analysis.markup import latex
+from analysis.tables import Table, render
 
 
 def latex_table(frame: pd.DataFrame) -> str:
@@ -24,54 +25,46 @@ def latex_table(frame: pd.DataFrame) -> str:
             r"\centering\footnotesize\setlength{\tabcolsep}{5pt}",
             rf"\caption{{Time and traffic of a round. {latex(' '.join(notes(frame)))}}}",
             r"\label{tab:overhead}\smallskip",
-            *_costs(frame),
-            r"\par\medskip",
-            *_results(frame),
-            r"\end{table*}",
+            _costs(frame) + r"\par\medskip",
+            _results(frame) + r"\end{table*}",
             "",
         ]
     )
 
 
-def _costs(frame: pd.DataFrame) -> list[str]:
+def _costs(frame: pd.DataFrame) -> str:
     """Time and traffic of server and client, as in Lotto's Table 2."""
-    columns = cost_columns(frame, list(COSTS))
-    heads = zip(("Server", "Client", "Server", "Client"), columns, strict=True)
-    heading = [
-        r" & \multicolumn{4}{c}{Time} & \multicolumn{4}{c}{Network} \\",
-        r"\cmidrule(lr){2-5}\cmidrule(lr){6-9}",
-        "Protocol" + "".join(rf" & \multicolumn{{2}}{{c}}{{{who} [{c.unit.symbol}]}}" for who, c in heads) + r" \\",
-    ]
-    cells = [_pairs(column.cells) for column in columns]
-    return _tabular(frame, heading, [column for pair in cells for column in pair])
+    costs = cost_columns(frame, list(COSTS))
+    heads = [_two_columns(f"{who} [{c.unit.symbol}]") for who, c in zip(("Server", "Client") * 2, costs, strict=True)]
+    columns = [column for cost in costs for column in _pairs(cost.cells)]
+    return _tabular(frame, heads, columns, spans=(("", 1), ("Time", 4), ("Network", 4)))
 
 
-def _results(frame: pd.DataFrame) -> list[str]:
+def _results(frame: pd.DataFrame) -> str:
     """What the rounds gave."""
     pairs = pair_columns(frame)
-    heads, columns = ["Protocol", *pairs, "Done/skip/abort"], [*pairs.values(), round_counts(frame)]
+    heads, columns = [*pairs, "Done/skip/abort"], [*pairs.values(), round_counts(frame)]
     for cost in cost_columns(frame, result_costs(frame)):
-        heads.append(rf"\multicolumn{{2}}{{c}}{{{cost.heading}}}")
+        heads.append(_two_columns(cost.heading))
         columns += _pairs(cost.cells)
     for head, column in quality_columns(frame).items():
         heads.append(head if len(head) > 1 else f"${head}$")
-        columns.append([latex(cell) for cell in column])
-    return _tabular(frame, [" & ".join(heads) + r" \\"], columns)
+        columns.append(column)
+    return _tabular(frame, heads, columns)
+
+
+def _two_columns(head: str) -> str:
+    return rf"\multicolumn{{2}}{{c}}{{{head}}}"
 
 
 def _pairs(cells: list[tuple[str, str, str]]) -> tuple[list[str], list[str]]:
     """Mean and half-width in one column, the ratio in the next."""
-    means = [latex(mean + (f" ± {half}" if half else "")) for mean, half, _ in cells]
-    return means, [latex(f"{ratio}×" if ratio else "") for _, _, ratio in cells]
+    means = [mean + (f" ± {half}" if half else "") for mean, half, _ in cells]
+    return means, [f"{ratio}×" if ratio else "" for _, _, ratio in cells]
 
 
-def _tabular(frame: pd.DataFrame, heading: list[str], columns: list[list[str]]) -> list[str]:
-    lines = [rf"\begin{{tabular}}{{l{'r' * len(columns)}}}", r"\toprule", *heading, r"\midrule"]
-    for setting, start, end in settings(frame):
-        lines += [r"\midrule"] if start else []
-        if setting:
-            lines.append(rf"\multicolumn{{{1 + len(columns)}}}{{l}}{{\emph{{{latex(setting)}}}}} \\")
-        for row in range(start, end):
-            cells = [latex(frame["label"].iloc[row]), *(column[row] for column in columns)]
-            lines.append(" & ".join(cells) + r" \\")
-    return [*lines, r"\bottomrule", r"\end{tabular}"]
+def _tabular(
+    frame: pd.DataFrame, heads: list[str], columns: list[list[str]], spans: tuple[tuple[str, int], ...] = ()
+) -> str:
+    rows = list(zip(frame["label"], *columns, strict=True))
+    return render(Table(["Protocol", *heads], rows, left=[0], spans=spans, sections=settings(frame)), "latex")

@@ -2,7 +2,7 @@
 
 One row per protocol, with time and traffic of the server and of the average participant, each as mean, 95% half-width
 and ratio to the baseline; then what the rounds gave: how many were completed, accuracy, and F, C and T of
-Multi-RoundSecAgg. `rendering` prints it.
+Multi-RoundSecAgg. `report` prints it.
 """
 
 from collections.abc import Sequence

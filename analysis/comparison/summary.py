@@ -11,7 +11,7 @@ from analysis.comparison.losses import counts
 from analysis.comparison.measures import by_outcome, mean_interval, participation_matrix, per_round, per_update_interval
 from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy, weak_privacy
 from analysis.privacy.spent import of_honest, why_stopped
-from testbed.experiment.workload import LANGUAGE_DATASETS
+from testbed.experiment.workload_specs import is_language
 from testbed.privacy.caveats import caveats
 from testbed.records import RunRecords
 from testbed.records.reasons import counted, refusals_told, summed_up
@@ -122,8 +122,8 @@ def _behind(run: RunRecords) -> dict[str, Any]:
 
 def _perplexity(experiment: Mapping[str, Any], losses: pd.Series) -> dict[str, Any]:
     """exp(mean loss of a word); None where nothing was measured or the task is not to predict words."""
-    is_language = (experiment.get("workload") or {}).get("dataset") in LANGUAGE_DATASETS
-    known = is_language and len(losses) > 0
+    predicts_words = is_language(str((experiment.get("workload") or {}).get("dataset")))
+    known = predicts_words and len(losses) > 0
     return {
         "final_perplexity": np.exp(losses.iloc[-1]) if known else None,
         "best_perplexity": np.exp(losses.min()) if known else None,

@@ -12,8 +12,9 @@ from typing import Any, Literal
 import pandas as pd
 
 from analysis.comparison.measures import Interval, mean_interval, per_round
-from analysis.markup import csv, markdown, markdown_table
-from testbed.display import visible
+from analysis.markup import markdown
+from analysis.tables import Table, data, require_format
+from analysis.tables import render as render_table
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 
@@ -90,16 +91,15 @@ def _named(value: Any) -> str:
 
 def render(frame: pd.DataFrame, keys: Sequence[str], format: str = "text") -> str:
     """The table that `tuned` made as ``text``, ``markdown``, ``csv`` or ``json``, ending in a line feed."""
-    if format == "csv":
-        return csv(frame)
-    if format == "json":
-        plain = frame.astype(object).where(frame.notna(), None)
-        return json.dumps({"rows": plain.to_dict(orient="records")}, indent=2, ensure_ascii=False) + "\n"
-    printed = _text if format == "text" else _markdown
+    require_format(format, "text", "markdown", "csv", "json")
+    if format in ("csv", "json"):
+        return data(frame, format)
     heads = [*(key.rpartition(".")[2] for key in keys), "Seeds", "Final accuracy", "Best accuracy", ""]
+    if format == "markdown":
+        heads = list(map(markdown, heads))
     tables = []
     for setting, part in frame.groupby("setting", sort=False):
-        cells = [
+        rows = [
             [
                 *(_named(row[key]) for key in keys),
                 str(row["seeds"]),
@@ -108,8 +108,8 @@ def render(frame: pd.DataFrame, keys: Sequence[str], format: str = "text") -> st
             ]
             for _, row in part.iterrows()
         ]
-        tables.append(printed(str(setting), heads, cells))
-    return "\n".join(tables)
+        tables.append(Table(heads, rows, left=(), title=str(setting)))
+    return "\n".join(render_table(table, format) for table in tables)
 
 
 def _cell(accuracy: Interval) -> str:
@@ -118,19 +118,3 @@ def _cell(accuracy: Interval) -> str:
     if accuracy.half_width is None or math.isnan(accuracy.half_width):
         return f"{100 * accuracy.mean:.1f}%"
     return f"{100 * accuracy.mean:.1f}% ±{100 * accuracy.half_width:.1f}"
-
-
-def _text(setting: str, heads: list[str], cells: list[list[str]]) -> str:
-    heads, *cells = ([visible(cell) for cell in row] for row in [heads, *cells])
-    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-    lines = [
-        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in [heads, *cells]
-    ]
-    body = [lines[0], "─" * max(map(len, lines)), *lines[1:]]
-    return "\n".join([*([visible(setting)] if setting else []), *body]) + "\n"
-
-
-def _markdown(setting: str, heads: list[str], cells: list[list[str]]) -> str:
-    table = markdown_table(list(map(markdown, heads)), cells, left=0)
-    return f"**{markdown(setting)}**\n\n{table}" if setting else table

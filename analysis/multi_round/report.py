@@ -1,6 +1,5 @@
 """The multi-round metrics of runs as text, tables and JSON."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,19 +9,18 @@ import pandas as pd
 
 from analysis.comparison.measures import participation_matrix, summed_clients
 from analysis.comparison.summary import protocol_name
-from analysis.markup import csv, markdown_table
 from analysis.multi_round.bound_search import Tell, silent
 from analysis.multi_round.over_rounds import TIME_LIMIT_S, OverRounds, over_rounds
+from analysis.tables import Table, csv, require_format, to_json
+from analysis.tables import render as render_table
 from testbed.display import visible
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 
 _FEW_ROUNDS = 8
 _FEW_CLIENTS = 24
-_HEADERS = {
-    "run": "Run", "round": "Round", "strong": "T strong", "weak": "T weak", "lower_bound": "at least",
-    "proof": "proved by", "fairness": "F", "cardinality": "C",
-}  # fmt: skip
+_HEADERS = {"run": "Run", "round": "Round", "strong": "T strong", "weak": "T weak", "lower_bound": "at least"}
+_HEADERS |= {"proof": "proved by", "fairness": "F", "cardinality": "C"}
 
 
 @dataclass(frozen=True)
@@ -98,21 +96,16 @@ def measured(run: RunRecords, time_limit_s: float = TIME_LIMIT_S, tell: Tell = s
 
 def render(runs: Sequence[Measured], format: str, every: int | None) -> str:
     """Text of the last round, or of every k-th, in one of the formats text, markdown, csv and json."""
+    require_format(format, "text", "markdown", "csv", "json")
     if format == "json":
-        return json.dumps([_json(run, every or 1) for run in runs], indent=1, allow_nan=False) + "\n"
+        return to_json([_json(run, every or 1) for run in runs], indent=1, ascii=True)
     if format == "text" and every is None:
         return "\n".join(_text(run) for run in runs)
     frame = pd.concat([run.frame(every or len(run.metrics)) for run in runs], ignore_index=True)
     if format == "csv":
         return csv(frame)
-    cells = [list(_HEADERS.values()), *(_cells(row) for row in frame.to_dict("records"))]
-    if format == "markdown":
-        return markdown_table(cells[0], cells[1:], left=len(_HEADERS))
-    cells = [list(map(visible, row)) for row in cells]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADERS))]
-    return "".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n" for row in cells
-    )
+    rows = [_cells(row) for row in frame.to_dict("records")]
+    return render_table(Table(list(_HEADERS.values()), rows, ruled=False), format)
 
 
 def _cells(row: dict[Any, Any]) -> list[str]:
@@ -134,7 +127,7 @@ def _text(run: Measured) -> str:
         "F": f"{row['fairness']:.4g}",
         "C": f"{row['cardinality']:.4g}",
     }
-    body = "".join(f"  {name:14}  {value}\n" for name, value in lines.items())
+    body = render_table(Table((), list(lines.items()), ruled=False, indent=2), "text")
     rounds = f"{len(run.metrics)} rounds"
     if len(run.metrics) < run.planned:
         rounds = f"{len(run.metrics)} of {run.planned} rounds (not finished)"
@@ -160,10 +153,13 @@ def _json(run: Measured, every: int) -> dict[str, Any]:
     certificate = run.certificate()
     # As text: many readers of JSON hold numbers as doubles, and these may have a hundred digits.
     certificate["coefficients"] = [str(coefficient) for coefficient in certificate["coefficients"]]
-    rows = run.frame(every).drop(columns="run").astype(object)
-    rows = rows.where(rows.notna(), None)
     return {
-        "run": run.label, "selection": run.protocol, "population": run.population,
-        "rounds": len(run.metrics), "planned_rounds": run.planned, "certified_rounds": int(run.metrics.certified.sum()),
-        "certificate": certificate, "by_round": rows.to_dict("records"),
-    }  # fmt: skip
+        "run": run.label,
+        "selection": run.protocol,
+        "population": run.population,
+        "rounds": len(run.metrics),
+        "planned_rounds": run.planned,
+        "certified_rounds": int(run.metrics.certified.sum()),
+        "certificate": certificate,
+        "by_round": run.frame(every).drop(columns="run"),
+    }

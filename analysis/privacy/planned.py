@@ -6,6 +6,7 @@ from math import isfinite
 from typing import Any
 
 from analysis.bounds.informed_privacy import Guarantee, guarantees
+from analysis.tables import Table, render
 from testbed.engine.federation import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
@@ -102,22 +103,26 @@ def planned(
     return Planned(label, plan, noise, delta, guarantees(plan, noise.accountant, delta), warning)
 
 
-def lines(rows: Sequence[dict[str, Any]]) -> str:
+def guarantee_table(rows: Sequence[dict[str, Any]]) -> str:
     """The guarantees of selection as text."""
     heads = ("Guaranteed by selection, against a server that is", "epsilon", "fewest survive", "r", "k", "because")
-    cells = [heads, *[_cells(row) for row in rows]]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
-    return "".join(
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n"
-        for row in cells
-    )
+    cells = [
+        (
+            row["server"],
+            number(row["epsilon"]),
+            number(row["epsilon_fewest"]),
+            number(row["rounds"], "–"),
+            number(row["dishonest"], "–"),
+            row["because"],
+        )
+        for row in rows
+    ]
+    return render(listed(heads, cells), "text")
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        row["server"], number(row["epsilon"]), number(row["epsilon_fewest"]), number(row["rounds"], "–"),
-        number(row["dishonest"], "–"), row["because"],
-    )  # fmt: skip
+def listed(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table within a paragraph: indented, without a line."""
+    return Table(heads, rows, ruled=False, indent=2)
 
 
 def number(value: float | None, none: str = "none") -> str:

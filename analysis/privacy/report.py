@@ -1,14 +1,16 @@
 """What runs have spent as text, tables and JSON."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from analysis.markup import markdown, markdown_table
-from analysis.privacy.planned import Planned, lines, number, planned
+from analysis.markup import markdown
+from analysis.privacy.planned import Planned, guarantee_table, listed, number, planned
 from analysis.privacy.spent import EPSILONS, Spending
+from analysis.tables import Table, require_format, to_json
+from analysis.tables import render as render_table
 from testbed.display import visible
 from testbed.engine.federation import Plan
 from testbed.errors import ExperimentError
@@ -16,7 +18,7 @@ from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
 from testbed.plugins.classes import NotImportedError
 from testbed.privacy.caveats import caveats
-from testbed.privacy.recorder import accountant_of
+from testbed.privacy.recorder import noise_plan
 from testbed.records import RunRecords
 
 _SAID = {
@@ -44,7 +46,7 @@ def adds_noise(run: RunRecords) -> bool:
     if run.model is None:
         return True
     try:
-        return accountant_of(Plan(_experiment(run), _seed(run)), len(run.model)) is not None
+        return noise_plan(Plan(_experiment(run), _seed(run)), len(run.model)) is not None
     except NotImportedError:
         return not run.frame("privacy").empty
     except ExperimentError as error:
@@ -85,17 +87,18 @@ def render(
         every: see above; None: the last, json all.
         without_noise: labels of the runs that add none.
     """
+    require_format(format, "text", "markdown", "json")
     if format == "json":
         rows = [_json(spent, plan, every or 1) for spent, plan in runs]
         rows += [{"run": label, "mechanism": None} for label in without_noise]
-        return json.dumps(rows, indent=1, allow_nan=False) + "\n"
+        return to_json(rows, indent=1, ascii=True)
     if format == "markdown":
         cells = [_row(spent, plan) for spent, plan in runs]
         cells += [(label, "no noise", *["–"] * (len(_HEADERS) - 2)) for label in without_noise]
         said = "".join(
             f"\n{markdown(spent.label)}: {line}.\n" for spent, _ in runs for line in caveats(spent.run.experiment)
         )
-        return markdown_table(_HEADERS, cells, left=len(_HEADERS)) + "".join(said)
+        return render_table(Table(_HEADERS, cells), format) + "".join(said)
     texts = [_text(spent, plan, every) for spent, plan in runs]
     return "\n".join(texts + [f"{visible(label)}: adds no noise, so nothing is private\n" for label in without_noise])
 
@@ -110,10 +113,8 @@ def _row(spent: Spending, plan: Planned | None) -> tuple[str, ...]:
     largest = [
         number(quantiles(spent, kind)["largest"], "inf") for kind in ("planned_epsilon", "epsilon", "colluding_epsilon")
     ]
-    return (
-        spent.label, *_mechanism(plan), f"{spent.delta:.3g}", str(spent.rounds),
-        str(len(spent.clients)), *largest, number(spent.budget, "–"),
-    )  # fmt: skip
+    counts = (str(spent.rounds), str(len(spent.clients)))
+    return (spent.label, *_mechanism(plan), f"{spent.delta:.3g}", *counts, *largest, number(spent.budget, "–"))
 
 
 def _mechanism(plan: Planned | None) -> tuple[str, str]:
@@ -131,44 +132,34 @@ def _text(spent: Spending, plan: Planned | None, every: int | None) -> str:
     text += "".join(f"  {line}\n" for line in caveats(spent.run.experiment))
     if spent.budget is not None:
         text += f"  budget {spent.budget:g}{': ' + visible(spent.stopped) if spent.stopped else ', not spent'}\n"
-    heads = ["epsilon so far", *_QUANTILES]
-    cells = [heads]
-    cells += [[_SAID[kind], *[number(value, "inf") for value in quantiles(spent, kind).values()]] for kind in EPSILONS]
-    text += "\n" + _table(cells)
+    spread = [[_SAID[kind], *[number(value, "inf") for value in quantiles(spent, kind).values()]] for kind in EPSILONS]
+    text += "\n" + render_table(listed(["epsilon so far", *_QUANTILES], spread), "text")
     if every is not None:
-        frame = spent.by_round
-        last = len(frame)
-        kept = frame[[(place % every == 0) or place == last for place in range(1, last + 1)]]
-        cells = [["round", "charged", *[_SAID[kind] for kind in EPSILONS]]]
-        cells += [
+        rows = [
             [str(row["round"]), str(row["charged"]), *[number(row[f"{kind}_max"], "inf") for kind in EPSILONS]]
-            for row in kept.to_dict("records")
+            for row in _kept(spent.by_round, every).to_dict("records")
         ]
-        text += "\n  The largest of a client, by round\n" + _table(cells)
-    return text if plan is None else text + "\n" + lines(plan.rows())
-
-
-def _table(cells: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    return "".join(
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n"
-        for row in cells
-    )
+        by_round = listed(["round", "charged", *[_SAID[kind] for kind in EPSILONS]], rows)
+        text += "\n  The largest of a client, by round\n" + render_table(by_round, "text")
+    return text if plan is None else text + "\n" + guarantee_table(plan.rows())
 
 
 def _json(spent: Spending, plan: Planned | None, every: int) -> dict[str, Any]:
-    frame = spent.by_round
-    kept = frame[[(place % every == 0) or place == len(frame) for place in range(1, len(frame) + 1)]]
-    rows = [{key: _plain(value) for key, value in row.items()} for row in kept.to_dict("records")]
-    spread = {f"{kind}_{said}": _plain(value) for kind in EPSILONS for said, value in quantiles(spent, kind).items()}
-    facts = {} if plan is None else plan.facts()
     return {
-        "run": spent.label, **facts, "budget": spent.budget, "stopped": spent.stopped or None,
-        "rounds": spent.rounds, "population": spent.run.experiment["population"], "clients": len(spent.clients),
-        **spread, "guarantees": None if plan is None else plan.rows(), "by_round": rows,
-    }  # fmt: skip
+        "run": spent.label,
+        **({} if plan is None else plan.facts()),
+        "budget": spent.budget,
+        "stopped": spent.stopped or None,
+        "rounds": spent.rounds,
+        "population": spent.run.experiment["population"],
+        "clients": len(spent.clients),
+        **{f"{kind}_{said}": value for kind in EPSILONS for said, value in quantiles(spent, kind).items()},
+        "guarantees": None if plan is None else plan.rows(),
+        "by_round": _kept(spent.by_round, every),
+    }
 
 
-def _plain(value: Any) -> Any:
-    """Infinity is None: JSON has none."""
-    return value if not isinstance(value, float) or np.isfinite(value) else None
+def _kept(frame: pd.DataFrame, every: int) -> pd.DataFrame:
+    """Every so many rounds, and the last."""
+    places = np.arange(1, len(frame) + 1)
+    return frame[(places % every == 0) | (places == len(frame))]

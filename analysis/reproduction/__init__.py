@@ -1,1 +1,1 @@
-"""The papers' tables and figures, made again: `contract` says what a reproduction is, `catalogue` lists them."""
+"""The papers' tables and figures, reproduced: `contract` says what a reproduction is, `catalogue` lists them."""

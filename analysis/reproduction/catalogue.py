@@ -8,20 +8,31 @@ from analysis.reproduction.contract import Reproduction
 from testbed.errors import ExperimentError
 
 MODULES = (
-    "lotto.guarantees",
+    "lotto.fig1b",
+    "lotto.fig2",
+    "lotto.fig4",
+    "lotto.fig5",
+    "lotto.fig6",
+    "lotto.fig10",
     "lotto.table2",
     "lotto.table3",
     "lotto.fig8",
     "lotto.fig9",
-    "lotto.adversary",
-    "lotto.prediction",
-    "lotto.reconstruction",
-    "multi_round_secagg.families",
+    "lotto.theorem2",
+    "lotto.unpredictability",
+    "lotto.fig1a",
+    "multi_round_secagg.table1",
+    "multi_round_secagg.fig3",
     "multi_round_secagg.fig4",
     "multi_round_secagg.fig10",
     "multi_round_secagg.fig11",
     "multi_round_secagg.accuracy",
-    "random_participation.analytic",
+    "random_participation.fig1",
+    "random_participation.fig2",
+    "random_participation.fig3",
+    "random_participation.fig4",
+    "random_participation.fig5",
+    "random_participation.unsound",
     "random_participation.accuracy",
 )
 """Modules of this package, in the order in which their reproductions are listed."""
@@ -41,7 +52,7 @@ def named(names: Sequence[str]) -> list[Reproduction]:
     Raises `ExperimentError` for a name that there is not, with those that are close.
     """
     every = catalogue()
-    known = {name: one for one in every.values() for name in (one.name, *one.also)}
+    known = {name: one for one in every.values() for name in (one.name, *one.aliases)}
     wanted = [one for name in names for one in (every if name == ALL else [name])]
     for name in wanted:
         if name not in known:

@@ -1,41 +1,47 @@
-"""What a reproduction is: one table or figure of a paper, made again, with the paper's values beside ours."""
+"""The contract of a reproduction: one table or figure of a paper, computed again and set beside the paper's values.
+
+A module in a paper's folder defines a function from `ReproductionContext` to `ReproductionResult` and names it in a
+tuple `REPRODUCTIONS`; a line in `catalogue.MODULES` makes it known to the command.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pandas as pd
 
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
 Scale = Literal["small", "paper"]
+Agreement = Literal["yes", "no", "partly"]
 
 
 @dataclass(frozen=True)
-class Bench:
+class ReproductionContext:
     """What a reproduction works with.
 
     Attributes:
-        scale: "small" finishes in minutes on two cores; "paper" is the whole thing, for a cluster.
-        out: directory for its runs and figures; what is finished there is not run again.
-        run: runs an experiment (with or without a sweep) into a directory below `out`, resuming what is there, and
-            returns the records of its points in the sweep's order.
-        note: says one line to the person who waits.
-        data: a folder with real data; None: reproductions take data that are built in or generated.
+        scale: "small" finishes in minutes on two cores; "paper" is the full experiment, for a cluster.
+        out: existing directory for its runs and figures; what is finished there is not run again.
+        run_experiment: runs an experiment (with or without a sweep) into a directory below `out`, resuming what is
+            there, and returns the records of its points in the sweep's order.
+        progress: shows one line to the person who waits.
+        data: a folder with real data; None: reproductions use built-in or generated data.
     """
 
     scale: Scale
     out: Path
-    run: Callable[[Experiment, Path], list[RunRecords]]
-    note: Callable[[str], None]
+    run_experiment: Callable[[Experiment, Path], list[RunRecords]]
+    progress: Callable[[str], None]
     data: Path | None = None
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of the paper, held against what was measured.
+    """One statement of the paper, compared with what was measured.
 
     Attributes:
         claim: what the paper says, with its number.
@@ -45,15 +51,23 @@ class Claim:
 
     claim: str
     measured: str
-    agrees: Literal["yes", "no", "partly"] | None
+    agrees: Agreement | None
+
+
+def agreement(*conditions: bool | np.bool) -> Agreement:
+    """Yes where every condition holds, partly where some do, no where none does.
+
+    A strict condition and a weaker one that follows from it make a scale of three.
+    """
+    return "yes" if all(conditions) else "partly" if any(conditions) else "no"
 
 
 @dataclass(frozen=True)
-class Reproduced:
+class ReproductionResult:
     """The outcome.
 
     Attributes:
-        table: ours beside the paper's; columns of the paper's values end in ``(paper)``; empty when all is a figure.
+        table: ours beside the paper's; columns of the paper's values end in ``(paper)``; empty if there is none.
         figures: files that were drawn, PNG and PDF.
         claims: the paper's statements and whether they hold here.
         remarks: what differs from the paper (scale, unstated inputs) and why.
@@ -67,20 +81,20 @@ class Reproduced:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A table or figure that can be made again.
+    """A table or figure that can be reproduced.
 
     Attributes:
         name: for the command, e.g. ``lotto-table2``.
         title: one line.
         source: paper and place in it.
-        make: does the work.
-        also: other names of the same: a table and the figure of the same runs are one reproduction.
-        reads: the real data that it can use, for people; empty when it needs none.
+        run: does the work.
+        aliases: further names of the same: a table and the figure of the same runs are one reproduction.
+        data_files: the real data that it can use, for people; empty when it needs none.
     """
 
     name: str
     title: str
     source: str
-    make: Callable[[Bench], Reproduced]
-    also: Sequence[str] = ()
-    reads: str = ""
+    run: Callable[[ReproductionContext], ReproductionResult]
+    aliases: Sequence[str] = ()
+    data_files: str = ""

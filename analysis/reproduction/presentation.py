@@ -7,39 +7,39 @@ import json
 import math
 import textwrap
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
 
-from analysis.reproduction.contract import Reproduced, Reproduction, Scale
+from analysis.reproduction.contract import Reproduction, ReproductionResult, Scale
+from analysis.tables import WIDTH, Table, require_format, to_json
+from analysis.tables import render as render_table
 from testbed.errors import ExperimentError, RunError
-from testbed.files.atomic import replacing
+from testbed.files.atomic import atomic_write
 
 Format = Literal["text", "markdown", "json"]
 FILES = ("result.md", "result.json", "table.csv")
-_WIDTH = 118
 _UNDECIDED = "cannot tell"
 _NOTHING = "–"
 
 
-def render(one: Reproduction, made: Reproduced, scale: Scale, format: str = "text") -> str:
+def render(one: Reproduction, result: ReproductionResult, scale: Scale, format: str = "text") -> str:
     """The outcome, ending in a line feed.
 
     Args:
         one: what was reproduced.
-        made: the outcome.
-        scale: at which it was made.
+        result: the outcome.
+        scale: at which it was run.
         format: ``text`` (at most 118 columns wide where the table's own cells allow it), ``markdown`` or ``json``.
 
     Raises `ExperimentError` for another format.
     """
-    renderers: dict[str, Callable[[Reproduction, Reproduced, Scale], str]] = {
-        "text": _text, "markdown": _markdown, "json": _json,
-    }  # fmt: skip
-    if format not in renderers:
-        raise ExperimentError(f"--format {format}: unknown; allowed: {', '.join(renderers)}")
-    return renderers[format](one, made, scale)
+    require_format(format, "text", "markdown", "json")
+    renderers: dict[str, Callable[[Reproduction, ReproductionResult, Scale], str]]
+    renderers = {"text": _text, "markdown": _markdown, "json": _json}
+    return renderers[format](one, result, scale)
 
 
 def refuse_foreign(one: Reproduction, scale: Scale, directory: Path) -> None:
@@ -57,49 +57,53 @@ def refuse_foreign(one: Reproduction, scale: Scale, directory: Path) -> None:
         )
 
 
-def write(one: Reproduction, made: Reproduced, scale: Scale, directory: Path) -> list[Path]:
+def write(one: Reproduction, result: ReproductionResult, scale: Scale, directory: Path) -> list[Path]:
     """Write `FILES` into `directory`, each completely or not at all; returns what was written.
 
     ``table.csv`` is left out when there is no table. Raises `RunError` when a file cannot be written.
     """
-    contents = [render(one, made, scale, "markdown"), render(one, made, scale, "json")]
-    if not made.table.empty:
-        contents.append(str(made.table.to_csv(index=False, lineterminator="\n")))
+    contents = [render(one, result, scale, "markdown"), render(one, result, scale, "json")]
+    if not result.table.empty:
+        contents.append(str(result.table.to_csv(index=False, lineterminator="\n")))
     paths = [directory / name for name in FILES[: len(contents)]]
     for path, text in zip(paths, contents, strict=True):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"{path.parent}: cannot be made: {error.strerror}") from None
-        with replacing(path, lambda why, path=path: RunError(f"{path}: cannot be written: {why}")) as file:
+        with atomic_write(path, partial(_not_written, path)) as file:
             file.write(text.encode())
     return paths
+
+
+def _not_written(path: Path, why: str) -> RunError:
+    return RunError(f"{path}: cannot be written: {why}")
 
 
 # -- for people -----------------------------------------------------------------------------------------------------
 
 
-def _text(one: Reproduction, made: Reproduced, scale: Scale) -> str:
-    parts = [f"{one.title}\n{one.source}; scale {scale}"]
-    if not made.table.empty:
-        parts += _grids(made.table)
-    if made.claims:
-        rows = [[claim.claim, claim.measured, claim.agrees or _UNDECIDED] for claim in made.claims]
-        parts.append(_wrapped(["claim in the paper", "what we measured", "agrees?"], rows, [46, 55, 11]))
-    if made.figures:
-        parts.append("\n".join(["figures:", *(f"  {path}" for path in made.figures)]))
-    if made.remarks:
-        notes = [textwrap.fill(remark, _WIDTH, initial_indent="- ", subsequent_indent="  ") for remark in made.remarks]
-        parts.append("\n".join(["remarks:", *notes]))
-    return "\n\n".join(parts) + "\n"
+def _text(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
+    parts = [f"{one.title}\n{one.source}; scale {scale}\n"]
+    if not result.table.empty:
+        parts += [render_table(grid, "text") for grid in _grids(result.table)]
+    if result.claims:
+        claims = Table(["claim in the paper", "what we measured", "agrees?"], _claims(result), widths=[46, 55, 11])
+        parts.append(render_table(claims, "text"))
+    if result.figures:
+        parts.append("".join(["figures:\n", *(f"  {path}\n" for path in result.figures)]))
+    if result.remarks:
+        notes = [textwrap.fill(remark, WIDTH, initial_indent="- ", subsequent_indent="  ") for remark in result.remarks]
+        parts.append("\n".join(["remarks:", *notes, ""]))
+    return "\n".join(parts)
 
 
-def _grids(table: pd.DataFrame) -> list[str]:
+def _grids(table: pd.DataFrame) -> list[Table]:
     """The table in as many grids, one below the other, as its width needs; the names of the rows in each."""
     columns = _columns(table)
     keys = _keys(table)
     widths = {heading: max(map(len, [heading, *cells])) for heading, cells in columns.items()}
-    room = _WIDTH - sum(widths[key] + 2 for key in keys)
+    room = WIDTH - sum(widths[key] + 2 for key in keys)
     grids: list[list[str]] = [[]]
     left = room
     for heading in [heading for heading in columns if heading not in keys]:
@@ -111,53 +115,33 @@ def _grids(table: pd.DataFrame) -> list[str]:
     return [_grid({heading: columns[heading] for heading in [*keys, *grid]}, keys) for grid in grids]
 
 
-def _grid(columns: dict[str, list[str]], keys: Sequence[str]) -> str:
-    """Aligned: keys to the left, all else to the right; a line between rows that differ in more than the last key."""
-    aligned = []
-    for heading, cells in columns.items():
-        width = max(map(len, [heading, *cells]))
-        align = str.ljust if heading in keys else str.rjust
-        aligned.append([align(cell, width) for cell in (heading, *cells)])
-    lines = ["  ".join(row).rstrip() for row in zip(*aligned, strict=True)]
+def _grid(columns: dict[str, list[str]], keys: Sequence[str]) -> Table:
+    """Keys to the left, all else to the right; a gap between rows that differ in more than the last key."""
     groups = list(zip(*(columns[key] for key in keys[:-1]), strict=True))
-    body = [lines[0], "─" * max(map(len, lines))]
-    for row, line in enumerate(lines[1:]):
-        body += [""] if groups and row and groups[row] != groups[row - 1] else []
-        body.append(line)
-    return "\n".join(body)
+    gaps = {row: "" for row in range(1, len(groups)) if groups[row] != groups[row - 1]}
+    rows = list(zip(*columns.values(), strict=True))
+    return Table(list(columns), rows, left=range(len(keys)), sections=gaps)
 
 
-def _wrapped(headings: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
-    """A table whose cells may take several lines."""
-    lines = ["  ".join(heading.ljust(width) for heading, width in zip(headings, widths, strict=True)).rstrip()]
-    lines.append("─" * (sum(widths) + 2 * (len(widths) - 1)))
-    for row in rows:
-        cells = [textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)]
-        for line in range(max(map(len, cells))):
-            parts = [cell[line] if line < len(cell) else "" for cell in cells]
-            lines.append("  ".join(part.ljust(width) for part, width in zip(parts, widths, strict=True)).rstrip())
-    return "\n".join(lines)
+def _markdown(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
+    parts = [f"## {one.name}: {one.title}\n", f"{one.source}. Scale: {scale}.\n"]
+    if not result.table.empty:
+        columns, keys = _columns(result.table), _keys(result.table)
+        rows = list(zip(*columns.values(), strict=True))
+        table = Table(list(columns), rows, left=range(len(keys)), is_markup=True)
+        parts.append(render_table(table, "markdown"))
+    if result.claims:
+        claims = Table(["Claim in the paper", "What we measured", "Agrees?"], _claims(result), is_markup=True)
+        parts.append(render_table(claims, "markdown"))
+    if result.figures:
+        parts.append("".join(f"![{path.stem}]({path.name})\n" for path in result.figures if path.suffix == ".png"))
+    if result.remarks:
+        parts.append("".join(f"- {remark}\n" for remark in result.remarks))
+    return "\n".join(parts)
 
 
-def _markdown(one: Reproduction, made: Reproduced, scale: Scale) -> str:
-    parts = [f"## {one.name}: {one.title}", f"{one.source}. Scale: {scale}."]
-    if not made.table.empty:
-        columns, keys = _columns(made.table), _keys(made.table)
-        rules = ["---" if heading in keys else "---:" for heading in columns]
-        parts.append(_markdown_table(list(columns), rules, list(zip(*columns.values(), strict=True))))
-    if made.claims:
-        rows = [(claim.claim, claim.measured, claim.agrees or _UNDECIDED) for claim in made.claims]
-        parts.append(_markdown_table(["Claim in the paper", "What we measured", "Agrees?"], ["---"] * 3, rows))
-    if made.figures:
-        parts.append("\n".join(f"![{path.stem}]({path.name})" for path in made.figures if path.suffix == ".png"))
-    if made.remarks:
-        parts.append("\n".join(f"- {remark}" for remark in made.remarks))
-    return "\n\n".join(parts) + "\n"
-
-
-def _markdown_table(headings: Sequence[str], rules: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [headings, rules, *([cell.replace("|", "\\|") for cell in row] for row in rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def _claims(result: ReproductionResult) -> list[tuple[str, str, str]]:
+    return [(claim.claim, claim.measured, claim.agrees or _UNDECIDED) for claim in result.claims]
 
 
 def _keys(table: pd.DataFrame) -> list[str]:
@@ -190,27 +174,17 @@ def _cell(value: Any) -> str:
 # -- for programs ---------------------------------------------------------------------------------------------------
 
 
-def _json(one: Reproduction, made: Reproduced, scale: Scale) -> str:
-    rows: list[dict[str, Any]] = [
-        {str(name): _plain(value) for name, value in row.items()}
-        for row in made.table.astype(object).to_dict(orient="records")
-    ]
-    result = {
-        "name": one.name,
-        "title": one.title,
-        "source": one.source,
-        "scale": scale,
-        "table": rows,
-        "claims": [{"claim": claim.claim, "measured": claim.measured, "agrees": claim.agrees} for claim in made.claims],
-        "figures": [str(path) for path in made.figures],
-        "remarks": list(made.remarks),
-    }
-    return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    """A JSON value; what is not there, or not finite, is null."""
-    value = value.item() if hasattr(value, "item") else value
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return None if value is pd.NA or value is pd.NaT else value
+def _json(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
+    claims = [{"claim": claim.claim, "measured": claim.measured, "agrees": claim.agrees} for claim in result.claims]
+    return to_json(
+        {
+            "name": one.name,
+            "title": one.title,
+            "source": one.source,
+            "scale": scale,
+            "table": result.table,
+            "claims": claims,
+            "figures": [str(path) for path in result.figures],
+            "remarks": list(result.remarks),
+        }
+    )

@@ -94,8 +94,11 @@ class Probe:
             except (OSError, ValueError):
                 continue  # no such limit
         return {
-            "versions": versions, "code": self._code(), "processor": processor, "memory_bytes": max(0, memory),
-        }  # fmt: skip
+            "versions": versions,
+            "code": self._code(),
+            "processor": processor,
+            "memory_bytes": max(0, memory),
+        }
 
     def _code(self) -> str:
         import hashlib
@@ -120,9 +123,9 @@ class Probe:
 
         from testbed.engine.federation import Plan
         from testbed.errors import TestbedError
+        from testbed.experiment.input_files import digests
         from testbed.experiment.plugin_classes import own_classes
         from testbed.plugins import sources
-        from testbed.running.inputs import digests
 
         files: dict[str, str] = {}
         try:
@@ -146,7 +149,7 @@ def start_probes() -> tuple[list[NodeFacts], dict[str, Any]]:
     """
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     try:
-        probe_class = ray.remote(Probe)
+        probe_class: Any = ray.remote(Probe)  # Ray's types know `.remote` only of methods that it has marked
         rows = [row for row in ray.nodes() if row["Alive"]]
         probes = {row["NodeID"]: probe_class.options(**_only_on(row["NodeID"])).remote() for row in rows}
         asked = {node: probe.facts.remote(PACKAGES) for node, probe in probes.items()}
@@ -158,10 +161,12 @@ def start_probes() -> tuple[list[NodeFacts], dict[str, Any]]:
     for row in rows:
         node, resources, address = row["NodeID"], row["Resources"], row["NodeManagerAddress"]
         known: dict[str, Any] = {
-            "node_id": node, "address": address if shared[address] == 1 else f"{address}/{node[:6]}",
-            "cpus": resources.get("CPU", 0.0), "gpus": resources.get("GPU", 0.0),
+            "node_id": node,
+            "address": address if shared[address] == 1 else f"{address}/{node[:6]}",
+            "cpus": resources.get("CPU", 0.0),
+            "gpus": resources.get("GPU", 0.0),
             "object_store_bytes": int(resources.get("object_store_memory", 0)),
-        }  # fmt: skip
+        }
         try:
             answer = ray.get(asked[node], timeout=0.1)
             ahead, error = _clock(probes[node])
@@ -177,7 +182,7 @@ def understood(probes: dict[str, Any], experiments: Sequence[Experiment]) -> dic
 
     Args:
         probes: by node id; of nodes that have the testbed.
-        experiments: without sweeps, their paths absolute (see `testbed.running.inputs.located`).
+        experiments: without sweeps, their paths absolute (see `testbed.experiment.input_files.located`).
     """
     asked = {node: probe.understands.remote(list(experiments)) for node, probe in probes.items()}
     answers: dict[str, tuple[str, dict[str, str]]] = {}

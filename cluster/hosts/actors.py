@@ -17,7 +17,7 @@ from cluster.hosts.placement import Place
 from cluster.hosts.ray_hosts import RayHosts
 from cluster.metrics import RunMetrics
 from testbed.arrays import Ids
-from testbed.crashes import crashes_told
+from testbed.crashes import locating_crashes
 from testbed.engine.federation import Federation, Plan, Progress
 from testbed.experiment.plugin_classes import own_classes
 from testbed.experiment.schema import Experiment
@@ -48,8 +48,8 @@ class ClientHost:
         """Make this host's clients for an experiment; returns the process id and the node's."""
         import workloads
 
-        self._hang_up()  # of an earlier experiment
-        with crashes_told(f"the preparation of host {index}"):
+        self._close_connections()  # of an earlier experiment
+        with locating_crashes(f"the preparation of host {index}"):
             plan = Plan(experiment, simulation_seed)
             workload = workloads.build(experiment.workload, experiment.population, plan.seed)
             environment = plan.environment(workload)
@@ -58,7 +58,7 @@ class ClientHost:
         self._host = Host(numbers, environment, plan.roles, last_round=last_round, on_crash=experiment.on_crash)
         return os.getpid(), ray.get_runtime_context().get_node_id()
 
-    def _hang_up(self) -> None:
+    def _close_connections(self) -> None:
         if self._live is not None:
             self._live.close()
             self._live = None
@@ -77,8 +77,8 @@ class ClientHost:
         """See `Host.accept_registrations`."""
         self.host.accept_registrations(answers)
 
-    def read_board(self, directory: Directory) -> None:
-        """Give the clients the PKI's bulletin board."""
+    def set_key_directory(self, directory: Directory) -> None:
+        """Give the clients the PKI's key directory."""
         self.host.environment.directory = directory
 
     def begin_round(self) -> None:
@@ -87,7 +87,7 @@ class ClientHost:
 
     def go_live(self, address: Address) -> None:
         """Let the clients connect to a live network; from then on the host is theirs alone."""
-        self._hang_up()
+        self._close_connections()
         self._live = LiveClients(self.host, address)
         self._live.start()
 
@@ -123,7 +123,7 @@ class PKIActor:
         self._pki: PKI | None = None
 
     def prepare(self, experiment: Experiment, simulation_seed: int) -> None:
-        """Start with an empty bulletin board."""
+        """Start with an empty key directory."""
         self._pki = PKI(experiment.population, Plan(experiment, simulation_seed).randomness)
 
     def register_many(self, requests: list[bytes]) -> list[bytes]:
@@ -171,7 +171,7 @@ class Coordinator:
 
         self._progress = None
         plan = Plan(experiment, simulation_seed)
-        await self._hang_up()
+        await self._close_connections()
         self._held.close()
         self._records = None if directory is None else RunDirectory(Path(directory))
         if self._records is not None:  # the driver's lock ends with the driver, which this actor may outlive a little
@@ -182,10 +182,10 @@ class Coordinator:
         self._hosts.on_event = lambda *event: early.append(event)
         await self._hosts.prepare(experiment, simulation_seed, last_round)
         if self._records is not None:
-            self._hosts.poisoned |= left_out(self._records)
-        board = Directory.empty(experiment.population)
+            self._hosts.quarantined |= quarantined_before(self._records)
+        keys = Directory.empty(experiment.population)
         if plan.needs_registration:
-            board = await self._hosts.register(plan.with_beacon)
+            keys = await self._hosts.register(plan.with_beacon)
         workload = workloads.build(experiment.workload, experiment.population, plan.seed)
         plan.check_sums(workload)
         check_own_modules(experiment)
@@ -198,9 +198,14 @@ class Coordinator:
             experiment.name if self._records is None else self._records.path.name, experiment.selection.protocol
         )
         self._federation = Federation(
-            plan, self._hosts, workload, board, self._records, self._note,
-            live if experiment.time.clock == "wall" else None,
-        )  # fmt: skip
+            plan,
+            self._hosts,
+            workload,
+            directory=keys,
+            records=self._records,
+            on_progress=self._note,
+            network=live if experiment.time.clock == "wall" else None,
+        )
         self._hosts.on_event = self._note_event
         if interruption:
             early.append(("coordinator", "restart", interruption))
@@ -213,7 +218,7 @@ class Coordinator:
             await self._live.wait_for_clients(experiment.population, connecting_s(experiment.population))
         return self._federation.finished
 
-    async def _hang_up(self) -> None:
+    async def _close_connections(self) -> None:
         if self._live is not None:
             await self._live.close()
             self._live = None
@@ -242,15 +247,20 @@ class Coordinator:
         outcome = await self._federation.run_next_round()
         network = self._federation.network
         self._metrics.round_ended(
-            outcome.state, time.monotonic() - began, network.exchanges, network.events, network.now_s,
-            participants=len(outcome.participants), survivors=len(outcome.survivors),
+            outcome.state,
+            time.monotonic() - began,
+            network.exchanges,
+            network.events,
+            network.now_s,
+            participants=len(outcome.participants),
+            survivors=len(outcome.survivors),
             accuracy=self._federation.accuracy,
-        )  # fmt: skip
+        )
         return self._federation.finished
 
     async def finish(self) -> None:
         """Merge the records into one file per table."""
-        await self._hang_up()
+        await self._close_connections()
         if self._records is not None:
             self._records.finish()
         self._held.close()
@@ -268,7 +278,7 @@ def check_own_modules(experiment: Experiment) -> None:
         sources.check_same(wanted, names, f"node {ray.util.get_node_ip_address()}")
 
 
-def left_out(records: RunDirectory) -> set[int]:
+def quarantined_before(records: RunDirectory) -> set[int]:
     """The clients that earlier rounds of the run have found to kill their hosts (see `RayHosts`)."""
     events = records.table("events").to_pylist()
     return {int(event["party"].removeprefix("client:")) for event in events if event["kind"] == "poisoned"}

@@ -40,11 +40,15 @@ def connect(address: str | None) -> bool:
     try:
         if address is None:
             ray.init(  # "local": without an address Ray would join whatever cluster was started here last
-                address="local", include_dashboard=False, log_to_driver=False, logging_level="error",
-                configure_logging=False, runtime_env=environment,
-            )  # fmt: skip
+                address="local",
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                configure_logging=False,
+                runtime_env=environment,
+            )
             return True
-        ray.init(address=address, log_to_driver=False, logging_level="error", runtime_env=environment)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, runtime_env=environment)
     except (KeyboardInterrupt, SystemExit):  # what has been started goes at once, and not when it notices
         ray.shutdown()
         raise

@@ -1,11 +1,12 @@
 """Clients on Ray: `Hosts` over `ClientHost` actors, wherever these live.
 
 Every choice of a client comes from (seed, client, round, purpose). A host that has died, or whose node has, is
-therefore started anew and given this round's messages once more; it then stands where the lost one stood. Without a
+therefore started again and given this round's messages once more; it then stands where the lost one stood. Without a
 seed the clients' secrets are gone with the process, and the run stops with a resumable error.
 """
 
 import asyncio
+import functools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -37,14 +38,19 @@ from testbed.parties.pki import Directory
 from testbed.parties.sums import combined
 
 MAXIMUM_RESTARTS = 3  # of one host in one round: a host that dies again on the same messages will do so for ever
-MAXIMUM_POISONED = 3  # clients of one host in one round; more, and it is the host that is ill (out of memory, say)
+MAXIMUM_QUARANTINED = 3  # clients of one host in one round; more, and it is the host that is ill (out of memory, say)
 PING_TIMEOUT_S = 30.0
 START_TIMEOUT_S = 300.0  # of a replacement, which may have to wait for a GPU
 REGISTERED_AT_ONCE = 4096  # clients of a host: their key pairs take memory until the PKI has answered
 
 LOST = (
-    RayActorError, ObjectLostError, WorkerCrashedError, OutOfMemoryError, NodeDiedError, ActorUnschedulableError,
-)  # fmt: skip
+    RayActorError,
+    ObjectLostError,
+    WorkerCrashedError,
+    OutOfMemoryError,
+    NodeDiedError,
+    ActorUnschedulableError,
+)
 Result = TypeVar("Result")
 
 
@@ -72,7 +78,8 @@ class RayHosts:
     Attributes:
         processes: the hosts' process ids.
         node_of: the node of each host.
-        poisoned: clients whose messages kill the process that handles them; they are asked no more.
+        quarantined: clients whose messages kill the process that handles them; they are asked no more. On record
+            they are events of the kind "poisoned".
         on_event: called with (party, kind, detail) when a host was replaced or a client left out.
     """
 
@@ -83,12 +90,12 @@ class RayHosts:
         self._host_class = host_class
         self._log: list[tuple[list[Delivery], Any]] = []  # this round's deliveries, for replay
         self._restarts: Counter[int] = Counter()  # of each host in this round
-        self._board: Any = None
+        self._directory: Any = None
         self._address: Address | None = None  # of the live network, if there is one
         self._own_node = ray.get_runtime_context().get_node_id()
         self.processes = [0] * len(self._actors)
         self.node_of = [place.node_id for place in places]
-        self.poisoned: set[int] = set()
+        self.quarantined: set[int] = set()
         self.on_event: Callable[[str, str, str], None] = lambda party, kind, detail: None
 
     # -- before the rounds -----------------------------------------------------------------------------------
@@ -96,10 +103,10 @@ class RayHosts:
     async def prepare(self, experiment: Experiment, simulation_seed: int, last_round: int) -> None:
         """Make the clients of an experiment on all hosts."""
         self._experiment, self._seed, self._last_round = experiment, simulation_seed, last_round
-        self._board = self._address = None
+        self._directory = self._address = None
         self._log.clear()
         self._restarts.clear()
-        self.poisoned.clear()
+        self.quarantined.clear()
         await self._of_pki(self._pki.prepare.remote(experiment, simulation_seed))
         await self._everywhere(self._prepare_one)
 
@@ -108,13 +115,13 @@ class RayHosts:
             self._experiment, self._seed, index, len(self._actors), self._last_round
         )
 
-    async def register(self, completed: Callable[[Directory], Directory] = lambda board: board) -> Directory:
-        """Every client registers with the PKI; the board goes to all hosts, as `completed` has it."""
+    async def register(self, completed: Callable[[Directory], Directory] = lambda directory: directory) -> Directory:
+        """Every client registers with the PKI; the key directory goes to all hosts, as `completed` has it."""
         await self._everywhere(self._register_one)
-        board = completed(await self._of_pki(self._pki.directory.remote()))
-        self._board = ray.put(board)
-        await self._everywhere(lambda index: self._actors[index].read_board.remote(self._board))
-        return board
+        directory = completed(await self._of_pki(self._pki.directory.remote()))
+        self._directory = ray.put(directory)
+        await self._everywhere(lambda index: self._actors[index].set_key_directory.remote(self._directory))
+        return directory
 
     async def _register_one(self, index: int) -> None:
         actor, clients = self._actors[index], len(owned_by(index, len(self._actors), self._experiment.population))
@@ -145,10 +152,10 @@ class RayHosts:
     async def deliver(self, delivery: Delivery) -> HostAnswers:
         """See `Hosts.deliver`."""
         vectors = ray.put([(v.values, v.bits) for v in delivery.vectors]) if delivery.vectors else None
-        parts = split(replace(self._without_poisoned(delivery), vectors=()), len(self._actors))
+        parts = split(replace(self._without_quarantined(delivery), vectors=()), len(self._actors))
         asked = [index for index, part in enumerate(parts) if len(part.recipients)]
         answers = await asyncio.gather(*(self._deliver_to(index, parts[index], vectors) for index in asked))
-        self._log.append(([self._without_poisoned(part) for part in parts], vectors))
+        self._log.append(([self._without_quarantined(part) for part in parts], vectors))
         return HostAnswers.merged(answers)
 
     async def total(
@@ -176,12 +183,14 @@ class RayHosts:
 
     async def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, Vector]:
         """See `Hosts.vectors`."""
+
+        async def of_host(index: int, here: Ids) -> dict[int, tuple[npt.NDArray[Any], int]]:
+            return dict(await self._actors[index].vectors.remote(key, here))
+
         found: dict[int, Vector] = {}
         for index in range(len(self._actors)):
             here = chosen_on(index, len(self._actors), clients, None)[0]
-            arrays = await self._surviving(
-                lambda index=index, here=here: self._actors[index].vectors.remote(key, here), [index]
-            )
+            arrays = await self._surviving(functools.partial(of_host, index, here), [index])
             found.update({number: Vector(values, bits) for number, (values, bits) in arrays.items()})
         return found
 
@@ -190,7 +199,7 @@ class RayHosts:
     async def _everywhere(self, call: Callable[[int], Awaitable[Any]]) -> None:
         """Call every host; those that have died are replaced and called again."""
         indices = range(len(self._actors))
-        await asyncio.gather(*(self._surviving(lambda i=i: call(i), [i]) for i in indices))
+        await asyncio.gather(*(self._surviving(functools.partial(call, i), [i]) for i in indices))
 
     async def _surviving(self, call: Callable[[], Awaitable[Result]], hosts: Sequence[int]) -> Result:
         """What `call` gives; when something has died meanwhile, the dead of `hosts` are replaced and it is repeated."""
@@ -242,7 +251,7 @@ class RayHosts:
             if len(suspects) == 1 and deaths[name] >= enough:
                 found += 1
                 self._leave_out(int(suspects[0]), part.kind.stage)
-                if found >= MAXIMUM_POISONED:
+                if found >= MAXIMUM_QUARANTINED:
                     raise ClusterError(
                         f"host {index} died on client after client at {part.kind.stage}; out of memory? "
                         "lower cluster.clients_per_host, see Ray's logs, and go on with --resume"
@@ -254,17 +263,17 @@ class RayHosts:
         return HostAnswers.merged(answers)
 
     def _leave_out(self, client: int, stage: str) -> None:
-        self.poisoned.add(client)
+        self.quarantined.add(client)
         self.on_event(
             f"client:{client}",
             "poisoned",
             f"killed its host again and again at {stage}; left out for the rest of the run",
         )
 
-    def _without_poisoned(self, delivery: Delivery) -> Delivery:
-        if not self.poisoned:
+    def _without_quarantined(self, delivery: Delivery) -> Delivery:
+        if not self.quarantined:
             return delivery
-        return delivery.restricted(~np.isin(delivery.recipients, list(self.poisoned)))
+        return delivery.restricted(~np.isin(delivery.recipients, list(self.quarantined)))
 
     async def _replace(
         self, index: int, error: Exception, handled: Sequence[tuple[Delivery, Any]] = (), *, counts: bool = True
@@ -314,9 +323,9 @@ class RayHosts:
                 "or with fewer hosts"
             ) from None
         await self._prepare_one(index)
-        if self._board is not None:
+        if self._directory is not None:
             await self._register_one(index)
-            await self._actors[index].read_board.remote(self._board)
+            await self._actors[index].set_key_directory.remote(self._directory)
         for piece, vectors in [*((parts[index], vectors) for parts, vectors in self._log), *handled]:
             if len(piece.recipients):
                 await self._actors[index].deliver.remote(piece, vectors)

@@ -59,8 +59,9 @@ class RaySession:
 
     def _start_coordinator(self) -> None:
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        self.pki = ray.remote(PKIActor).options(num_cpus=0, scheduling_strategy=here).remote()
-        self.coordinator = (
+        # Handles are Any: Ray's types know `.remote` only of methods that its own decorator has marked.
+        self.pki: Any = ray.remote(PKIActor).options(num_cpus=0, scheduling_strategy=here).remote()
+        self.coordinator: Any = (
             ray.remote(self._coordinator_class)
             .options(num_cpus=0, scheduling_strategy=here, max_concurrency=8)
             .remote(self.hosts, self.places, self.pki)

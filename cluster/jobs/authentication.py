@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 import grpc
-from ray._raylet import AuthenticationTokenLoader, Config
+from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]  # a compiled module
 from ray.exceptions import AuthenticationError
 
 from testbed.errors import ClusterError

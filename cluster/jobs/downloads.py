@@ -16,7 +16,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, TextIO
+from typing import IO, TextIO
 
 from testbed.errors import RunError
 from testbed.files.archives import SmallHeaders
@@ -27,6 +27,7 @@ MAXIMUM_BYTES = 100 * 1024**2
 
 _MAXIMUM_UNPACKED_BYTES = 64 * MAXIMUM_BYTES
 _MAXIMUM_FILES = 1_000_000
+_BLOCK_BYTES = 1 << 20
 _LINE_BYTES = 57 * 1024  # a multiple of three: every line is whole base64
 _BEGIN, _END, _ERROR = "testbed-results begin", "testbed-results end", "testbed-results error:"
 _PARTS = "parts"  # rounds that are not merged yet; gone when a run has ended
@@ -179,11 +180,12 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
-def _digest(archive: BinaryIO) -> str:
+def _digest(archive: IO[bytes]) -> str:
+    digest = hashlib.sha256()
     archive.seek(0)
-    digest = hashlib.file_digest(archive, "sha256").hexdigest()
-    archive.seek(0, os.SEEK_END)
-    return digest
+    while block := archive.read(_BLOCK_BYTES):
+        digest.update(block)
+    return digest.hexdigest()
 
 
 if __name__ == "__main__":

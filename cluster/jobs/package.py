@@ -135,7 +135,7 @@ def _rewritten(experiment: Experiment, inputs: _Inputs, where: str) -> dict[str,
     typed = experiment.model_dump(mode="python", exclude_unset=True)
     plain.pop("output", None)  # where records go is the command's to say
     sweep = plain.pop("sweep", {})
-    plain = _with_names(plain, typed, inputs)
+    plain = dict(_with_names(plain, typed, inputs))
     if sweep:
         plain["sweep"] = _rewritten_sweep(experiment, sweep, inputs, where)
     return plain

@@ -58,7 +58,7 @@ def _located(module: str, folders: Sequence[Path]) -> Path | None:
 
 def _imported(path: Path) -> set[str]:
     """The top-level names that the sources at `path` import, relative imports left out."""
-    found = set()
+    found: set[str] = set()
     for file in sorted(path.rglob("*.py")) if path.is_dir() else [path] if path.suffix == ".py" else []:
         try:
             tree = ast.parse(file.read_bytes(), str(file))

@@ -19,13 +19,13 @@ from typing import Any
 
 import aiohttp
 
-import testbed
 from cluster.jobs import authentication, interpreter, package
 from cluster.jobs import downloads as fetching
 from cluster.jobs.dashboard import connected, default_address, talking
 from testbed.errors import ClusterError, ExperimentError, RunError
+from testbed.files.names import file_name
 from testbed.files.uris import is_uri, path_or_uri
-from testbed.running.preparation import file_name
+from testbed.version import VERSION
 
 HOME_RUNS = "testbed-runs"
 """Folder in the head's home directory for records without ``--out``: a job's own directory does not last."""
@@ -95,7 +95,7 @@ class Jobs:
         arguments = ["-m", "testbed", "run", package.EXPERIMENT, "--address", "auto", *(["--resume"] if resume else [])]
         arguments += ["--accept-changed-code"] if accept_changed_code else []
         command = f"exec {interpreter.COMMAND} {shlex.join(arguments)} --out {_shell(out)}"
-        metadata = {"experiment": name, "out": out, "version": testbed.__version__, "kind": "run"}
+        metadata = {"experiment": name, "out": out, "version": VERSION, "kind": "run"}
         return self._start(f"{file_name(name)[:_LONGEST_ID]}-{secrets.token_hex(3)}", command, packed.path, metadata)
 
     def experiments(self) -> list[Job]:

@@ -24,9 +24,9 @@ from testbed.arrays import Ids
 from testbed.crypto import vrf
 from testbed.network.contract import ids
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.announcement import Announce
-from testbed.selection.lotto.protocol import ListSignatures, Lot, ParticipantList, SignedBy, under_threshold
-from testbed.selection.lotto.server import Told
+from testbed.selection.lotto.candidacy import under_threshold
+from testbed.selection.lotto.messages import Announce, ListSignatures, ParticipantEntry, ParticipantList, SignedBy
+from testbed.selection.lotto.server import GroupMessages
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, batch_value
 
 _replaced = msgspec.structs.replace
@@ -53,13 +53,13 @@ class KeepDishonestBatches(BatchMisbehaviour):
     name: ClassVar[str] = "keep-dishonest-candidates"
 
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
-        """Those with the most; ties by lot."""
+        """Those with the most; ties at random."""
         if not self.attacking:
             return super().choose(candidates, round_)
-        mixed = round_.coin("residual removal").permutation(candidates)
+        mixed = round_.rng("residual removal").permutation(candidates)
         chosen = mixed[np.argsort(-self.dishonest_members(mixed), kind="stable")][: self.wanted]
         dishonest, of = int(self.dishonest_members(chosen).sum()), len(self.batches.members(chosen))
-        self.carried_out(
+        self.record_attack(
             KeepDishonestBatches, f"{dishonest} of {of} participants are dishonest; {len(candidates)} candidate batches"
         )
         return np.sort(chosen)
@@ -77,10 +77,10 @@ class OmitHonestBatches(BatchMisbehaviour):
             return super().choose(candidates, round_)
         own = self.dishonest_members(candidates) > 0
         honest, ours = candidates[~own], candidates[own]
-        kept = honest[: min(self.conspiracy.options_of(OmitHonestBatches).keep, self.wanted)]
+        kept = honest[: min(self.context.options_of(OmitHonestBatches).keep, self.wanted)]
         chosen = np.append(kept, ours[: self.wanted - len(kept)])
         left_out = len(honest) - len(kept)
-        self.carried_out(
+        self.record_attack(
             OmitHonestBatches,
             f"left out {left_out} of {len(honest)} honest candidate batches, {len(chosen)} of {self.wanted} remain",
         )
@@ -100,9 +100,9 @@ class ReserveMostSelectedBatch(BatchMisbehaviour):
         often = np.zeros(len(self.batches), np.int64)
         np.maximum.at(often, self.batches.of, round_.participations)
         target = int(victims[np.argmax(often[victims])])
-        self.carried_out(ReserveMostSelectedBatch, f"kept a place for batch {target}")
+        self.record_attack(ReserveMostSelectedBatch, f"kept a place for batch {target}")
         others = candidates[candidates != target]
-        rest = round_.coin("residual removal").choice(others, self.wanted - 1, replace=False)
+        rest = round_.rng("residual removal").choice(others, self.wanted - 1, replace=False)
         return np.sort(np.append(rest, target))
 
 
@@ -112,27 +112,29 @@ class ReserveMostSelectedBatch(BatchMisbehaviour):
 class _Stuffing(BatchMisbehaviour):
     """Puts batches with dishonest members, which were not drawn, in the places of all honest ones but the first."""
 
-    def stuffed(self, lots: Sequence[Lot], round_: SelectionRound) -> list[Lot]:
+    def stuffed(self, entries: Sequence[ParticipantEntry], round_: SelectionRound) -> list[ParticipantEntry]:
         """The list with as many such batches as there are; the victims' stays."""
-        groups: dict[int, list[Lot]] = {}
-        for lot in lots:
-            groups.setdefault(int(self.batches.of[lot.client]), []).append(lot)
+        groups: dict[int, list[ParticipantEntry]] = {}
+        for entry in entries:
+            groups.setdefault(int(self.batches.of[entry.client]), []).append(entry)
         every = self.dishonest_members(np.arange(len(self.batches)))
         spare = [batch for batch in np.argsort(-every, kind="stable").tolist() if every[batch] and batch not in groups]
         honest = [batch for batch in groups if not every[batch]]
         for batch, ours in zip(honest[1:], spare, strict=False):
             members = self.batches.members([ours]).tolist()
             groups[batch] = self.made_up(members, groups[honest[0]], round_)
-        return [lot for rows in groups.values() for lot in rows]
+        return [entry for rows in groups.values() for entry in rows]
 
-    def made_up(self, members: list[int], drawn: list[Lot], round_: SelectionRound) -> list[Lot]:
+    def made_up(
+        self, members: list[int], drawn: list[ParticipantEntry], round_: SelectionRound
+    ) -> list[ParticipantEntry]:
         """The rows of a batch that was not drawn; `drawn` is one that was."""
         raise NotImplementedError
 
 
-def _others(stuffed: Sequence[Lot], lots: Sequence[Lot]) -> bool:
+def _others(stuffed: Sequence[ParticipantEntry], entries: Sequence[ParticipantEntry]) -> bool:
     """Whether other clients are in the list than in the true one; there may be no batch to put in, or to replace."""
-    return {lot.client for lot in stuffed} != {lot.client for lot in lots}
+    return {entry.client for entry in stuffed} != {entry.client for entry in entries}
 
 
 class ForgeBatch(_Stuffing):
@@ -140,14 +142,16 @@ class ForgeBatch(_Stuffing):
 
     name: ClassVar[str] = "forge-output"
 
-    async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
+    async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
         """See `LottoServer.agree`."""
-        if self.attacking and _others(stuffed := self.stuffed(lots, round_), lots):
-            self.carried_out(ForgeBatch, "made up the numbers of batches that were not drawn")
-            lots = stuffed
-        return await super().agree(lots, candidates, round_)
+        if self.attacking and _others(stuffed := self.stuffed(entries, round_), entries):
+            self.record_attack(ForgeBatch, "made up the numbers of batches that were not drawn")
+            entries = stuffed
+        return await super().agree(entries, candidates, round_)
 
-    def made_up(self, members: list[int], drawn: list[Lot], round_: SelectionRound) -> list[Lot]:
+    def made_up(
+        self, members: list[int], drawn: list[ParticipantEntry], round_: SelectionRound
+    ) -> list[ParticipantEntry]:
         """Numbers that will do, and proofs of the right form: a real point, then whatever."""
         factor, s = self.parameters.factor, self.parameters.participants
         for tried in count():
@@ -157,7 +161,7 @@ class ForgeBatch(_Stuffing):
                 break
         board = round_.directory
         return [
-            Lot(client, board.signing_key(client), output, board.vrf_key(client) + bytes(48))
+            ParticipantEntry(client, board.signing_key(client), output, board.vrf_key(client) + bytes(48))
             for client, output in zip(members, outputs, strict=True)
         ]
 
@@ -167,19 +171,21 @@ class CopyBatch(_Stuffing):
 
     name: ClassVar[str] = "copy-output"
 
-    async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
+    async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
         """See `LottoServer.agree`."""
-        if self.attacking and _others(stuffed := self.stuffed(lots, round_), lots):
-            self.carried_out(CopyBatch, "copied the rows of a batch to others")
-            lots = stuffed
-        return await super().agree(lots, candidates, round_)
+        if self.attacking and _others(stuffed := self.stuffed(entries, round_), entries):
+            self.record_attack(CopyBatch, "copied the rows of a batch to others")
+            entries = stuffed
+        return await super().agree(entries, candidates, round_)
 
-    def made_up(self, members: list[int], drawn: list[Lot], round_: SelectionRound) -> list[Lot]:
+    def made_up(
+        self, members: list[int], drawn: list[ParticipantEntry], round_: SelectionRound
+    ) -> list[ParticipantEntry]:
         """The rows of the other batch, in order, under these clients' own keys; the last one again where one lacks."""
         sources = [*drawn, drawn[-1]]
         return [
-            _replaced(lot, client=client, registration_key=round_.directory.signing_key(client))
-            for client, lot in zip(members, sources, strict=False)
+            _replaced(entry, client=client, registration_key=round_.directory.signing_key(client))
+            for client, entry in zip(members, sources, strict=False)
         ]
 
 
@@ -188,13 +194,13 @@ class SplitBatch(BatchMisbehaviour):
 
     name: ClassVar[str] = "split-batch"
 
-    async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
+    async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
         """See `LottoServer.agree`."""
-        victim = next((lot for lot in lots if lot.client not in self.dishonest), None)
+        victim = next((entry for entry in entries if entry.client not in self.dishonest), None)
         if self.attacking and victim is not None:
-            self.carried_out(SplitBatch, f"client {victim.client} is not in the list, its batch is")
-            lots = [lot for lot in lots if lot is not victim]
-        return await super().agree(lots, candidates, round_)
+            self.record_attack(SplitBatch, f"client {victim.client} is not in the list, its batch is")
+            entries = [entry for entry in entries if entry is not victim]
+        return await super().agree(entries, candidates, round_)
 
 
 # -- telling participants apart -------------------------------------------------------------------------------------
@@ -205,7 +211,7 @@ class ShowDifferentBatches(ShowDifferentLists, BatchMisbehaviour):
 
     applies_to: ClassVar[tuple[str, ...]] = (VERIFIABLE_BATCHES,)
 
-    def halves(self, participants: Ids, rows: list[Lot]) -> list[tuple[Ids, list[Lot]]]:
+    def halves(self, participants: Ids, rows: list[ParticipantEntry]) -> list[tuple[Ids, list[ParticipantEntry]]]:
         """Members of one half of the batches see a list without the last, the others one without the first."""
         of = self.batches.of
         shown = np.unique(of[participants])
@@ -227,15 +233,15 @@ class TellMembersApart(BatchMisbehaviour):
     name: ClassVar[str] = "tell-different-populations"
     Options: ClassVar[type[MisbehaviourOptions]] = SmallerPopulationOptions
 
-    def announcement_for(self, everyone: Ids, message: Announce) -> Told:
+    def announcement_for(self, everyone: Ids, message: Announce) -> GroupMessages:
         """Who is told of which population."""
         if not self.attacking:
             return super().announcement_for(everyone, message)
         told = self._told()
-        self.carried_out(TellMembersApart, f"n = {told} to every other client, {message.population} else")
+        self.record_attack(TellMembersApart, f"n = {told} to every other client, {message.population} else")
         return [(everyone[::2], message), (everyone[1::2], _replaced(message, population=told))]
 
-    def list_for(self, participants: Ids, message: ParticipantList) -> Told:
+    def list_for(self, participants: Ids, message: ParticipantList) -> GroupMessages:
         """To each the population that it was told of."""
         if not self.attacking:
             return super().list_for(participants, message)
@@ -248,10 +254,10 @@ class TellMembersApart(BatchMisbehaviour):
         """Takes every signature: it knows that they are over different content."""
         return all_signatures(answers) if self.attacking else super().valid_signatures(answers, message, round_)
 
-    def signatures_for(self, signers: Ids, message: ListSignatures) -> Told:
+    def signatures_for(self, signers: Ids, message: ListSignatures) -> GroupMessages:
         """Everybody gets all of them."""
         return [(ids(signers), message)]
 
     def _told(self) -> int:
-        options: PopulationOptions = self.conspiracy.options_of(TellMembersApart)
+        options: PopulationOptions = self.context.options_of(TellMembersApart)
         return options.told(self.population, self)

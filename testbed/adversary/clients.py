@@ -11,11 +11,11 @@ from testbed.aggregation.noise import NoisyRole, noise_policy_of
 from testbed.emulation.compute.cost import meter
 from testbed.parties.client import Role, RoleSpec, handles
 from testbed.privacy.mechanisms.noise import NoiseShare
-from testbed.selection.lotto.announcement import Announce, Candidacy
+from testbed.selection.lotto.client import LottoClient
 from testbed.selection.lotto.client_centric import ClientCentricClient
-from testbed.selection.lotto.protocol import LIST_DOMAIN, ListSignature, LottoClient, ParticipantList
+from testbed.selection.lotto.messages import LIST_DOMAIN, Announce, Candidacy, ListSignature, ParticipantList
 from testbed.selection.verifiable_batch_partition import Prove, VerifiableBatchClient
-from testbed.training import Train, Trained, Trainer
+from testbed.training.client import Train, Trained, Trainer
 
 _LOSSES = {"loss": 1, "squared_loss": 2}  # fields of the report, and the power that a factor on the loss has in them
 
@@ -40,10 +40,10 @@ class InflateUtility(ClientMisbehaviour, Trainer):
         trained = super().on_train(message)
         if not self.attacks(message.round):
             return trained
-        factor = self.conspiracy.options_of(InflateUtility).factor
+        factor = self.context.options_of(InflateUtility).factor
         true = {name: getattr(trained, name) for name in _LOSSES}
         lies = {name: loss * factor ** _LOSSES[name] for name, loss in true.items() if loss is not None}
-        self.carried_out(InflateUtility, f"reported a loss of {lies['loss']:.4g} instead of {trained.loss:.4g}")
+        self.record_attack(InflateUtility, f"reported a loss of {lies['loss']:.4g} instead of {trained.loss:.4g}")
         return msgspec.structs.replace(trained, **lies)
 
 
@@ -70,16 +70,16 @@ class ClaimCandidacy(ClientMisbehaviour, ClientCentricClient):
         answer = super().on_announce(message)
         if not self.attacks(message.round) or (answer is not None and answer.output is not None):
             return answer
-        if self.conspiracy.options_of(ClaimCandidacy).proof == "made-up":
-            self.carried_out(ClaimCandidacy, "a number and a proof that it has made up")
+        if self.context.options_of(ClaimCandidacy).proof == "made-up":
+            self.record_attack(ClaimCandidacy, "a number and a proof that it has made up")
             self._own = Candidacy(bytes(64), bytes([1]) * 80)
             return self._own
         assert self.client.identity is not None
         assert self.client.identity.vrf is not None
         meter("vrf.prove")
-        evaluated = self.evaluated(message.round)
+        evaluated = self.selection_input(message.round)
         self._own = Candidacy(*self.client.identity.vrf.prove(evaluated))
-        self.carried_out(ClaimCandidacy, "its own number, which is over the threshold")
+        self.record_attack(ClaimCandidacy, "its own number, which is over the threshold")
         return self._own
 
 
@@ -97,14 +97,14 @@ class ClaimFalseNumber(ClientMisbehaviour, VerifiableBatchClient):
         answer = super().on_announce(message)
         if not self.attacks(message.round):
             return answer
-        self.carried_out(ClaimFalseNumber, "a number that it has made up")
+        self.record_attack(ClaimFalseNumber, "a number that it has made up")
         return Candidacy(output=bytes(64))
 
     @handles(Prove)
     def on_prove(self, message: Prove) -> Candidacy:
         """The valid proof of its own number, or none that is valid."""
         answer = super().on_prove(message)
-        made_up = self.conspiracy.options_of(ClaimFalseNumber).proof == "made-up" and self.attacks(message.round)
+        made_up = self.context.options_of(ClaimFalseNumber).proof == "made-up" and self.attacks(message.round)
         return Candidacy(proof=bytes([1]) * 80) if made_up else answer
 
 
@@ -121,7 +121,7 @@ class WithholdNumber(ClientMisbehaviour, VerifiableBatchClient):
         answer = super().on_announce(message)
         if not self.attacks(message.round):
             return answer
-        self.carried_out(WithholdNumber, "kept its number to itself")
+        self.record_attack(WithholdNumber, "kept its number to itself")
         return None
 
 
@@ -139,7 +139,7 @@ class WrongSignature(ClientMisbehaviour, LottoClient):
         if not self.attacks(message.round):
             return answer
         assert self.client.identity is not None
-        self.carried_out(WrongSignature, "signed something else than the list")
+        self.record_attack(WrongSignature, "signed something else than the list")
         return ListSignature(self.client.identity.signing.sign(LIST_DOMAIN, b"another list"))
 
 
@@ -159,5 +159,5 @@ class SkipNoise(ClientMisbehaviour, NoisyRole):
         """None."""
         if not self.attacks(round_number):
             return super().noise_to_add(participants, dimension, round_number)
-        self.carried_out(SkipNoise, "sent its update without its share of the noise")
+        self.record_attack(SkipNoise, "sent its update without its share of the noise")
         return []

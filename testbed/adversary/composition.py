@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 from testbed.adversary.catalogue import kinds_of
 from testbed.adversary.clients import SkipNoise
 from testbed.adversary.misbehaviour import (
+    SERVER_KINDS,
+    AttackContext,
     ClientMisbehaviour,
-    Conspiracy,
     Misbehaviour,
-    ServerMisbehaviour,
     dishonest_role,
     malicious_server,
 )
@@ -18,10 +18,10 @@ from testbed.errors import ExperimentError
 from testbed.parties.client import RoleSpec
 from testbed.plugins.classes import own_class
 from testbed.randomness import Randomness
-from testbed.training import Workload
+from testbed.training.workload import Workload
 
 if TYPE_CHECKING:
-    from testbed.experiment.workload import Workload as WorkloadSection
+    from testbed.experiment.workload import WorkloadSection
 
 
 class Adversary:
@@ -32,7 +32,7 @@ class Adversary:
         population: number of clients n.
         rounds: of the experiment.
         randomness: the experiment's, which draws the dishonest clients.
-        enough: dishonest participants that break the aggregation.
+        enough_to_break: dishonest participants that break the aggregation.
 
     Attributes:
         dishonest: their numbers.
@@ -42,17 +42,17 @@ class Adversary:
     """
 
     def __init__(
-        self, section: AdversarySection, population: int, rounds: int, randomness: Randomness, enough: int = 1
+        self, section: AdversarySection, population: int, rounds: int, randomness: Randomness, enough_to_break: int = 1
     ) -> None:
         self.dishonest = section.drawn(population, randomness)
         given: dict[type[Misbehaviour], Any] = {}
-        self._server = {name_of(one): _found("server", one, ServerMisbehaviour, given) for one in section.server}
-        self._clients = {name_of(one): _found("clients", one, ClientMisbehaviour, given) for one in section.clients}
+        self._server = {name_of(one): _found("server", one, given) for one in section.server}
+        self._clients = {name_of(one): _found("clients", one, given) for one in section.clients}
         for party, kinds in (("server", self._server), ("clients", self._clients)):
             for name, (first, *_) in kinds.items():
                 if ":" in name:  # the others are checked with the experiment
                     _checked(section, party, name, given[first], population)
-        self._conspiracy = Conspiracy(self.dishonest, given, rounds, section.from_round, section.every, enough)
+        self._context = AttackContext(self.dishonest, given, rounds, section.from_round, section.every, enough_to_break)
         self._unused = set(self._server)
 
     @property
@@ -61,7 +61,7 @@ class Adversary:
         kinds = [kind for found in self._clients.values() for kind in found]
         return self.dishonest if any(issubclass(kind, SkipNoise) for kind in kinds) else frozenset()
 
-    def corrupted(self, honest: Any, protocols: Iterable[str]) -> Any:
+    def with_attacks(self, honest: Any, protocols: Iterable[str]) -> Any:
         """The class of the server that runs instead of `honest`, which has the decisions of `protocols`."""
         wanted, kinds = set(protocols), []
         for name, found in self._server.items():
@@ -69,7 +69,7 @@ class Adversary:
             kinds += fitting[:1]
             if fitting:
                 self._unused.discard(name)
-        return malicious_server(honest, kinds, self._conspiracy)
+        return malicious_server(honest, kinds, self._context)
 
     def roles(self, specs: Sequence[RoleSpec]) -> list[RoleSpec]:
         """`specs`, and after them what the dishonest clients do instead; their accomplices' roles are extended too."""
@@ -78,17 +78,17 @@ class Adversary:
             kinds = [kind for found in self._clients.values() for kind in found if kind.concerns(spec)]
             if kinds:
                 only = self.dishonest if spec.only is None else spec.only & self.dishonest
-                more.append(RoleSpec(dishonest_role(spec.role, kinds, self._conspiracy), spec.parameters, only))
+                more.append(RoleSpec(dishonest_role(spec.role, kinds, self._context), spec.parameters, only))
         return [*specs, *more]
 
     def check_learning(self, section: "WorkloadSection") -> None:
         """Raise `ExperimentError` for a misbehaviour that cannot be carried out with this `workload:` section."""
-        for kind in self._conspiracy.options:
+        for kind in self._context.options:
             kind.check_learning(section)
 
     def check_workload(self, workload: Workload) -> None:
         """Raise `ExperimentError` for a misbehaviour that cannot be carried out with what the clients learn."""
-        for kind, chosen in self._conspiracy.options.items():
+        for kind, chosen in self._context.options.items():
             kind.check_workload(workload, chosen)
 
     def check_used(self, specs: Sequence[RoleSpec]) -> None:
@@ -110,14 +110,16 @@ def _checked(section: AdversarySection, party: str, name: str, chosen: Any, popu
         raise ExperimentError(f"adversary.{error}") from None
 
 
-def _found(party: str, one: Named, base: type[Any], given: dict[type[Misbehaviour], Any]) -> list[Any]:
+def _found(party: str, one: Named, given: dict[type[Misbehaviour], Any]) -> list[Any]:
     """The classes that an entry names; notes the options of each in `given`."""
     name = name_of(one)
     kinds: list[Any] = list(kinds_of(party, name))
     if ":" in name:
         kinds = [own_class(name, f"adversary.{party}")]
-        if not (isinstance(kinds[0], type) and issubclass(kinds[0], base)):
-            raise ExperimentError(f"adversary.{party}: {name} is no subclass of {base.__module__}.{base.__name__}")
+        bases = tuple(SERVER_KINDS) if party == "server" else (ClientMisbehaviour,)
+        if not (isinstance(kinds[0], type) and issubclass(kinds[0], bases)):
+            allowed = " or ".join(f"{base.__module__}.{base.__name__}" for base in bases)
+            raise ExperimentError(f"adversary.{party}: {name} is no subclass of {allowed}")
     for kind in kinds:
         try:
             given[kind] = options(kind, one)

@@ -3,9 +3,11 @@
 A malicious server is ``type("Malicious...", (Misbehaviour, AnotherOne, HonestServer), {})``: each misbehaviour calls
 `super()` for what it does not change, so that they compose, the first one outermost. A dishonest client's role is made
 the same way from the honest role. The built-in misbehaviours are listed in `catalogue`; one of the user's own,
-named ``package.module:Name`` in an experiment, is a subclass of `ServerMisbehaviour` or `ClientMisbehaviour`.
+named ``package.module:Name`` in an experiment, is a subclass of `SelectionMisbehaviour`, `AggregationMisbehaviour`,
+`TrainingMisbehaviour` or `ClientMisbehaviour`, whichever it overrides.
 """
 
+import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,10 +19,11 @@ from testbed.parties.client import Role, RoleSpec
 
 if TYPE_CHECKING:
     from testbed.aggregation.contract import Aggregate, AggregationRound
-    from testbed.broadcast import Asked, TrainingRound
-    from testbed.experiment.workload import Workload as WorkloadSection
+    from testbed.experiment.workload import WorkloadSection
     from testbed.selection.contract import Selection, SelectionRound
-    from testbed.training import Train, Workload
+    from testbed.training.client import Train
+    from testbed.training.server import Asked, TrainingRound
+    from testbed.training.workload import Workload
 
 
 class MisbehaviourOptions(BaseModel):
@@ -38,7 +41,7 @@ class MisbehaviourOptions(BaseModel):
 
 
 @dataclass(frozen=True)
-class Conspiracy:
+class AttackContext:
     """What the malicious server and the dishonest clients know.
 
     Attributes:
@@ -47,7 +50,7 @@ class Conspiracy:
         rounds: of the experiment.
         from_round: the first round that is attacked.
         every: of the rounds from then on, every so many-th is attacked.
-        enough: dishonest participants that break the aggregation; 1 where it takes none.
+        enough_to_break: dishonest participants that break the aggregation; 1 where it takes none.
     """
 
     dishonest: frozenset[int]
@@ -55,7 +58,7 @@ class Conspiracy:
     rounds: int = 2**40
     from_round: int = 1
     every: int = 1
-    enough: int = 1
+    enough_to_break: int = 1
 
     def attacks(self, round_number: int) -> bool:
         """Whether this round is attacked; in the others everybody behaves."""
@@ -74,14 +77,17 @@ class Misbehaviour:
         applies_to: names of the selection or aggregation protocols whose decisions it overrides, or "train".
         only_follows: whether it does its part where another class of the same name applies, and nothing by itself.
         Options: what an experiment may set; may be replaced by a subclass of `MisbehaviourOptions`.
-        conspiracy: whom and when; `composed` sets it.
+        update_recovered: found in what `record_attack` says where it has had a single client's update; None: it never
+            says so.
+        context: whom and when; `malicious_server` and `dishonest_role` set it.
     """
 
     name: ClassVar[str]
     applies_to: ClassVar[tuple[str, ...]]
     only_follows: ClassVar[bool] = False
     Options: ClassVar[type[MisbehaviourOptions]] = MisbehaviourOptions
-    conspiracy: ClassVar[Conspiracy]
+    update_recovered: ClassVar[re.Pattern[str] | None] = None
+    context: ClassVar[AttackContext]
 
     @classmethod
     def check_learning(cls, section: "WorkloadSection") -> None:
@@ -94,26 +100,53 @@ class Misbehaviour:
     @property
     def dishonest(self) -> frozenset[int]:
         """The clients that work for the server."""
-        return self.conspiracy.dishonest
+        return self.context.dishonest
 
 
 class ServerMisbehaviour(Misbehaviour):
-    """Mixed into the server side of a protocol, which then overrides some decisions.
+    """Mixed into the server side of a protocol, which then overrides some decisions; one of the three kinds below.
 
     What the dishonest clients do along with it is a role in `roles` (a property of every server side), after those of
     the honest server: ``[*super().roles, RoleSpec(Accomplice, self.parameters, self.dishonest)]``.
 
     Attributes:
         attacking: whether the round under way is attacked; where not, a misbehaviour leaves everything to `super()`.
-        network: the round's, for `carried_out`.
+        network: the round's, for `record_attack`.
     """
 
     attacking: bool = False
     network: Network
 
-    def carried_out(self, kind: type["ServerMisbehaviour"], detail: str) -> None:
+    def record_attack(self, kind: type["ServerMisbehaviour"], detail: str) -> None:
         """Record that `kind` (the class that says so) has been carried out in this round."""
         self.network.record_event("server", "attack", f"{kind.name}: {detail}")
+
+
+class SelectionMisbehaviour(ServerMisbehaviour):
+    """Overrides decisions of a selection protocol: ``class Mine(SelectionMisbehaviour, LottoServer)``."""
+
+    if TYPE_CHECKING:  # what `super()` finds in the honest server
+
+        async def select(self, round_: SelectionRound) -> Selection:
+            raise NotImplementedError
+
+
+class AggregationMisbehaviour(ServerMisbehaviour):
+    """Overrides decisions of an aggregation protocol: ``class Mine(AggregationMisbehaviour, SecAgg)``."""
+
+    if TYPE_CHECKING:
+
+        async def aggregate(self, round_: AggregationRound) -> Aggregate:
+            raise NotImplementedError
+
+
+class TrainingMisbehaviour(ServerMisbehaviour):
+    """Overrides which model is sent to whom: ``class Mine(TrainingMisbehaviour, Broadcast)``."""
+
+    if TYPE_CHECKING:
+
+        def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
+            raise NotImplementedError
 
 
 class ClientMisbehaviour(Misbehaviour, Role):
@@ -132,52 +165,56 @@ class ClientMisbehaviour(Misbehaviour, Role):
 
     def attacks(self, round_number: int) -> bool:
         """Whether this round is attacked."""
-        return self.conspiracy.attacks(round_number)
+        return self.context.attacks(round_number)
 
-    def carried_out(self, kind: type["ClientMisbehaviour"], detail: str) -> None:
+    def record_attack(self, kind: type["ClientMisbehaviour"], detail: str) -> None:
         """Record that `kind` has been carried out by this client."""
         self.client.attacks.append(f"{kind.name}: {detail}")
 
 
-class _Selecting(ServerMisbehaviour):
+# -- how they are put together ----------------------------------------------------------------------------------------
+
+
+class _Selecting(SelectionMisbehaviour):
     """Outermost in a malicious selection: knows when a round begins."""
 
     async def select(self, round_: "SelectionRound") -> "Selection":
-        self.attacking, self.network = self.conspiracy.attacks(round_.number), round_.network
-        chosen: Selection = await super().select(round_)  # type: ignore[misc]
-        return chosen
+        self.attacking, self.network = self.context.attacks(round_.number), round_.network
+        return await super().select(round_)
 
 
-class _Aggregating(ServerMisbehaviour):
+class _Aggregating(AggregationMisbehaviour):
     """Outermost in a malicious aggregation: knows when a round begins."""
 
     async def aggregate(self, round_: "AggregationRound") -> "Aggregate":
-        self.attacking, self.network = self.conspiracy.attacks(round_.number), round_.network
-        made: Aggregate = await super().aggregate(round_)  # type: ignore[misc]
-        return made
+        self.attacking, self.network = self.context.attacks(round_.number), round_.network
+        return await super().aggregate(round_)
 
 
-class _Broadcasting(ServerMisbehaviour):
+class _Broadcasting(TrainingMisbehaviour):
     """Outermost in a malicious broadcast of the model: knows when a round's training begins."""
 
     def questions_for(self, round_: "TrainingRound", question: "Train") -> "Asked":
-        self.attacking, self.network = self.conspiracy.attacks(round_.number), round_.network
-        asked: Asked = super().questions_for(round_, question)  # type: ignore[misc]
-        return asked
+        self.attacking, self.network = self.context.attacks(round_.number), round_.network
+        return super().questions_for(round_, question)
 
 
-def malicious_server(honest: type, kinds: Sequence[type[ServerMisbehaviour]], conspiracy: Conspiracy) -> type:
+SERVER_KINDS: dict[type[ServerMisbehaviour], type[ServerMisbehaviour]] = {
+    SelectionMisbehaviour: _Selecting,
+    AggregationMisbehaviour: _Aggregating,
+    TrainingMisbehaviour: _Broadcasting,
+}
+"""What a server's misbehaviour may override, and what is outermost then."""
+
+
+def malicious_server(honest: type, kinds: Sequence[type[ServerMisbehaviour]], context: AttackContext) -> type:
     """The class of a server that is `honest` but for `kinds`, the first one outermost; `honest` itself if none."""
     if not kinds:
         return honest
-    begins: type[ServerMisbehaviour] = _Aggregating
-    if hasattr(honest, "select"):
-        begins = _Selecting
-    elif hasattr(honest, "questions_for"):
-        begins = _Broadcasting
-    return type(f"Malicious{honest.__name__}", (begins, *kinds, honest), {"conspiracy": conspiracy})
+    (outermost,) = {outer for base, outer in SERVER_KINDS.items() for kind in kinds if issubclass(kind, base)}
+    return type(f"Malicious{honest.__name__}", (outermost, *kinds, honest), {"context": context})
 
 
-def dishonest_role(honest: type[Role], kinds: Sequence[type[ClientMisbehaviour]], conspiracy: Conspiracy) -> type[Role]:
+def dishonest_role(honest: type[Role], kinds: Sequence[type[ClientMisbehaviour]], context: AttackContext) -> type[Role]:
     """The role of a client that is `honest` but for `kinds`, the first one outermost."""
-    return type(f"Dishonest{honest.__name__}", (*kinds, honest), {"conspiracy": conspiracy})
+    return type(f"Dishonest{honest.__name__}", (*kinds, honest), {"context": context})

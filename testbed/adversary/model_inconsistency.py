@@ -15,21 +15,22 @@ import numpy as np
 from pydantic import Field
 
 from testbed.adversary import crafted_models
-from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
+from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions, TrainingMisbehaviour
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
 from testbed.aggregation.secagg.messages import KeyAdvert
 from testbed.aggregation.secagg.round_state import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
-from testbed.broadcast import Asked, Broadcast, TrainingRound
 from testbed.errors import ExperimentError
 from testbed.messages import Vector
-from testbed.training import InspectableWorkload, Train, Workload
+from testbed.training.client import Train
+from testbed.training.server import Asked, Broadcast, TrainingRound
+from testbed.training.workload import InspectableWorkload, Workload
 
 if TYPE_CHECKING:
-    from testbed.experiment.workload import Workload as WorkloadSection
+    from testbed.experiment.workload import WorkloadSection
 
 
-class SendDifferentModels(ServerMisbehaviour, Broadcast):
+class SendDifferentModels(TrainingMisbehaviour, Broadcast):
     """Sends the model to the victim and to accomplices, whose updates it is told, and a silent one to the others."""
 
     name: ClassVar[str] = "send-different-models"
@@ -45,7 +46,7 @@ class SendDifferentModels(ServerMisbehaviour, Broadcast):
         """The victim's group first; where there is no honest client to attack, as the honest server."""
         asked = super().questions_for(round_, question)
         honest = [client for client in round_.trainers.tolist() if client not in self.dishonest]
-        victim = self.conspiracy.options_of(SendDifferentModels).victim
+        victim = self.context.options_of(SendDifferentModels).victim
         if victim is None and honest:
             victim = int(round_.randomness.generator("server", round_.number, "victim").choice(honest))
         if not self.attacking or victim not in honest:
@@ -55,13 +56,13 @@ class SendDifferentModels(ServerMisbehaviour, Broadcast):
             shapes = round_.workload.parameter_shapes()
         others = np.array([client for client in honest if client != victim], np.int64)
         told = Vector(crafted_models.silent(len(question.model), shapes), 0)
-        self.carried_out(
+        self.record_attack(
             SendDifferentModels, f"client {victim} was sent the model, {len(others)} others one that does not move"
         )
         return [(np.setdiff1d(round_.trainers, others), asked[0][1]), (others, Train(question.round, told))]
 
 
-class PassOnAllKeys(ServerMisbehaviour, SecAgg):
+class PassOnAllKeys(AggregationMisbehaviour, SecAgg):
     """Passes on the keys of clients that were sent other models as well: the honest server would leave them out."""
 
     name: ClassVar[str] = "send-different-models"
@@ -84,7 +85,7 @@ class ImprintOptions(MisbehaviourOptions):
     )
 
 
-class SendCraftedModel(ServerMisbehaviour, Broadcast):
+class SendCraftedModel(TrainingMisbehaviour, Broadcast):
     """Sends everybody a model that its first layer's update gives samples away of."""
 
     name: ClassVar[str] = "send-crafted-model"
@@ -114,8 +115,8 @@ class SendCraftedModel(ServerMisbehaviour, Broadcast):
             return super().questions_for(round_, question)
         workload = inspectable(round_.workload)
         samples = int(workload.sample_counts[round_.trainers].sum())
-        made = imprint_of(workload, samples, self.conspiracy.options_of(SendCraftedModel).gain, round_.number)
-        self.carried_out(
+        made = imprint_of(workload, samples, self.context.options_of(SendCraftedModel).gain, round_.number)
+        self.record_attack(
             SendCraftedModel, f"{made.rows - 1} bins for {samples} samples of {len(round_.trainers)} clients"
         )
         return super().questions_for(round_, Train(question.round, Vector(made.model, 0)))

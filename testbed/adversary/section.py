@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from testbed.adversary.catalogue import kinds_of, names
-from testbed.adversary.misbehaviour import Conspiracy, Misbehaviour, MisbehaviourOptions
+from testbed.adversary.misbehaviour import AttackContext, Misbehaviour, MisbehaviourOptions
 from testbed.plugins.classes import OWN_CLASS
 from testbed.plugins.options import unknown
 from testbed.randomness import Randomness
@@ -119,7 +119,7 @@ class AdversarySection(BaseModel):
 
     def attacks(self, round_number: int) -> bool:
         """Whether this round is to be attacked; in the others everybody behaves."""
-        return Conspiracy(frozenset(), from_round=self.from_round, every=self.every).attacks(round_number)
+        return AttackContext(frozenset(), from_round=self.from_round, every=self.every).attacks(round_number)
 
     def number_of(self, population: int) -> int:
         """c, how many clients are dishonest; a share is rounded up."""

@@ -1,9 +1,10 @@
 """What an aggregation protocol is given, and what it returns."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +17,10 @@ from testbed.network import Network
 from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
 from testbed.privacy.accounting.accountant import Accountant
-from testbed.privacy.noise_plan import Guarantees
+from testbed.privacy.noise_plan import Guarantees, NoisePlan, NoiseSource
 from testbed.randomness import Randomness
-from testbed.training import Train, Workload
+from testbed.training.client import Train
+from testbed.training.workload import Workload
 
 
 class AggregationParameters(BaseModel):
@@ -150,28 +152,79 @@ def of_shape(vectors: Mapping[int, Vector], bits: int, length: int | None) -> Id
     return np.sort(np.array(fitting, np.int64))
 
 
-class AggregationProtocol(Protocol):
-    """Server side of an aggregation protocol. A user's own class has the same attributes.
+class AggregationProtocol(ABC):
+    """Server side of an aggregation protocol. User-defined ones inherit from it, too, and say what differs from the
+    defaults.
 
-    It may have another, `Parameters`: a subclass of `AggregationParameters` that says which keys its section has.
+    A class may have one attribute more, `Parameters`: a subclass of `AggregationParameters` that says which keys its
+    section of the experiment has. What is a property here may be a class attribute there. What the privacy ledger asks
+    (`accountant`, `shares_noise`, `guarantees`) is answered by the parameters, unless the class does.
+
+    Args:
+        parameters: the section of the experiment.
 
     Attributes:
         stages: its stages, in order.
         needs_registration: whether clients must be registered with the PKI.
-        roles: the client side.
-
-    Two more are optional: `asks_everybody` (bool: every available client gets the model and is a participant, whomever
-    selection has drawn) and `goes_on_without_participants` (bool: a round in which nobody was drawn is not skipped).
+        allows_empty_selection: whether a round in which nobody was drawn is run all the same, not skipped.
     """
 
-    stages: ClassVar[tuple[str, ...]]
-    needs_registration: ClassVar[bool]
+    stages: tuple[str, ...] = ()
+    needs_registration: bool = False
+    allows_empty_selection: bool = False
 
-    def __init__(self, parameters: Any) -> None: ...
+    def __init__(self, parameters: Any) -> None:
+        self.parameters = parameters
 
     @property
-    def roles(self) -> list[RoleSpec]:
+    @abstractmethod
+    def roles(self) -> Sequence[RoleSpec]:
         """The client side, for all clients."""
 
+    @abstractmethod
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
         """Combine the updates; raises `RoundAborted` when too few are left."""
+
+    @property
+    def broadcasts_to_all(self) -> bool:
+        """Whether every available client gets the model and is a participant, whomever selection has drawn."""
+        return False
+
+    def accountant(self, participants: int, dimension: int, client_rate: float = 1.0) -> Accountant | None:
+        """What taking part costs in privacy, for so many planned participants and parameters; None: no noise.
+
+        Args:
+            participants: the most that a round may have.
+            dimension: number of model parameters.
+            client_rate: probability with which each is drawn; given where it `broadcasts_to_all`, so that nobody can
+                tell who was: then it is the rate that counts.
+        """
+        accountant: Accountant | None = self.parameters.accountant(participants, dimension)
+        return accountant
+
+    @property
+    def shares_noise(self) -> bool:
+        """Whether the noise is a sum of the participants' shares."""
+        return bool(self.parameters.shares_noise)
+
+    def guarantees(self, participants: int) -> Guarantees:
+        """What holds of sums among so many participants; raises `ValueError` where there is no sum of so many."""
+        guarantees: Guarantees = self.parameters.guarantees(participants)
+        return guarantees
+
+    def noise_plan(self, smallest: int, largest: int, dimension: int, client_rate: float | None) -> NoisePlan | None:
+        """What the accountant, the ledger and the bounds take; None where there is no noise.
+
+        Args:
+            smallest, largest: participants that a round may have.
+            dimension: number of model parameters.
+            client_rate: see `AggregationRound`.
+        """
+        rate = client_rate if self.broadcasts_to_all and client_rate is not None else 1.0
+        accountant = self.accountant(largest, dimension) if rate == 1.0 else self.accountant(largest, dimension, rate)
+        if accountant is None:
+            return None
+        source: NoiseSource = "shares"
+        if not self.shares_noise:
+            source = "clients" if self.broadcasts_to_all else "server"
+        return NoisePlan(accountant, self.guarantees, smallest, largest, source)

@@ -19,7 +19,13 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from testbed.aggregation.contract import Aggregate, AggregationParameters, AggregationRound, of_shape
+from testbed.aggregation.contract import (
+    Aggregate,
+    AggregationParameters,
+    AggregationProtocol,
+    AggregationRound,
+    of_shape,
+)
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ExperimentError, Refusal, RoundAborted, RoundSkipped, RunError
 from testbed.messages import Message, RoundNumber, Vector
@@ -27,7 +33,8 @@ from testbed.parties.client import Client, Role, RoleSpec, handles
 from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
 from testbed.privacy.mechanisms.gaussian import coins, with_noise
 from testbed.privacy.noise_plan import Guarantees
-from testbed.training import GradientWorkload, LocalUpdate, Train, Trained, Trainer, Workload, trained_update
+from testbed.training.client import Train, Trained, Trainer, trained_update
+from testbed.training.workload import GradientWorkload, LocalUpdate, Workload
 
 _NAME = "dp-sgd-random-participation"
 _VELOCITY = "dp_sgd_velocity"
@@ -117,7 +124,7 @@ class RandomParticipationParameters(AggregationParameters):
         if not isinstance(workload, GradientWorkload):
             raise ExperimentError(
                 f"workload.dataset: this workload has no gradient_sum, which {_NAME} asks for; see GradientWorkload "
-                "in testbed/training.py"
+                "in testbed/training/workload.py"
             )
         workload.check_gradient_sum()
 
@@ -217,25 +224,21 @@ class GradientSender(Role):
         return Gradient(Vector(total, 0))
 
 
-class RandomParticipation:
-    """Server side.
+class RandomParticipation(AggregationProtocol):
+    """Server side. A round that nobody takes part in is completed, not skipped."""
 
-    Attributes:
-        asks_everybody: every available client gets the model and answers.
-        goes_on_without_participants: a round that nobody takes part in is completed, not skipped.
-    """
-
-    stages: ClassVar[tuple[str, ...]] = ("dp-sgd/gradient",)
-    needs_registration: ClassVar[bool] = False
-    goes_on_without_participants: ClassVar[bool] = True
-
-    def __init__(self, parameters: RandomParticipationParameters) -> None:
-        self.parameters = parameters
+    parameters: RandomParticipationParameters
+    stages = ("dp-sgd/gradient",)
+    allows_empty_selection = True
 
     @property
-    def asks_everybody(self) -> bool:
-        """See the class."""
+    def broadcasts_to_all(self) -> bool:
+        """Every available client gets the model and answers a server that is not trusted."""
         return self.parameters.server == "untrusted"
+
+    def accountant(self, participants: int, dimension: int, client_rate: float = 1.0) -> SubsampledGaussianAccountant:
+        """See `RandomParticipationParameters.accountant`."""
+        return self.parameters.accountant(participants, dimension, client_rate)
 
     @property
     def roles(self) -> list[RoleSpec]:

@@ -6,13 +6,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
+from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
 from testbed.aggregation.noise import NoisePolicy, NoisyParameters, NoisyRole, noise_policy_of
 from testbed.arrays import Ids
 from testbed.errors import Refusal, RoundAborted, RunError
 from testbed.messages import Count, Message, RoundNumber, Vector
 from testbed.parties.client import Client, RoleSpec, handles
-from testbed.training import trained_update
+from testbed.training.client import trained_update
 
 
 class PlainParameters(NoisyParameters):
@@ -86,14 +86,11 @@ class PlainClient(NoisyRole):
         return NoisyUpdate(Vector(elements, self.parameters.bits))
 
 
-class Plain:
+class Plain(AggregationProtocol):
     """Server side."""
 
-    stages: ClassVar[tuple[str, ...]] = ("plain/update",)
-    needs_registration: ClassVar[bool] = False
-
-    def __init__(self, parameters: PlainParameters) -> None:
-        self.parameters = parameters
+    parameters: PlainParameters
+    stages = ("plain/update",)
 
     @property
     def roles(self) -> list[RoleSpec]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.crypto.masks import lane_dtype
+from testbed.crypto.masks import word_dtype
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ExperimentError, Refusal, RoundAborted
 
@@ -75,7 +75,7 @@ class Quantisation:
         if weight * self.highest >= 1 << self.bits:
             raise Refusal("aggregation.weight-too-large", f"a weight of {weight} exceeds the ring of {self.bits} bits")
         length = len(delta)
-        lane = lane_dtype(self.bits)
+        lane = word_dtype(self.bits)
         levels = np.empty(length + 1, lane)
         scale = self.highest / (2 * self.clip)
         for begin in range(0, length, _CHUNK):

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-import testbed
 from testbed.commands.attack import attack
 from testbed.commands.attack_survey import SURVEY_EPILOG, survey
 from testbed.commands.attack_updates import INVERT_EPILOG, RECONSTRUCT_EPILOG, invert, reconstruct
@@ -34,6 +33,7 @@ from testbed.commands.trace import trace
 from testbed.commands.tune import TUNE_EPILOG, tune
 from testbed.commands.validation import SCHEMA_EPILOG, VALIDATE_EPILOG, schema, validate
 from testbed.signals import stopping_on_signals
+from testbed.version import VERSION
 
 _EPILOG = examples(
     "testbed validate examples/quickstart.yaml",
@@ -82,7 +82,7 @@ app.add_typer(plan)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        echo(f"testbed {testbed.__version__}")
+        echo(f"testbed {VERSION}")
         raise typer.Exit
 
 

@@ -78,6 +78,7 @@ def registrations(
 
     They ask a real PKI. In a sweep, this is its first point.
     """
+    from analysis.tables import Table, render
     from testbed.adversary.registration import attempts
     from testbed.engine.federation import Plan
     from testbed.experiment import load
@@ -90,9 +91,8 @@ def registrations(
     population = plan.experiment.population
     if not 0 < len(plan.dishonest) < population:
         raise ExperimentError(f"{file}: adversary.dishonest: {len(plan.dishonest)} of {population}; some, and not all")
-    rows = [["Attempt", "Tried", "Refused", "By", "Gained"]]
-    for one in attempts(population, plan.dishonest, plan.randomness):
-        rows.append([one.name, str(one.tried), str(one.refused), ", ".join(one.checks) or "–", one.gained])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    rows = [
+        [one.name, str(one.tried), str(one.refused), ", ".join(one.checks) or "–", one.gained]
+        for one in attempts(population, plan.dishonest, plan.randomness)
+    ]
+    echo(render(Table(["Attempt", "Tried", "Refused", "By", "Gained"], rows, ruled=False), "text"), nl=False)

@@ -43,14 +43,14 @@ def survey(
 
     experiment = load(file, [*(overrides or []), f"cluster.network={quoted(network)}"])
     from analysis.attacks.survey import findings, render, survey_of, trials
-    from testbed.commands.progress import display
+    from testbed.commands.progress import display_for
     from testbed.records import RunRecords
     from testbed.running import run_all
 
     tried = trials(experiment, only or [], str(file))
     console = messages()
     try:
-        with tempfile.TemporaryDirectory() as folder, display(console, quiet) as observer:
+        with tempfile.TemporaryDirectory() as folder, display_for(console, quiet) as observer:
             directory = out or Path(folder)
             sweep = survey_of(experiment, tried, str(file))
             paths = run_all(

@@ -1,6 +1,5 @@
 """``testbed attack reconstruct`` and ``invert``: what the server's sums over many rounds tell of single clients."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -46,11 +45,12 @@ def reconstruct(
     trained again.
     """
     from analysis.attacks import reconstruction_report as report
+    from analysis.tables import to_json
 
     if out is not None:
         check_folder("--out", out)
     made = report.reconstruct(one_run(directory), first, last)
-    echo(json.dumps(report.row(made), indent=2) if format == "json" else report.text(made))
+    echo(to_json(report.row(made), ascii=True) if format == "json" else report.text(made), nl=False)
     if out is not None:
         console = messages()
         for path in report.files(made, out):
@@ -88,6 +88,7 @@ def invert(
     """
     from analysis.attacks import inversion_report as report
     from analysis.attacks.inversion import Search
+    from analysis.tables import to_json
 
     run = one_run(directory)
     if out is not None:
@@ -97,7 +98,7 @@ def invert(
         raise ExperimentError(f"--client: {client} of {population} clients, which are numbered from 0")
     inverter = report.Inverter(run, first, len(run.rounds) if last is None else last)
     made = inverter.invert(client, Search(iterations, starts, smoothness=smoothness), alone=alone)
-    echo(json.dumps(report.row(made), indent=2) if format == "json" else report.text(made))
+    echo(to_json(report.row(made), ascii=True) if format == "json" else report.text(made), nl=False)
     if out is not None:
         console = messages()
         for path in report.pictures([(f"client {client}", made)], out / f"client-{client}"):

@@ -1,6 +1,5 @@
 """``testbed bound`` and ``testbed plan``: the papers' guarantees as numbers, and the parameters that keep a target."""
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -257,14 +256,14 @@ _PLAN_TEXT = {
 
 
 def _print(row: Mapping[str, Any], format: str, text: Mapping[str, str]) -> None:
+    from analysis.tables import Table, render, to_json
+
     if format == "json":
-        echo(json.dumps(row, indent=2, allow_nan=False))
+        echo(to_json(row, ascii=True), nl=False)
         return
     echo(", ".join(f"{_GIVEN[key]} = {number(row[key])}" for key in row if key in _GIVEN and row[key] is not None))
-    lines = [(label.format_map(row), key) for key, label in text.items() if key in row]
-    width = max(len(label) for label, _ in lines)
-    for label, key in lines:
-        echo(f"{label:{width}}  {_value(row, key)}".rstrip())
+    lines = [(label.format_map(row), _value(row, key)) for key, label in text.items() if key in row]
+    echo(render(Table((), lines, ruled=False), "text"), nl=False)
 
 
 def _value(row: Mapping[str, Any], key: str) -> str:

@@ -1,6 +1,5 @@
 """``testbed bound batch-partition``: Multi-RoundSecAgg's theorems as numbers."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,6 +74,7 @@ def bound_batch_partition(
     """
     from analysis.bounds import batch_partition_report as report
     from analysis.bounds.convergence import Problem
+    from analysis.tables import to_json
 
     given = dict(zip(_PROBLEM, (smoothness, convexity, gradient_variance, gradient_bound, heterogeneity,
                                 initial_distance), strict=True))  # fmt: skip
@@ -90,9 +90,9 @@ def bound_batch_partition(
             row |= report.simulated_cardinality(users, selected, privacy, chances, simulate)
         row |= report.full_rank_report(users, selected, rounds or users, trials)
         if not missing:
-            problem = Problem(**given)
+            problem = Problem(**{name: value for name, value in given.items() if value is not None})
             row |= report.convergence_report(users, selected, privacy, chances, problem, local_steps, rounds or users)
-    echo(json.dumps(row, indent=2, allow_nan=False) if format == "json" else _text(row))
+    echo(to_json(row, ascii=True) if format == "json" else _text(row), nl=False)
 
 
 def _dropout(text: str) -> float | list[float]:
@@ -133,16 +133,17 @@ _TEXT = {
 
 
 def _text(row: dict[str, Any]) -> str:
+    from analysis.tables import Table, render
+
     dropout = number(row["dropout"])
     if "dropout_lowest" in row:
         dropout = f"{number(row['dropout_lowest'])} to {number(row['dropout_highest'])}, {dropout} on average"
     sizes = str(row["privacy"])
     if row["largest_batch"] > row["privacy"]:
         sizes += f" to {row['largest_batch']}"
-    lines = [f"N = {row['users']}, K = {row['selected']}, {row['batches']} batches of {sizes}, p = {dropout}"]
+    given = f"N = {row['users']}, K = {row['selected']}, {row['batches']} batches of {sizes}, p = {dropout}"
     shown = [(label.format_map(row), _value(row, key)) for key, label in _TEXT.items() if key in row]
-    width = max(len(label) for label, _ in shown)
-    return "\n".join([*lines, *(f"{label:{width}}  {value}" for label, value in shown)])
+    return f"{given}\n{render(Table((), shown, ruled=False), 'text')}"
 
 
 def _value(row: dict[str, Any], key: str) -> str:

@@ -1,6 +1,5 @@
 """``testbed bound random-participation``: what DP-SGD with random participation costs in privacy."""
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -58,13 +57,14 @@ def bound_random_participation(
     """
     from analysis.bounds.random_participation import Participation
     from analysis.bounds.random_participation_report import random_participation_bounds
+    from analysis.tables import to_json
 
     with in_options():
         who = Participation(local_samples, client_rate, sample_rate, clip)
         row = random_participation_bounds(who, delta, epsilon=epsilon, sigma=sigma, rounds=rounds, clients=clients)
     if (warning := row.get("warning")) is not None:
         echo(f"warning: {warning}", err=True)
-    echo(json.dumps(row, indent=2, allow_nan=False) if format == "json" else _text(row))
+    echo(to_json(row, ascii=True) if format == "json" else _text(row), nl=False)
 
 
 def _text(row: Mapping[str, Any]) -> str:
@@ -80,4 +80,4 @@ def _text(row: Mapping[str, Any]) -> str:
         value = row[f"{one.name}_{wanted}"]
         number = ("none" if wanted == "sigma" else "inf") if value is None else f"{value:.5g}"
         lines.append(f"{one.name:{width}}  {wanted} {number:>8}  {_STANDING[one.standing]} ({one.source})")
-    return "\n".join(lines)
+    return "\n".join([*lines, ""])

@@ -1,6 +1,5 @@
 """``testbed bound verifiable-batch-partition``: what whole batches that the server cannot pick guarantee."""
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -57,11 +56,12 @@ def bound_verifiable(
     """
     from analysis.bounds.verifiable_batch_partition import Setting
     from analysis.bounds.verifiable_batch_partition_report import verifiable_bounds
+    from analysis.tables import to_json
 
     with in_options():
         setting = Setting(population, participants, privacy, over_selection, dishonest, min_population)
         row = verifiable_bounds(setting, eta, threshold_of(threshold), dropout)
-    echo(json.dumps(row, indent=2, allow_nan=False) if format == "json" else _text(row))
+    echo(to_json(row, ascii=True) if format == "json" else _text(row), nl=False)
 
 
 _TINY = 1e-300  # what reads 0 is below it
@@ -82,14 +82,15 @@ _EXACT = ("selection_probability", "candidates_suffice", "candidates_suffice_den
 
 
 def _text(row: Mapping[str, Any]) -> str:
+    from analysis.tables import Table, render
+
     honest = {
         f"fewer_than_{h}_honest": f"some batch has 1 to {h - 1} honest members" if h > 2
         else "some batch has 1 honest member" for h in range(2, row["privacy"] + 1)
     }  # fmt: skip
     shown = [(label.format_map(row), _value(row, key)) for key, label in (_TEXT | honest).items()]
-    width = max(len(label) for label, _ in shown)
     given = ", ".join(f"{name} = {number(row[key])}" for key, name in _GIVEN.items())
-    return "\n".join([given, *(f"{label:{width}}  {value}" for label, value in shown)])
+    return f"{given}\n{render(Table((), shown, ruled=False), 'text')}"
 
 
 def _value(row: Mapping[str, Any], key: str) -> str:

@@ -37,9 +37,13 @@ def calibrate(
     from workloads.training.calibration import local_training
 
     bars = Progress(
-        TextColumn("{task.description:24}", markup=False), BarColumn(), MofNCompleteColumn(),
-        console=messages(), transient=True, disable=quiet,
-    )  # fmt: skip
+        TextColumn("{task.description:24}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        console=messages(),
+        transient=True,
+        disable=quiet,
+    )
     with bars:
         bar = bars.add_task("", total=len(REFERENCE_COSTS))
         done = iter(range(len(REFERENCE_COSTS)))

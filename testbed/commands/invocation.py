@@ -19,6 +19,7 @@ from testbed.plugins.classes import IMPORT_CLASSES, importing_classes
 
 BAD_INPUT, FAILED, STOPPED = 2, 3, 130
 _NO_READER = 1  # what typer says too, when it is the one to notice
+_LEFT_OUT = ("ray", "torch", "torchvision")  # what runs no clients does without them
 
 
 @dataclass
@@ -115,6 +116,9 @@ def report(error: BaseException, invocation: Invocation) -> int:
         return BAD_INPUT
     if isinstance(error, OSError) and error.strerror:
         _print([f"{error.filename}: {error.strerror}" if error.filename else error.strerror])
+        return FAILED
+    if isinstance(error, ModuleNotFoundError) and error.name in _LEFT_OUT:
+        _print([f"{error.name} is not installed here, and running clients needs it: pip install {error.name}"])
         return FAILED
     what = " ".join("".join(traceback.format_exception_only(error)).split())
     hint = "" if invocation.debug else "; --debug prints the traceback"

@@ -91,7 +91,7 @@ def stop(id: Id, address: Address = None, debug: Debug = False) -> None:
 def fetch(id: Id, address: Address = None, to: To = None, debug: Debug = False) -> None:
     """Bring the records of a job that has ended to this machine; print their directory."""
     from cluster.jobs.submission import Jobs
-    from testbed.running.preparation import file_name
+    from testbed.files.names import file_name
 
     at = Jobs(address)
     echo(at.fetch(id, to or Path("runs") / file_name(at.job(id).experiment)))

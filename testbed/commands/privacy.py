@@ -3,7 +3,6 @@
 ``testbed bound privacy`` says the latter of an experiment that was never run.
 """
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -89,7 +88,8 @@ def bound_privacy(
     debug: Debug = False,
 ) -> None:
     """What the selection of an experiment guarantees for its clients' privacy, over all of its planned rounds."""
-    from analysis.privacy.planned import lines, planned
+    from analysis.privacy.planned import guarantee_table, planned
+    from analysis.tables import to_json
     from testbed.experiment import load
     from testbed.experiment.plugin_classes import refuse_unless_imported
     from testbed.experiment.sweep import points
@@ -104,9 +104,12 @@ def bound_privacy(
             echo(f"warning: {label}: {found[-1].warning}", err=True)
     if format == "json":
         rows = [{"experiment": one.label, **one.facts(), "guarantees": one.rows()} for one in found]
-        echo(json.dumps(rows, indent=1, allow_nan=False))
+        echo(to_json(rows, indent=1, ascii=True), nl=False)
         return
-    echo("\n".join(f"{visible(one.label)}\n{_facts(one.facts())}{lines(one.rows())}" for one in found), nl=False)
+    echo(
+        "\n".join(f"{visible(one.label)}\n{_facts(one.facts())}{guarantee_table(one.rows())}" for one in found),
+        nl=False,
+    )
 
 
 def _facts(facts: dict[str, Any]) -> str:

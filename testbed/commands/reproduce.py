@@ -1,6 +1,5 @@
 """``testbed reproduce``: a paper's table or figure, made again, with the paper's values beside ours."""
 
-import json
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -92,7 +91,7 @@ def reproduce(
         for place, (one, directory) in enumerate(zip(wanted, directories, strict=True)):
             if place:
                 echo("")
-            files = data if one.reads else None
+            files = data if one.data_files else None
             _make(one, scale, directory, format, _runner(flags, console, quiet), console, quiet, files)
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
@@ -106,7 +105,7 @@ def _folder(data: Path | None, wanted: "list[Reproduction]") -> Path | None:
         return None
     if not data.is_dir():
         raise ExperimentError(f"--data: {data} is not a folder; give the one with the files, or leave --data out")
-    if not any(one.reads for one in wanted):
+    if not any(one.data_files for one in wanted):
         raise ExperimentError(f"--data: {', '.join(one.name for one in wanted)} read no files; leave --data out")
     return data.resolve()
 
@@ -138,27 +137,27 @@ def _make(
     data: Path | None,
 ) -> None:
     from analysis.reproduction import presentation
-    from analysis.reproduction.contract import Bench
+    from analysis.reproduction.contract import ReproductionContext
 
-    def note(line: str) -> None:
+    def progress(line: str) -> None:
         if not quiet:
             console.print(f"{one.name}: {line}")
 
     try:
-        made = one.make(Bench(scale, directory, run, note, data))
+        result = one.run(ReproductionContext(scale, directory, run, progress, data))
     except ExperimentError as error:
         _, of_data, what = str(error).partition("workload.path: ")
         if data is None or not of_data:
             raise
         raise ExperimentError(f"--data: {one.name}: {what}") from None  # the option that the key was made of
-    written = presentation.write(one, made, scale, directory)
-    echo(presentation.render(one, made, scale, format), nl=False)
+    written = presentation.write(one, result, scale, directory)
+    echo(presentation.render(one, result, scale, format), nl=False)
     console.print(f"\nwritten: {', '.join(str(path) for path in written)}")
 
 
 def _runner(flags: list[str], console: "Console", quiet: bool) -> "Callable[[Experiment, Path], list[RunRecords]]":
     """Runs an experiment (and what is missing of its sweep) into a directory, where and how the command line says."""
-    from testbed.commands.progress import display
+    from testbed.commands.progress import display_for
     from testbed.experiment.loader import apply_override, validated
     from testbed.records import RunRecords
     from testbed.running import run_all
@@ -168,7 +167,7 @@ def _runner(flags: list[str], console: "Console", quiet: bool) -> "Callable[[Exp
         for flag in flags:
             apply_override(data, flag)
         experiment = validated(data, experiment.name)
-        with display(console, quiet) as observer:
+        with display_for(console, quiet) as observer:
             paths = run_all(experiment, directory, where=experiment.name, resume=True, observer=observer)
         return [RunRecords(path) for path in paths]
 
@@ -176,29 +175,34 @@ def _runner(flags: list[str], console: "Console", quiet: bool) -> "Callable[[Exp
 
 
 def _listed(wanted: "list[Reproduction]", format: str) -> str:
+    from analysis.tables import Table, render, to_json
+
     if format == "json":
         rows = [
-            {"name": one.name, "also": list(one.also), "title": one.title, "source": one.source, "reads": one.reads}
+            {
+                "name": one.name,
+                "also": list(one.aliases),
+                "title": one.title,
+                "source": one.source,
+                "reads": one.data_files,
+            }
             for one in wanted
         ]
-        return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
+        return to_json(rows)
     if format == "markdown":
-        lines = ["| Name | What | Source |", "| --- | --- | --- |"]
-        lines += [
-            f"| {', '.join(f'`{name}`' for name in _names(one))} | {one.title} | {one.source} |" for one in wanted
-        ]
-        return "\n".join(lines) + "\n"
+        cells = [(", ".join(f"`{name}`" for name in _names(one)), one.title, one.source) for one in wanted]
+        return render(Table(["Name", "What", "Source"], cells, is_markup=True), format)
     width = max(len(name) for one in wanted for name in _names(one))
     return "".join(_entry(one, width) for one in wanted)
 
 
 def _names(one: "Reproduction") -> list[str]:
-    return [one.name, *one.also]
+    return [one.name, *one.aliases]
 
 
 def _entry(one: "Reproduction", width: int) -> str:
     """The names, one below the other, beside what it is."""
-    said = [one.title, one.source, *([f"--data: {one.reads}"] if one.reads else [])]
+    said = [one.title, one.source, *([f"--data: {one.data_files}"] if one.data_files else [])]
     return "".join(
         f"{name:<{width}}  {line}".rstrip() + "\n" for name, line in zip_longest(_names(one), said, fillvalue="")
     )

@@ -50,11 +50,10 @@ def compare(
 ) -> None:
     """Print the overhead table: what each protocol costs, as means, 95% intervals and ratios to a baseline."""
     runs = runs_in(directories)
-    from analysis.comparison import overhead, pairs
-    from analysis.comparison import tables as rendering
+    from analysis.comparison import overhead, pairs, report
 
     frame = (pairs.compare_paired if paired else overhead.compare)(runs, baseline)
-    echo(rendering.render(frame, format), nl=False)
+    echo(report.render(frame, format), nl=False)
 
 
 def dropouts(
@@ -66,9 +65,9 @@ def dropouts(
 ) -> None:
     """Print who was lost at which stage: offline, dropped out, too late or refusing, participants and all asked."""
     runs = runs_in(directories)
-    from analysis.comparison import dropouts as tables
+    from analysis.comparison import dropouts as losses
 
-    echo(tables.render(tables.dropouts(runs), format), nl=False)
+    echo(losses.render(losses.dropouts(runs), format), nl=False)
 
 
 def plot(

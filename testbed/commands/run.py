@@ -77,17 +77,21 @@ def run(
     console = messages()
     try:
         # From here on it takes seconds to import what is needed.
-        from testbed.commands.progress import display
-        from testbed.records.mirror import staged
+        from testbed.commands.progress import display_for
+        from testbed.records.mirror import local_staging_dir
         from testbed.running import default_directory, run_all
 
         where = out or default_directory(experiment)
-        directory = staged(where)
-        with display(console, quiet) as observer:
+        directory = local_staging_dir(where)
+        with display_for(console, quiet) as observer:
             paths = run_all(
-                experiment, directory, where=str(file), resume=resume, observer=observer,
+                experiment,
+                directory,
+                where=str(file),
+                resume=resume,
+                observer=observer,
                 accept_changed_code=accept_changed_code,
-            )  # fmt: skip
+            )
         if not quiet:
             console.print()
         _print_table(paths, where, console)
@@ -98,11 +102,11 @@ def run(
 
 
 def _print_table(paths: list[Path], where: str | Path, console: Console) -> None:
-    from analysis.comparison import tables
+    from analysis.comparison import report
     from testbed.running import compare
 
     try:
-        echo(tables.render(compare(paths)), nl=False)
+        echo(report.render(compare(paths)), nl=False)
     except TestbedError as error:  # the runs are all there; only which is the baseline may not be clear
         console.print(f"no table: {error}; see `testbed compare --help`")
     console.print(f"\nrecords: {where}")

@@ -68,7 +68,7 @@ def submit(
     debug: Debug = False,
 ) -> None:
     """Run an experiment as a job on a Ray cluster: its files and this very code are sent along."""
-    from testbed.running.preparation import file_name
+    from testbed.files.names import file_name
 
     if accept_changed_code and not resume:
         raise ExperimentError("--accept-changed-code: says how a run goes on; give --resume, too")

@@ -134,14 +134,19 @@ def convert(
 
 def _converted(format: str, source: Path, given: dict[str, Any], round_s: float) -> "tuple[AvailabilityTrace, Counts]":
     from testbed.emulation.traces.conversion import csv_intervals, flash_events, matrix, phone_intervals
+    from testbed.emulation.traces.conversion.collector import Outside
 
     if format == "matrix":
         return matrix.convert(source, round_s)
     if format == "csv":
         client, begin, end = (given[f"--{name}-column"] for name in ("client", "from", "until"))
         return csv_intervals.convert(source, client, begin, end, given["--unit"] or "s")
-    of_phones = phone_intervals if format == "phone-intervals" else flash_events
-    return of_phones.convert(source, given["--outside"] or "repeat")
+    outside: Outside = given["--outside"] or "repeat"
+    return (
+        phone_intervals.convert(source, outside)
+        if format == "phone-intervals"
+        else flash_events.convert(source, outside)
+    )
 
 
 _READS = {  # the options that a format needs, and those that it may have
@@ -166,9 +171,9 @@ def _write_capacity(table: Any, counts: "Counts", out: Path) -> None:
     import pyarrow as pa
 
     from testbed.files import parquet as parquet_files
-    from testbed.files.atomic import replacing
+    from testbed.files.atomic import atomic_write
 
-    with replacing(out, lambda reason: TraceError(f"{out}: cannot be written: {reason}")) as file:
+    with atomic_write(out, lambda reason: TraceError(f"{out}: cannot be written: {reason}")) as file:
         if out.suffix == ".csv":
             file.write(table.to_csv(index=False).encode())
         else:

@@ -85,14 +85,14 @@ def tune(
     try:
         # From here on it takes seconds to import what is needed.
         from analysis.comparison import tuning
-        from testbed.commands.progress import display
+        from testbed.commands.progress import display_for
         from testbed.experiment.sweep import points
+        from testbed.files.names import file_name
         from testbed.records import RunRecords
         from testbed.running import run_all
-        from testbed.running.preparation import file_name
 
         directory = out or Path("runs") / file_name(f"{experiment.name}-tune")
-        with display(console, quiet) as observer:
+        with display_for(console, quiet) as observer:
             paths = run_all(experiment, directory, where=str(file), resume=resume, observer=observer)
         values = [point.values for point in points(experiment, str(file))]
         frame = tuning.tuned(list(zip(values, map(RunRecords, paths), strict=True)), keys, by)
@@ -156,7 +156,7 @@ def _chosen(frame: "pd.DataFrame", keys: Sequence[str]) -> dict[str, Any]:
 def _write(plain: "Experiment", values: dict[str, Any], file: Path) -> None:
     """The experiment as it was given, with these values."""
     from testbed.experiment.loader import set_key, validated
-    from testbed.files.atomic import replacing
+    from testbed.files.atomic import atomic_write
 
     data = plain.model_dump(mode="json", exclude_unset=True)
     for key, value in values.items():
@@ -164,5 +164,5 @@ def _write(plain: "Experiment", values: dict[str, Any], file: Path) -> None:
     validated(data, str(file))
     chosen = ", ".join(f"{key}: {json.dumps(value)}" for key, value in values.items())
     text = f"# Chosen by `testbed tune`: {chosen}\n{yaml.safe_dump(data, sort_keys=False, allow_unicode=True)}"
-    with replacing(file, lambda why: ExperimentError(f"--write {file}: cannot be written: {why}")) as written:
+    with atomic_write(file, lambda why: ExperimentError(f"--write {file}: cannot be written: {why}")) as written:
         written.write(text.encode())

@@ -41,7 +41,7 @@ class _Buffers(threading.local):
 _buffers = _Buffers()
 
 
-def lane_dtype(bits: int) -> type[np.uint16] | type[np.uint32] | type[np.uint64]:
+def word_dtype(bits: int) -> type[np.uint16] | type[np.uint32] | type[np.uint64]:
     """The unsigned type that ring elements modulo 2**bits are kept in.
 
     Returns:
@@ -65,7 +65,7 @@ def add_masks(
     All seeds' streams are added to one stretch of the vector before the next, so that it stays in the cache.
 
     Args:
-        accumulator: (d,) of ``lane_dtype(bits)``, contiguous, writable; on return all is below 2**bits.
+        accumulator: (d,) of ``word_dtype(bits)``, contiguous, writable; on return all is below 2**bits.
         seeds: 32 secret bytes each.
         signs: +1 or -1 for each seed.
         bits: the ring is the integers modulo 2**bits, 1 to 64.
@@ -74,7 +74,7 @@ def add_masks(
         InvalidKey: if a seed is not 32 bytes long.
         ValueError: if the accumulator, the signs or ``bits`` are not as described; nothing is added then.
     """
-    lane = lane_dtype(bits)
+    lane = word_dtype(bits)
     if accumulator.ndim != 1 or accumulator.dtype != lane:
         got = f"{accumulator.shape} {accumulator.dtype}"
         raise ValueError(f"the accumulator must be (d,) {lane.__name__}, got {got}")
@@ -114,12 +114,12 @@ def mask(seed: bytes, length: int, bits: int) -> NDArray[np.unsignedinteger]:
         bits: 1 to 64.
 
     Returns:
-        (d,) of ``lane_dtype(bits)``, uniform modulo 2**bits.
+        (d,) of ``word_dtype(bits)``, uniform modulo 2**bits.
 
     Raises:
         InvalidKey: if the seed is not 32 bytes long.
         ValueError: if ``bits`` is out of range.
     """
-    vector = np.zeros(length, lane_dtype(bits))
+    vector = np.zeros(length, word_dtype(bits))
     add_masks(vector, [seed], [1], bits)
     return vector

@@ -16,15 +16,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from testbed.adversary.composition import Adversary
-from testbed.broadcast import Broadcast
-from testbed.crashes import crashes_told
+from testbed.aggregation.contract import AggregationParameters
+from testbed.crashes import locating_crashes
 from testbed.crypto.signatures import SigningKey
 from testbed.emulation.availability import Availability, Scheduled, availability_model
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.emulation.devices import speed_factors
 from testbed.emulation.links import ClientLinks, client_links
 from testbed.emulation.traces.schedule import Schedule
-from testbed.engine.registry import aggregation_parameters, aggregation_protocol, selection_protocol
+from testbed.engine.registry import aggregation_protocol, selection_protocol
 from testbed.engine.round import Outcome, run_round, skipped_round
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.digest import secrets_context
@@ -46,10 +46,12 @@ from testbed.records.checkpoints import Checkpoint
 from testbed.records.log import RunLog
 from testbed.records.run_end import STOPPED
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
-from testbed.selection.contract import SelectionRound, recalled
-from testbed.training import Evaluation, Trainer, Workload
+from testbed.selection.contract import SelectionParameters, SelectionRound, recalled
+from testbed.training.client import Trainer
+from testbed.training.server import Broadcast
+from testbed.training.workload import Evaluation, LabelledWorkload, PartlySharedWorkload, Workload
 
-_HEARD = "rounds heard of"  # among the arrays of a checkpoint: see `HeardRounds`
+_HEARD = "rounds heard of"  # among the arrays of a checkpoint: see `AnnouncedRounds`
 _BEACON = "round beacon"  # likewise: see `RoundBeacon`
 
 
@@ -104,17 +106,16 @@ class Plan:
             self.adversary = Adversary(
                 experiment.adversary, experiment.population, experiment.rounds, self.randomness, max(1, colluders + 1)
             )
-            corrupted = self.adversary.corrupted
-            self.selection = selection_protocol(experiment.selection, experiment.population, corrupted)
-            self.aggregation = aggregation_protocol(experiment.aggregation, corrupted)
-            self.broadcast = corrupted(Broadcast, {"train"})()
+            with_attacks = self.adversary.with_attacks
+            self.selection = selection_protocol(experiment.selection, experiment.population, with_attacks)
+            self.aggregation = aggregation_protocol(experiment.aggregation, with_attacks)
+            self.broadcast = with_attacks(Broadcast, {"train"})()
             self.adversary.check_used(self.roles)
             self.adversary.check_learning(experiment.workload)
         check_stages(experiment, self.stages)
-        self.aggregation_parameters = aggregation_parameters(experiment.aggregation)
-        self.maximum_participants: int = getattr(
-            self.selection, "maximum_participants", experiment.selection.participants
-        )
+        self.selection_parameters: SelectionParameters = self.selection.parameters
+        self.aggregation_parameters: AggregationParameters = self.aggregation.parameters
+        self.maximum_participants = self.selection.maximum_participants
         try:
             self.aggregation_parameters.check(self.maximum_participants)
         except ValueError as error:
@@ -122,25 +123,20 @@ class Plan:
                 f"aggregation.{error}; a round of this selection may have {self.maximum_participants} participants or "
                 f"as few as {experiment.selection.participants}: a number must be allowed for both"
             ) from None
-        self.minimum_participants: int = getattr(self.selection, "minimum_participants", 2)
+        self.minimum_participants = self.selection.minimum_participants
         self.seed = seed
         self.experiment_id = hashlib.sha256(b"testbed/experiment/v1" + experiment.name.encode()).digest()[:16]
 
     @cached_property
     def beacon_key(self) -> SigningKey | None:
         """The key pair of the randomness beacon; None where selection uses none."""
-        if getattr(self.experiment.selection, "round_beacon", "none") == "none":
+        if self.selection.beacon_latency_s is None:
             return None
         return SigningKey.from_seed(self.randomness.secret("round beacon", 0, "signing key"))
 
     def round_beacon(self, state: npt.NDArray[np.uint8] | None) -> RoundBeacon | None:
         """The beacon, where the last round left it."""
         return None if self.beacon_key is None else RoundBeacon(self.beacon_key, self.experiment_id, state)
-
-    @property
-    def beacon_latency_s(self) -> float:
-        """One way between the server and the beacon."""
-        return float(getattr(self.experiment.selection, "beacon_latency_ms", 0.0)) / 1000
 
     def with_beacon(self, board: Directory) -> Directory:
         """The bulletin board with the beacon's public key on it."""
@@ -171,24 +167,20 @@ class Plan:
         """What the clients of one host share; the directory comes after registration."""
         self.aggregation_parameters.prepare(self.maximum_participants, workload.dimension)
         return Environment(
-            self.experiment.population,
-            self.randomness,
-            self.compute,
-            Directory.empty(0),
-            workload,
-            self.experiment_id,
-            getattr(self.selection, "participants_agree", False),
-            self.minimum_participants,
-            self.maximum_participants,
-            self.experiment.rounds,
-            getattr(self.selection, "batches", None),
-            getattr(self.selection, "client_rate", None),
-            reports_training(self, workload.dimension),
+            population=self.experiment.population,
+            randomness=self.randomness,
+            compute=self.compute,
+            directory=Directory.empty(0),
+            workload=workload,
+            experiment_id=self.experiment_id,
+            participants_are_agreed=self.selection.participants_agree,
+            minimum_participants=self.minimum_participants,
+            maximum_participants=self.maximum_participants,
+            rounds=self.experiment.rounds,
+            batches=self.selection.batches,
+            client_rate=self.selection.client_rate,
+            reports_training=reports_training(self, workload.dimension),
         )
-
-    def of_aggregation(self, name: str) -> Any:
-        """What the privacy ledger asks of the aggregation: its parameters' answer, or that of a class of one's own."""
-        return getattr(self.aggregation, name, getattr(self.aggregation_parameters, name))
 
     def links(self) -> ClientLinks:
         """The clients' and the server's links; raises `TraceError` for files that cannot be used."""
@@ -204,12 +196,11 @@ class Plan:
         """Who is reachable when; raises as `links` does, and `ExperimentError` when the workload has no labels."""
 
         def label_counts() -> npt.NDArray[np.int64]:
-            # What all clients share tells none from another: where it can, a workload leaves it out.
-            count = getattr(workload, "own_label_counts", None) or getattr(workload, "label_counts", None)
-            if count is None:
-                raise ExperimentError("availability.model: this workload has no label_counts(), which the model needs")
-            counts: npt.NDArray[np.int64] = count()
-            return counts
+            if isinstance(workload, PartlySharedWorkload):  # what all clients share tells none from another
+                return workload.own_label_counts()
+            if isinstance(workload, LabelledWorkload):
+                return workload.label_counts()
+            raise ExperimentError("availability.model: this workload has no label_counts(), which the model needs")
 
         after_selection = ("train", *self.aggregation.stages)
         experiment = self.experiment
@@ -225,8 +216,7 @@ class Plan:
         section = self.experiment.availability
         if isinstance(section, Scheduled):
             check_schedule(Schedule.read(section.path).stages, str(section.path), self.stages)
-        check_files: Callable[[], None] = getattr(self.selection, "check_files", lambda: None)
-        check_files()
+        self.selection.check_files()
 
     @property
     def timing(self) -> Timing:
@@ -282,7 +272,7 @@ class Federation:
         experiment = plan.experiment
         n = experiment.population
         make_network = functools.partial(EmulatedNetwork, hosts) if network is None else network
-        with crashes_told("the run's preparation"):
+        with locating_crashes("the run's preparation"):
             parts = (plan.links(), plan.speed_factors(), plan.availability(workload))
         self.network = make_network(*parts, plan.timing, plan.compute, self._on_stage, experiment.on_crash)
         self.accuracy: float | None = None
@@ -303,7 +293,7 @@ class Federation:
         self._record_resumption(checkpoint is not None)
 
     def _start(self) -> Checkpoint:
-        with crashes_told("the run's preparation"):
+        with locating_crashes("the run's preparation"):
             model = self.workload.initial_model()
         return Checkpoint(0, 0.0, model, np.zeros(self.plan.experiment.population, np.int64), 0.0)
 
@@ -343,7 +333,7 @@ class Federation:
 
         Raises `CodeCrashed` when code of the user's own crashes: the server's, or a client's unless these are dropped.
         """
-        with crashes_told(f"the server's side of round {self.state.round_number + 1}"):
+        with locating_crashes(f"the server's side of round {self.state.round_number + 1}"):
             return await self._run_next_round()
 
     async def _run_next_round(self) -> Outcome:
@@ -351,7 +341,7 @@ class Federation:
         experiment, before = self.plan.experiment, self.state
         number = before.round_number + 1
         if number > 1:
-            await self.network.rest(experiment.time.between_rounds_s)
+            await self.network.pause(experiment.time.between_rounds_s)
         started_s = self.network.now_s
         start = SelectionRound(
             number, experiment.population, self.network, before.participations, self.directory,
@@ -359,10 +349,10 @@ class Federation:
             memory=recalled(before.memory),
         )  # fmt: skip
         if (heard := start.memory.pop(_HEARD, None)) is not None:
-            self.network.heard.restore(heard)
+            self.network.announced_rounds.restore(heard)
         beacon = self.plan.round_beacon(start.memory.pop(_BEACON, None))
         if beacon is not None:
-            start.beacon = BeaconAccess(beacon, self.network, self.plan.beacon_latency_s)
+            start.beacon = BeaconAccess(beacon, self.network, self.plan.selection.beacon_latency_s or 0.0)
         entered = [] if self.privacy is None else self.privacy.enter_attempts(number)
         if entered:
             self.network.record_event("coordinator", "attempt", _charged_again(entered))
@@ -381,7 +371,7 @@ class Federation:
         evaluation = self._evaluate(number, outcome.model)
         wall_s = before.wall_s + time.monotonic() - began
         memory = recalled(start.memory)
-        if (heard := self.network.heard.kept(number)) is not None:
+        if (heard := self.network.announced_rounds.to_checkpoint(number)) is not None:
             memory[_HEARD] = heard
         if beacon is not None:
             memory[_BEACON] = beacon.state

@@ -13,6 +13,7 @@ from testbed.aggregation.secagg_plus.server import SecAggPlus
 from testbed.errors import ExperimentError
 from testbed.plugins import options as own_options
 from testbed.plugins.classes import own_class
+from testbed.plugins.contracts import check_subclass
 from testbed.selection.batch_partition import (
     BatchPartitionParameters,
     BatchPartitionSelection,
@@ -51,7 +52,7 @@ _AGGREGATION: dict[type[AggregationParameters], Any] = {
 }
 
 
-Corrupting = Callable[[Any, set[str]], Any]
+WithAttacks = Callable[[Any, set[str]], Any]
 """From the class of an honest server, and the names of the protocols that it is, to the class that runs."""
 
 
@@ -69,25 +70,33 @@ def built_in_stages(parameters: SelectionParameters | AggregationParameters) -> 
 
 
 def selection_protocol(
-    parameters: SelectionParameters, population: int, corrupted: Corrupting = _as_it_is
+    parameters: SelectionParameters, population: int, with_attacks: WithAttacks = _as_it_is
 ) -> SelectionProtocol:
-    """The server side of the selection protocol that `parameters` belong to, as the adversary has `corrupted` it."""
-    protocol: SelectionProtocol = _server("selection", parameters, _SELECTION, corrupted, population)
+    """The server side of the selection protocol of `parameters`, `with_attacks` of the adversary."""
+    protocol: SelectionProtocol = _server("selection", parameters, _SELECTION, with_attacks, population)
     return protocol
 
 
-def aggregation_protocol(parameters: AggregationParameters, corrupted: Corrupting = _as_it_is) -> AggregationProtocol:
-    """The server side of the aggregation protocol that `parameters` belong to, as the adversary has `corrupted` it."""
-    protocol: AggregationProtocol = _server("aggregation", parameters, _AGGREGATION, corrupted)
+def aggregation_protocol(
+    parameters: AggregationParameters, with_attacks: WithAttacks = _as_it_is
+) -> AggregationProtocol:
+    """The server side of the aggregation protocol of `parameters`, `with_attacks` of the adversary."""
+    protocol: AggregationProtocol = _server("aggregation", parameters, _AGGREGATION, with_attacks)
     return protocol
 
 
-def aggregation_parameters(parameters: AggregationParameters) -> AggregationParameters:
-    """What the aggregation is constructed with: for a class of the user's own, the parameters that it declares."""
-    if type(parameters) in _AGGREGATION:
-        return parameters
-    found: AggregationParameters = own_parameters("aggregation", parameters)[0]
+def user_defined_protocol(section: str, name: str) -> type[SelectionProtocol] | type[AggregationProtocol]:
+    """The class ``package.module:Name`` of a section; raises `ExperimentError` where it does not keep the contract."""
+    found = own_class(name, f"{section}.protocol")
+    base = SelectionProtocol if section == "selection" else AggregationProtocol
+    check_subclass(found, base, name, f"{section}.protocol", _FORMER_NAMES)
     return found
+
+
+_FORMER_NAMES = {
+    "asks_everybody": "broadcasts_to_all",
+    "goes_on_without_participants": "allows_empty_selection",
+}
 
 
 def own_parameters(section: str, parameters: Any) -> tuple[Any, dict[str, Any]]:
@@ -103,7 +112,7 @@ def own_parameters(section: str, parameters: Any) -> tuple[Any, dict[str, Any]]:
     Raises:
         ExperimentError: no such class, or a key that it does not declare; one line each.
     """
-    kind = own_class(parameters.protocol, f"{section}.protocol")
+    kind = user_defined_protocol(section, parameters.protocol)
     declared = _declared(kind, SelectionParameters if section == "selection" else AggregationParameters)
     if declared is not None:
         given = parameters.model_dump(mode="json", exclude={"protocol"})
@@ -117,7 +126,7 @@ def own_parameters(section: str, parameters: Any) -> tuple[Any, dict[str, Any]]:
 def _declared(kind: Any, base: type[Any]) -> type[Any] | None:
     """The parameters that the nearest of the classes declares which `kind` derives from; None: none does."""
     of_built_in = {server: kind for known in (_AGGREGATION, _SELECTION) for kind, server in reversed(known.items())}
-    for ancestor in getattr(kind, "__mro__", (kind,)):
+    for ancestor in kind.__mro__:
         found = vars(ancestor).get("Parameters", of_built_in.get(ancestor))
         if isinstance(found, type) and issubclass(found, base):
             return found
@@ -128,20 +137,21 @@ def _declared(kind: Any, base: type[Any]) -> type[Any] | None:
     return None
 
 
-def _server(section: str, parameters: Any, known: dict[Any, Any], corrupted: Corrupting, *arguments: Any) -> Any:
+def _server(section: str, parameters: Any, known: dict[Any, Any], with_attacks: WithAttacks, *arguments: Any) -> Any:
     """A class of one's own counts as the built-in protocols too that it derives from."""
-    name: str = getattr(parameters, "protocol", "")
+    name: str = parameters.protocol
     if type(parameters) in known:
-        return corrupted(known[type(parameters)], {name})(parameters, *arguments)
+        return with_attacks(known[type(parameters)], {name})(parameters, *arguments)
     given, keywords = own_parameters(section, parameters)
     if section == "selection":  # the aggregation's are checked for as many participants as there may be
         try:
             given.check(*arguments)
         except ValueError as error:
             raise ExperimentError(f"{section}.{error}") from None
-    honest = own_class(name, f"{section}.protocol")
-    names = {name}
-    if isinstance(honest, type):
-        names |= {str(kind.model_fields["protocol"].default) for kind in known if issubclass(honest, known[kind])}
+    honest = user_defined_protocol(section, name)
+    names = {name, *(str(kind.model_fields["protocol"].default) for kind in known if issubclass(honest, known[kind]))}
     own_options.bind(honest, name, f"{section}.protocol", (given, *arguments), keywords)
-    return corrupted(honest, names)(given, *arguments, **keywords)
+    made = with_attacks(honest, names)(given, *arguments, **keywords)
+    if "parameters" not in vars(made):
+        raise ExperimentError(f"{section}.protocol: {name}: its __init__ must call super().__init__, and does not")
+    return made

@@ -8,14 +8,15 @@ import numpy.typing as npt
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
 from testbed.arrays import Ids
-from testbed.broadcast import Asked, Broadcast, TrainingRound
 from testbed.errors import Refusal, RoundAborted, RoundSkipped
 from testbed.messages import Vector
 from testbed.network.contract import RoundNetwork, no_ids
-from testbed.network.exclusion import EXCLUDED, LeavingOut
+from testbed.network.exclusion import EXCLUDED, ExcludingNetwork
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
 from testbed.selection.reports import reports_of, together
-from testbed.training import Train, Workload
+from testbed.training.client import Train
+from testbed.training.server import Asked, Broadcast, TrainingRound
+from testbed.training.workload import Workload
 
 
 @dataclass
@@ -65,9 +66,9 @@ async def run_round(
     await network.begin_round(start.number)
     try:
         if len(excluded := start.memory.get(EXCLUDED, no_ids())):
-            start.network = LeavingOut(network, excluded)
+            start.network = ExcludingNetwork(network, excluded)
         chosen = await selection.select(start)
-        if chosen.available is not None and getattr(aggregation, "asks_everybody", False):
+        if chosen.available is not None and aggregation.broadcasts_to_all:
             chosen = replace(chosen, participants=chosen.available)
         start.candidates, start.participants = chosen.candidates, chosen.participants
         ready = _ready(aggregation, chosen)
@@ -79,7 +80,7 @@ async def run_round(
         aggregate = await aggregation.aggregate(
             AggregationRound(
                 start.number, network, chosen.participants, trained, *known,
-                getattr(selection, "batches", None), getattr(selection, "client_rate", None),
+                selection.batches, selection.client_rate,
                 _samples_of(start, chosen.available), start.memory, asked[0][1],
             )
         )  # fmt: skip
@@ -106,7 +107,7 @@ async def skipped_round(
 
 def _ready(aggregation: AggregationProtocol, chosen: Selection) -> Ids:
     """Who is to train; raises `RoundSkipped` where nobody was drawn and somebody should have been."""
-    if not len(chosen.participants) and not getattr(aggregation, "goes_on_without_participants", False):
+    if not len(chosen.participants) and not aggregation.allows_empty_selection:
         raise RoundSkipped("nobody-selected", f"none of {chosen.candidates} available clients was drawn")
     return chosen.participants if chosen.ready is None else chosen.ready
 
@@ -124,8 +125,8 @@ async def _train(
         reports.append(reports_of(replies, clients))
         trained = np.union1d(trained, replies.ids)
     outcome.training_loss = float(np.mean(losses)) if losses else None
-    if reports and (learn := getattr(selection, "learn", None)) is not None:
-        learn(start, together(reports))
+    if reports:
+        selection.learn(start, together(reports))
     return trained
 
 

@@ -31,7 +31,7 @@ from testbed.emulation.devices import Devices
 from testbed.emulation.links import Links
 from testbed.errors import TestbedError
 from testbed.experiment.records_section import RecordsSection
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from testbed.files.uris import path_or_uri
 from testbed.plugins.classes import OWN, OWN_CLASS, alternative_by
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
@@ -232,7 +232,7 @@ class Experiment(_Section):
         description="When a client's code crashes (a bug, not a refusal): stop ends the run, --resume goes on with it; "
         "drop loses the client for the stage, and the tables count the crashes",
     )
-    workload: Workload = Field(default_factory=Workload, description="What the clients learn")
+    workload: WorkloadSection = Field(default_factory=WorkloadSection, description="What the clients learn")
     selection: SelectionSection = Field(default_factory=RandomParameters, description="Who takes part")
     aggregation: AggregationSection = Field(default_factory=SecAggParameters, description="How updates become one")
     links: Links = Field(default_factory=Links, description="Bandwidth and latency")

@@ -9,17 +9,28 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic.config import JsonDict
 
-from testbed.experiment.workload_checks import MODELS_OF, check, check_own
+from testbed.experiment.workload_specs import DatasetSpec, datasets, models, models_for
+from testbed.plugins.classes import OWN_CLASS
 
-BUILT_IN_DATASETS = tuple(MODELS_OF)
-"""The data sets that `workloads` carries; any other name must be ``package.module:ClassName``."""
 
-BUILT_IN_MODELS = ("auto", *dict.fromkeys(model for models in MODELS_OF.values() for model in models))
-"""The models of `workloads.models.classifiers`; a class of the user's own may give other meanings to ``model``."""
+def _list_datasets(schema: JsonDict) -> None:
+    """Names and what they are, in the JSON schema; the same for the two below."""
+    names = [f"{name} ({spec.summary})" for name, spec in datasets().items()]
+    schema["description"] = f"{', '.join(names)}; or {schema['description']}"
+    schema["examples"] = list(datasets())
 
-LANGUAGE_DATASETS = ("reddit", "synthetic-reddit")
-"""Data sets whose loss is that of the next word, so that exp(loss) is a perplexity."""
+
+def _list_files(schema: JsonDict) -> None:
+    needed = [f"{name}: {spec.files}{spec.layouts}" for name, spec in datasets().items() if spec.files]
+    schema["description"] = f"{schema['description']} {'; '.join(needed)}"
+
+
+def _list_models(schema: JsonDict) -> None:
+    defaults = ", ".join(f"{name}: {spec.default_model}" for name, spec in datasets().items())
+    names = [f"{name} ({spec.summary})" if spec.summary else name for name, spec in models().items()]
+    schema["description"] = f"auto ({defaults}), {', '.join(names)}; {schema['description']}"
 
 
 class Partition(BaseModel):
@@ -65,7 +76,7 @@ class Partition(BaseModel):
     )
 
 
-class Workload(BaseModel):
+class WorkloadSection(BaseModel):
     """What the clients learn.
 
     The symbols in the descriptions are those of McMahan et al. 2017 (FedAvg): E epochs, B batch size, eta
@@ -76,36 +87,24 @@ class Workload(BaseModel):
 
     dataset: str = Field(
         default="digits",
-        examples=list(BUILT_IN_DATASETS),
-        description="digits (the real UCI digits, 8x8, carried by scikit-learn); from files in path: mnist, emnist, "
-        "cifar10, cifar100, femnist, openimage, reddit; generated with the shapes of these: synthetic-cifar10, "
-        "synthetic-cifar100, synthetic-femnist, synthetic-openimage, synthetic-reddit; or package.module:ClassName for "
-        "a class of your own (see workloads/contract.py).",
+        description="package.module:ClassName for a user-defined class (see workloads/contract.py).",
+        json_schema_extra=_list_datasets,
     )
     path: Path | None = Field(
         default=None,
-        description="mnist: the folder with the idx files, plain or .gz, or torchvision's root (MNIST/raw); emnist: "
-        "the same with the emnist-byclass files (EMNIST/raw, or gzip); cifar10, "
-        "cifar100: the folder with the binary or the python version, a folder that holds such a folder or its .tar.gz, "
-        "or the .tar.gz; femnist: LEAF's folder (train/ and test/, or one folder of json files) or that of "
-        "fed_emnist_train.h5 and fed_emnist_test.h5; openimage: FedScale's folder; reddit: train/ and test/ with "
-        "LEAF's json files or a text file for each user (see docs/workloads.md).",
+        description="Files that the user has; nothing is downloaded (see docs/workloads.md).",
+        json_schema_extra=_list_files,
     )
     model: str = Field(
         default="auto",
         min_length=1,
-        description="auto (digits: mlp, mnist: cnn, emnist: emnist-cnn, cifar10: lenet, cifar100: vgg11, femnist: "
-        "femnist-cnn, openimage: mobilenet-v2, reddit: albert), logistic, mlp, cnn (small), femnist-cnn (1,018,174 "
-        "parameters at 62 classes, the FEMNIST model of the Lotto paper; 28x28 images only), mnist-cnn (McMahan et al. "
-        "2017; 1,663,370 parameters at ten classes; 28x28), emnist-cnn (Hasircioglu and Gunduz 2022; 156,526 at 62 "
-        "classes; 28x28), lenet (62,006 at ten classes in colour; 32x32 in colour or 28x28 in grey), "
-        "vgg11 (9,271,780 at 100 classes; 32x32 in colour), mobilenet-v2 (width 0.25; a vector of 1,009,736 at 596 "
-        "classes), albert (base configuration, causal; a vector of 15,091,680), or albert-small (the same, small).",
+        description="a user-defined class may give other meanings to it.",
+        json_schema_extra=_list_models,
     )
     partition: Partition = Field(
         default=Partition(),
-        description="How the data are spread over the clients; digits, mnist, emnist and CIFAR only: the others "
-        "have owners.",
+        description="How the data are spread over the clients; not of data that come with their owners, each of whom "
+        "is one client.",
     )
     samples_per_client: int | None = Field(
         default=None,
@@ -191,27 +190,86 @@ class Workload(BaseModel):
     )
     options: dict[str, Any] = Field(
         default_factory=dict,
-        description="Keyword arguments for a class of your own (dataset: package.module:Class).",
+        description="Keyword arguments for a user-defined class (dataset: package.module:Class).",
     )
 
     @property
     def is_built_in(self) -> bool:
-        """Whether `dataset` is one of `BUILT_IN_DATASETS` rather than a class of the user's own."""
-        return self.dataset in BUILT_IN_DATASETS
+        """Whether `dataset` is a built-in data set rather than a user-defined class."""
+        return self.dataset in datasets()
 
     @field_validator("dataset")
     @classmethod
     def _dataset_is_known(cls, dataset: str) -> str:
-        if dataset not in BUILT_IN_DATASETS and not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", dataset):
-            allowed = ", ".join((*BUILT_IN_DATASETS, "package.module:ClassName"))
+        if dataset not in datasets() and not re.fullmatch(OWN_CLASS, dataset):
+            allowed = ", ".join((*datasets(), "package.module:ClassName"))
             raise ValueError(f"dataset {dataset!r} is unknown; allowed: {allowed}")
         return dataset
 
     @model_validator(mode="after")
-    def _keys_fit_the_dataset(self) -> Self:
+    def _keys_fit_together(self) -> Self:
         """A key that the chosen data set would ignore is an error: an ignored key is a wrong experiment."""
-        (check if self.is_built_in else check_own)(self)
+        self._check_milestones()
+        if self.is_built_in:
+            spec = datasets()[self.dataset]
+            self._check_model(spec)
+            self._check_keys(spec)
+            self._check_sample_counts()
+        elif self.training == "simulated":  # a user-defined class reads what it likes
+            raise ValueError("training: simulated is for the built-in data sets; a user-defined class trains itself")
         return self
+
+    def _check_milestones(self) -> None:
+        milestones = self.learning_rate_milestones
+        if not milestones:
+            return
+        if list(milestones) != sorted(set(milestones)):
+            raise ValueError("learning_rate_milestones: rounds in ascending order, each once, are needed")
+        if self.learning_rate_decay_every != 1:
+            raise ValueError(
+                "learning_rate_milestones are instead of learning_rate_decay_every; leave out one of the two"
+            )
+        if self.learning_rate_decay == 1:
+            raise ValueError("learning_rate_milestones change nothing without learning_rate_decay, e.g. 0.4")
+
+    def _check_model(self, spec: DatasetSpec) -> None:
+        if self.model not in ("auto", *models()):
+            raise ValueError(f"model {self.model!r} is unknown; allowed: auto, {', '.join(models())}")
+        fitting = ("auto", *models_for(spec))
+        if self.model not in fitting:
+            needed = models()[self.model].takes.get(spec.form)
+            why = f" ({spec.size}x{spec.size}; {self.model} needs {needed}x{needed} images)" if needed else ""
+            raise ValueError(
+                f"model {self.model} does not take the data of {spec.name}{why}; allowed: {', '.join(fitting)}"
+            )
+
+    def _check_keys(self, spec: DatasetSpec) -> None:
+        every = datasets().values()
+        if self.options:
+            raise ValueError(f"options are for a user-defined class; dataset {spec.name} takes none")
+        if spec.files is not None and self.path is None:
+            raise ValueError(f"dataset {spec.name} needs path: {spec.files} (nothing is downloaded)")
+        if spec.files is None and self.path is not None:
+            reading = ", ".join(other.name for other in every if other.files is not None)
+            raise ValueError(f"path is read for {reading} only; {spec.name} needs no files")
+        if spec.owner is not None and self.partition != Partition():
+            raise ValueError(f"partition does not apply to {spec.name}: each client is one {spec.owner}")
+        for key in dict.fromkeys(key for other in every for key in other.reads):
+            if key not in spec.reads and getattr(self, key) is not None:
+                reading = " and ".join(other.name for other in every if key in other.reads)
+                raise ValueError(f"{key} is read for {reading} only; {spec.name} has no use for it")
+
+    def _check_sample_counts(self) -> None:
+        if self.samples_per_client is None:
+            return
+        if self.samples_per_client < self.partition.minimum_samples:
+            raise ValueError("samples_per_client is below partition.minimum_samples; raise it or lower the minimum")
+        shared = self.partition.shared_samples
+        if 0 < self.samples_per_client <= shared:
+            raise ValueError(
+                f"samples_per_client counts the {shared} of partition.shared_samples, too: {self.samples_per_client} "
+                "leave a client none of its own; raise it"
+            )
 
     def learning_rate_in(self, round_number: int) -> float:
         """Local learning rate of a round; 1 is the first."""

@@ -19,5 +19,5 @@ class SmallHeaders(tarfile.TarInfo):
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:  # to be overridden, as `tarfile` says
         if self.type in _OF_HEADERS and self.size > limits.ARCHIVE_HEADER_BYTES:
             raise tarfile.ReadError(f"a header of more than {limits.size(limits.ARCHIVE_HEADER_BYTES)}")
-        member: tarfile.TarInfo = super()._proc_member(tar)  # type: ignore[misc]
+        member: tarfile.TarInfo = super()._proc_member(tar)  # type: ignore[misc]  # private, so not in the stubs
         return member

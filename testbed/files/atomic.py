@@ -10,7 +10,7 @@ from testbed.errors import reason
 
 
 @contextlib.contextmanager
-def replacing(path: Path, failed: Callable[[str], Exception]) -> Iterator[IO[bytes]]:
+def atomic_write(path: Path, failed: Callable[[str], Exception]) -> Iterator[IO[bytes]]:
     """Write a file under a temporary name beside `path` and rename it when all is on disk.
 
     Whatever goes wrong before that, what was there is untouched, and the temporary file is removed.

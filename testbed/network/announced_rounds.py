@@ -1,4 +1,4 @@
-"""What each client has heard of the rounds that were announced; the emulation's account of it.
+"""The last announced round that each client knows of, as the emulation keeps it.
 
 A client that counts announcements, to refuse a round whose predecessors it has not heard of, must not count those that
 could not reach it. A device knows that it was out of reach; how many rounds were announced meanwhile it has from a
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from testbed.arrays import Ids
 
 
-class HeardRounds:
+class AnnouncedRounds:
     """For each client the number of the last round that it has heard of, or knows that it has missed.
 
     Args:
@@ -35,12 +35,12 @@ class HeardRounds:
             self._before_first = round_number - 1
         self._missed = None
 
-    def of(self, clients: Ids, round_number: int) -> Ids | None:
+    def known_to(self, clients: Ids, round_number: int) -> Ids | None:
         """`(m,)` up to which number `clients` have heard; None: up to the round before, as when all are honest."""
         heard = self._all()[clients]
         return None if (heard == round_number - 1).all() else heard
 
-    def announced(self, number: int, asked: Ids, reached: npt.NDArray[np.bool_], refused: Ids) -> None:
+    def record(self, number: int, asked: Ids, reached: npt.NDArray[np.bool_], refused: Ids) -> None:
         """Round `number` was announced to `asked`, of which those in the mask `reached`, `(m,)`, got the message."""
         heard = self._all()
         if self._missed is None:
@@ -53,14 +53,14 @@ class HeardRounds:
         heard[away] += 1
         self._missed[away] = True
 
-    def kept(self, round_number: int) -> Ids | None:
+    def to_checkpoint(self, round_number: int) -> Ids | None:
         """What a checkpoint after this round must hold, `(n,)`; None where it follows from the round's number."""
         if self._numbers is None or (self._numbers == round_number).all():
             return None
         return self._numbers.copy()
 
     def restore(self, numbers: Ids) -> None:
-        """Go on with what `kept` gave."""
+        """Resume with what `to_checkpoint` gave."""
         self._numbers = numbers.copy()
 
     def _all(self) -> Ids:

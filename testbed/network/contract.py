@@ -1,16 +1,17 @@
-"""The one way to communicate: `await network.ask(recipients, message)`."""
+"""The one way to communicate: `replies = await network.ask(recipients, message)`."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Ids
 from testbed.errors import ProtocolError
-from testbed.messages import Message, Vector, attach
-from testbed.network.hosts import RefusedBy
+from testbed.messages import Message, Vector, attach, encode
+from testbed.network.hosts import ClientRefusal
 
 Summing = Callable[[Ids, npt.NDArray[np.int64] | None], Awaitable[npt.NDArray[Any]]]
 
@@ -45,7 +46,7 @@ class Missing:
     late: Ids = field(default_factory=no_ids)
     refused: Ids = field(default_factory=no_ids)
     silent: Ids = field(default_factory=no_ids)
-    refusals: tuple[RefusedBy, ...] = ()
+    refusals: tuple[ClientRefusal, ...] = ()
 
 
 class Replies(Mapping[int, Any]):
@@ -57,8 +58,14 @@ class Replies(Mapping[int, Any]):
     Attributes:
         ids: `(m,)` int64, sorted clients that answered.
         latency_s: `(m,)` float64, seconds from the stage's start to each answer, by the server's clock.
-        waited_s: seconds from the stage's start until the server went on, by the same clock; at least each latency.
+        waited_s: seconds from the stage's start until the server continued, by the same clock; at least each latency.
         missing: the others.
+
+    Args:
+        kind: the type of the answers.
+        headers: the encoded answers, vectors detached, of those that do not share one.
+        summing: sums the answers' vectors where they lie.
+        shared: the encoded answer of all others, where a stage has one.
     """
 
     def __init__(
@@ -70,11 +77,11 @@ class Replies(Mapping[int, Any]):
         summing: Summing,
         latency_s: npt.NDArray[np.float64],
         waited_s: float,
-        alike: bytes | None = None,
+        shared: bytes | None = None,
     ) -> None:
         self._kind = kind
         self._headers = headers
-        self._alike = alike
+        self._shared = shared
         self._decoded: dict[int, Message] = {}
         self._summing = summing
         self.ids = clients
@@ -85,7 +92,7 @@ class Replies(Mapping[int, Any]):
     def __getitem__(self, client: int) -> Any:
         decoded = self._decoded.get(client)
         if decoded is None:
-            header = self._headers.get(client, self._alike)
+            header = self._headers.get(client, self._shared)
             if header is None or not self._answered(client):
                 raise KeyError(client)
             decoded = self._decoded[client] = attach(self._kind, header, _OnHosts())
@@ -102,7 +109,7 @@ class Replies(Mapping[int, Any]):
         return len(self.ids)
 
     def valid(self) -> dict[int, Any]:
-        """Decoded answers of those whose answer decodes; the others are as good as silent."""
+        """Decoded answers of those whose answer decodes; the others are treated as non-responsive."""
         kept = {}
         for client in self:
             try:
@@ -114,7 +121,7 @@ class Replies(Mapping[int, Any]):
     async def total(self, clients: Ids | None = None, weights: npt.NDArray[np.int64] | None = None) -> Any:
         """Sum of the answers' vectors over `clients` (default: all that answered), made where the vectors lie.
 
-        Returns `(d,)`: ring elements (their lane's dtype), or float64 for float vectors times `weights`.
+        Returns `(d,)`: ring elements (their word's dtype), or float64 for float vectors times `weights`.
         """
         chosen = self.ids if clients is None else ids(clients)
         if not np.isin(chosen, self.ids).all():
@@ -132,7 +139,45 @@ class _OnHosts(Sequence[Vector]):
         return Vector(np.empty(0, np.uint8), 8)
 
 
-class Network(Protocol):
+@dataclass(frozen=True, eq=False)
+class Ask:
+    """One call of `Network.ask`.
+
+    Attributes:
+        recipients: `(m,)` int64, sorted client numbers.
+        message: what all of them get.
+        private: what each of them gets alone; None: nothing.
+        deadline_s: seconds from the stage's start after which an answer is late; None: the experiment's.
+        quorum: the number of answers at which the stage ends; None: the experiment's.
+    """
+
+    recipients: Ids
+    message: Message
+    private: Mapping[int, Message] | None = None
+    deadline_s: float | None = None
+    quorum: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind.Answer is None or not self.kind.stage:
+            raise ProtocolError(f"{self.kind.__name__} names no stage, or no type of answer")
+
+    @property
+    def kind(self) -> type[Message]:
+        """The question's type: it names the stage and the type of the answer."""
+        return type(self.message)
+
+    def encoded_private(self) -> dict[int, bytes] | None:
+        """The private parts as they go on the wire."""
+        return None if self.private is None else {client: encode(part) for client, part in self.private.items()}
+
+    def without(self, clients: Ids) -> "Ask":
+        """The same of all recipients but `clients`."""
+        kept = np.setdiff1d(self.recipients, clients)
+        private = None if self.private is None else {client: self.private[client] for client in kept.tolist()}
+        return replace(self, recipients=kept, private=private)
+
+
+class Network(ABC):
     """How a server reaches its clients. Protocol code knows nothing else of Ray, time or sockets."""
 
     async def ask(
@@ -152,9 +197,20 @@ class Network(Protocol):
             private: one per recipient, of the type `message.Private`.
             deadline_s: answers later than this many seconds after the stage's start are late (default: the
                 experiment's).
-            quorum: go on at this many answers; the rest are late.
-        """
+            quorum: continue at this many answers; the rest are late.
 
+        Raises:
+            ProtocolError: the message names no stage, or no type of answer.
+            CodeCrashed: a client's code has crashed, and that is to end the run.
+            RunError: a host of clients cannot continue (live network).
+        """
+        return await self._ask(Ask(ids(recipients), message, private, deadline_s, quorum))
+
+    @abstractmethod
+    async def _ask(self, asked: Ask) -> Replies:
+        """What `ask` does; a network implements this."""
+
+    @abstractmethod
     async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
         """The server asks the randomness beacon (`testbed.parties.round_beacon`): bytes and time are accounted.
 
@@ -164,18 +220,22 @@ class Network(Protocol):
             round_trip_s: seconds besides what the server's link takes for them.
         """
 
+    @abstractmethod
     def record_event(self, party: str, kind: str, detail: str) -> None:
         """Add a line to the records' events: what `party` ("server", "client:7") saw or did at this stage."""
 
 
-class RoundNetwork(Network, Protocol):
+class RoundNetwork(Network):
     """A network that rounds are run on: what `testbed.engine.round` needs besides asking."""
 
+    @abstractmethod
     async def begin_round(self, round_number: int) -> None:
         """Start a round at the present time."""
 
+    @abstractmethod
     def end_round(self) -> None:
         """Account the server's work since the last stage."""
 
-    async def rest(self, seconds: float) -> None:
+    @abstractmethod
+    async def pause(self, seconds: float) -> None:
         """Let time pass between two rounds."""

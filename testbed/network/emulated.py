@@ -8,7 +8,7 @@ overlap; TCP's slow start and loss are not modelled.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +21,11 @@ from testbed.emulation.availability import Availability, Presence
 from testbed.emulation.compute.cost import ComputeModel
 from testbed.emulation.links import ClientLinks
 from testbed.emulation.links.rates import Rates
-from testbed.messages import Message, detach
-from testbed.network.contract import Replies
+from testbed.messages import detach
+from testbed.network.contract import Ask, Replies
 from testbed.network.fair_sharing.transfers import transfer
 from testbed.network.hosts import Delivery, HostAnswers, Hosts
-from testbed.network.recorder import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, RoundBooks, Timing
+from testbed.network.recorder import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, RoundRecorder, Timing
 from testbed.network.stage import Stage
 
 
@@ -39,7 +39,7 @@ class _Carried:
     acknowledgements: Ids
 
 
-class EmulatedNetwork(RoundBooks):
+class EmulatedNetwork(RoundRecorder):
     """The virtual clock and the network of one run.
 
     Args:
@@ -50,7 +50,7 @@ class EmulatedNetwork(RoundBooks):
         timing: deadlines.
         compute: measured or modelled seconds.
         on_stage: called with (stage, virtual seconds) when a stage begins.
-        on_crash: see `RoundBooks`.
+        on_crash: see `RoundRecorder`.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class EmulatedNetwork(RoundBooks):
 
     async def begin_round(self, round_number: int) -> None:
         """Start a round at the present virtual time: nobody has dropped out of it yet."""
-        self._open_books(round_number)
-        self.heard.begin_round(round_number)
+        self._open_round(round_number)
+        self.announced_rounds.begin_round(round_number)
         await self.hosts.begin_round(round_number)
         self._start_server_work()
 
@@ -98,38 +98,35 @@ class EmulatedNetwork(RoundBooks):
         self._start_server_work()
         return summed
 
-    async def ask(
-        self,
-        recipients: Ids,
-        message: Message,
-        *,
-        private: Mapping[int, Message] | None = None,
-        deadline_s: float | None = None,
-        quorum: int | None = None,
-    ) -> Replies:
-        """See `Network.ask`. Raises `CodeCrashed` when a client's code crashes, and that is to end the run."""
-        kind, recipients, sealed = self._question(recipients, message, private)
-        detached = detach(message)
+    async def _ask(self, asked: Ask) -> Replies:
+        kind, recipients, private = asked.kind, asked.recipients, asked.encoded_private()
+        detached = detach(asked.message)
         self._finish_server_work()
         self._stage = kind.stage
         self.on_stage(kind.stage, self.now_s)
 
-        stage = Stage(kind, recipients, detached.size, sealed, len(self.exchanges))
+        stage = Stage(kind, recipients, detached.size, private, len(self.exchanges))
         presence = self._presence(recipients)
-        working = recipients[presence.reachable & ~presence.drops]
+        stays = presence.reachable & ~presence.drops
+        working = recipients[stays]
         delivery = Delivery(
-            (self.round_number, stage.number), kind, detached.header, detached.vectors, working,
-            None if sealed is None else {client: sealed[client] for client in working.tolist()},
-            self._heard_by(kind, working),
-        )  # fmt: skip
+            key=(self.round_number, stage.number),
+            kind=kind,
+            header=detached.header,
+            vectors=detached.vectors,
+            recipients=working,
+            private=None if private is None else {client: private[client] for client in working.tolist()},
+            last_announced=self._last_announced(kind, working),
+        )
         answers = await self.hosts.deliver(delivery)
         self._check(answers.crashes)
-        self._note_announced(message, recipients, presence.reachable & ~presence.drops, answers)
+        self._note_announced(asked.message, recipients, stays, answers)
         stage.place(answers)
         stage.outcome[~presence.reachable] = OFFLINE
         stage.outcome[presence.drops] = DROPPED
-        end_s = self._run_clock(stage, presence, self.timing.limit_s(kind.stage, deadline_s),
-                                self.timing.quorum(kind.stage, quorum, len(recipients)))  # fmt: skip
+        limit_s = self.timing.limit_s(kind.stage, asked.deadline_s)
+        quorum = self.timing.quorum(kind.stage, asked.quorum, len(recipients))
+        end_s = self._run_clock(stage, presence, limit_s, quorum)
         self._keep_record(stage, answers)
         replies = stage.replies(answers, functools.partial(self._total, delivery.key), self.now_s, end_s)
         self.now_s = end_s
@@ -163,9 +160,12 @@ class EmulatedNetwork(RoundBooks):
         links, who = self.links, stage.recipients
         down, up, latency_s = links.down.take(who), links.up.take(who), links.latency_s[who]
         asked = self._carried(
-            np.where(presence.reachable, self.now_s, np.inf), stage.size_down, down.delayed(-latency_s),
-            links.server_up_bytes_s, np.minimum(presence.leaves_s - latency_s, end_s),
-        )  # fmt: skip
+            start_s=np.where(presence.reachable, self.now_s, np.inf),
+            size=stage.size_down,
+            rates=down.delayed(-latency_s),
+            capacity_bytes_s=links.server_up_bytes_s,
+            stop_s=np.minimum(presence.leaves_s - latency_s, end_s),
+        )
         ready = asked.finish_s + latency_s + stage.compute_s * self.speed_factors[who]
         asks_pki = stage.pki_up + stage.pki_down > 0
         if asks_pki.any():
@@ -173,9 +173,12 @@ class EmulatedNetwork(RoundBooks):
             ready = np.where(asks_pki, down.time_to_send(looked_up, stage.pki_down) + latency_s, ready)
         speaks = _speaking(stage)
         answered = self._carried(
-            np.where(speaks, ready + latency_s, np.inf), np.where(speaks, stage.size_up, 0), up.delayed(latency_s),
-            links.server_down_bytes_s, np.minimum(presence.leaves_s + latency_s, end_s),
-        )  # fmt: skip
+            start_s=np.where(speaks, ready + latency_s, np.inf),
+            size=np.where(speaks, stage.size_up, 0),
+            rates=up.delayed(latency_s),
+            capacity_bytes_s=links.server_down_bytes_s,
+            stop_s=np.minimum(presence.leaves_s + latency_s, end_s),
+        )
         for column, found in (
             (stage.ready_s, ready),
             (stage.arrival_s, answered.finish_s),

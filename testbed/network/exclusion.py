@@ -1,48 +1,31 @@
 """A network on which some clients are not asked: those that a protocol has found to misbehave, beyond doubt."""
 
-from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
-
 from testbed.arrays import Ids
-from testbed.messages import Message
-from testbed.network.contract import Network, Replies
+from testbed.network.contract import Ask, Network, Replies
 
 EXCLUDED = "excluded_clients"
 """Where their numbers are, sorted, in what is kept from round to round (`AggregationRound.memory`)."""
 
 
-class LeavingOut:
-    """To those who choose participants, the clients left out are as good as offline.
+class ExcludingNetwork(Network):
+    """To those who choose participants, excluded clients look as if they were offline.
 
     Args:
         network: where the others are asked.
-        clients: who is not.
+        clients: who is excluded.
     """
 
     def __init__(self, network: Network, clients: Ids) -> None:
         self._network = network
         self._clients = clients
 
-    async def ask(
-        self,
-        recipients: Ids,
-        message: Message,
-        *,
-        private: Mapping[int, Message] | None = None,
-        deadline_s: float | None = None,
-        quorum: int | None = None,
-    ) -> Replies:
-        """See `Network.ask`."""
-        asked = np.setdiff1d(recipients, self._clients)
-        if private is not None:
-            private = {client: private[client] for client in asked.tolist()}
-        return await self._network.ask(asked, message, private=private, deadline_s=deadline_s, quorum=quorum)
+    async def _ask(self, asked: Ask) -> Replies:
+        return await self._network._ask(asked.without(self._clients))
+
+    async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
+        """See `Network.consult_beacon`."""
+        await self._network.consult_beacon(bytes_up, bytes_down, round_trip_s)
 
     def record_event(self, party: str, kind: str, detail: str) -> None:
         """See `Network.record_event`."""
         self._network.record_event(party, kind, detail)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._network, name)

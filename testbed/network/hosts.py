@@ -7,13 +7,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from testbed.arrays import Ids
+from testbed.arrays import Floats, Ids
 from testbed.crashes import Crash
 from testbed.messages import Message, Vector
 from testbed.network.packed_ids import packed, unpacked
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Delivery:
     """One stage's messages on their way to the clients.
 
@@ -24,8 +24,8 @@ class Delivery:
         vectors: the common part's vectors.
         recipients: sorted client numbers.
         private: encoded private part per client; all recipients have one, or none has.
-        heard: `(m,)` int64, up to which number each recipient has heard of announced rounds (`HeardRounds`); None: up
-            to the round before.
+        last_announced: `(m,)` int64, the last announced round that each recipient knows of (`AnnouncedRounds`); None:
+            the round before.
     """
 
     key: tuple[int, int]
@@ -34,14 +34,16 @@ class Delivery:
     vectors: tuple[Vector, ...]
     recipients: Ids
     private: Mapping[int, bytes] | None = None
-    heard: Ids | None = None
+    last_announced: Ids | None = None
 
     def restricted(self, kept: npt.NDArray[np.bool_]) -> "Delivery":
         """The part of it that goes to some of the recipients, by a mask `(m,)`."""
-        recipients, private, heard = self.recipients[kept], self.private, self.heard
+        recipients, private, last_announced = self.recipients[kept], self.private, self.last_announced
         if private is not None:
             private = {client: private[client] for client in recipients.tolist()}
-        return replace(self, recipients=recipients, private=private, heard=None if heard is None else heard[kept])
+        if last_announced is not None:
+            last_announced = last_announced[kept]
+        return replace(self, recipients=recipients, private=private, last_announced=last_announced)
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to another process."""
@@ -52,7 +54,7 @@ class Delivery:
 
 
 @dataclass(frozen=True)
-class RefusedBy:
+class ClientRefusal:
     """A client's refusal: which check failed, and one line."""
 
     client: int
@@ -60,7 +62,31 @@ class RefusedBy:
     detail: str
 
 
-@dataclass
+@dataclass(frozen=True)
+class SharedAnswer:
+    """One answer that many clients give, since it depends on nothing of their own.
+
+    Attributes:
+        clients: `(m,)` int64, sorted.
+        header: the encoded answer.
+        size: bytes of it on the wire.
+        compute_s: seconds on the reference machine that it takes each of them.
+    """
+
+    clients: Ids
+    header: bytes
+    size: int
+    compute_s: float
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to another process."""
+        return {**self.__dict__, "clients": packed(self.clients)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, clients=unpacked(state["clients"]))
+
+
+@dataclass(kw_only=True)
 class HostAnswers:
     """What the clients did with a delivery; the arrays are aligned and sorted by client.
 
@@ -74,35 +100,38 @@ class HostAnswers:
         refusals: those whose answer is a refusal (they count as answered).
         crashes: of the clients whose handler crashed.
         attacks: what dishonest clients did otherwise than the protocol says, for the records: (client, one line).
-        alike: clients that all give one same answer: (clients, header, size, compute_s of each).
+        shared: of the clients that were not handled one by one; None: there are none.
     """
 
     clients: Ids
     answered: npt.NDArray[np.bool_]
     sizes: Ids
-    compute_s: npt.NDArray[np.float64]
+    compute_s: Floats
     pki_up: Ids
     pki_down: Ids
     headers: dict[int, bytes] = field(default_factory=dict)
-    refusals: list[RefusedBy] = field(default_factory=list)
+    refusals: list[ClientRefusal] = field(default_factory=list)
     crashes: list[Crash] = field(default_factory=list)
     attacks: list[tuple[int, str]] = field(default_factory=list)
-    alike: tuple[Ids, bytes, int, float] | None = None
+    shared: SharedAnswer | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What travels to another process."""
-        alike = self.alike
-        return {**self.__dict__, "alike": None if alike is None else (packed(alike[0]), *alike[1:])}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        alike = state["alike"]
-        self.__dict__.update(state, alike=None if alike is None else (unpacked(alike[0]), *alike[1:]))
+    @classmethod
+    def silent(cls, clients: Ids) -> "HostAnswers":
+        """Answers of clients that say nothing and do nothing: `(m,)` sorted numbers."""
+        count = len(clients)
+        return cls(
+            clients=clients,
+            answered=np.zeros(count, np.bool_),
+            sizes=np.zeros(count, np.int64),
+            compute_s=np.zeros(count),
+            pki_up=np.zeros(count, np.int64),
+            pki_down=np.zeros(count, np.int64),
+        )
 
     @classmethod
     def empty(cls) -> "HostAnswers":
         """Answers of nobody."""
-        ids = np.empty(0, np.int64)
-        return cls(ids, np.empty(0, np.bool_), ids, np.empty(0), ids, ids)
+        return cls.silent(np.empty(0, np.int64))
 
     @classmethod
     def merged(cls, parts: Sequence["HostAnswers"]) -> "HostAnswers":
@@ -112,11 +141,14 @@ class HostAnswers:
         if not parts:
             return cls.empty()
         order = np.argsort(np.concatenate([part.clients for part in parts]), kind="stable")
-
-        def join(name: str) -> Any:
-            return np.concatenate([getattr(part, name) for part in parts])[order]
-
-        merged = cls(*(join(name) for name in ("clients", "answered", "sizes", "compute_s", "pki_up", "pki_down")))
+        merged = cls(
+            clients=np.concatenate([part.clients for part in parts])[order],
+            answered=np.concatenate([part.answered for part in parts])[order],
+            sizes=np.concatenate([part.sizes for part in parts])[order],
+            compute_s=np.concatenate([part.compute_s for part in parts])[order],
+            pki_up=np.concatenate([part.pki_up for part in parts])[order],
+            pki_down=np.concatenate([part.pki_down for part in parts])[order],
+        )
         for part in parts:
             merged.headers.update(part.headers)
             merged.refusals += part.refusals
@@ -125,10 +157,11 @@ class HostAnswers:
         merged.refusals.sort(key=lambda refusal: refusal.client)
         merged.crashes.sort(key=lambda crash: crash.client)
         merged.attacks.sort(key=lambda attack: attack[0])
-        alike = [part.alike for part in parts if part.alike is not None]
-        if alike:
-            clients = np.sort(np.concatenate([part[0] for part in alike]))
-            merged.alike = (clients, alike[0][1], alike[0][2], max(part[3] for part in alike))
+        shared = [part.shared for part in parts if part.shared is not None]
+        if shared:
+            clients = np.sort(np.concatenate([one.clients for one in shared]))
+            compute_s = max(one.compute_s for one in shared)
+            merged.shared = SharedAnswer(clients, shared[0].header, shared[0].size, compute_s)
         return merged
 
 

@@ -14,10 +14,9 @@ from testbed.crashes import Crash, OnCrash
 from testbed.emulation.availability import Availability, Presence
 from testbed.emulation.compute.cost import ComputeModel, Meter, metered, thread_cpu_s
 from testbed.emulation.links import ClientLinks
-from testbed.errors import ProtocolError
-from testbed.messages import Message, encode
-from testbed.network.announced_rounds import HeardRounds
-from testbed.network.contract import ids
+from testbed.messages import Message
+from testbed.network.announced_rounds import AnnouncedRounds
+from testbed.network.contract import RoundNetwork, ids
 from testbed.network.hosts import HostAnswers
 
 OUTCOMES = ("answered", "silent", "offline", "dropped", "late", "refused")
@@ -83,8 +82,8 @@ class Timing:
         return enough if isinstance(enough, int) else math.ceil(Fraction(str(enough)) * recipients)
 
 
-class RoundBooks:
-    """The books of one round at a time; a network adds how it asks, and calls `heard.begin_round`.
+class RoundRecorder(RoundNetwork):
+    """What is recorded of one round at a time; a network adds how it asks, and calls `announced_rounds.begin_round`.
 
     Args:
         population: number of clients n.
@@ -118,11 +117,11 @@ class RoundBooks:
         self._population = population
         self._meter_scope: AbstractContextManager[Meter] | None = None
         self._between_rounds: list[Event] = []
-        self.heard = HeardRounds(population)
-        self._open_books(0)
+        self.announced_rounds = AnnouncedRounds(population)
+        self._open_round(0)
         self._in_round = False
 
-    def _open_books(self, round_number: int) -> None:
+    def _open_round(self, round_number: int) -> None:
         self.round_number = round_number
         self._in_round = True
         self.exchanges: list[Exchanges] = []
@@ -135,7 +134,7 @@ class RoundBooks:
         self._gone = np.zeros(self._population, np.bool_)
         self._stage = "round"
 
-    async def rest(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """Let time pass between two rounds."""
         self.now_s += seconds
 
@@ -191,17 +190,6 @@ class RoundBooks:
         self.beacon_bytes_down += bytes_down
         return bytes_up / links.server_up_bytes_s + bytes_down / links.server_down_bytes_s
 
-    @staticmethod
-    def _question(
-        recipients: Ids, message: Message, private: Mapping[int, Message] | None
-    ) -> tuple[type[Message], Ids, dict[int, bytes] | None]:
-        """The kind of a question, whom it goes to (sorted), and the private parts as they go on the wire."""
-        kind = type(message)
-        if kind.Answer is None or not kind.stage:
-            raise ProtocolError(f"{kind.__name__} names no stage, or no type of answer")
-        sealed = None if private is None else {client: encode(part) for client, part in private.items()}
-        return kind, ids(recipients), sealed
-
     # -- who is there ----------------------------------------------------------------------------------------
 
     def _presence(self, recipients: Ids) -> Presence:
@@ -212,9 +200,9 @@ class RoundBooks:
         self._gone[recipients[drops]] = True
         return Presence(reachable, drops, presence.leaves_s)
 
-    def _heard_by(self, kind: type[Message], clients: Ids) -> Ids | None:
-        """See `HeardRounds.of`, for a question that announces a round; else None."""
-        return self.heard.of(clients, self.round_number) if kind.announces else None
+    def _last_announced(self, kind: type[Message], clients: Ids) -> Ids | None:
+        """See `AnnouncedRounds.known_to`, for a question that announces a round; else None."""
+        return self.announced_rounds.known_to(clients, self.round_number) if kind.announces else None
 
     def _note_announced(
         self,
@@ -222,18 +210,18 @@ class RoundBooks:
         asked: Ids,
         reached: npt.NDArray[np.bool_],
         answers: HostAnswers,
-        unsaid: Iterable[int] = (),
+        cut_off: Iterable[int] = (),
     ) -> None:
         """Note who has heard what `message` announces; a client that crashed over it has not.
 
-        `unsaid`: whose answer was cut off. They may have refused, and count as if they had.
+        `cut_off`: whose answer was. They may have refused, and count as if they had.
         """
         if not message.announces:
             return
         number: int = message.round  # type: ignore[attr-defined]
         crashed = [crash.client for crash in answers.crashes]
-        refused = np.union1d(ids([refusal.client for refusal in answers.refusals]), ids(list(unsaid)))
-        self.heard.announced(number, asked, reached & ~np.isin(asked, crashed), refused)
+        refused = np.union1d(ids([refusal.client for refusal in answers.refusals]), ids(list(cut_off)))
+        self.announced_rounds.record(number, asked, reached & ~np.isin(asked, crashed), refused)
 
     def _remember_gone(self, clients: Ids) -> None:
         """`clients` dropped out or were offline: the model may say that they stay away for the rest of the round."""

@@ -61,11 +61,10 @@ class Stage:
         self.outcome[at[answers.answered]] = ANSWERED
         refused = np.fromiter((refusal.client for refusal in answers.refusals), np.int64)
         self.outcome[np.searchsorted(self.recipients, refused)] = REFUSED
-        if answers.alike is not None:
-            clients, _, size, compute_s = answers.alike
-            at = np.searchsorted(self.recipients, clients)
-            self.size_up[at] = size
-            self.compute_s[at] = compute_s
+        if (shared := answers.shared) is not None:
+            at = np.searchsorted(self.recipients, shared.clients)
+            self.size_up[at] = shared.size
+            self.compute_s[at] = shared.compute_s
             self.outcome[at] = ANSWERED
 
     def who(self, *outcomes: int) -> Ids:
@@ -82,24 +81,42 @@ class Stage:
         """The stage as it is recorded; `(n,)` `speed_factors` scale the compute time."""
         arrived = np.isfinite(self.arrival_s) & (self.outcome != LATE)
         return Exchanges(
-            self.kind.stage, self.kind.as_participant, self.recipients, sent_s,
-            np.where(arrived, self.arrival_s, np.nan), self.bytes_down, self.bytes_up, self.transport_down,
-            self.transport_up, self.pki_down, self.pki_up, self.compute_s * speed_factors[self.recipients],
-            self.outcome,
-        )  # fmt: skip
+            stage=self.kind.stage,
+            as_participant=self.kind.as_participant,
+            clients=self.recipients,
+            sent_s=sent_s,
+            received_s=np.where(arrived, self.arrival_s, np.nan),
+            bytes_down=self.bytes_down,
+            bytes_up=self.bytes_up,
+            transport_down=self.transport_down,
+            transport_up=self.transport_up,
+            pki_bytes_down=self.pki_down,
+            pki_bytes_up=self.pki_up,
+            compute_s=self.compute_s * speed_factors[self.recipients],
+            outcome=self.outcome,
+        )
 
     def replies(self, answers: HostAnswers, summing: Summing, sent_s: float, end_s: float) -> Replies:
         """What the server gets of a stage that began at `sent_s` and ended at `end_s`."""
         refused = self.who(REFUSED)
         in_time = set(refused.tolist())
         missing = Missing(
-            offline=self.who(OFFLINE), dropped=self.who(DROPPED), late=self.who(LATE), refused=refused,
+            offline=self.who(OFFLINE),
+            dropped=self.who(DROPPED),
+            late=self.who(LATE),
+            refused=refused,
             silent=self.who(SILENT),
             refusals=tuple(refusal for refusal in answers.refusals if refusal.client in in_time),
-        )  # fmt: skip
+        )
         assert self.kind.Answer is not None
-        alike = answers.alike[1] if answers.alike is not None else None
         answered = self.outcome == ANSWERED
-        latency_s = self.arrival_s[answered] - sent_s
-        clients, waited_s = self.recipients[answered], end_s - sent_s
-        return Replies(self.kind.Answer, clients, answers.headers, missing, summing, latency_s, waited_s, alike)
+        return Replies(
+            kind=self.kind.Answer,
+            clients=self.recipients[answered],
+            headers=answers.headers,
+            missing=missing,
+            summing=summing,
+            latency_s=self.arrival_s[answered] - sent_s,
+            waited_s=end_s - sent_s,
+            shared=None if answers.shared is None else answers.shared.header,
+        )

@@ -8,21 +8,19 @@ A misbehaving client is a client with some handlers overridden: a subclass of th
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from testbed.batches import Batches
 from testbed.emulation.compute.cost import ComputeModel, meter_pki
 from testbed.messages import Message, encode
 from testbed.parties.pki import Directory, Entries, Identity, Lookup
 from testbed.randomness import Randomness
-
-if TYPE_CHECKING:
-    from testbed.training import LocalUpdate, Workload
+from testbed.training.workload import LocalUpdate, Workload
 
 Handler = TypeVar("Handler", bound=Callable[..., Message | None])
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Environment:
     """What all clients of a host share.
 
@@ -46,7 +44,7 @@ class Environment:
     randomness: Randomness
     compute: ComputeModel
     directory: Directory
-    workload: "Workload | None" = None
+    workload: Workload | None = None
     experiment_id: bytes = bytes(16)
     participants_are_agreed: bool = False
     minimum_participants: int = 2
@@ -75,7 +73,7 @@ class Client:
         number: 0..n-1.
         identity: its key pairs; None when no protocol of the run needs them.
         last_round: the highest round number it has taken part in selecting for; a lower or equal one is refused.
-        heard: up to which number it has heard of announced rounds, or knows that it has missed them.
+        last_announced: the last announced round that it has heard of, or knows that it has missed.
         local_update: what it has learned this round.
         agreed_participants: signing keys of this round's participants as this client has verified them; None when
             the selection protocol gives clients nothing to verify.
@@ -87,8 +85,8 @@ class Client:
         "agreed_participants",
         "attacks",
         "environment",
-        "heard",
         "identity",
+        "last_announced",
         "last_round",
         "local_update",
         "number",
@@ -98,7 +96,7 @@ class Client:
         self.number = number
         self.environment = environment
         self.identity: Identity | None = None
-        self.last_round = self.heard = last_round
+        self.last_round = self.last_announced = last_round
         self._roles: dict[type[Role], Role] = {}
         self.forget_round()
 
@@ -117,16 +115,16 @@ class Client:
         return role
 
 
-def handles(kind: type[Message], *, alike: bool = False) -> Callable[[Handler], Handler]:
+def handles(kind: type[Message], *, stateless: bool = False) -> Callable[[Handler], Handler]:
     """Mark a method of a `Role` as the handler of messages of type `kind`.
 
     The method gets `(self, message)`, or `(self, message, private)` when the message type has a private part, and
-    returns the answer, or None to stay silent. With `alike`, all clients answer the same and have nothing to
+    returns the answer, or None to stay silent. With `stateless`, all clients answer the same and have nothing to
     remember: a static method of `(environment, message)`, called once for all clients of a host.
     """
 
     def mark(method: Handler) -> Handler:
-        method._handles = (kind, alike)  # type: ignore[attr-defined]
+        method._handles = (kind, stateless)  # type: ignore[attr-defined]  # an attribute goes along where a class is pickled by value
         return method
 
     return mark
@@ -177,7 +175,7 @@ class Role:
 
 
 def _marked(of: type) -> dict[type[Message], tuple[str, bool]]:
-    """The handlers that a class itself has: the name of each, and whether all clients answer alike."""
+    """The handlers that a class itself has: the name of each, and whether it is stateless."""
     found = {}
     for name, member in vars(of).items():
         marked = getattr(getattr(member, "__wrapped__", member), "_handles", None)  # under staticmethod

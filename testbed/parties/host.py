@@ -11,7 +11,7 @@ from testbed.crashes import Crash, OnCrash, is_crash
 from testbed.emulation.compute.cost import metered, thread_cpu_s
 from testbed.errors import ProtocolError, Refusal, RoundAborted
 from testbed.messages import Detached, Message, RefusalNotice, Vector, attach, decode, detach, question_name
-from testbed.network.hosts import Delivery, HostAnswers, RefusedBy
+from testbed.network.hosts import ClientRefusal, Delivery, HostAnswers, SharedAnswer
 from testbed.parties.client import Client, Environment, RoleSpec
 from testbed.parties.pki import SECRETS_BYTES, Identity
 from testbed.parties.sums import float_total, ring_total
@@ -97,7 +97,7 @@ class Host:
         return Identity(number, self.environment.randomness) if known is None else known
 
     def _kept_identity(self, number: int) -> Identity | None:
-        """The identity of a client that is registered, made anew from its secrets."""
+        """The identity of a client that is registered, recreated from its secrets."""
         if self._secrets is None:
             return None
         row = int(np.searchsorted(self.numbers, number))
@@ -125,9 +125,9 @@ class Host:
         specs = [spec for spec in self._roles if delivery.kind in spec.role._handlers]
         if not specs:
             return self._each(delivery, _refuse(OTHER_PROTOCOL, f"{delivery.kind.__name__}: nobody here answers it"))
-        name, alike = specs[0].role._handlers[delivery.kind]
-        if alike and len(specs) == 1:
-            return self._together(delivery, getattr(specs[0].role, name), message)
+        name, stateless = specs[0].role._handlers[delivery.kind]
+        if stateless and len(specs) == 1:
+            return self._once_for_all(delivery, getattr(specs[0].role, name), message)
 
         def handle(client: Client, private: Message | None) -> Message | None:
             spec = next(s for s in reversed(specs) if s.only is None or client.number in s.only)
@@ -137,7 +137,7 @@ class Host:
 
         return self._each(delivery, handle)
 
-    def _together(self, delivery: Delivery, handler: Callable[..., Message], message: Message) -> HostAnswers:
+    def _once_for_all(self, delivery: Delivery, handler: Callable[..., Message], message: Message) -> HostAnswers:
         with metered() as meter:
             began = thread_cpu_s()
             try:
@@ -150,20 +150,17 @@ class Host:
                 return self._each(delivery, _crash(error))
             spent = self.environment.compute.seconds(meter, thread_cpu_s() - began)
         answers = HostAnswers.empty()
-        answers.alike = (delivery.recipients, answer.header, answer.size, spent)
+        answers.shared = SharedAnswer(delivery.recipients, answer.header, answer.size, spent)
         return answers
 
     def _each(self, delivery: Delivery, handle: Callable[[Client, Message | None], Message | None]) -> HostAnswers:
-        count = len(delivery.recipients)
-        answers = HostAnswers(
-            delivery.recipients, np.zeros(count, np.bool_), np.zeros(count, np.int64), np.zeros(count),
-            np.zeros(count, np.int64), np.zeros(count, np.int64),
-        )  # fmt: skip
+        answers = HostAnswers.silent(delivery.recipients)
         for position, number in enumerate(delivery.recipients.tolist()):
             client = self.client(number)
             self._active.add(number)
             if delivery.kind.announces:
-                client.heard = delivery.key[0] - 1 if delivery.heard is None else int(delivery.heard[position])
+                known = delivery.last_announced
+                client.last_announced = delivery.key[0] - 1 if known is None else int(known[position])
             with metered() as meter:
                 began = thread_cpu_s()
                 detached = self._one(delivery, client, handle, answers)
@@ -207,7 +204,7 @@ class Host:
                 raise
             answers.crashes.append(Crash.of(client.number, error))
             return None
-        answers.refusals.append(RefusedBy(client.number, check, detail))
+        answers.refusals.append(ClientRefusal(client.number, check, detail))
         return detach(RefusalNotice(check[:100], detail[:500]))
 
     def total(

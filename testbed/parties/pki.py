@@ -137,9 +137,11 @@ class PKI:
         public = vrf.SecretKey.from_seed(secret).public
         try:
             sealed = encryption.seal_to(
-                asked.agreement_key, secret, _SEALED_DOMAIN + client.to_bytes(8, "big"),
+                asked.agreement_key,
+                secret,
+                _SEALED_DOMAIN + client.to_bytes(8, "big"),
                 self._randomness.identity_secret("pki", client, "ephemeral key"),
-            )  # fmt: skip
+            )
         except ProtocolError as error:
             raise Refusal("pki.invalid-agreement-key", str(error)) from None
         if client not in board:

@@ -12,16 +12,15 @@ from testbed.engine.round import Outcome
 from testbed.errors import ExperimentError
 from testbed.network.contract import no_ids
 from testbed.network.recorder import Exchanges
-from testbed.privacy.accounting.accountant import Accountant
 from testbed.privacy.charges import PrivacyCharge
 from testbed.privacy.ledger import Ledger, Shares
-from testbed.privacy.noise_plan import NoisePlan, NoiseSource
+from testbed.privacy.noise_plan import NoisePlan
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection, Unit
 from testbed.records import RunDirectory
-from testbed.records.chunks import stretches
+from testbed.records.chunks import read_chunks
 from testbed.records.tables import privacy_table
 from testbed.records.writer import recorded_files
-from testbed.training import Workload
+from testbed.training.workload import Workload
 
 if TYPE_CHECKING:
     from testbed.engine.federation import Plan
@@ -127,9 +126,9 @@ def opened(plan: "Plan", workload: Workload) -> PrivacyBooks | None:
 def check_budget(plan: "Plan") -> None:
     """Raise `ExperimentError` for a budget beside a built-in aggregation without noise; it takes no data to tell."""
     section, parameters = plan.experiment.privacy, plan.aggregation_parameters
-    if section is None or section.budget is None or hasattr(plan.aggregation, "accountant"):
+    if section is None or section.budget is None:
         return
-    if isinstance(parameters, NoisyParameters) and parameters.noise is None:
+    if isinstance(parameters, NoisyParameters) and parameters.noise is None and noise_plan(plan, 1) is None:
         raise ExperimentError(_no_noise(plan, section.budget))
 
 
@@ -146,36 +145,21 @@ def reports_training(plan: "Plan", dimension: int) -> bool:
     Raises `ExperimentError` where a selection, or a class of one's own that learns from reports, needs to know.
     """
     section = plan.experiment.privacy or PrivacySection()
-    if section.report_losses or accountant_of(plan, dimension) is None:
+    if section.report_losses or noise_plan(plan, dimension) is None:
         return True
     selection = plan.experiment.selection
     needs = selection.by_losses
-    if ":" in selection.protocol and hasattr(plan.selection, "learn") and getattr(plan.selection, "by_losses", True):
+    if ":" in selection.protocol and plan.selection.by_losses:
         needs = f"protocol: {selection.protocol}"
     if needs:
         raise ExperimentError(f"privacy.report_losses: false, but selection.{needs} {NEEDS_LOSSES}")
     return False
 
 
-def accountant_of(plan: "Plan", dimension: int) -> Accountant | None:
-    """What the aggregation of a run says of its noise; None where it adds none."""
-    given: list[Any] = [plan.maximum_participants, dimension]  # with more, the discrete Gaussian adds up less well
-    if getattr(plan.aggregation, "asks_everybody", False):  # lest anybody learn who takes part: what counts is the rate
-        given.append(getattr(plan.selection, "client_rate", 1.0))
-    found: Accountant | None = plan.of_aggregation("accountant")(*given)
-    return found
-
-
 def noise_plan(plan: "Plan", dimension: int) -> NoisePlan | None:
     """The noise of a run's aggregation, for a model of so many parameters; None where it adds none."""
-    accountant = accountant_of(plan, dimension)
-    if accountant is None:
-        return None
-    source: NoiseSource = "shares"
-    if not plan.of_aggregation("shares_noise"):
-        source = "clients" if getattr(plan.aggregation, "asks_everybody", False) else "server"
     sizes = plan.minimum_participants, plan.maximum_participants
-    return NoisePlan(accountant, plan.of_aggregation("guarantees"), *sizes, source)
+    return plan.aggregation.noise_plan(*sizes, dimension, plan.selection.client_rate)
 
 
 def records_of(unit: Unit, plan: "Plan", workload: Workload) -> int:
@@ -200,9 +184,9 @@ def _rounds(records: RunDirectory) -> Iterator[dict[str, Any]]:
     """The recorded `privacy` rows, a round at a time."""
     columns = ["round", "client", *Shares._fields]
     files = recorded_files(records.path, "privacy", records.checkpoint())
-    for stretch in stretches(files, "privacy", columns):
-        rounds = stretch["round"].to_numpy()
+    for chunk in read_chunks(files, "privacy", columns):
+        rounds = chunk["round"].to_numpy()
         _, begins = np.unique(rounds, return_index=True)
         for begin, end in zip(begins, [*begins[1:], len(rounds)], strict=True):
-            rows = stretch.slice(begin, end - begin)
+            rows = chunk.slice(begin, end - begin)
             yield {name: rows[name].to_numpy() for name in ("client", *Shares._fields)}

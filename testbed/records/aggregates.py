@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import RunError
-from testbed.files.atomic import replacing
+from testbed.files.atomic import atomic_write
 from testbed.records.arrays import ERRORS, Arrays
 
 _FOLDER = "aggregates"
@@ -66,7 +66,7 @@ def write(path: Path, round_number: int, aggregate: RoundAggregate | None) -> No
         raise _cannot_write(file_path, error.strerror or str(error)) from None
     stored = io.BytesIO()  # first in memory: a zip file that a full disk cuts off complains when it is collected
     np.savez(stored, model=aggregate.model, mean=aggregate.mean, weight=aggregate.weight)
-    with replacing(file_path, lambda why: _cannot_write(file_path, why)) as file:
+    with atomic_write(file_path, lambda why: _cannot_write(file_path, why)) as file:
         file.write(stored.getbuffer())
 
 

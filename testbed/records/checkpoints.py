@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import RunError
-from testbed.files.atomic import replacing
+from testbed.files.atomic import atomic_write
 from testbed.records.arrays import ERRORS, Arrays
 
 CHECKPOINT = "checkpoint.npz"
@@ -119,13 +119,17 @@ def write(path: Path, checkpoint: Checkpoint, *, keep_last: bool) -> None:
     memory: dict[str, Any] = {_MEMORY + name: array for name, array in checkpoint.memory.items()}
     stored = io.BytesIO()  # first in memory: a zip file that a full disk cuts off complains when it is collected
     np.savez(
-        stored, round_number=checkpoint.round_number, now_s=checkpoint.now_s, model=checkpoint.model,
-        participations=checkpoint.participations, wall_s=checkpoint.wall_s,
+        stored,
+        round_number=checkpoint.round_number,
+        now_s=checkpoint.now_s,
+        model=checkpoint.model,
+        participations=checkpoint.participations,
+        wall_s=checkpoint.wall_s,
         **memory,
-    )  # fmt: skip
+    )
     if keep_last:
         keep(path)
-    with replacing(path / CHECKPOINT, lambda why: cannot_write(path / CHECKPOINT, why)) as file:
+    with atomic_write(path / CHECKPOINT, lambda why: cannot_write(path / CHECKPOINT, why)) as file:
         file.write(stored.getbuffer())
 
 
@@ -164,9 +168,13 @@ def _load(file: Path | IO[bytes]) -> Checkpoint:
     with Arrays(file) as stored:
         memory = {name.removeprefix(_MEMORY): stored[name] for name in stored.names if name.startswith(_MEMORY)}
         return Checkpoint(
-            int(stored["round_number"]), float(stored["now_s"]), stored["model"], stored["participations"],
-            float(stored["wall_s"]), memory,
-        )  # fmt: skip
+            int(stored["round_number"]),
+            float(stored["now_s"]),
+            stored["model"],
+            stored["participations"],
+            float(stored["wall_s"]),
+            memory,
+        )
 
 
 def _rounds_recorded(path: Path) -> int:

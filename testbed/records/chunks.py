@@ -1,7 +1,7 @@
-"""Tables that do not fit into memory, a stretch of whole rounds at a time.
+"""Tables that do not fit into memory, a chunk of whole rounds at a time.
 
 A stage that asks the whole population has a row per client: 10^6 rows and 90 MB of memory for a round of 10^6 clients,
-1.3 MB on disk. What reads or merges such a run takes it in stretches.
+1.3 MB on disk. What reads or merges such a run takes it in chunks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,11 +16,11 @@ from testbed.files import parquet as parquet_files
 from testbed.records.tables import SCHEMAS, with_later_columns
 
 ROWS = 1 << 20
-"""Rows of a stretch, unless a single round has more; also of a row group of a merged table."""
+"""Rows of a chunk, unless a single round has more; also of a row group of a merged table."""
 
 
-def stretches(files: Sequence[Path], name: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """The rows of a table, in order, in stretches of whole rounds of about `ROWS` rows.
+def read_chunks(files: Sequence[Path], name: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """The rows of a table, in order, in chunks of whole rounds of about `ROWS` rows.
 
     Args:
         files: Parquet files in the order of the rounds; no round lies in two of them.
@@ -49,13 +49,13 @@ def stretches(files: Sequence[Path], name: str, columns: Sequence[str] | None = 
 
 
 def write_merged(file: IO[bytes], parts: Sequence[Path], name: str, metadata: dict[bytes, bytes]) -> None:
-    """Write the rows of several files as one table, with `metadata` of its own; a stretch is in memory at a time.
+    """Write the rows of several files as one table, with `metadata` of its own; a chunk is in memory at a time.
 
-    Raises as `stretches` does.
+    Raises as `read_chunks` does.
     """
     with parquet_files.writer(file, SCHEMAS[name].with_metadata(metadata)) as writer:
-        for stretch in stretches(parts, name):
-            writer.write_table(stretch.replace_schema_metadata(metadata), row_group_size=ROWS)
+        for chunk in read_chunks(parts, name):
+            writer.write_table(chunk.replace_schema_metadata(metadata), row_group_size=ROWS)
 
 
 def _batches(file: Path, name: str, columns: Sequence[str] | None) -> Iterator[pa.Table]:

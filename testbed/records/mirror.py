@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 
 from testbed.errors import ExperimentError, RunError
 from testbed.files import limits
-from testbed.files.atomic import replacing
+from testbed.files.atomic import atomic_write
 from testbed.files.uris import path_or_uri
 from testbed.records import attempts
 from testbed.records.aggregates import names_in, round_of_aggregate
@@ -47,7 +47,7 @@ _ATTEMPTS = 5  # a run that goes on elsewhere may move on while it is read
 _PASSING = re.compile(r"(.*/)?\.([^/]*\.writing|probe-[0-9a-f]+)")
 
 
-def staged(out: str | Path) -> Path:
+def local_staging_dir(out: str | Path) -> Path:
     """A local directory for a run or sweep whose records belong at `out`.
 
     A path is returned as it is, untouched. For a URI it is the local copy: what is at the URI is there already, what
@@ -84,7 +84,7 @@ def fetched(where: str | Path) -> Path:
     run that goes on here is left as it is: it is ahead of the URI.
 
     Raises:
-        ExperimentError: see `staged`.
+        ExperimentError: see `local_staging_dir`.
         RunError: the URI cannot be reached or read, or there is no run.
     """
     place = _place(where)
@@ -133,7 +133,7 @@ def _alone(copy: Path) -> Iterator[None]:
 
 
 def _mark(copy: Path, store: Store) -> None:
-    with replacing(copy / MARK, lambda why: RunError(f"{copy / MARK}: cannot write: {why}")) as file:
+    with atomic_write(copy / MARK, lambda why: RunError(f"{copy / MARK}: cannot write: {why}")) as file:
         file.write(json.dumps({"uri": store.uri}).encode())
 
 

@@ -16,7 +16,7 @@ from testbed.errors import RunError, reason
 from testbed.files import parquet as parquet_files
 from testbed.files import plain_yaml
 from testbed.records import aggregates
-from testbed.records.chunks import ROWS, joined, stretches
+from testbed.records.chunks import ROWS, joined, read_chunks
 from testbed.records.tables import SCHEMAS
 from testbed.records.writer import RunDirectory, read_table, recorded_files
 
@@ -53,7 +53,8 @@ class RunRecords:
 
     def frame(self, table: str) -> "pd.DataFrame":
         """A table of `testbed.records.tables.SCHEMAS`."""
-        return read_table(self.path, table, self._checkpoint).to_pandas()
+        rows: pd.DataFrame = read_table(self.path, table, self._checkpoint).to_pandas()
+        return rows
 
     @property
     def verifiable(self) -> bool:
@@ -78,17 +79,17 @@ class RunRecords:
         return self.frame("exchanges")
 
     def exchanges_in_stretches(self, columns: Sequence[str] | None = None) -> Iterator["pd.DataFrame"]:
-        """`exchanges` in stretches of whole rounds, of about 10^6 rows unless a single round has more.
+        """`exchanges` in chunks of whole rounds, of about 10^6 rows unless a single round has more.
 
         Args:
-            columns: those that are needed; a stretch has at least these, and ``round``.
+            columns: those that are needed; a chunk has at least these, and ``round``.
         """
         if self._few_exchanges:
             yield self.exchanges
             return
         wanted = None if columns is None else list(dict.fromkeys(("round", *columns)))
-        for stretch in stretches(recorded_files(self.path, "exchanges", self._checkpoint), "exchanges", wanted):
-            yield stretch.to_pandas()
+        for chunk in read_chunks(recorded_files(self.path, "exchanges", self._checkpoint), "exchanges", wanted):
+            yield chunk.to_pandas()
 
     @cached_property
     def exchanges_of_participants(self) -> "pd.DataFrame":
@@ -96,9 +97,10 @@ class RunRecords:
         if self._few_exchanges:
             return self.exchanges[self._took_part(self.exchanges)].reset_index(drop=True)
         kept = []
-        for stretch in stretches(recorded_files(self.path, "exchanges", self._checkpoint), "exchanges"):
-            kept.append(stretch.filter(pa.array(self._took_part(stretch))))
-        return joined(kept).to_pandas()
+        for chunk in read_chunks(recorded_files(self.path, "exchanges", self._checkpoint), "exchanges"):
+            kept.append(chunk.filter(pa.array(self._took_part(chunk))))
+        rows: pd.DataFrame = joined(kept).to_pandas()
+        return rows
 
     def _took_part(self, rows: Any) -> npt.NDArray[np.bool_]:
         """`(m,)` whether the rows' clients were participants of their rounds."""
@@ -118,7 +120,7 @@ class RunRecords:
             return True
         try:
             files = recorded_files(self.path, "exchanges", self._checkpoint)
-            return sum(pq.read_metadata(file).num_rows for file in files) <= ROWS
+            return sum(int(pq.read_metadata(file).num_rows) for file in files) <= ROWS
         except (OSError, pa.ArrowException):
             return True  # damaged, or finished meanwhile: who reads it all knows what to do
 

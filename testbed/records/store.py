@@ -23,8 +23,17 @@ AT_A_TIME = 8  # transfers; most of what a small file takes is waiting for the a
 PAUSES_S = (1.0, 4.0, 10.0)  # before each repetition; the filesystems themselves try again within each attempt
 _CHUNK = 8 << 20  # bytes
 _OBJECT_STORES = ("s3", "gcs", "abfs")  # an object appears when it is closed, in the place of the one before
-_FOR_GOOD = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR,
-             errno.EISDIR, errno.ENAMETOOLONG}  # fmt: skip
+_FOR_GOOD = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+}
 _REFUSED = re.compile(
     "NO_SUCH_BUCKET|ACCESS_DENIED|INVALID_ACCESS_KEY|INVALID_CLIENT|UNRECOGNIZED_CLIENT|SIGNATURE|EXPIRED|"
     "MISSING_AUTHENTICATION|HTTP status 40[0134]|(?i:credential|permission|unauthori|forbidden|libjvm|libhdfs)"
@@ -208,10 +217,12 @@ def each(call: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Resu
 def _filesystem(uri: str) -> tuple[Any, str]:
     if uri.lower().startswith("s3://"):
         try:  # one request for a small object, not three; earlier versions of pyarrow do not take it in a URI
-            return fs.FileSystem.from_uri(f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true")
+            filesystem, path = fs.FileSystem.from_uri(f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true")
+            return filesystem, str(path)
         except pa.ArrowInvalid:
             pass
-    return fs.FileSystem.from_uri(uri)
+    filesystem, path = fs.FileSystem.from_uri(uri)
+    return filesystem, str(path)
 
 
 def _read(content: Path | bytes) -> Any:

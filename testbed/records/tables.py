@@ -87,7 +87,7 @@ SCHEMAS: dict[str, pa.Schema] = {
         ]
     ),
 }
-OF_SOME_RUNS = frozenset({"privacy"})
+OPTIONAL_TABLES = frozenset({"privacy"})
 """Tables that only some runs have; elsewhere there is no file, and they are empty."""
 
 

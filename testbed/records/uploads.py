@@ -19,14 +19,14 @@ from typing import IO
 
 from testbed.errors import RunError
 from testbed.files import limits
-from testbed.files.atomic import replacing
+from testbed.files.atomic import atomic_write
 from testbed.records.aggregates import names_in, round_of_aggregate
 from testbed.records.arrays import ERRORS, Arrays
 from testbed.records.attempts import FILE as ATTEMPTS
 from testbed.records.checkpoints import CHECKPOINT, Stamp
 from testbed.records.log import FILE as LOG
 from testbed.records.store import Store, Stored, each
-from testbed.records.tables import OF_SOME_RUNS, SCHEMAS
+from testbed.records.tables import OPTIONAL_TABLES, SCHEMAS
 
 MARK = ".mirror"  # in the directory of a run or sweep: where it is mirrored
 EXPERIMENT, SUMMARY = "experiment.yaml", "summary.json"
@@ -73,7 +73,7 @@ def round_of(name: str) -> int | None:
 def tables_in(files: Iterable[str]) -> list[str]:
     """The merged tables that a run has, or will have, of which these are the files, by their names in its directory."""
     there = {name.rpartition("/")[2] for name in files}
-    return [name for name in TABLES if name in there or name.removesuffix(".parquet") not in OF_SOME_RUNS]
+    return [name for name in TABLES if name in there or name.removesuffix(".parquet") not in OPTIONAL_TABLES]
 
 
 class Mirror:
@@ -118,11 +118,11 @@ class Mirror:
     def remember(self, memory: Memory) -> None:
         """Keep `memory` in the run directory."""
         file = self.path / _MEMORY
-        with replacing(file, lambda why: RunError(f"{file}: cannot write: {why}; go on with --resume")) as open_file:
+        with atomic_write(file, lambda why: RunError(f"{file}: cannot write: {why}; go on with --resume")) as open_file:
             open_file.write(json.dumps(asdict(memory)).encode())
 
     def push_experiment(self) -> None:
-        """The first push of a new run; raises `RunError` when another run has begun there since `staged` looked."""
+        """The first push of a new run; raises `RunError` when another run has begun there meanwhile."""
         if self.store.info(EXPERIMENT) is not None:
             try:
                 if self.store.read(EXPERIMENT, limits.YAML_BYTES) != (self.path / EXPERIMENT).read_bytes():

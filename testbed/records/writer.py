@@ -9,7 +9,7 @@ checkpoint last, so a run that is killed at any moment loses at most the round i
 merged: what lies in parts up to that round is not read any more, so a kill between two tables, or while the parts
 are being deleted, neither loses nor doubles a row, and a finished run can be gone on with.
 
-A directory that is the local copy of a URI (`mirroring.staged`) has a `Mirror`: what is written here is pushed there.
+A directory that is the local copy of a URI (see `mirror`) has a `Mirror`: what is written here is pushed there.
 """
 
 import contextlib
@@ -29,12 +29,12 @@ import yaml
 
 from testbed.errors import RunError
 from testbed.files import parquet as parquet_files
-from testbed.files.atomic import replacing
+from testbed.files.atomic import atomic_write
 from testbed.records import aggregates, attempts, checkpoints
 from testbed.records.checkpoints import Checkpoint, cannot_write
 from testbed.records.chunks import damaged, joined, write_merged
 from testbed.records.lock import LOCK, WRITER
-from testbed.records.tables import OF_SOME_RUNS, SCHEMAS, with_later_columns
+from testbed.records.tables import OPTIONAL_TABLES, SCHEMAS, with_later_columns
 from testbed.records.uploads import EXPERIMENT, MARK, SUMMARY, Mirror
 
 
@@ -50,7 +50,7 @@ MERGED_UP_TO = b"testbed.merged_up_to_round"
 
 
 def _replacing(path: Path) -> AbstractContextManager[IO[bytes]]:
-    return replacing(path, lambda reason: cannot_write(path, reason))
+    return atomic_write(path, lambda reason: cannot_write(path, reason))
 
 
 class RunDirectory:
@@ -221,10 +221,10 @@ def is_empty(path: Path) -> bool:
 
 
 def is_kept(path: Path, name: str, checkpoint: Checkpoint | None) -> bool:
-    """Whether a run has a table at all (`OF_SOME_RUNS`): its last round, or what is merged, has a file for it."""
+    """Whether a run has a table at all (`OPTIONAL_TABLES`): its last round, or what is merged, has a file for it."""
     last = checkpoint.round_number if checkpoint is not None else 0
     file = f"{name}.parquet"  # parts first: they go only once the merged table is there
-    return name not in OF_SOME_RUNS or (part_of(path, last) / file).is_file() or (path / file).is_file()
+    return name not in OPTIONAL_TABLES or (part_of(path, last) / file).is_file() or (path / file).is_file()
 
 
 def recorded_files(path: Path, name: str, checkpoint: Checkpoint | None) -> list[Path]:

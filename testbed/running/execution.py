@@ -6,9 +6,10 @@ An experiment without a sweep is one run, and its directory is `out`; each point
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from testbed.crashes import crashes_told
+import workloads
+from testbed.crashes import locating_crashes
 from testbed.engine.federation import Plan
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.loader import load, set_key, validated
@@ -17,18 +18,14 @@ from testbed.experiment.schema import Experiment
 from testbed.experiment.stages import check_points, stages_of
 from testbed.experiment.sweep import Point, points
 from testbed.privacy.recorder import warnings as privacy_warnings
-from testbed.records import RunRecords, find_runs
-from testbed.records.mirror import fetched, staged
+from testbed.records.mirror import local_staging_dir
+from testbed.running import workers
 from testbed.running.observers import Observer, Serialised
 from testbed.running.open_runs import OpenRun
-from testbed.running.point_workers import PointLanes, together
 from testbed.running.preparation import PlannedRun, default_directory, planned
 from testbed.running.validation import check_addresses, check_plan, warnings
-from testbed.running.workers import drive
+from testbed.running.worker_pool import WorkerPool, group_by_resources
 from testbed.signals import stopping_on_signals
-
-if TYPE_CHECKING:
-    import pandas
 
 
 def run(
@@ -65,27 +62,11 @@ def run(
         data = experiment.model_dump(mode="json", exclude_unset=True)
         set_key(data, "cluster.network", network, where)
         experiment = validated(data, where)
-    directory = staged(default_directory(experiment) if out is None else out)
+    directory = local_staging_dir(default_directory(experiment) if out is None else out)
     run_all(
         experiment, directory, where=where, resume=resume, observer=observer, accept_changed_code=accept_changed_code
     )
     return directory
-
-
-def compare(runs: str | Path | Sequence[str | Path], baseline: str | None = None) -> "pandas.DataFrame":
-    """The overhead table of the runs at or below some directories; see `analysis.comparison.overhead.compare`.
-
-    Raises `RunError` when there are no runs and `ExperimentError` for a baseline that is not among them.
-    """
-    from analysis.comparison import overhead
-
-    return overhead.compare(runs_below([runs] if isinstance(runs, str | Path) else runs), baseline)
-
-
-def runs_below(directories: Sequence[str | Path]) -> list[RunRecords]:
-    """The runs at or below the directories (or URIs), each once; raises `RunError` for a directory without any."""
-    found = {run.path.resolve(): run for directory in directories for run in find_runs(fetched(directory))}
-    return list(found.values())
 
 
 def run_all(
@@ -135,9 +116,9 @@ def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
         observer.ended(run, ended.finish())
 
     try:
-        with PointLanes(observer, open_run) as points_lanes:
-            for group in together([run for run in runs if not run.complete]):
-                drive(group, points_lanes.lanes(group), summarised)
+        with WorkerPool(observer, open_run) as pool:
+            for group in group_by_resources([run for run in runs if not run.complete]):
+                workers.run_all(group, pool.workers_for(group), summarised)
     finally:
         for run in opened:  # at its end, and not summarised
             run.end()
@@ -145,8 +126,6 @@ def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
 
 def _check(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str, observer: Observer) -> None:
     """Raise, before anything runs, what only the data and the protocols' own classes can tell of these runs."""
-    import workloads
-
     check_addresses([run.point.experiment for run in runs], where)
     built: tuple[Any, Any] = (None, None)
     stages: dict[int, tuple[str, ...]] = {}
@@ -154,7 +133,7 @@ def _check(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str, 
         experiment = run.point.experiment
         place = run.point.where(where)
         try:
-            with crashes_told(f"{place}: its preparation", then=""):
+            with locating_crashes(f"{place}: its preparation", then=""):
                 plan = Plan(experiment, run.simulation_seed)
                 check_plan(plan)
                 stages[id(experiment)] = plan.stages

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from testbed.errors import CodeCrashed, RunError, TestbedError, reason
+from testbed.experiment.input_files import digests
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.changed_code import with_changed_code
 from testbed.records.lock import held
 from testbed.records.log import RunLog
-from testbed.running.inputs import digests
 from testbed.running.preparation import PlannedRun
 from testbed.running.provenance import now, provenance
+from testbed.running.results import summary
 
 
 class OpenRun:
@@ -64,18 +65,16 @@ class OpenRun:
 
     def finish(self) -> Mapping[str, Any]:
         """Summarise the run; returns the summary."""
-        from analysis.comparison.summary import summarise
-
         try:
-            summary = summarise(RunRecords(self.run.path))
-            self.records.write_summary(summary)
+            told = summary(RunRecords(self.run.path))
+            self.records.write_summary(told)
         except BaseException as error:
             self.end(error)
             name_point(error, self.run)
             raise
-        ended_early = {"reason": summary["stopped"]} if summary.get("stopped") else {}
-        self._end("run-ended", rounds=self.run.point.experiment.rounds, wall_s=summary["wall_s"], **ended_early)
-        return summary
+        ended_early = {"reason": told["stopped"]} if told.get("stopped") else {}
+        self._end("run-ended", rounds=self.run.point.experiment.rounds, wall_s=told["wall_s"], **ended_early)
+        return told
 
     def end(self, error: BaseException | None = None, *, stopped: bool = False) -> None:
         """Give the directory up before the run has ended.

@@ -1,7 +1,5 @@
 """Before anything runs: where each point's records go, what is there already, and whether it fits."""
 
-import hashlib
-import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,21 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import ExperimentError, RunError
+from testbed.experiment.input_files import check_unchanged
 from testbed.experiment.loader import read_yaml, validated
 from testbed.experiment.plugin_classes import own_classes
 from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import Point
+from testbed.files.names import directory_names, file_name
 from testbed.plugins.sources import digests
 from testbed.records import RunDirectory
 from testbed.records.changed_code import changed_modules
 from testbed.records.run_end import stopped
 from testbed.records.writer import is_empty
-from testbed.running.inputs import check_unchanged
 
 ACCEPT_CHANGED_CODE = "--accept-changed-code"
 """The option that goes on with a run although the user's own modules have changed."""
 
-_LONGEST_NAME = 100
 _MAY_DIFFER = ("cluster", "output", "provenance")  # no result depends on them
 
 
@@ -161,25 +159,3 @@ def _flattened(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
             yield from _flattened(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
-
-
-def directory_names(labels: Sequence[str]) -> list[str]:
-    """A safe and unique directory name for each label, depending on the labels alone."""
-    names: list[str] = []
-    for label in labels:
-        name = file_name(label)
-        number = 2
-        while name.lower() in {other.lower() for other in names}:  # some file systems do not tell A from a
-            name = f"{file_name(label)}-{number}"
-            number += 1
-        names.append(name)
-    return names
-
-
-def file_name(text: str) -> str:
-    """`text` as a name that every file system takes, still readable: only letters, digits and ``._=,+-``."""
-    name = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", text).strip("-.") or "run"
-    if len(name) > _LONGEST_NAME:
-        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-        name = f"{name[:_LONGEST_NAME]}-{digest}"
-    return name

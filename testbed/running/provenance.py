@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import testbed
+from testbed.version import VERSION
 
 _PACKAGES = ("ray", "torch", "numpy")
 
@@ -21,7 +21,7 @@ def provenance() -> dict[str, Any]:
     """
     return {
         "versions": _versions(),
-        "git_commit": _git_commit(Path(testbed.__file__).resolve().parent.parent),
+        "git_commit": _git_commit(Path(__file__).resolve().parents[2]),
         "machine": {"cpus": os.cpu_count(), "processor": _processor(), "memory_bytes": _memory_bytes()},
         "started": now(),
     }
@@ -33,7 +33,7 @@ def now() -> str:
 
 
 def _versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {"testbed": testbed.__version__, "python": platform.python_version()}
+    found: dict[str, str | None] = {"testbed": VERSION, "python": platform.python_version()}
     for package in _PACKAGES:
         try:
             found[package] = metadata.version(package)

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from testbed.crashes import crashes_told
+from testbed.crashes import locating_crashes
 from testbed.emulation.availability import Scheduled
 from testbed.emulation.traces.schedule import Schedule
 from testbed.engine.federation import Plan
 from testbed.errors import ExperimentError, TraceError
+from testbed.experiment.input_files import missing
 from testbed.experiment.plugin_classes import own_classes
 from testbed.experiment.schema import Experiment
 from testbed.experiment.stages import check_points, check_schedule, stages_of
@@ -21,7 +22,6 @@ from testbed.plugins import options as own_options
 from testbed.plugins import sources
 from testbed.plugins.classes import own_class
 from testbed.privacy.recorder import check_budget
-from testbed.running.inputs import missing
 
 
 @dataclass
@@ -58,7 +58,7 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
         names = own_classes(point.experiment)
         checked.not_imported += [] if import_classes else [one for one in names if one not in checked.not_imported]
         try:
-            with crashes_told(f"{point.where(where)}: its preparation", then=""):
+            with locating_crashes(f"{point.where(where)}: its preparation", then=""):
                 plan = _plan(point.experiment, import_classes)
                 stages[id(point.experiment)] = stages_of(point.experiment) if plan is None else plan.stages
                 if plan is not None:

@@ -1,7 +1,7 @@
-"""Work in lanes: several threads take items from one queue, and what they make comes back to the thread that asked.
+"""Several threads take items from one queue, and what they make comes back to the thread that asked.
 
 Only the main thread hears signals, so it is the one that waits, and everything that takes long and cannot be
-broken off from elsewhere belongs there too (summaries). A lane is ended by its `close`, which makes what runs in it
+broken off from elsewhere belongs there too (summaries). A worker is ended by its `close`, which makes what runs in it
 raise.
 """
 
@@ -17,60 +17,62 @@ _Taken = TypeVar("_Taken", contravariant=True)
 _Made = TypeVar("_Made", covariant=True)
 
 
-class Lane(Protocol[_Taken, _Made]):
+class Worker(Protocol[_Taken, _Made]):
     """Does one item after the other, in one thread."""
 
     def run(self, item: _Taken) -> _Made:
-        """Do `item`; raises soon when the lane is closed meanwhile."""
+        """Do `item`; raises soon when the worker is closed meanwhile."""
 
     def close(self) -> None:
-        """Give up what the lane holds and end what runs in it. Called from any thread, and perhaps several times."""
+        """Give up what the worker holds and end what runs in it. Called from any thread, and perhaps several times."""
 
 
-def drive(items: Sequence[Item], lanes: Sequence[Lane[Item, Result]], collect: Callable[[Item, Result], None]) -> None:
-    """Do all items, each in the lane that is free first, and hand every result to `collect`, in this thread.
+def run_all(
+    items: Sequence[Item], workers: Sequence[Worker[Item, Result]], collect: Callable[[Item, Result], None]
+) -> None:
+    """Do all items, each in the worker that is free first, and hand every result to `collect`, in this thread.
 
-    With a single lane everything happens in this thread, and in order. Either way all lanes are closed at the end, and
-    their threads have ended.
+    With a single worker everything happens in this thread, and in order. Either way all workers are closed at the
+    end, and their threads have ended.
 
     Args:
         items: what to do, in the order in which it is begun.
-        lanes: at least one.
+        workers: at least one.
         collect: takes an item and its result; items are collected in the order in which they end.
 
     Raises:
-        BaseException: what the first lane that failed has raised, or `collect`, or a signal in this thread. The other
-            lanes are closed then: what they were doing is broken off, and what was not begun is left.
+        BaseException: what the first worker that failed has raised, or `collect`, or a signal in this thread. The other
+            workers are closed then: what they were doing is broken off, and what was not begun is left.
     """
-    if len(lanes) > 1:
-        _Threads(items, lanes, collect).drive()
+    if len(workers) > 1:
+        _Threads(items, workers, collect).run_all()
         return
     try:
         for item in items:
-            collect(item, lanes[0].run(item))
+            collect(item, workers[0].run(item))
     finally:
-        lanes[0].close()
+        workers[0].close()
 
 
 class _Threads(Generic[Item, Result]):
-    """The threads of one call of `drive`."""
+    """The threads of one call of `run_all`."""
 
     def __init__(
-        self, items: Sequence[Item], lanes: Sequence[Lane[Item, Result]], collect: Callable[[Item, Result], None]
+        self, items: Sequence[Item], workers: Sequence[Worker[Item, Result]], collect: Callable[[Item, Result], None]
     ) -> None:
         self._left = iter(items)
         self._count = len(items)
-        self._lanes = lanes
+        self._workers = workers
         self._collect = collect
         self._lock = threading.Lock()
         self._stopped = False
         self._made: queue.SimpleQueue[tuple[Item, Result] | BaseException] = queue.SimpleQueue()
 
-    def drive(self) -> None:
+    def run_all(self) -> None:
         # Daemons: a second Ctrl-C, which breaks off the waiting below, ends the process at once.
         threads = [
-            threading.Thread(target=self._work, args=(lane,), name=f"lane-{number}", daemon=True)
-            for number, lane in enumerate(self._lanes, 1)
+            threading.Thread(target=self._work, args=(worker,), name=f"worker-{number}", daemon=True)
+            for number, worker in enumerate(self._workers, 1)
         ]
         try:
             for thread in threads:
@@ -87,17 +89,17 @@ class _Threads(Generic[Item, Result]):
                 for thread in threads:
                     if thread.ident is not None:
                         ending.callback(thread.join)
-                for lane in self._lanes:
-                    ending.callback(lane.close)
+                for worker in self._workers:
+                    ending.callback(worker.close)
 
-    def _work(self, lane: Lane[Item, Result]) -> None:
+    def _work(self, worker: Worker[Item, Result]) -> None:
         try:
             while (item := self._next()) is not None:
-                self._made.put((item[0], lane.run(item[0])))
+                self._made.put((item[0], worker.run(item[0])))
         except BaseException as error:  # a KeyboardInterrupt of an observer's, too: the thread that waits raises it
             self._made.put(error)
         else:
-            lane.close()  # what it holds is free for the lanes that still run
+            worker.close()  # what it holds is free for the workers that still run
 
     def _next(self) -> tuple[Item] | None:
         with self._lock:

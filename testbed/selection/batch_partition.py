@@ -11,7 +11,7 @@ When T does not divide N, the first N mod floor(N/T) batches have one member mor
 small), so none has fewer than T and a round may hold a few users more than K.
 """
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -20,8 +20,8 @@ from testbed.arrays import Ids
 from testbed.batches import Batches
 from testbed.errors import RoundSkipped
 from testbed.parties.client import RoleSpec
-from testbed.selection.check_in import STAGE, Attendant, check_in
-from testbed.selection.contract import Selection, SelectionParameters, SelectionRound
+from testbed.selection.check_in import STAGE, CheckInRole, check_in
+from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound
 
 
 class BatchPartitionParameters(SelectionParameters):
@@ -55,7 +55,7 @@ def check_batch_size(privacy: int, participants: int) -> None:
         )
 
 
-class SelectsBatches:
+class SelectsBatches(SelectionProtocol):
     """How many participants a round of K/T whole batches has.
 
     Attributes:
@@ -81,11 +81,10 @@ class SelectsBatches:
 class BatchPartitionSelection(SelectsBatches):
     """Server side of `batch-partition` (and, with T = K and fair mode, of `partition`)."""
 
-    stages: ClassVar[tuple[str, ...]] = (STAGE,)
-    needs_registration: ClassVar[bool] = False
+    stages = (STAGE,)
 
     def __init__(self, parameters: BatchPartitionParameters | PartitionParameters, population: int) -> None:
-        self.parameters = parameters
+        super().__init__(parameters, population)
         partition = isinstance(parameters, PartitionParameters)
         size = parameters.participants if isinstance(parameters, PartitionParameters) else parameters.privacy
         self.fair = partition or (isinstance(parameters, BatchPartitionParameters) and parameters.mode == "fair")
@@ -95,25 +94,25 @@ class BatchPartitionSelection(SelectsBatches):
     @property
     def roles(self) -> list[RoleSpec]:
         """Clients only say that they are there."""
-        return [RoleSpec(Attendant, self.parameters)]
+        return [RoleSpec(CheckInRole, self.parameters)]
 
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
         present = await check_in(round_)
-        chosen = self.choose(present, round_.participations, round_.coin("participants"))
+        chosen = self.choose(present, round_.participations, round_.rng("participants"))
         return Selection(self.batches.members(chosen), len(present))
 
-    def choose(self, present: Ids, participations: Ids, coin: np.random.Generator) -> Ids:
+    def choose(self, present: Ids, participations: Ids, rng: np.random.Generator) -> Ids:
         """`(K/T,)` batches to take; raises `RoundSkipped` when fewer than K/T are whole (Algorithm 2)."""
         eligible = self.batches.whole(present)
         if len(eligible) < self.wanted:
             raise RoundSkipped("too-few-whole-batches", f"{len(eligible)} whole batches, {self.wanted} wanted")
         if not self.fair:
-            return np.sort(coin.choice(eligible, self.wanted, replace=False))
+            return np.sort(rng.choice(eligible, self.wanted, replace=False))
         # Algorithm 2 names the available user of minimum participation and says nothing for the case that this
         # user's own batch is not whole: the minimum is taken over the users of eligible batches, ties uniformly.
         users = self.batches.members(eligible)
         fewest = users[participations[users] == participations[users].min()]
-        first = int(self.batches.of[coin.choice(fewest)])
-        others = coin.choice(eligible[eligible != first], self.wanted - 1, replace=False)
+        first = int(self.batches.of[rng.choice(fewest)])
+        others = rng.choice(eligible[eligible != first], self.wanted - 1, replace=False)
         return np.sort(np.append(others, first).astype(np.int64))

@@ -11,7 +11,7 @@ from testbed.selection.contract import SelectionRound
 STAGE = "check-in"
 
 
-class Present(Message, frozen=True):
+class CheckInReply(Message, frozen=True):
     """I am here."""
 
 
@@ -19,21 +19,21 @@ class CheckIn(Message, frozen=True):
     """Who is there? Carries the round and the population's size, once per client."""
 
     stage: ClassVar[str] = STAGE
-    Answer: ClassVar[type[Message] | None] = Present
+    Answer: ClassVar[type[Message] | None] = CheckInReply
     as_participant: ClassVar[bool] = False
 
     round: RoundNumber
     population: Count
 
 
-class Attendant(Role):
+class CheckInRole(Role):
     """Client side: answers that it is there."""
 
     @staticmethod
-    @handles(CheckIn, alike=True)
-    def on_check_in(environment: Environment, message: CheckIn) -> Present:
+    @handles(CheckIn, stateless=True)
+    def on_check_in(environment: Environment, message: CheckIn) -> CheckInReply:
         """Everybody who hears the question gives the same answer."""
-        return Present()
+        return CheckInReply()
 
 
 async def who_is_there(round_: SelectionRound, pool: Ids | None = None) -> Replies:

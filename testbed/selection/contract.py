@@ -1,14 +1,16 @@
 """What a selection protocol is given, and what it returns."""
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.arrays import Ids
+from testbed.batches import Batches
 from testbed.errors import RunError
 from testbed.network import Network
 from testbed.network.contract import no_ids
@@ -16,6 +18,7 @@ from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import BeaconAccess
 from testbed.randomness import Randomness
+from testbed.selection.reports import TrainingReports
 
 
 class SelectionParameters(BaseModel):
@@ -48,7 +51,7 @@ class SelectionRound:
             or the round was aborted (Multi-RoundSecAgg, Algorithm 2, line 10). Counting its sums instead, a client that
             always drops out would have the fewest for ever, and the fair protocols would choose it again and again.
         directory: the PKI's bulletin board.
-        randomness: for the server's own coins.
+        randomness: for the server's own draws.
         experiment_id: 16 bytes that tell this experiment from others; part of what is signed and drawn on.
         candidates: how many stand for selection; a protocol sets it as soon as it knows, so that the record of a
             round that is skipped or aborted has it too.
@@ -72,8 +75,8 @@ class SelectionRound:
     memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     beacon: BeaconAccess | None = None
 
-    def coin(self, purpose: str) -> np.random.Generator:
-        """The honest server's randomness for one decision of this round."""
+    def rng(self, purpose: str) -> np.random.Generator:
+        """The honest server's random generator for one decision of this round."""
         return self.randomness.generator("server", self.number, purpose)
 
     @property
@@ -108,33 +111,74 @@ class Selection:
     available: Ids | None = None
 
 
-class SelectionProtocol(Protocol):
-    """Server side of a selection protocol. A user's own class has the same attributes.
+class SelectionProtocol(ABC):
+    """Server side of a selection protocol. User-defined ones inherit from it, too, and say what differs from the
+    defaults.
 
-    It may have another, `Parameters`: a subclass of `SelectionParameters` that says which keys its section has.
+    A class may have one attribute more, `Parameters`: a subclass of `SelectionParameters` that says which keys its
+    section of the experiment has. What is a property here may be a class attribute there.
+
+    Args:
+        parameters: the section of the experiment.
+        population: number of clients n.
 
     Attributes:
         stages: its stages, in order.
         needs_registration: whether clients must be registered with the PKI.
-        roles: the client side.
-
-    Six more are optional: `participants_agree` (bool: clients verify the list, and aggregation must insist on it),
-    `batches` (`Batches`: clients whose updates may only be summed together),
-    `maximum_participants` (int: when a round may have more than ``parameters.participants``),
-    `client_rate` (float: the probability with which it draws each available client, independently),
-    `minimum_participants` (int: an honest server never has fewer, so clients refuse to be summed with fewer) and
-    ``learn(round_, reports)``, called after local training with that round and its `TrainingReports`: what it puts
-    into `SelectionRound.memory` is there in later rounds.
+        participants_agree: whether clients verify the list of participants; then aggregation must insist on it.
+        batches: groups of clients whose updates may only be summed together; None: anybody's may.
+        by_losses: whether it chooses by the losses that clients report. A class that overrides `learn` does, unless it
+            says otherwise.
     """
 
-    stages: ClassVar[tuple[str, ...]]
-    needs_registration: ClassVar[bool]
+    stages: tuple[str, ...] = ()
+    needs_registration: bool = False
+    participants_agree: bool = False
+    batches: Batches | None = None
+    by_losses: bool = False
 
-    def __init__(self, parameters: Any, population: int) -> None: ...
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "learn" in vars(cls) and "by_losses" not in vars(cls):
+            cls.by_losses = True
+
+    def __init__(self, parameters: Any, population: int) -> None:
+        self.parameters = parameters
+        self.population = population
 
     @property
-    def roles(self) -> list[RoleSpec]:
+    @abstractmethod
+    def roles(self) -> Sequence[RoleSpec]:
         """The client side, for all clients."""
 
+    @abstractmethod
     async def select(self, round_: SelectionRound) -> Selection:
         """Choose the participants; raises `RoundSkipped` or `RoundAborted`."""
+
+    @property
+    def minimum_participants(self) -> int:
+        """An honest server never has fewer, so clients refuse to be summed with fewer."""
+        return 2
+
+    @property
+    def maximum_participants(self) -> int:
+        """A round never has more."""
+        return int(self.parameters.participants)
+
+    @property
+    def client_rate(self) -> float | None:
+        """The probability with which it draws each available client, independently; None: it draws otherwise."""
+        return None
+
+    @property
+    def beacon_latency_s(self) -> float | None:
+        """Seconds, one way, between the server and the randomness beacon that opens its rounds; None: there is none."""
+        return None
+
+    def learn(self, round_: SelectionRound, reports: TrainingReports) -> None:
+        """Called after local training: what it puts into `SelectionRound.memory` is there in later rounds."""
+        return
+
+    def check_files(self) -> None:
+        """Read the files that the parameters name; raises `TraceError` where one cannot be used."""
+        return

@@ -140,7 +140,7 @@ class OortSelection(ServersChoice):
         last_of_them = _highest(scores, min(count + 1, len(scores)))
         cut_off = min(self.parameters.cut_off * last_of_them, _highest(scores, _AUGMENTATION * count + 1))
         pool = scores >= cut_off
-        return drawn_by_weight(clients[pool], scores[pool], count, round_.coin("exploitation"))
+        return drawn_by_weight(clients[pool], scores[pool], count, round_.rng("exploitation"))
 
     # -- exploration ----------------------------------------------------------------------------------------------
 
@@ -148,12 +148,12 @@ class OortSelection(ServersChoice):
         """`count` of `clients`, which have never trained and took `(m,)` `answered_s` to say that they are there."""
         if count == 0:
             return no_ids()
-        coin = round_.coin("exploration")
+        rng = round_.rng("exploration")
         if self.parameters.unexplored == "random":
-            return coin.choice(clients, count, replace=False)
+            return rng.choice(clients, count, replace=False)
         speed = 1 / np.maximum(answered_s, _SMALLEST_RANGE)
         window = speed >= _highest(speed, int(self.parameters.sample_window * count))
-        return drawn_by_weight(clients[window], speed[window], count, coin)
+        return drawn_by_weight(clients[window], speed[window], count, rng)
 
     def blacklisted(self, present: Ids, count: Ids) -> npt.NDArray[np.bool_]:
         """`(m,)` bool: who of those present has taken part too often; K remain in any case."""
@@ -211,12 +211,12 @@ class OortSelection(ServersChoice):
         return memory
 
 
-def drawn_by_weight(clients: Ids, weights: Floats, count: int, coin: np.random.Generator) -> Ids:
+def drawn_by_weight(clients: Ids, weights: Floats, count: int, rng: np.random.Generator) -> Ids:
     """`count` of `clients` one after the other, each time with probability in proportion to `(m,)` `weights`.
 
     As the first of exponential clocks that run at these rates (Efraimidis and Spirakis 2006): O(m).
     """
-    rings = coin.standard_exponential(len(clients)) / np.maximum(weights, _SMALLEST_WEIGHT)
+    rings = rng.standard_exponential(len(clients)) / np.maximum(weights, _SMALLEST_WEIGHT)
     return clients[np.argpartition(rings, count - 1)[:count]]
 
 

@@ -7,7 +7,7 @@ Federated Learning, arXiv 2106.03328, section 3.3 and appendix H.
 
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -16,8 +16,8 @@ from testbed.arrays import Ids
 from testbed.emulation.traces.schedule import PARTICIPANT, Schedule
 from testbed.errors import RoundSkipped, TraceError
 from testbed.parties.client import RoleSpec
-from testbed.selection.check_in import STAGE, Attendant, check_in
-from testbed.selection.contract import Selection, SelectionParameters, SelectionRound
+from testbed.selection.check_in import STAGE, CheckInRole, check_in
+from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound
 
 
 class RandomParameters(SelectionParameters):
@@ -73,15 +73,11 @@ class BernoulliParameters(SelectionParameters):
             )
 
 
-class ServersChoice:
+class ServersChoice(SelectionProtocol):
     """What protocols share in which the server chooses freely among those that have checked in."""
 
-    stages: ClassVar[tuple[str, ...]] = (STAGE,)
-    needs_registration: ClassVar[bool] = False
-
-    def __init__(self, parameters: SelectionParameters, population: int) -> None:
-        self.parameters = parameters
-        self.population = population
+    parameters: SelectionParameters
+    stages = (STAGE,)
 
     @property
     def minimum_participants(self) -> int:
@@ -91,7 +87,7 @@ class ServersChoice:
     @property
     def roles(self) -> list[RoleSpec]:
         """Clients only say that they are there: they can check nothing."""
-        return [RoleSpec(Attendant, self.parameters)]
+        return [RoleSpec(CheckInRole, self.parameters)]
 
     def enough(self, present: Ids) -> None:
         """Raise `RoundSkipped` when fewer than K are there."""
@@ -131,7 +127,7 @@ class RandomSelection(_AmongThePresent):
         if self.parameters.recorded is not None:
             return self._recorded(present, round_.number)
         self.enough(present)
-        return round_.coin("participants").choice(present, self.parameters.participants, replace=False)
+        return round_.rng("participants").choice(present, self.parameters.participants, replace=False)
 
     def check_files(self) -> None:
         """Read the recorded schedule, if there is one; raises `TraceError` when it cannot be replayed here."""
@@ -173,7 +169,7 @@ class WeightedRandomSelection(_AmongThePresent):
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
         """The K with the fewest participations; ties are broken uniformly."""
         self.enough(present)
-        shuffled = round_.coin("participants").permutation(present)
+        shuffled = round_.rng("participants").permutation(present)
         order = np.argsort(round_.participations[shuffled], kind="stable")
         return shuffled[order[: self.parameters.participants]]
 
@@ -202,4 +198,4 @@ class BernoulliSelection(_AmongThePresent):
 
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
         """Every available client on its own; it may be that nobody is."""
-        return present[round_.coin("participants").random(len(present)) < self.client_rate]
+        return present[round_.rng("participants").random(len(present)) < self.client_rate]

@@ -19,7 +19,7 @@ signatures, exactly as in Lotto. What that guarantees is derived in docs/verifia
 When T does not divide n, some batches have one member more, as in `batch-partition`.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import sha256, sha512
 from typing import ClassVar, Literal
 
@@ -32,20 +32,15 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Message, RoundNumber
 from testbed.network.contract import ids
-from testbed.network.hosts import RefusedBy
+from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import RoleSpec, handles
 from testbed.selection.batch_partition import SelectsBatches, check_batch_size
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.announcement import (
-    Announce,
-    AnnouncedClient,
-    AnnouncedParameters,
-    AnnouncingServer,
-    Candidacy,
-    proves,
-)
-from testbed.selection.lotto.protocol import ListSignatures, ParticipantList, under_threshold
-from testbed.selection.lotto.server import tell, too_few
+from testbed.selection.lotto.announcement import AnnouncedClient, AnnouncingServer
+from testbed.selection.lotto.candidacy import proves, under_threshold
+from testbed.selection.lotto.messages import Announce, Candidacy, ListSignatures, ParticipantList
+from testbed.selection.lotto.parameters import AnnouncedParameters
+from testbed.selection.lotto.server import ask_groups
 
 VALUE_DOMAIN = b"testbed/verifiable-batch-partition/value/v1"
 ASSIGNMENT_DOMAIN = b"testbed/verifiable-batch-partition/assignment/v1"
@@ -95,7 +90,7 @@ class Prove(Message, frozen=True):
     round: RoundNumber
 
 
-def assigned(population: int, privacy: int, beacon: str | None) -> Batches:
+def assign_batches(population: int, privacy: int, beacon: str | None) -> Batches:
     """Who is in which batch: clients in the order of SHA-256(beacon, client), cut into batches of T or T + 1.
 
     Nobody can choose a batch: the beacon is drawn when all clients have their numbers.
@@ -181,7 +176,7 @@ class VerifiableBatchClient(AnnouncedClient, answers=(Announce, Prove, Participa
 
     def check_threshold(self, message: ParticipantList) -> None:
         """Is every batch a candidate, if its members' numbers are right?"""
-        outputs = {lot.client: lot.output for lot in message.participants}
+        outputs = {entry.client: entry.output for entry in message.participants}
         listed = self.batches.whole(ids(list(outputs)))
         standing = candidate_batches(
             self.parameters, self.batches, outputs, self.environment.experiment_id, message.round, message.population
@@ -195,17 +190,22 @@ class VerifiableBatchServer(SelectsBatches, AnnouncingServer):
     """Server side. `choose` draws among batches; the rest of the decisions are those of Lotto's server."""
 
     parameters: VerifiableBatchPartitionParameters
-    stages: ClassVar[tuple[str, ...]] = ("lotto/announce", "lotto/prove", "lotto/participants", "lotto/signatures")
+    stages = ("lotto/announce", "lotto/prove", "lotto/participants", "lotto/signatures")
+    candidate_noun = "candidate batches"
 
     def __init__(self, parameters: VerifiableBatchPartitionParameters, population: int) -> None:
         super().__init__(parameters, population)
-        self.batches = assigned(population, parameters.privacy, parameters.beacon)
+        self.batches = assign_batches(population, parameters.privacy, parameters.beacon)
         self.wanted = parameters.wanted
 
     @property
     def roles(self) -> list[RoleSpec]:
         """See `SelectionProtocol.roles`."""
         return [RoleSpec(VerifiableBatchClient, self.parameters)]
+
+    def members(self, candidates: Ids) -> Ids:
+        """The clients in these batches, sorted."""
+        return self.batches.members(candidates)
 
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
@@ -216,12 +216,12 @@ class VerifiableBatchServer(SelectsBatches, AnnouncingServer):
             if answer.output is not None and client in round_.directory
         }
         standing = self.standing(outputs, round_)
-        self.enough(standing, round_, refusals)
-        claims, more = await self.proven(standing, outputs, round_)
+        self.require_candidates(standing, round_, refusals)
+        claims, more = await self.ask_for_proofs(standing, outputs, round_)
         candidates = self.batches.whole(ids(list(claims)))
-        self.enough(candidates, round_, [*refusals, *more])
-        chosen = self.batches.members(self.choose(candidates, round_))
-        return await self.agree(self.lots(chosen, claims, round_), round_.candidates, round_)
+        self.require_candidates(candidates, round_, [*refusals, *more])
+        chosen = self.members(self.choose(candidates, round_))
+        return await self.agree(self.entries(chosen, claims, round_), round_.candidates, round_)
 
     # -- stages -----------------------------------------------------------------------------------------------------
 
@@ -230,30 +230,19 @@ class VerifiableBatchServer(SelectsBatches, AnnouncingServer):
         known = round_.experiment_id, round_.number, self.population
         return candidate_batches(self.parameters, self.batches, outputs, *known)
 
-    async def proven(
+    async def ask_for_proofs(
         self, standing: Ids, outputs: Mapping[int, bytes], round_: SelectionRound
-    ) -> tuple[dict[int, Candidacy], list[RefusedBy]]:
+    ) -> tuple[dict[int, Candidacy], list[ClientRefusal]]:
         """Stage 2: the members of candidate batches that have proven the number they gave, and the refusals.
 
         The server checks what the participants will: one false number must not be able to end everybody's round.
         """
-        answers, refusals = await tell(round_, [(self.batches.members(standing), Prove(round_.number))])
-        evaluated, claims = self.evaluated(round_), {}
+        answers, refusals = await ask_groups(round_, [(self.members(standing), Prove(round_.number))])
+        vrf_input, claims = self.selection_input(round_), {}
         for client, answer in answers.items():
             claim = Candidacy(outputs[client], answer.proof)
-            if proves(claim, round_.directory.vrf_key(client), evaluated):
+            if proves(claim, round_.directory.vrf_key(client), vrf_input):
                 claims[client] = claim
             else:
                 round_.network.record_event(f"client:{client}", "misbehaviour", "did not prove the number that it gave")
         return claims, refusals
-
-    def enough(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[RefusedBy] = ()) -> None:
-        """Raise `RoundAborted` when fewer than K/T batches are candidates."""
-        round_.candidates = len(self.batches.members(candidates))
-        if len(candidates) < self.wanted:
-            found = f"{len(candidates)} candidate batches, {self.wanted} wanted"
-            raise too_few("too-few-candidate-batches", found, refusals)
-
-    def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
-        """Residual removal: K/T of the candidate batches, uniformly."""
-        return np.sort(round_.coin("residual removal").choice(candidates, self.wanted, replace=False))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.adversary.secagg.contradictions import denials, smallest_among_all, smallest_among_few, two_stories
+from testbed.adversary.secagg.contradictions import denials, smallest_among_all, smallest_among_few, two_views
 
 
 @st.composite
@@ -16,29 +16,29 @@ def _rounds(draw: st.DrawFn, most: int = 14) -> tuple[int, int, int]:
     return s, draw(st.integers(s // 2 + 1, s)), draw(st.integers(0, s - 1))
 
 
-# -- two stories -----------------------------------------------------------------------------------------------------
+# -- two views -----------------------------------------------------------------------------------------------------
 
 
 @given(_rounds())
 def test_two_stories_can_be_told_from_2t_minus_s_accomplices_on(sizes: tuple[int, int, int]) -> None:
     s, t, x = sizes
     honest = range(s - x)
-    stories = two_stories(0, honest, x, range(s), t)
-    told = [client for story in stories for client in story.told]
+    views = two_views(0, honest, x, range(s), t)
+    told = [client for view in views for client in view.told]
     assert sorted(told) == list(honest)
-    for story in stories:
-        assert set(story.told) <= set(story.survivors)
-        assert len(story.survivors) >= t
-    assert 0 in stories[0].told
-    assert all(0 not in story.survivors for story in stories[1:])
-    both = len(stories) == 2 and all(len(story.told) + x >= t for story in stories)
+    for view in views:
+        assert set(view.told) <= set(view.survivors)
+        assert len(view.survivors) >= t
+    assert 0 in views[0].told
+    assert all(0 not in view.survivors for view in views[1:])
+    both = len(views) == 2 and all(len(view.told) + x >= t for view in views)
     if x < t:
         assert both == (x >= 2 * t - s and s > t)
 
 
 def test_with_too_few_for_both_the_first_story_has_its_t() -> None:
-    stories = two_stories(3, range(7), 3, range(10), 7)
-    assert [len(story.told) for story in stories] == [4, 3]
+    views = two_views(3, range(7), 3, range(10), 7)
+    assert [len(view.told) for view in views] == [4, 3]
 
 
 # -- denials ---------------------------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ import pytest
 
 import workloads
 from testbed.adversary.crafted_models import imprint, silent
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 
 SHAPES = [(12, 9), (12,), (12, 12), (12,), (4, 12), (4,)]
 
 
 def digits(model: str, **keys: Any) -> Any:
-    return workloads.build(Workload(dataset="digits", model=model, **keys), 10, 3)
+    return workloads.build(WorkloadSection(dataset="digits", model=model, **keys), 10, 3)
 
 
 @pytest.mark.parametrize("model", ["logistic", "mlp", "cnn"])

@@ -26,23 +26,24 @@ from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.randomness import Randomness
-from testbed.training import Train, Trainer
+from testbed.training.client import Train, Trainer
 
 EXPERIMENT = b"a test's own id."
 
 
 @dataclass
 class GivenUpdate:
-    """A `testbed.training.LocalUpdate`."""
+    """A `testbed.training.workload.LocalUpdate`."""
 
     delta: Any
     samples: int
     loss: float = 0.5
     examples_processed: int = 1
+    squared_loss: float | None = None
 
 
 class GivenUpdates:
-    """A `testbed.training.Workload` whose clients have learned what the test says."""
+    """A `testbed.training.workload.Workload` whose clients have learned what the test says."""
 
     def __init__(self, deltas: Sequence[Any], samples: Sequence[int]) -> None:
         self.deltas = [np.asarray(delta, np.float32) for delta in deltas]
@@ -124,9 +125,16 @@ class SmallFederation:
         self.randomness = Randomness(7, secrets_from_system=secrets_from_system)
         self.compute = ComputeModel(False, REFERENCE_COSTS)
         self.environment = Environment(
-            n, self.randomness, self.compute, Directory.empty(n), self.workload, EXPERIMENT, agreed, minimum,
+            population=n,
+            randomness=self.randomness,
+            compute=self.compute,
+            directory=Directory.empty(n),
+            workload=self.workload,
+            experiment_id=EXPERIMENT,
+            participants_are_agreed=agreed,
+            minimum_participants=minimum,
             batches=batches,
-        )  # fmt: skip
+        )
         self.batches = batches
         all_roles = [RoleSpec(Trainer, None), *self.protocol.roles, *roles]
         self.hosts = WatchedHosts(n, self.environment, all_roles, hosts=hosts)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from testbed.adversary.clients import SkipNoise
-from testbed.adversary.misbehaviour import Conspiracy, dishonest_role, malicious_server
+from testbed.adversary.misbehaviour import AttackContext, dishonest_role, malicious_server
 from testbed.adversary.secagg.reconstruction import ContradictDropouts
 from testbed.adversary.secagg.small_sums import ShrinkTheSum
 from testbed.aggregation.plain import Plain, PlainClient, PlainParameters, SendNoisyUpdate, SendUpdate
@@ -153,7 +153,7 @@ def test_the_sum_has_the_noise_of_those_that_added_some(federation: Any, protoco
     server, parameters = PROTOCOLS[protocol]
     dimension, dishonest = 1 << 14, frozenset(range(skipping))
     chosen, gone = parameters(Noise(noise_multiplier=0.5)), {11}
-    role = dishonest_role(CLIENTS[protocol], [SkipNoise], Conspiracy(dishonest))
+    role = dishonest_role(CLIENTS[protocol], [SkipNoise], AttackContext(dishonest))
     small = federation(
         np.zeros((N, dimension)), chosen, protocol=server, roles=[RoleSpec(role, chosen, dishonest)],
         leaving={"train": gone},
@@ -172,7 +172,7 @@ def test_the_sum_has_the_noise_of_those_that_added_some(federation: Any, protoco
 
 
 def test_in_rounds_that_are_not_attacked_they_add_their_noise(federation: Any) -> None:
-    role = dishonest_role(SecAggClient, [SkipNoise], Conspiracy(frozenset({1, 2}), from_round=2))
+    role = dishonest_role(SecAggClient, [SkipNoise], AttackContext(frozenset({1, 2}), from_round=2))
     small = federation(DELTAS, secagg(), roles=[RoleSpec(role, secagg(), frozenset({1, 2}))])
     assert small.run().mean.tobytes() == mean_of(small, list(range(N))).tobytes()
 
@@ -182,7 +182,7 @@ def test_in_rounds_that_are_not_attacked_they_add_their_noise(federation: Any) -
 
 def test_a_reconstructed_update_has_its_own_share_of_the_noise_alone(federation: Any) -> None:
     """Secure aggregation broken, what is left is a twelfth of the variance."""
-    server = malicious_server(SecAgg, [ContradictDropouts], Conspiracy(frozenset(range(2, N))))
+    server = malicious_server(SecAgg, [ContradictDropouts], AttackContext(frozenset(range(2, N))))
     small = federation(DELTAS, secagg(), protocol=server)
     aggregate = small.run()
     (victim,) = small.protocol.attempt.members
@@ -192,7 +192,7 @@ def test_a_reconstructed_update_has_its_own_share_of_the_noise_alone(federation:
 
 def test_a_shrunken_sum_has_less_noise(federation: Any) -> None:
     chosen = secagg(consistency="none", threshold=9)
-    server = malicious_server(SecAgg, [ShrinkTheSum], Conspiracy(frozenset(range(4, N))))
+    server = malicious_server(SecAgg, [ShrinkTheSum], AttackContext(frozenset(range(4, N))))
     small = federation(DELTAS, chosen, protocol=server)
     aggregate = small.run()
     attempt = small.protocol.attempt

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.aggregation.quantisation import Quantisation
-from testbed.crypto.masks import lane_dtype
+from testbed.crypto.masks import word_dtype
 from testbed.errors import ExperimentError, Refusal, RoundAborted
 
 
@@ -30,7 +30,7 @@ def test_each_level_is_one_of_the_two_beside_the_exact_value(
 ) -> None:
     """The oracle computes in fractions: clip, scale, the level below or above; then times the weight."""
     encoded = quantisation.encode(np.array(delta, np.float32), weight, coins(seed))
-    assert encoded.dtype == lane_dtype(quantisation.bits)
+    assert encoded.dtype == word_dtype(quantisation.bits)
     assert encoded.shape == (len(delta) + 1,)
     assert int(encoded[-1]) == weight
     clip = Fraction(quantisation.clip)
@@ -99,7 +99,7 @@ def test_the_decoded_mean_is_within_a_step_of_the_weighted_mean(
     generator = np.random.default_rng(seed)
     deltas = generator.uniform(-quantisation.clip, quantisation.clip, (clients, dimension)).astype(np.float32)
     weights = generator.integers(1, heaviest + 1, clients)
-    total = np.zeros(dimension + 1, lane_dtype(quantisation.bits))
+    total = np.zeros(dimension + 1, word_dtype(quantisation.bits))
     for delta, weight in zip(deltas, weights.tolist(), strict=True):
         total += quantisation.encode(delta, weight, generator)
     mean, weight = quantisation.decode(total, clients)
@@ -139,7 +139,7 @@ def test_the_largest_sum_that_passes_is_decoded_and_one_more_client_is_too_many(
         quantisation.check(participants + 1, weight)
     top = quantisation.encode(np.array([9.0, -9.0], np.float32), weight, coins())
     assert top.tolist() == [weight * quantisation.highest, 0, weight]
-    total = top * lane_dtype(bits)(participants)
+    total = top * word_dtype(bits)(participants)
     mean, total_weight = quantisation.decode(total, participants)
     assert mean.tolist() == [1.0, -1.0]
     assert total_weight == participants * weight
@@ -188,7 +188,7 @@ def test_a_sum_at_the_edge_of_the_plausible_is_decoded() -> None:
 def test_noise_is_no_plausible_sum(levels_bits: int, bits: int) -> None:
     quantisation, generator, passed = Quantisation(1.0, levels_bits, bits), np.random.default_rng(0), 0
     for _ in range(2000):
-        noise: Any = generator.integers(0, 2**bits, 30, np.uint64).astype(lane_dtype(bits))
+        noise: Any = generator.integers(0, 2**bits, 30, np.uint64).astype(word_dtype(bits))
         try:
             quantisation.decode(noise, 10)
             passed += 1

@@ -44,7 +44,7 @@ import numpy as np
 from testbed.errors import Refusal
 from testbed.messages import Message, RoundNumber
 from testbed.parties.client import Role, RoleSpec, handles
-from testbed.selection.contract import Selection
+from testbed.selection.contract import Selection, SelectionProtocol
 
 
 class Here(Message, frozen=True):
@@ -66,17 +66,13 @@ class Insolent(Role):
         return Here()
 
 
-class Hostile:
+class Hostile(SelectionProtocol):
     stages = (AreYouThere.stage,)
-    needs_registration = False
     roles = [RoleSpec(Insolent, None)]
-
-    def __init__(self, parameters, population):
-        self.wanted = parameters.participants
 
     async def select(self, round_):
         replies = await round_.network.ask(round_.everyone, AreYouThere(round_.number))
-        return Selection(np.sort(replies.ids[: self.wanted]), len(replies))
+        return Selection(np.sort(replies.ids[: self.parameters.participants]), len(replies))
 """
 
 SMALL: dict[str, Any] = {

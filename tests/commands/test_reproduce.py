@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from analysis.reproduction import catalogue
-from analysis.reproduction.lotto.overhead import SIZES, Size
+from analysis.reproduction.lotto.overhead import SCALES, OverheadScale
 from testbed.running.observers import Serialised
 
-TINY = Size(
+TINY = OverheadScale(
     ("FEMNIST",), {12: 4}, {"FEMNIST": 2}, workload={"dataset": "digits", "model": "logistic", "samples_per_client": 20}
 )
 Call = Callable[..., Any]
@@ -22,7 +22,7 @@ Call = Callable[..., Any]
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lotto's Table 2 with 12 clients, logistic regression on digits, and two rounds."""
-    monkeypatch.setitem(SIZES, "small", TINY)
+    monkeypatch.setitem(SCALES, "small", TINY)
 
 
 def _reproduce(call: Call, out: Path, *more: str) -> Any:
@@ -97,7 +97,7 @@ def test_one_that_was_stopped_goes_on(call: Call, tmp_path: Path, monkeypatch: p
     assert "go on with: testbed reproduce lotto-table2" in stopped.err
     assert not (tmp_path / "stopped" / "result.md").exists()
     monkeypatch.undo()
-    monkeypatch.setitem(SIZES, "small", TINY)
+    monkeypatch.setitem(SCALES, "small", TINY)
     resumed = _reproduce(call, tmp_path / "stopped")
     assert resumed.code == 0, resumed.err
     assert resumed.out == whole.out
@@ -109,7 +109,7 @@ def test_another_experiment_in_the_directory_is_one_line(
 ) -> None:
     assert _reproduce(call, tmp_path).code == 0
     longer = replace(TINY, rounds={"FEMNIST": 3})
-    monkeypatch.setitem(SIZES, "small", longer)
+    monkeypatch.setitem(SCALES, "small", longer)
     ended = _reproduce(call, tmp_path)
     assert ended.code == 2
     assert len(ended.errors) == 1

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from testbed.commands.pace import Pace, time_left
-from testbed.commands.progress_bars import Bars
-from testbed.commands.progress_lines import Lines
+from testbed.commands.progress.bars import Bars
+from testbed.commands.progress.lines import Lines
 from testbed.commands.terminal import Console
 from testbed.engine.federation import Progress
 from testbed.experiment import Experiment

@@ -42,13 +42,13 @@ def plain_sum(values, seeds, signs, bits):
     [(1, np.uint16), (16, np.uint16), (17, np.uint32), (32, np.uint32), (33, np.uint64), (64, np.uint64)],
 )
 def test_the_lane_is_the_smallest_that_holds_the_ring(bits, lane):
-    assert masks.lane_dtype(bits) is lane
+    assert masks.word_dtype(bits) is lane
 
 
 @given(st.binary(min_size=32, max_size=32), st.integers(0, 100), all_bits)
 def test_a_mask_is_the_key_stream(seed, length, bits):
     mask = masks.mask(seed, length, bits)
-    assert mask.dtype == masks.lane_dtype(bits)
+    assert mask.dtype == masks.word_dtype(bits)
     assert mask.tolist() == plain_mask(seed, length, bits)
 
 
@@ -56,7 +56,7 @@ def test_a_mask_is_the_key_stream(seed, length, bits):
 def test_masks_are_added_modulo_the_ring(data, bits, seeds, length):
     signs = data.draw(st.lists(st.sampled_from([1, -1]), min_size=len(seeds), max_size=len(seeds)))
     values = data.draw(st.lists(st.integers(0, 2**bits - 1), min_size=length, max_size=length))
-    accumulator = np.array(values, masks.lane_dtype(bits))
+    accumulator = np.array(values, masks.word_dtype(bits))
     masks.add_masks(accumulator, seeds, signs, bits)
     assert accumulator.tolist() == plain_sum(values, seeds, signs, bits)
 
@@ -64,7 +64,7 @@ def test_masks_are_added_modulo_the_ring(data, bits, seeds, length):
 @settings(max_examples=4)
 @given(st.sampled_from([16, 20, 32, 40, 64]))
 def test_long_vectors_have_no_seam_between_chunks(bits):
-    lane = np.dtype(masks.lane_dtype(bits))
+    lane = np.dtype(masks.word_dtype(bits))
     length = 2 * masks._CHUNK_BYTES // lane.itemsize + 7
     seeds = [bytes([number]) * 32 for number in (1, 2, 3)]
     accumulator = np.arange(length).astype(lane) & lane.type(2**bits - 1)
@@ -79,7 +79,7 @@ def test_long_vectors_have_no_seam_between_chunks(bits):
 @given(all_bits, seed_lists)
 def test_opposite_signs_cancel(bits, seeds):
     """What secure aggregation rests on: one party adds what the other subtracts."""
-    values = np.arange(50).astype(masks.lane_dtype(bits)) & masks.lane_dtype(bits)(2**bits - 1)
+    values = np.arange(50).astype(masks.word_dtype(bits)) & masks.word_dtype(bits)(2**bits - 1)
     accumulator = values.copy()
     masks.add_masks(accumulator, seeds, [1] * len(seeds), bits)
     masks.add_masks(accumulator, seeds[::-1], [-1] * len(seeds), bits)

@@ -15,21 +15,12 @@ from testbed.engine.round import Outcome
 from testbed.experiment.schema import Experiment
 from testbed.network.recorder import Exchanges
 from testbed.records import RunDirectory
-
-
-@dataclass
-class Learned:
-    """See `testbed.training.LocalUpdate`."""
-
-    delta: np.ndarray
-    samples: int
-    loss: float
-    examples_processed: int
+from testbed.training.workload import LocalUpdate
 
 
 @dataclass
 class Quality:
-    """See `testbed.training.Evaluation`."""
+    """See `testbed.training.workload.Evaluation`."""
 
     loss: float
     accuracy: float
@@ -49,11 +40,11 @@ class Pulling:
     def initial_model(self) -> np.ndarray:
         return np.linspace(-0.1, 0.1, self.dimension, dtype=np.float32)
 
-    def train(self, client: int, model: np.ndarray, round_number: int) -> Learned:
+    def train(self, client: int, model: np.ndarray, round_number: int) -> LocalUpdate:
         noise = np.random.default_rng((client, round_number)).normal(0, 0.01, self.dimension)
         delta = (0.5 * (self._points[client] - model) + noise).astype(np.float32)
         samples = int(self.sample_counts[client])
-        return Learned(delta, samples, float(np.abs(delta).sum()), 2 * samples)
+        return LocalUpdate(delta, samples, float(np.abs(delta).sum()), 2 * samples)
 
     def evaluate(self, model: np.ndarray) -> Quality:
         loss = float(((model - self._points.mean(axis=0)) ** 2).sum())

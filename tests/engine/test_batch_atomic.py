@@ -18,12 +18,13 @@ VICTIM = 4
 
 @dataclass
 class Constant:
-    """See `testbed.training.LocalUpdate`."""
+    """See `testbed.training.workload.LocalUpdate`."""
 
     delta: np.ndarray
     samples: int = 1
     loss: float = 0.5
     examples_processed: int = 1
+    squared_loss: float | None = None
 
 
 class Unchanging:

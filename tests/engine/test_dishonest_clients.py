@@ -128,13 +128,13 @@ def test_wrong_signers_end_the_round_where_all_must_sign(protocol: str, run: Cal
 
 
 OWN = '''
-from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions, ServerMisbehaviour
+from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions, SelectionMisbehaviour
 from testbed.parties.client import handles
 from testbed.selection.random_selection import RandomSelection
-from testbed.training import Train, Trained, Trainer
+from testbed.training.client import Train, Trained, Trainer
 
 
-class FirstOnly(ServerMisbehaviour, RandomSelection):
+class FirstOnly(SelectionMisbehaviour, RandomSelection):
     """Takes the clients with the smallest numbers."""
 
     name = "first-only"
@@ -143,7 +143,7 @@ class FirstOnly(ServerMisbehaviour, RandomSelection):
     def choose(self, present, round_):
         if not self.attacking:
             return super().choose(present, round_)
-        self.carried_out(FirstOnly, "the first")
+        self.record_attack(FirstOnly, "the first")
         return present[: self.parameters.participants]
 
 

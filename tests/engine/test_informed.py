@@ -9,11 +9,11 @@ import pytest
 from scipy.stats import binomtest
 
 from testbed.parties.client import RoleSpec, handles
-from testbed.selection.lotto.announcement import Announce
 from testbed.selection.lotto.client_centric import ClientCentricServer
+from testbed.selection.lotto.messages import Announce
 from testbed.selection.lotto.server_centric import ServerCentricServer
 from testbed.selection.oort import OortSelection
-from testbed.training import Train, Trained, Trainer
+from testbed.training.client import Train, Trained, Trainer
 
 VARIANTS = {"lotto-client-centric": ClientCentricServer, "lotto-server-centric": ServerCentricServer}
 PLAIN = {
@@ -140,7 +140,7 @@ def test_a_server_that_drops_more_than_was_agreed_on_is_refused(protocol: str, r
     def with_dropped(count: int) -> Any:
         federation = run(lotto(protocol), f"without-{count}")
         server = federation.plan.selection
-        server.refined = lambda round_: round_.everyone[count:]
+        server.refined_population = lambda round_: round_.everyone[count:]
         return federation.rounds(1).rows("rounds")[0], federation.rows("events")
 
     row, _ = with_dropped(12)  # 30 - 2 * floor(0.2 * 30) = 18
@@ -154,7 +154,7 @@ def test_a_server_that_drops_more_than_was_agreed_on_is_refused(protocol: str, r
 
 def test_a_minimum_of_ones_own_goes_before(run: Callable) -> None:
     federation = run(lotto("lotto-server-centric", min_population=10), "run")
-    federation.plan.selection.refined = lambda round_: round_.everyone[20:]
+    federation.plan.selection.refined_population = lambda round_: round_.everyone[20:]
     assert federation.rounds(1).rows("rounds")[0]["outcome"] == "completed"
 
 
@@ -162,7 +162,7 @@ def test_a_claim_from_outside_the_refined_population_is_misbehaviour(run: Callab
     """A part of the server that announces the round to all, while the rest of it draws from the refined population."""
     federation = run(lotto("lotto-client-centric", over_selection=100.0), "run")
     server = federation.plan.selection
-    server.refined = lambda round_: round_.everyone[5:]
+    server.refined_population = lambda round_: round_.everyone[5:]
 
     def to_all(pool: Any, message: Announce) -> Any:
         return [(np.arange(30), message)]

@@ -11,7 +11,8 @@ from testbed.engine.federation import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
-from testbed.training import Train
+from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
+from testbed.training.client import Train
 from tests.repository import ROOT
 
 NOISE = {"noise_multiplier": 8.0, "scale": 64.0}
@@ -82,7 +83,7 @@ def test_counts_are_public_under_dp_sgd_and_losses_are_not(run: Callable[..., An
             raise NotImplementedError
 
         def gradient_sum(self, client: int, *of: Any) -> Any:
-            from testbed.training import LocalUpdate
+            from testbed.training.workload import LocalUpdate
 
             return LocalUpdate(np.zeros(4, np.float32), 6, 0.25, 2)
 
@@ -127,15 +128,14 @@ def test_response_times_are_the_servers_own(run: Callable[..., Any]) -> None:
     assert len(told(done)) == 16
 
 
-class Learns:
-    """A selection of one's own that learns from reports."""
+class Learns(SelectionProtocol):
+    """A user-defined selection that learns from reports."""
 
-    stages: tuple[str, ...] = ()
-    needs_registration = False
-    roles: tuple[Any, ...] = ()
+    roles = ()
 
-    def __init__(self, parameters: Any, population: int) -> None:
-        pass
+    async def select(self, round_: SelectionRound) -> Selection:
+        """Not called."""
+        raise NotImplementedError
 
     def learn(self, round_: Any, reports: Any) -> None:
         """From losses, for all that is known."""

@@ -30,7 +30,7 @@ class Fastest(RandomSelection):
         latency_s = round_.memory.setdefault("latency_s", np.zeros(round_.population))
         round_.memory["rounds"] = round_.memory.get("rounds", np.zeros((), np.int64)) + 1
         fastest = present[np.argsort(latency_s[present], kind="stable")][: self.parameters.participants - 1]
-        return np.append(fastest, round_.coin("another").choice(np.setdiff1d(present, fastest)))
+        return np.append(fastest, round_.rng("another").choice(np.setdiff1d(present, fastest)))
 
     def learn(self, round_: SelectionRound, reports: TrainingReports) -> None:
         """See `SelectionProtocol`."""

@@ -9,8 +9,8 @@ import pytest
 from testbed.aggregation.secagg.messages import MaskInput
 from testbed.engine.federation import Plan
 from testbed.experiment.digest import secrets_context
+from testbed.experiment.input_files import located
 from testbed.experiment.loader import validated
-from testbed.running.inputs import located
 
 KEYS: dict[str, Any] = {
     "seed": 3,

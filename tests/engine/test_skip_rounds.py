@@ -156,8 +156,8 @@ def test_how_many_are_enough(run: Callable) -> None:
     done = run(skipping(server=server, max_round_gap="none"), "here").rounds(5)
     assert max(announced(done)) < ROUNDS / 4
     plain = skipping(server=["skip-rounds"], max_round_gap="none") | {"aggregation": {"protocol": "plain"}}
-    assert run(plain, "plain").plan.adversary._conspiracy.enough == 1
-    assert done.plan.adversary._conspiracy.enough == ENOUGH
+    assert run(plain, "plain").plan.adversary._context.enough_to_break == 1
+    assert done.plan.adversary._context.enough_to_break == ENOUGH
 
 
 @pytest.mark.parametrize("beacon", ["none", "public"])

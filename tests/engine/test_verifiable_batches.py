@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 
 from analysis.bounds.verifiable_batch_partition import Setting, bound
 from analysis.multi_round import strong_privacy
-from testbed.selection.verifiable_batch_partition import assigned
+from testbed.selection.verifiable_batch_partition import assign_batches
 
 POPULATION, PARTICIPANTS, PRIVACY, ROUNDS = 36, 6, 3, 4
 BEACON = "drawn in public"
@@ -36,7 +36,7 @@ def keys(server: Any = (), dishonest: Any = 12, rounds: int = ROUNDS, clients: A
 
 def in_batches(count: int, members: int, first: int = 0) -> list[int]:
     """`members` clients of each of `count` batches."""
-    batches = assigned(POPULATION, PRIVACY, BEACON)
+    batches = assign_batches(POPULATION, PRIVACY, BEACON)
     return [client for batch in range(first, first + count) for client in batches.members([batch])[:members].tolist()]
 
 
@@ -203,7 +203,7 @@ def test_a_false_number_is_found_and_costs_its_batch_the_round(proof: str, run: 
     done = run(keys(dishonest=liars, clients=[{"claim-candidacy": {"proof": proof}}]), "here").rounds()
     found = {(e["round"], e["party"]) for e in done.rows("events") if e["kind"] == "misbehaviour"}
     assert found == {(number, f"client:{liar}") for number in range(1, ROUNDS + 1) for liar in liars}
-    batches = assigned(POPULATION, PRIVACY, BEACON)
+    batches = assign_batches(POPULATION, PRIVACY, BEACON)
     for outcome in done.outcomes:
         assert (outcome.state, outcome.candidates) == ("completed", 27)
         assert not np.isin(outcome.participants, batches.members([0, 1, 2])).any()

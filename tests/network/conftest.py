@@ -89,7 +89,7 @@ class Answering(Role):
         return of_size(message.answer_size) if message.answer_size else Reply(b"")
 
     @staticmethod
-    @handles(Greeting, alike=True)
+    @handles(Greeting, stateless=True)
     def on_greeting(environment: Environment, message: Greeting) -> Reply:
         meter("work", 2)
         return of_size(1000)
@@ -155,7 +155,9 @@ class World:
             return np.broadcast_to(np.asarray(value, np.float64), clients).copy()
 
         compute = ComputeModel(measured, COSTS)
-        environment = Environment(clients, Randomness(1), compute, Directory.empty(clients))
+        environment = Environment(
+            population=clients, randomness=Randomness(1), compute=compute, directory=Directory.empty(clients)
+        )
         self.stages: list[tuple[str, float]] = []
         links = ClientLinks(each(down), each(up), each(latency), server_down, server_up)
         self.network = EmulatedNetwork(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.network.hosts import Delivery, HostAnswers
+from testbed.network.hosts import Delivery, HostAnswers, SharedAnswer
 from testbed.network.packed_ids import packed, unpacked
 from testbed.parties.local_hosts import owned_by, split
 from testbed.selection.check_in import CheckIn
@@ -45,16 +45,17 @@ def test_all_clients_of_a_host_are_three_numbers_and_half_of_them_are_bits() -> 
 
 
 def test_a_question_and_its_answer_travel_small_and_arrive_whole() -> None:
-    delivery = Delivery((1, 0), CheckIn, b"header", (), np.arange(100_000, dtype=np.int64))
+    delivery = Delivery(
+        key=(1, 0), kind=CheckIn, header=b"header", vectors=(), recipients=np.arange(100_000, dtype=np.int64)
+    )
     for host, part in enumerate(split(delivery, 2)):
         assert carried_bytes(part) < 1000
         arrived = copy.copy(part)  # through the same state as pickling
         assert np.array_equal(arrived.recipients, owned_by(host, 2, 100_000))
         assert (arrived.key, arrived.kind, arrived.header, arrived.private) == ((1, 0), CheckIn, b"header", None)
         answers = HostAnswers.empty()
-        assert copy.copy(answers).alike is None
-        answers.alike = (arrived.recipients, b"answer", 7, 0.5)
+        answers.shared = SharedAnswer(arrived.recipients, b"answer", 7, 0.5)
         assert carried_bytes(answers) < 2000
-        clients, header, size, seconds = copy.copy(answers).alike
-        assert np.array_equal(clients, arrived.recipients)
-        assert (header, size, seconds) == (b"answer", 7, 0.5)
+        shared = copy.copy(answers.shared)
+        assert np.array_equal(shared.clients, arrived.recipients)
+        assert (shared.header, shared.size, shared.compute_s) == (b"answer", 7, 0.5)

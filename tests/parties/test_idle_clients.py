@@ -17,7 +17,12 @@ POPULATION = 30
 
 
 def environment(randomness: Randomness) -> Environment:
-    return Environment(POPULATION, randomness, ComputeModel(False, REFERENCE_COSTS), Directory.empty(0))
+    return Environment(
+        population=POPULATION,
+        randomness=randomness,
+        compute=ComputeModel(False, REFERENCE_COSTS),
+        directory=Directory.empty(0),
+    )
 
 
 def keys(identity: Identity) -> tuple[bytes, bytes, bytes, bytes, bytes]:
@@ -88,7 +93,12 @@ def test_registering_by_parts_gives_the_same_board(monkeypatch: pytest.MonkeyPat
 def test_an_idle_client_takes_a_few_hundred_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_hosts, "REGISTERED_AT_ONCE", 100)
     population, randomness = 2000, Randomness(3)
-    shared = Environment(population, randomness, ComputeModel(False, REFERENCE_COSTS), Directory.empty(0))
+    shared = Environment(
+        population=population,
+        randomness=randomness,
+        compute=ComputeModel(False, REFERENCE_COSTS),
+        directory=Directory.empty(0),
+    )
     LocalHosts(10, environment(randomness), []).register(PKI(10, randomness))  # imports, caches
     tracemalloc.start()
     try:

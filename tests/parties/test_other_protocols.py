@@ -67,7 +67,16 @@ def asked(host: Host, kind: type[Message]) -> Any:
     """What client 0 answers to a question of this kind."""
     message = detach(filled(kind))
     private = None if kind.Private is None else {0: encode(filled(kind.Private))}
-    return host.deliver(Delivery((1, 0), kind, message.header, message.vectors, np.array([0]), private))
+    return host.deliver(
+        Delivery(
+            key=(1, 0),
+            kind=kind,
+            header=message.header,
+            vectors=message.vectors,
+            recipients=np.array([0]),
+            private=private,
+        )
+    )
 
 
 @pytest.mark.parametrize("mix", MIXES)
@@ -75,7 +84,11 @@ def test_no_question_of_any_protocol_crashes_a_client(mix: str) -> None:
     plan = Plan(validated({"seed": 1, "population": N} | MIXES[mix], mix), 1)
     compute = ComputeModel(False, REFERENCE_COSTS)
     environment = Environment(
-        N, plan.randomness, compute, Directory.empty(N), batches=getattr(plan.selection, "batches", None)
+        population=N,
+        randomness=plan.randomness,
+        compute=compute,
+        directory=Directory.empty(N),
+        batches=plan.selection.batches,
     )
     hosts = LocalHosts(N, environment, plan.roles, on_crash="drop")
     hosts.register(PKI(N, plan.randomness))

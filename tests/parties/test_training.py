@@ -1,6 +1,5 @@
 """The training stage: what a client trains, once, and hands on."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,8 @@ from testbed.messages import Vector
 from testbed.parties.client import Client, Environment
 from testbed.parties.pki import Directory
 from testbed.randomness import Randomness
-from testbed.training import Train, Trainer, trained_update
+from testbed.training.client import Train, Trainer, trained_update
+from testbed.training.workload import LocalUpdate
 
 D = 4
 
@@ -29,14 +29,19 @@ class Workload:
 
     def train(self, client: int, model: Any, round_number: int) -> Any:
         self.asked.append((client, model.tolist(), round_number))
-        return SimpleNamespace(delta=self.delta, samples=np.int64(3), loss=np.float32(0.5), examples_processed=6)
+        return LocalUpdate(delta=self.delta, samples=np.int64(3), loss=np.float32(0.5), examples_processed=6)
 
 
 def trainer(delta: Any = (0.0, 1.0, 2.0, 3.0), *, workload: bool = True, agreed: bool = False) -> Trainer:
     environment = Environment(
-        1, Randomness(0), ComputeModel(False, REFERENCE_COSTS), Directory.empty(1),
-        Workload(np.array(delta, np.float32)) if workload else None, bytes(16), agreed,
-    )  # fmt: skip
+        population=1,
+        randomness=Randomness(0),
+        compute=ComputeModel(False, REFERENCE_COSTS),
+        directory=Directory.empty(1),
+        workload=Workload(np.array(delta, np.float32)) if workload else None,
+        experiment_id=bytes(16),
+        participants_are_agreed=agreed,
+    )
     return Trainer(Client(0, environment), None)
 
 

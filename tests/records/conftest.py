@@ -26,13 +26,14 @@ from testbed.records import RunDirectory, RunRecords, store
 from testbed.records.checkpoints import Checkpoint
 from testbed.records.store import Store
 from testbed.records.tables import (
-    OF_SOME_RUNS,
+    OPTIONAL_TABLES,
     SCHEMAS,
     events_table,
     exchanges_table,
     participation_table,
     privacy_table,
 )
+from testbed.training.workload import LocalUpdate
 
 
 def tables_of(number: int) -> dict[str, pa.Table]:
@@ -129,7 +130,7 @@ class Drifting:
 
     def train(self, client: int, model: np.ndarray, round_number: int) -> Any:
         delta = np.random.default_rng((client, round_number)).normal(0, 0.1, self.dimension) - 0.3 * model
-        return SimpleNamespace(delta=delta.astype(np.float32), samples=client + 1, loss=1.0, examples_processed=3)
+        return LocalUpdate(delta=delta.astype(np.float32), samples=client + 1, loss=1.0, examples_processed=3)
 
     def evaluate(self, model: np.ndarray) -> Any:
         return SimpleNamespace(loss=float(np.abs(model).sum()), accuracy=0.5, samples=10)
@@ -239,7 +240,7 @@ def undisturbed(tmp_path: Path, no_waiting: None) -> dict[str, Any]:
 @pytest.fixture
 def finished_names() -> set[str]:
     """The files of a finished run; not the log, which is for people."""
-    tables = {f"{name}.parquet" for name in SCHEMAS.keys() - OF_SOME_RUNS}
+    tables = {f"{name}.parquet" for name in SCHEMAS.keys() - OPTIONAL_TABLES}
     return {"experiment.yaml", "checkpoint.npz", "summary.json", *tables}
 
 

@@ -5,7 +5,6 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,8 @@ from testbed.errors import ExperimentError, RunError
 from testbed.experiment.loader import validated
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.aggregates import RoundAggregate, names_in
-from testbed.records.mirror import fetched, staged
+from testbed.records.mirror import fetched, local_staging_dir
+from testbed.training.workload import LocalUpdate
 
 ROUNDS = 6
 BASE = {
@@ -43,7 +43,7 @@ class Drifting:
 
     def train(self, client: int, model: np.ndarray, round_number: int) -> Any:
         delta = np.random.default_rng((client, round_number)).normal(0, 0.1, self.dimension) - 0.3 * model
-        return SimpleNamespace(delta=delta.astype(np.float32), samples=client + 1, loss=1.0, examples_processed=3)
+        return LocalUpdate(delta=delta.astype(np.float32), samples=client + 1, loss=1.0, examples_processed=3)
 
     def evaluate(self, model: np.ndarray) -> None:
         return None
@@ -146,10 +146,10 @@ def test_a_mirrored_run_takes_them_along(
     whole = bytes_of(run_on(tmp_path / "whole", records={"aggregates": "all"}).path)
     uri = (tmp_path / "remote").as_uri()
     machine("one")
-    run_on(staged(uri), 3, finish=False, records={"aggregates": "all"})
-    staged(uri)  # what was not pushed yet is
+    run_on(local_staging_dir(uri), 3, finish=False, records={"aggregates": "all"})
+    local_staging_dir(uri)  # what was not pushed yet is
     machine("two")
-    path = staged(uri)
+    path = local_staging_dir(uri)
     assert bytes_of(path) == {name: whole[name] for name in sorted(whole) if int(name[-10:-4]) <= 3}
     run_on(path, records={"aggregates": "all"})
     machine("three")

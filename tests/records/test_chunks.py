@@ -1,4 +1,4 @@
-"""Tables in stretches: the same rows as in one piece, whole rounds together, one stretch in memory at a time."""
+"""Tables in chunks: the same rows as in one piece, whole rounds together, one chunk in memory at a time."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 from testbed.errors import RunError
 from testbed.records import RunDirectory, RunRecords, reader
 from testbed.records import chunks as streaming
-from testbed.records.chunks import stretches, write_merged
+from testbed.records.chunks import read_chunks, write_merged
 from testbed.records.tables import SCHEMAS
 from testbed.records.writer import recorded_files
 
@@ -41,7 +41,7 @@ def test_all_rows_in_order_and_rounds_whole(
     run: RunDirectory, name: str, rows: int, expected_rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streaming, "ROWS", max(rows, 4))
-    found = list(stretches(files(run, name), name))
+    found = list(read_chunks(files(run, name), name))
     assert [row for part in found for row in part.to_pylist()] == expected_rows(name, ROUNDS)
     rounds = [set(part["round"].to_pylist()) for part in found]
     assert sum(map(len, rounds)) == len(set().union(*rounds))  # no round is in two
@@ -51,14 +51,14 @@ def test_all_rows_in_order_and_rounds_whole(
 
 def test_a_stretch_is_about_as_long_as_asked(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "ROWS", 6)
-    lengths = [len(part) for part in stretches(files(run, "exchanges"), "exchanges")]
+    lengths = [len(part) for part in read_chunks(files(run, "exchanges"), "exchanges")]
     assert len(lengths) > 2
     assert max(lengths) <= 9  # a round has three rows
 
 
 def test_only_the_columns_that_are_wanted(run: RunDirectory, expected_rows: Rows) -> None:
     wanted = ["round", "transport_up", "outcome"]
-    found = [row for part in stretches(files(run, "exchanges"), "exchanges", wanted) for row in part.to_pylist()]
+    found = [row for part in read_chunks(files(run, "exchanges"), "exchanges", wanted) for row in part.to_pylist()]
     assert found == [{key: row[key] for key in wanted} for row in expected_rows("exchanges", ROUNDS)]
 
 
@@ -78,7 +78,7 @@ def test_a_damaged_file_is_named(run: RunDirectory) -> None:
     last = files(run, "exchanges")[-1]
     last.write_bytes(last.read_bytes()[:-20])
     with pytest.raises(RunError, match=r"exchanges.parquet.*damaged or incomplete|not a table"):
-        list(stretches([last], "exchanges"))
+        list(read_chunks([last], "exchanges"))
 
 
 def test_frames_in_stretches_are_the_frame(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,9 +111,9 @@ def test_merging_takes_no_more_memory_for_more_rounds(tmp_path: Path, monkeypatc
         pool = pa.default_memory_pool()
         before = pool.bytes_allocated()
         most = 0
-        for stretch in stretches(names, "exchanges"):
+        for chunk in read_chunks(names, "exchanges"):
             most = max(most, pool.bytes_allocated() - before)
-            del stretch
+            del chunk
         peaks.append(most)
     assert peaks[1] < 2 * peaks[0]
 

@@ -13,7 +13,7 @@ from testbed.errors import RunError
 from testbed.files import limits
 from testbed.records import store
 from testbed.records.confinement import check_name, inside
-from testbed.records.mirror import fetched, staged
+from testbed.records.mirror import fetched, local_staging_dir
 from testbed.records.store import Store
 
 BAD = [
@@ -115,7 +115,7 @@ def test_a_file_larger_than_such_a_file_is_refused(
 def test_links_at_a_local_uri_are_not_followed_out_of_it(
     uri: str, tmp_path: Path, machine: Callable[[str], None], live: Callable
 ) -> None:
-    live(staged(uri))
+    live(local_staging_dir(uri))
     secret = tmp_path / "secret"
     secret.write_text("mine")
     summary = tmp_path / "remote" / "run" / "summary.json"

@@ -13,9 +13,9 @@ from testbed.commands import main
 from testbed.errors import RunError
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.lock import held
-from testbed.records.mirror import fetched, staged
+from testbed.records.mirror import fetched, local_staging_dir
 from testbed.records.store import Store
-from testbed.records.tables import OF_SOME_RUNS, SCHEMAS
+from testbed.records.tables import OPTIONAL_TABLES, SCHEMAS
 from testbed.records.uploads import Mirror
 
 ROUNDS = 3  # of the run that `live` brings to its end
@@ -24,15 +24,15 @@ ROUNDS = 3  # of the run that `live` brings to its end
 def test_machines_take_turns(
     uri: str, machine: Callable[[str], None], undisturbed: dict[str, Any], live: Callable, contents: Callable
 ) -> None:
-    live(staged(uri), 1, finish=False)
+    live(local_staging_dir(uri), 1, finish=False)
     machine("b")
-    live(staged(uri), 2, finish=False)
+    live(local_staging_dir(uri), 2, finish=False)
     machine("a")  # whose copy is older
-    path = staged(uri)
+    path = local_staging_dir(uri)
     assert RunDirectory(path).checkpoint().round_number == 2
     live(path)
     machine("b")  # older, and in parts, while the tables are merged at the URI
-    path = staged(uri)
+    path = local_staging_dir(uri)
     assert not (path / "parts").exists()
     assert contents(path) == undisturbed
     assert json.loads((path / "summary.json").read_text()) == {"rounds": ROUNDS}
@@ -48,7 +48,7 @@ def test_what_one_machine_tried_is_charged_on_another(
 ) -> None:
     """Without a seed: one attempt that died before it was recorded, one whose record never reached the URI."""
     monkeypatch.setitem(live.__globals__["EXPERIMENT"], "seed", None)  # type: ignore[attr-defined]
-    live(staged(uri), 1, finish=False)
+    live(local_staging_dir(uri), 1, finish=False)
 
     def dies(*arguments: Any) -> None:
         raise killed
@@ -56,7 +56,7 @@ def test_what_one_machine_tried_is_charged_on_another(
     with monkeypatch.context() as patched:
         patched.setattr(RunDirectory, "append_round", dies)
         with pytest.raises(killed):
-            live(staged(uri), 2)
+            live(local_staging_dir(uri), 2)
 
     def fails(mirror: Mirror) -> None:
         raise RunError("no space there")
@@ -65,15 +65,15 @@ def test_what_one_machine_tried_is_charged_on_another(
     with monkeypatch.context() as patched:
         patched.setattr(Mirror, "push_rounds", fails)
         with pytest.raises(RunError, match="no space there"):
-            live(staged(uri), 2, finish=False)
+            live(local_staging_dir(uri), 2, finish=False)
     machine("c")
-    live(staged(uri))
+    live(local_staging_dir(uri))
     machine("a")
-    rows = RunRecords(staged(uri)).frame("privacy")
-    took_part = RunRecords(staged(uri)).participation.groupby("round").size()
+    rows = RunRecords(local_staging_dir(uri)).frame("privacy")
+    took_part = RunRecords(local_staging_dir(uri)).participation.groupby("round").size()
     assert rows.groupby("round").size()[2] == 3 * took_part[2]
     assert rows.groupby("round").size()[3] == took_part[3]
-    (event,) = [row for row in RunRecords(staged(uri)).events.to_dict("records") if row["kind"] == "attempt"]
+    (event,) = [row for row in RunRecords(local_staging_dir(uri)).events.to_dict("records") if row["kind"] == "attempt"]
     assert "2 times before" in event["detail"]
 
 
@@ -87,13 +87,13 @@ def test_the_table_that_only_some_runs_have_comes_along(
     remote_names: Callable,
     finished_names: set[str],
 ) -> None:
-    live(staged(uri), 1, finish=False)
+    live(local_staging_dir(uri), 1, finish=False)
     machine("b")
-    live(staged(uri), 2, finish=False)
+    live(local_staging_dir(uri), 2, finish=False)
     machine("a")
-    live(staged(uri))
+    live(local_staging_dir(uri))
     machine("b")
-    path = staged(uri)
+    path = local_staging_dir(uri)
     assert contents(path) == undisturbed
     assert len(RunRecords(path).frame("privacy")) > 3
     assert remote_names(uri) == finished_names | {"privacy.parquet"}
@@ -110,17 +110,17 @@ def test_a_copy_that_is_ahead_is_pushed(
     cut_off: Callable,
     killed: type[BaseException],
 ) -> None:
-    path = staged(uri)
+    path = local_staging_dir(uri)
     live(path, 1, finish=False)
     with pytest.MonkeyPatch.context() as patched:
         cut_off(patched, 0)
         with pytest.raises(killed):
             live(path, 2, finish=False)
-    assert staged(uri) == path
+    assert local_staging_dir(uri) == path
     machine("b")
-    assert RunDirectory(staged(uri)).checkpoint().round_number == 2
-    live(staged(uri))
-    assert contents(staged(uri)) == undisturbed
+    assert RunDirectory(local_staging_dir(uri)).checkpoint().round_number == 2
+    live(local_staging_dir(uri))
+    assert contents(local_staging_dir(uri)) == undisturbed
 
 
 def test_two_machines_at_once_are_noticed(
@@ -131,10 +131,10 @@ def test_two_machines_at_once_are_noticed(
     contents: Callable,
     cut_off: Callable,
 ) -> None:
-    first = staged(uri)
+    first = local_staging_dir(uri)
     live(first, 1, finish=False)
     machine("b")
-    second = staged(uri)
+    second = local_staging_dir(uri)
     live(second, 2, finish=False)
     with pytest.MonkeyPatch.context() as patched:
         cut_off(patched, 0)  # not one file of theirs is touched
@@ -145,7 +145,7 @@ def test_two_machines_at_once_are_noticed(
     live(second)
     assert contents(second) == undisturbed
     machine("a")
-    assert contents(staged(uri)) == undisturbed
+    assert contents(local_staging_dir(uri)) == undisturbed
 
 
 def test_at_the_same_round_the_uri_wins(
@@ -157,7 +157,7 @@ def test_at_the_same_round_the_uri_wins(
     cut_off: Callable,
     killed: type[BaseException],
 ) -> None:
-    path = staged(uri)
+    path = local_staging_dir(uri)
     live(path, 1, finish=False)
     with pytest.MonkeyPatch.context() as patched:
         cut_off(patched, 0)
@@ -165,10 +165,10 @@ def test_at_the_same_round_the_uri_wins(
             live(path, 2, finish=False)
     ours = (path / "checkpoint.npz").read_bytes()
     machine("b")
-    live(staged(uri), 2, finish=False)
+    live(local_staging_dir(uri), 2, finish=False)
     theirs = Store(uri).read("checkpoint.npz")
     machine("a")
-    assert (staged(uri) / "checkpoint.npz").read_bytes() == theirs != ours
+    assert (local_staging_dir(uri) / "checkpoint.npz").read_bytes() == theirs != ours
     live(path)
     assert contents(path) == undisturbed
 
@@ -184,29 +184,29 @@ def test_what_one_machine_has_merged_comes_to_the_other(
     killed: type[BaseException],
     finished_names: set[str],
 ) -> None:
-    live(staged(uri), finish=False)
+    live(local_staging_dir(uri), finish=False)
     machine("b")
-    assert (staged(uri) / "parts").exists()
+    assert (local_staging_dir(uri) / "parts").exists()
     machine("a")
-    path = staged(uri)
+    path = local_staging_dir(uri)
     with pytest.MonkeyPatch.context() as patched:
         cut_off(patched, 6)  # 4 tables, summary, log; the parts stay
         with pytest.raises(killed):
             live(path)
     assert remote_names(uri) > finished_names
-    staged(uri)  # does what is left to do
+    local_staging_dir(uri)  # does what is left to do
     assert remote_names(uri) == finished_names
     machine("b")
-    path = staged(uri)
+    path = local_staging_dir(uri)
     assert not (path / "parts").exists()
     assert (path / "summary.json").is_file()
     assert contents(path) == undisturbed
 
 
 def test_two_machines_that_begin_at_once(uri: str, machine: Callable[[str], None]) -> None:
-    first = staged(uri)
+    first = local_staging_dir(uri)
     machine("b")
-    RunDirectory.create(staged(uri), {"name": "theirs"})
+    RunDirectory.create(local_staging_dir(uri), {"name": "theirs"})
     with pytest.raises(RunError, match="another machine has begun a run here"):
         RunDirectory.create(first, {"name": "ours"})
 
@@ -214,56 +214,56 @@ def test_two_machines_that_begin_at_once(uri: str, machine: Callable[[str], None
 def test_a_run_that_was_removed_or_replaced_is_put_aside(
     uri: str, tmp_path: Path, machine: Callable[[str], None], live: Callable
 ) -> None:
-    path = staged(uri)
+    path = local_staging_dir(uri)
     live(path)
     kept = (path / "checkpoint.npz").read_bytes()
     remote = tmp_path / "remote" / "run"
     shutil.rmtree(remote)
-    assert not (staged(uri) / "experiment.yaml").exists()
+    assert not (local_staging_dir(uri) / "experiment.yaml").exists()
     (aside,) = path.with_name(f"{path.name}.aside").iterdir()
     assert (aside / "checkpoint.npz").read_bytes() == kept
-    RunDirectory.create(staged(uri), {"name": "first"})
+    RunDirectory.create(local_staging_dir(uri), {"name": "first"})
     machine("b")
     shutil.rmtree(remote)
-    RunDirectory.create(staged(uri), {"name": "second"})
+    RunDirectory.create(local_staging_dir(uri), {"name": "second"})
     machine("a")
-    assert RunRecords(staged(uri)).label == "second"
+    assert RunRecords(local_staging_dir(uri)).label == "second"
 
 
 def test_reading_writes_nothing_at_the_uri_and_leaves_a_running_copy_alone(
     uri: str, machine: Callable[[str], None], live: Callable, cut_off: Callable
 ) -> None:
-    path = staged(uri)
+    path = local_staging_dir(uri)
     live(path, 2, finish=False)
     machine("b")
     with pytest.MonkeyPatch.context() as patched:
         cut_off(patched, 0)
         assert RunDirectory(fetched(uri)).table("rounds").num_rows == 2
-    live(staged(uri))
+    live(local_staging_dir(uri))
     machine("a")
     with held(path):
         assert RunDirectory(fetched(uri)).checkpoint().round_number == 2
         with pytest.raises(RunError, match="in use by another run"):
-            staged(uri)
+            local_staging_dir(uri)
     assert RunDirectory(fetched(uri)).checkpoint().round_number == ROUNDS
 
 
 def test_only_what_is_missing_is_pulled(uri: str, machine: Callable[[str], None], live: Callable) -> None:
-    live(staged(uri), 2, finish=False)
+    live(local_staging_dir(uri), 2, finish=False)
     machine("b")
-    path = staged(uri)
+    path = local_staging_dir(uri)
     machine("a")
-    live(staged(uri), 3, finish=False)
+    live(local_staging_dir(uri), 3, finish=False)
     machine("b")
     copied: list[str] = []
     real = Store.copy_to
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Store, "copy_to", lambda self, name, to: (copied.append(name), real(self, name, to))[1])
-        staged(uri)
-        tables = SCHEMAS.keys() - OF_SOME_RUNS
+        local_staging_dir(uri)
+        tables = SCHEMAS.keys() - OPTIONAL_TABLES
         assert sorted(copied) == ["checkpoint.npz", *sorted(f"parts/round-000003/{name}.parquet" for name in tables)]
         copied.clear()
-        staged(uri)
+        local_staging_dir(uri)
         assert copied == []
     assert RunDirectory(path).table("rounds").num_rows == 3
 

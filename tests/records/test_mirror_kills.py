@@ -10,7 +10,7 @@ import pytest
 
 from testbed.errors import RunError
 from testbed.records import RunDirectory
-from testbed.records.mirror import fetched, staged
+from testbed.records.mirror import fetched, local_staging_dir
 from testbed.records.store import Store
 from testbed.records.uploads import Mirror
 
@@ -26,7 +26,7 @@ def kill_at_every_upload(
         for uploads in itertools.count(0, every):
             uri = place.format(f"run-{uploads}")
             machine(f"first-{uploads}")
-            path = staged(uri)
+            path = local_staging_dir(uri)
             with pytest.MonkeyPatch.context() as patched:
                 cut_off(patched, uploads)
                 try:
@@ -41,7 +41,7 @@ def kill_at_every_upload(
                 expected = [row for row in undisturbed["exchanges"] if row["round"] <= len(rounds)]
                 assert rounds == list(range(1, len(rounds) + 1))
                 assert RunDirectory(there).table("exchanges").to_pylist() == expected
-            path = staged(uri)
+            path = local_staging_dir(uri)
             live(path)
             assert contents(path) == undisturbed
             assert remote_names(uri) == finished_names
@@ -74,7 +74,7 @@ def test_a_killed_pull_is_begun_again(
     contents: Callable,
     killed: type[BaseException],
 ) -> None:
-    live(staged(uri), 2, finish=False)
+    live(local_staging_dir(uri), 2, finish=False)
     real = Store.copy_to
     for copies in range(12):
         machine(f"pulls-{copies}")
@@ -88,11 +88,11 @@ def test_a_killed_pull_is_begun_again(
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(Store, "copy_to", dying)
             try:
-                path = staged(uri)
+                path = local_staging_dir(uri)
                 died = False
             except killed:
                 died = True
-        path = staged(uri)
+        path = local_staging_dir(uri)
         assert RunDirectory(path).checkpoint().round_number == 2
         assert RunDirectory(path).table("rounds").num_rows == 2
         if not died:
@@ -112,7 +112,7 @@ def test_a_coordinator_that_dies_when_its_checkpoint_is_up_is_replaced_without_l
     killed: type[BaseException],
     finished_names: set[str],
 ) -> None:
-    path = staged(uri)
+    path = local_staging_dir(uri)
     real = Mirror.remember
 
     def dying(self: Mirror, memory: Any) -> None:
@@ -125,13 +125,13 @@ def test_a_coordinator_that_dies_when_its_checkpoint_is_up_is_replaced_without_l
         with pytest.raises(killed):
             live(path)
     assert "checkpoint.npz" in remote_names(uri)
-    live(path)  # the same directory, and nobody called `staged`
+    live(path)  # the same directory, and nobody called `local_staging_dir`
     assert contents(path) == undisturbed
     assert remote_names(uri) == finished_names
 
 
 def test_nothing_is_merged_that_is_not_at_the_uri(uri: str, machine: Callable[[str], None], live: Callable) -> None:
-    path = staged(uri)
+    path = local_staging_dir(uri)
     real = Store._write
 
     def failing(self: Store, name: str, content: Any) -> None:

@@ -13,7 +13,7 @@ from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import Experiment
 from testbed.files.uris import is_uri
 from testbed.records import RunDirectory
-from testbed.records.mirror import fetched, staged
+from testbed.records.mirror import fetched, local_staging_dir
 from testbed.records.store import Store
 
 
@@ -23,7 +23,7 @@ def test_what_is_a_uri() -> None:
     assert not is_uri("runs/monday")
     assert not is_uri("C:\\runs")
     assert not is_uri(Path("s3://bucket"))
-    assert staged("runs/monday") == fetched(Path("runs/monday")) == Path("runs/monday")
+    assert local_staging_dir("runs/monday") == fetched(Path("runs/monday")) == Path("runs/monday")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_what_is_a_uri() -> None:
     ],
 )
 def test_a_uri_that_cannot_be_used(uri: str | Path, says: str, machine: Callable[[str], None]) -> None:
-    for use in (staged, fetched):
+    for use in (local_staging_dir, fetched):
         with pytest.raises(ExperimentError, match=says) as error:
             use(uri)
         assert "\n" not in str(error.value)
@@ -68,7 +68,7 @@ def test_secrets_in_an_experiment_are_refused_and_not_repeated(
 
 def test_no_such_bucket_and_no_server_are_one_line(s3: str, machine: Callable[[str], None]) -> None:
     with pytest.raises(RunError, match=r"NO_SUCH_BUCKET.*make the bucket first") as error:
-        staged(f"s3://nothing-here/run?{s3}")
+        local_staging_dir(f"s3://nothing-here/run?{s3}")
     assert "\n" not in str(error.value)
     with pytest.raises(RunError, match="no runs here"):
         fetched(f"s3://results/{uuid.uuid4()}?{s3}")
@@ -81,7 +81,7 @@ def test_a_place_with_other_things_is_refused(
     other.parent.mkdir(parents=True)
     other.write_bytes(b"meow")
     with pytest.raises(RunError, match="is not empty and holds no run"):
-        staged(uri)
+        local_staging_dir(uri)
     with pytest.raises(RunError, match="no runs here"):
         fetched(uri)
     assert remote_names(uri) == {"photos/cat.png"}
@@ -97,7 +97,7 @@ def test_failures_that_may_pass_are_tried_again_and_not_for_ever(
     live: Callable,
     contents: Callable,
 ) -> None:
-    path = staged(uri)
+    path = local_staging_dir(uri)
     live(path, 1, finish=False)
     count = itertools.count(1)
     real = Store._write
@@ -119,7 +119,7 @@ def test_failures_that_may_pass_are_tried_again_and_not_for_ever(
             assert "\n" not in str(error.value)
             assert RunDirectory(path).checkpoint().round_number == 3  # recorded, and not lost
             assert RunDirectory(path).table("rounds").num_rows == 3
-    live(staged(uri))
+    live(local_staging_dir(uri))
     machine("b")
     assert contents(fetched(uri)) == undisturbed
 
@@ -131,7 +131,7 @@ def test_a_refusal_is_not_tried_again(uri: str, machine: Callable[[str], None]) 
         next(count)
         raise OSError("AWS Error ACCESS_DENIED during PutObject operation: no")
 
-    path = staged(uri)
+    path = local_staging_dir(uri)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Store, "_write", refusing)
         with pytest.raises(RunError, match="are the credentials in the environment right"):

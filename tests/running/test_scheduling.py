@@ -1,4 +1,4 @@
-"""Lanes of plain threads: who takes what, what comes back where, and how everything ends when something ends it.
+"""Workers of plain threads: who takes what, what comes back where, and how everything ends when something ends it.
 
 The threads meet at barriers and events, never at times: `WAIT_S` only turns a deadlock into a failure.
 """
@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.running.workers import drive
+from testbed.running.workers import run_all
 from testbed.signals import stopping_on_signals
 
 WAIT_S = 30
 
 
 class Closed(Exception):
-    """What a lane raises that was closed while it worked."""
+    """What a worker raises that was closed while it worked."""
 
 
 class Working:
-    """A lane whose work is a function; `hold` blocks until the lane is closed."""
+    """A worker whose work is a function; `hold` blocks until the worker is closed."""
 
     def __init__(self, work: Callable[["Working", int], int]) -> None:
         self.work = work
@@ -46,17 +46,18 @@ class Working:
         self.closed.set()
 
 
-def ended(lanes: list[Working]) -> bool:
-    """Whether all lanes are closed and none of their threads lives (except for this one)."""
+def ended(workers: list[Working]) -> bool:
+    """Whether all workers are closed and none of their threads lives (except for this one)."""
     here = threading.current_thread()
     return all(
-        lane.closed.is_set() and not any(thread.is_alive() for thread in lane.threads - {here}) for lane in lanes
+        worker.closed.is_set() and not any(thread.is_alive() for thread in worker.threads - {here})
+        for worker in workers
     )
 
 
 @given(st.integers(0, 30), st.integers(1, 5))
 def test_everything_is_done_once_and_collected_here(items: int, count: int) -> None:
-    lanes = [Working(lambda lane, item: -item) for _ in range(count)]
+    workers = [Working(lambda worker, item: -item) for _ in range(count)]
     collected: list[tuple[int, int]] = []
     here = threading.current_thread()
 
@@ -64,100 +65,100 @@ def test_everything_is_done_once_and_collected_here(items: int, count: int) -> N
         assert threading.current_thread() is here
         collected.append((item, made))
 
-    drive(range(items), lanes, collect)
+    run_all(range(items), workers, collect)
     assert sorted(collected) == [(item, -item) for item in range(items)]
-    assert sorted(item for lane in lanes for item in lane.done) == list(range(items))
-    assert ended(lanes)
-    for lane in lanes:
-        assert lane.done == sorted(lane.done)  # the next unfinished one
-        assert len(lane.threads) <= 1
-        assert (here in lane.threads) == (count == 1 and items > 0)
+    assert sorted(item for worker in workers for item in worker.done) == list(range(items))
+    assert ended(workers)
+    for worker in workers:
+        assert worker.done == sorted(worker.done)  # the next unfinished one
+        assert len(worker.threads) <= 1
+        assert (here in worker.threads) == (count == 1 and items > 0)
 
 
-def test_lanes_work_at_the_same_time() -> None:
+def test_workers_work_at_the_same_time() -> None:
     meeting = threading.Barrier(3)
 
-    def work(lane: Working, item: int) -> int:
+    def work(worker: Working, item: int) -> int:
         meeting.wait(WAIT_S)  # three items must be under way, or nobody goes on
         return item
 
-    drive(range(6), [Working(work) for _ in range(3)], lambda item, made: None)
+    run_all(range(6), [Working(work) for _ in range(3)], lambda item, made: None)
 
 
 def test_the_lane_that_is_free_takes_the_next() -> None:
     others_done = threading.Event()
 
-    def work(lane: Working, item: int) -> int:
+    def work(worker: Working, item: int) -> int:
         if item == 0:
             assert others_done.wait(WAIT_S)
         if item == 4:
             others_done.set()
         return item
 
-    lanes = [Working(work) for _ in range(2)]
+    workers = [Working(work) for _ in range(2)]
     collected: list[int] = []
-    drive(range(5), lanes, lambda item, made: collected.append(item))
-    assert sorted(lane.done for lane in lanes) == [[0], [1, 2, 3, 4]]
+    run_all(range(5), workers, lambda item, made: collected.append(item))
+    assert sorted(worker.done for worker in workers) == [[0], [1, 2, 3, 4]]
     assert collected == [1, 2, 3, 4, 0]
 
 
 def test_a_lane_without_work_lets_go_of_what_it_holds() -> None:
-    lanes: list[Working] = []
+    workers: list[Working] = []
 
-    def work(lane: Working, item: int) -> int:
-        other = lanes[1 - lanes.index(lane)]
+    def work(worker: Working, item: int) -> int:
+        other = workers[1 - workers.index(worker)]
         if item == 0:
             assert other.closed.wait(WAIT_S)  # while this one still works
         return item
 
-    lanes += [Working(work), Working(work)]
-    drive([0, 1], lanes, lambda item, made: None)
-    assert ended(lanes)
+    workers += [Working(work), Working(work)]
+    run_all([0, 1], workers, lambda item, made: None)
+    assert ended(workers)
 
 
-def test_the_first_error_ends_all_lanes_and_is_raised() -> None:
+def test_the_first_error_ends_all_workers_and_is_raised() -> None:
     under_way = threading.Barrier(3)
 
-    def work(lane: Working, item: int) -> int:
+    def work(worker: Working, item: int) -> int:
         under_way.wait(WAIT_S)
         if item == 1:
             raise ValueError("the second")
-        return lane.hold()
+        return worker.hold()
 
-    lanes = [Working(work) for _ in range(3)]
+    workers = [Working(work) for _ in range(3)]
     with pytest.raises(ValueError, match="the second"):
-        drive(range(9), lanes, lambda item, made: None)
-    assert ended(lanes)
-    assert not any(lane.done for lane in lanes)
+        run_all(range(9), workers, lambda item, made: None)
+    assert ended(workers)
+    assert not any(worker.done for worker in workers)
 
 
 def test_what_had_ended_before_the_error_is_collected() -> None:
     collected = threading.Event()
 
-    def work(lane: Working, item: int) -> int:
+    def work(worker: Working, item: int) -> int:
         if item == 0:
             return item
         assert collected.wait(WAIT_S)
         raise ValueError("later")
 
-    lanes = [Working(work), Working(work)]
+    workers = [Working(work), Working(work)]
     with pytest.raises(ValueError, match="later"):
-        drive(range(2), lanes, lambda item, made: collected.set())
-    assert ended(lanes)
+        run_all(range(2), workers, lambda item, made: collected.set())
+    assert ended(workers)
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_an_error_of_the_collector_ends_all_lanes(count: int) -> None:
-    def work(lane: Working, item: int) -> int:
-        return item if item == 0 else lane.hold()
+def test_an_error_of_the_collector_ends_all_workers(count: int) -> None:
+    def work(worker: Working, item: int) -> int:
+        return item if item == 0 else worker.hold()
 
     def collect(item: int, made: int) -> None:
         raise ValueError("no room")
 
-    lanes = [Working(work) for _ in range(count)]
+    workers = [Working(work) for _ in range(count)]
     with pytest.raises(ValueError, match="no room"):
-        drive(range(9), lanes, collect)
-    assert ended(lanes)
+        run_all(range(9), workers, collect)
+    assert ended(workers)
 
 
 def test_a_lane_that_cannot_be_closed_does_not_keep_the_others_open() -> None:
@@ -166,38 +167,38 @@ def test_a_lane_that_cannot_be_closed_does_not_keep_the_others_open() -> None:
             super().close()
             raise OSError("cannot close")
 
-    def work(lane: Working, item: int) -> int:
-        return lane.hold()
+    def work(worker: Working, item: int) -> int:
+        return worker.hold()
 
-    lanes = [Working(work), Stuck(work), Working(lambda lane, item: 1 // 0)]
+    workers = [Working(work), Stuck(work), Working(lambda worker, item: 1 // 0)]
     with pytest.raises(OSError, match="cannot close"):
-        drive(range(3), lanes, lambda item, made: None)
-    assert ended(lanes)
+        run_all(range(3), workers, lambda item, made: None)
+    assert ended(workers)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_all_lanes(number: signal.Signals) -> None:
-    """It reaches this thread, which waits for the lanes."""
+def test_a_signal_ends_all_workers(number: signal.Signals) -> None:
+    """It reaches this thread, which waits for the workers."""
     under_way = threading.Barrier(2, action=lambda: os.kill(os.getpid(), number))
 
-    def work(lane: Working, item: int) -> int:
+    def work(worker: Working, item: int) -> int:
         under_way.wait(WAIT_S)
-        return lane.hold()
+        return worker.hold()
 
-    lanes = [Working(work), Working(work)]
+    workers = [Working(work), Working(work)]
     with stopping_on_signals(), pytest.raises(KeyboardInterrupt):
-        drive(range(9), lanes, lambda item, made: None)
-    assert ended(lanes)
-    assert not any(lane.done for lane in lanes)
+        run_all(range(9), workers, lambda item, made: None)
+    assert ended(workers)
+    assert not any(worker.done for worker in workers)
 
 
 def test_an_interrupt_raised_in_a_lane_is_raised_here() -> None:
-    def work(lane: Working, item: int) -> int:
+    def work(worker: Working, item: int) -> int:
         if item == 1:
             raise KeyboardInterrupt
-        return lane.hold()
+        return worker.hold()
 
-    lanes = [Working(work), Working(work)]
+    workers = [Working(work), Working(work)]
     with pytest.raises(KeyboardInterrupt):
-        drive(range(2), lanes, lambda item, made: None)
-    assert ended(lanes)
+        run_all(range(2), workers, lambda item, made: None)
+    assert ended(workers)

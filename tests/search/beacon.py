@@ -3,7 +3,7 @@
 Without `testbed.parties.round_beacon` there is nothing to ask, and `Announce` and `ParticipantList` go as they are.
 """
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ import numpy as np
 
 from testbed.errors import Refusal
 from testbed.network.hosts import Delivery
-from testbed.selection.lotto import protocol
+from testbed.selection.lotto import messages
 
 try:
     from testbed.parties import round_beacon
@@ -26,8 +26,7 @@ def used_by(plan: Any) -> bool:
 
 def heard(delivery: Delivery, number: int) -> Delivery:
     """The delivery to one client that has heard of announcements up to this number."""
-    known = {field.name for field in fields(Delivery)}
-    return replace(delivery, heard=np.array([number])) if "heard" in known else delivery  # type: ignore[call-arg]
+    return replace(delivery, last_announced=np.array([number]))
 
 
 class Opening:
@@ -61,12 +60,12 @@ class Opening:
         """The list with the beacon's receipt, if it gives one."""
         if self._beacon is None:
             return message
-        content = protocol.list_content(self._plan.experiment_id, self._plan.experiment.selection, message)
+        content = messages.list_content(self._plan.experiment_id, self._plan.experiment.selection, message)
         try:
-            receipt = self._beacon.register(self._number, protocol.list_digest(content))
+            receipt = self._beacon.register(self._number, messages.list_digest(content))
         except Refusal:
             receipt = bytes(64)
-        return msgspec.structs.replace(message, beacon=protocol.Registered(receipt, self.pulse))
+        return msgspec.structs.replace(message, beacon=messages.ListRegistration(receipt, self.pulse))
 
 
 def made_for(plan: Any) -> Any:

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from testbed import training
 from testbed.aggregation.secagg import client as secagg_client
 from testbed.aggregation.secagg.batches import CompleteBatches
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg_plus.client import SecAggPlusClient
 from testbed.selection.lotto.announcement import AnnouncedClient
-from testbed.selection.lotto.protocol import LottoClient
+from testbed.selection.lotto.client import LottoClient
 from testbed.selection.lotto.server_centric import ServerCentricClient
 from testbed.selection.verifiable_batch_partition import VerifiableBatchClient
+from testbed.training import client as training
 from tests.search.mixes import MIXES, guarded, left_open
 from tests.search.runner import kind_of, plays
 from tests.search.world import Federation, remembered

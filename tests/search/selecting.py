@@ -1,22 +1,21 @@
 """The server's decisions in a selection whose participants verify and sign their list: Lotto, verifiable batches.
 
 It may announce any round number and population to anybody, draw several lists from the candidates, show each client any
-of them, and show any signatures. Its accomplices sign every list; it knows their lots for all rounds beforehand.
+of them, and show any signatures. Its accomplices sign every list; it knows their outputs for all rounds beforehand.
 """
 
 from itertools import combinations
 from typing import Any
 
 from testbed.crypto import prf
-from testbed.selection.lotto.announcement import Announce
-from testbed.selection.lotto.protocol import (
+from testbed.selection.lotto.candidacy import selection_input, under_threshold
+from testbed.selection.lotto.messages import (
     LIST_DOMAIN,
+    Announce,
     ListSignatures,
-    Lot,
+    ParticipantEntry,
     ParticipantList,
     SignedBy,
-    selection_input,
-    under_threshold,
 )
 from testbed.selection.lotto.server_centric import ServerCentricClient
 from testbed.selection.verifiable_batch_partition import Prove, VerifiableBatchPartitionParameters, candidate_batches
@@ -78,30 +77,30 @@ class Selecting:
 
     def may_be_listed(self, member: int) -> bool:
         """Whether a participant was a candidate, computed from the keys that the PKI gave out."""
-        output, _ = self.lot_of(member, self.evaluated())
+        output, _ = self.entry_of(member, self.evaluated())
         if not self.by_batches:
             return self.stands(output)
         assert self.batches is not None
         mates = self.batches.members([int(self.batches.of[member])]).tolist()
-        outputs = {mate: self.lot_of(mate, self.evaluated())[0] for mate in mates}
+        outputs = {mate: self.entry_of(mate, self.evaluated())[0] for mate in mates}
         known = self.federation.environment.experiment_id, self.number, self.population
         return len(candidate_batches(self.parameters, self.batches, outputs, *known)) == 1
 
     # -- announcing -------------------------------------------------------------------------------------------------
 
     def announce_all(self) -> None:
-        """The round and the population; lots come back (or are computed)."""
+        """The round and the population; outputs come back (or are computed)."""
         asked = self.evaluated()
         stuffed = self.choices.pick(4, 0.9)  # with accomplices that are no candidates; with another number
         for client in self.accomplices:
-            output, proof = self.lot_of(client, asked)
+            output, proof = self.entry_of(client, asked)
             if stuffed or self.stands(output):
                 self.claims[client] = (bytes(len(output)) if stuffed == 2 else output), proof
         if not self.announces:
             for client in self.federation.honest:
-                lot = self.lot_of(client, asked)
-                if self.stands(lot[0]):
-                    self.claims[client] = lot
+                entry = self.entry_of(client, asked)
+                if self.stands(entry[0]):
+                    self.claims[client] = entry
             return
         heard = [c for c in self.federation.honest if not self.choices.pick(2, 0.97)]
         for client in heard:
@@ -128,11 +127,11 @@ class Selecting:
         return self.opening.announced(Announce(self.number, population, s, factor.numerator, factor.denominator))
 
     def evaluated(self) -> bytes:
-        """What lots are drawn on in this round."""
+        """What outputs are drawn on in this round."""
         return selection_input(self.federation.environment.experiment_id, self.number, *self.opening.randomness)
 
-    def lot_of(self, client: int, asked: bytes) -> tuple[bytes, bytes]:
-        """An accomplice's lot, or in the server-centric variant anybody's."""
+    def entry_of(self, client: int, asked: bytes) -> tuple[bytes, bytes]:
+        """An accomplice's entry, or in the server-centric variant anybody's."""
         if not self.announces:
             return prf.evaluate(self.federation.environment.directory.vrf_key(client), asked), b""
         secret = self.federation.identities[client].vrf
@@ -182,7 +181,7 @@ class Selecting:
     def show(self, client: int, members: Group) -> None:
         """Show a client a list."""
         directory = self.federation.environment.directory
-        rows = [Lot(one, directory.signing_key(one), *self.claims[one]) for one in sorted(members)]
+        rows = [ParticipantEntry(one, directory.signing_key(one), *self.claims[one]) for one in sorted(members)]
         population = self.population + self.choices.pick(2, 0.98)
         message = self.opening.listed(ParticipantList(self.number, population, rows))
         answer = self.clients.ask(client, message, about=(self.number, population, members))

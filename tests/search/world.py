@@ -24,8 +24,8 @@ from testbed.network.hosts import Delivery
 from testbed.parties.client import Environment, Role
 from testbed.parties.host import Host
 from testbed.parties.pki import PKI, Identity
-from testbed.selection.lotto.announcement import Announce
-from testbed.training import LocalUpdate
+from testbed.selection.lotto.messages import Announce
+from testbed.training.workload import LocalUpdate
 from tests.search import beacon
 
 DIMENSION = 3
@@ -35,7 +35,7 @@ CRAFTED_MODEL = np.full(DIMENSION, -1, np.float32)
 
 
 class Learning:
-    """A `testbed.training.Workload`: each client learns something of its own, and nothing from the crafted model."""
+    """A workload: each client learns something of its own, and nothing from the crafted model."""
 
     dimension = DIMENSION
 
@@ -194,7 +194,14 @@ class Clients:
         detached = detach(message)
         key = (0, self.asked)
         encoded = None if private is None else {client: encode(private)}
-        delivery = Delivery(key, type(message), detached.header, detached.vectors, np.array([client]), encoded)
+        delivery = Delivery(
+            key=key,
+            kind=type(message),
+            header=detached.header,
+            vectors=detached.vectors,
+            recipients=np.array([client]),
+            private=encoded,
+        )
         answers = self._host.deliver(beacon.heard(delivery, self.heard.get(client, 0)))
         if isinstance(message, Announce):
             known = self.heard.get(client, 0)

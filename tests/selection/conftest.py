@@ -56,9 +56,13 @@ class Selecting:
         self.randomness = Randomness(seed)
         compute = ComputeModel(False, REFERENCE_COSTS)
         self.environment = Environment(
-            population, self.randomness, compute, Directory.empty(population), experiment_id=EXPERIMENT_ID,
-            batches=getattr(protocol, "batches", None),
-        )  # fmt: skip
+            population=population,
+            randomness=self.randomness,
+            compute=compute,
+            directory=Directory.empty(population),
+            experiment_id=EXPERIMENT_ID,
+            batches=protocol.batches,
+        )
         self.hosts = LocalHosts(population, self.environment, [*protocol.roles, *more_roles])
         self.pki = PKI(population, self.randomness)
         if registered and protocol.needs_registration:
@@ -74,9 +78,7 @@ class Selecting:
         )
         self.participations = np.zeros(population, np.int64)
         self.beacon: BeaconAccess | None = None
-        if getattr(protocol, "parameters", None) is not None and (
-            getattr(protocol.parameters, "round_beacon", "none") == "public"
-        ):
+        if protocol.beacon_latency_s is not None:
             key = SigningKey.from_seed(self.randomness.secret("round beacon", 0, "signing key"))
             self.environment.directory = replace(self.environment.directory, beacon=key.public)
             self.beacon = BeaconAccess(RoundBeacon(key, EXPERIMENT_ID), self.network, 0.05)

@@ -23,13 +23,13 @@ SUSPICIOUS = 1e-4
 
 
 class Coins:
-    """Stands for a round of which only the coin and the participations are read."""
+    """Stands for a round of which only the rng and the participations are read."""
 
     def __init__(self, participations: list[int]) -> None:
         self.participations = np.array(participations, np.int64)
         self._generator = np.random.default_rng(11)
 
-    def coin(self, purpose: str) -> np.random.Generator:
+    def rng(self, purpose: str) -> np.random.Generator:
         """One generator for all draws."""
         return self._generator
 

@@ -52,10 +52,10 @@ def admissible(sets: list[frozenset[int]], present: set[int], frequency: np.ndar
 
 def drawn(protocol: BatchPartitionSelection, present: list[int], frequency: np.ndarray) -> Counter:
     """How often each set of users was taken."""
-    coin = np.random.default_rng(7)
+    rng = np.random.default_rng(7)
     there = np.array(present, np.int64)
     return Counter(
-        frozenset(protocol.batches.members(protocol.choose(there, frequency, coin)).tolist()) for _ in range(DRAWS)
+        frozenset(protocol.batches.members(protocol.choose(there, frequency, rng)).tolist()) for _ in range(DRAWS)
     )
 
 
@@ -95,15 +95,15 @@ def test_random_selection_is_the_case_t_1_and_partition_the_case_t_k() -> None:
 
 def test_fair_mode_takes_the_batch_of_the_user_with_the_fewest_participations() -> None:
     protocol = BatchPartitionSelection(BatchPartitionParameters(participants=6, privacy=3), 30)
-    coin = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for fewest in range(30):
         frequency = np.full(30, 4)
         frequency[fewest] = 3
-        assert fewest in protocol.batches.members(protocol.choose(np.arange(30), frequency, coin))
+        assert fewest in protocol.batches.members(protocol.choose(np.arange(30), frequency, rng))
     # His own batch is not whole: the minimum is taken over the others.
     frequency = np.arange(30)
     present = np.setdiff1d(np.arange(30), [1])
-    assert 3 in protocol.batches.members(protocol.choose(present, frequency, coin))
+    assert 3 in protocol.batches.members(protocol.choose(present, frequency, rng))
 
 
 @pytest.mark.parametrize("mode", ["uniform", "fair"])
@@ -134,9 +134,9 @@ def test_batches_are_consecutive_and_none_is_smaller_than_t(population: int, siz
 def test_sizes_that_do_not_divide_never_give_more_than_announced() -> None:
     protocol = BatchPartitionSelection(BatchPartitionParameters(participants=4, privacy=2), 11)
     assert protocol.batches.sizes.tolist() == [3, 2, 2, 2, 2]
-    coin = np.random.default_rng(3)
+    rng = np.random.default_rng(3)
     taken = {
-        len(protocol.batches.members(protocol.choose(np.arange(11), np.zeros(11, np.int64), coin))) for _ in range(200)
+        len(protocol.batches.members(protocol.choose(np.arange(11), np.zeros(11, np.int64), rng))) for _ in range(200)
     }
     assert taken == {4, 5}
     assert protocol.maximum_participants == 5

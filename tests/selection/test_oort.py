@@ -29,7 +29,7 @@ class Round:
         self.memory = {} if memory is None else memory
         self._seed = seed
 
-    def coin(self, purpose: str) -> np.random.Generator:
+    def rng(self, purpose: str) -> np.random.Generator:
         return np.random.default_rng([self._seed, self.number, *purpose.encode()])
 
 
@@ -177,8 +177,8 @@ def test_the_slow_are_avoided() -> None:
 def test_weighted_drawing_is_one_after_the_other() -> None:
     """The probability of each ordered pair, summed over the orders: w_i/W * w_j/(W - w_i)."""
     weights = np.array([1.0, 2.0, 3.0, 6.0])
-    coin = np.random.default_rng(5)
-    found = Counter(frozenset(drawn_by_weight(np.arange(4), weights, 2, coin).tolist()) for _ in range(DRAWS))
+    rng = np.random.default_rng(5)
+    found = Counter(frozenset(drawn_by_weight(np.arange(4), weights, 2, rng).tolist()) for _ in range(DRAWS))
     pairs = [frozenset(pair) for pair in itertools.combinations(range(4), 2)]
     expected = []
     for first, second in pairs:

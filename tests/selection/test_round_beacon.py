@@ -19,8 +19,9 @@ from testbed.parties.round_beacon import (
     check_receipt,
     randomness_of,
 )
+from testbed.selection.lotto.candidacy import selection_input, under_threshold
 from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto.protocol import ParticipantList, selection_input, under_threshold
+from testbed.selection.lotto.messages import ParticipantList
 from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
 from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters, VerifiableBatchServer
 
@@ -146,13 +147,13 @@ def test_what_clients_evaluate(selecting: Callable) -> None:
 
 @pytest.mark.parametrize("pulse", ["none", "of another round", "made up"])
 def test_a_round_that_the_beacon_has_not_opened(pulse: str, protocol: str, selecting: Callable) -> None:
-    async def opened(self: Any, round_: Any) -> Any:
+    async def open_round(self: Any, round_: Any) -> Any:
         self._pulse = {"none": None, "of another round": RoundBeacon(run_key(), EXPERIMENT_ID).open(2)}.get(
             pulse, bytes([9]) * 64
         )
         return self._pulse
 
-    run = selecting(server(protocol, opened=opened), POPULATION)
+    run = selecting(server(protocol, open_round=open_round), POPULATION)
 
     def run_key() -> SigningKey:
         return SigningKey.from_seed(run.randomness.secret("round beacon", 0, "signing key"))
@@ -166,8 +167,8 @@ def test_a_round_that_the_beacon_has_not_opened(pulse: str, protocol: str, selec
 
 @pytest.mark.parametrize("receipt", ["none", "of another list", "made up"])
 def test_a_list_that_the_beacon_has_not_registered(receipt: str, protocol: str, selecting: Callable) -> None:
-    async def registered(self: Any, message: ParticipantList, round_: Any) -> ParticipantList:
-        true = await type(self).__mro__[1].registered(self, message, round_)
+    async def register(self: Any, message: ParticipantList, round_: Any) -> ParticipantList:
+        true = await type(self).__mro__[1].register(self, message, round_)
         if receipt == "none":
             return msgspec.structs.replace(true, beacon=None if self.announces else msgspec.structs.replace(
                 true.beacon, receipt=bytes(64)))  # fmt: skip
@@ -175,7 +176,7 @@ def test_a_list_that_the_beacon_has_not_registered(receipt: str, protocol: str, 
             return msgspec.structs.replace(true, participants=true.participants[::-1])
         return msgspec.structs.replace(true, beacon=msgspec.structs.replace(true.beacon, receipt=bytes([9]) * 64))
 
-    run = selecting(server(protocol, registered=registered), POPULATION)
+    run = selecting(server(protocol, register=register), POPULATION)
     with pytest.raises(RoundAborted, match=r"lotto\.list-not-registered"):
         run.select(1)
     assert set(run.refusals().values()) == {"lotto.list-not-registered"}

@@ -15,14 +15,14 @@ from testbed.batches import Batches
 from testbed.crypto import signatures, vrf
 from testbed.errors import Refusal, RoundAborted
 from testbed.network.recorder import OUTCOMES
-from testbed.selection.lotto.announcement import Announce
-from testbed.selection.lotto.protocol import Lot, ParticipantList, selection_input
+from testbed.selection.lotto.candidacy import selection_input
+from testbed.selection.lotto.messages import Announce, ParticipantEntry, ParticipantList
 from testbed.selection.verifiable_batch_partition import (
     VALUE_DOMAIN,
     Prove,
     VerifiableBatchPartitionParameters,
     VerifiableBatchServer,
-    assigned,
+    assign_batches,
     candidate_batches,
 )
 
@@ -82,11 +82,11 @@ def test_honest_rounds_take_whole_candidate_batches(population: int, selecting: 
         assert chosen.candidates == sum(batches.sizes[list(below)])
         assert chosen.ready.tolist() == chosen.participants.tolist()
         assert 6 <= len(chosen.participants) <= run.protocol.maximum_participants
-        for lot in shown[-1].participants:
-            proven = vrf.verify(run.environment.directory.vrf_key(lot.client), selection_input(EXPERIMENT_ID, number),
-                                lot.proof)  # fmt: skip
-            assert proven == lot.output
-            assert run.client(lot.client).agreed_participants.keys() == set(chosen.participants.tolist())
+        for entry in shown[-1].participants:
+            proven = vrf.verify(run.environment.directory.vrf_key(entry.client), selection_input(EXPERIMENT_ID, number),
+                                entry.proof)  # fmt: skip
+            assert proven == entry.output
+            assert run.client(entry.client).agreed_participants.keys() == set(chosen.participants.tolist())
         asked = [(stage.stage, len(stage.clients)) for stage in run.network.exchanges]
         s = len(chosen.participants)
         assert asked == [
@@ -117,7 +117,7 @@ def test_when_a_k_is_n_every_whole_batch_stands_and_the_server_draws_uniformly(s
     class Round:
         generator = np.random.default_rng(5)
 
-        def coin(self, purpose: str) -> np.random.Generator:
+        def rng(self, purpose: str) -> np.random.Generator:
             return self.generator
 
     found = np.concatenate([run.protocol.choose(np.array([0, 1, 3]), Round()) for _ in range(900)])
@@ -126,10 +126,10 @@ def test_when_a_k_is_n_every_whole_batch_stands_and_the_server_draws_uniformly(s
 
 
 def test_the_assignment_follows_from_the_beacon_alone() -> None:
-    one, again, other = (assigned(1000, 7, beacon) for beacon in ("a", "a", "b"))
+    one, again, other = (assign_batches(1000, 7, beacon) for beacon in ("a", "a", "b"))
     assert one.of.tolist() == again.of.tolist() != other.of.tolist()
     assert np.array_equal(one.sizes, Batches.consecutive(1000, 7).sizes)
-    assert assigned(1000, 7, None).of.tolist() == sorted(one.of.tolist())
+    assert assign_batches(1000, 7, None).of.tolist() == sorted(one.of.tolist())
     # Neighbours in the numbering are no more often together than others: 857 of 999 pairs would be, were they cut.
     assert binomtest(int((one.of[1:] == one.of[:-1]).sum()), 999, 6 / 999).pvalue > SUSPICIOUS
 
@@ -203,14 +203,14 @@ def showing(alter: Callable[[Any, ParticipantList], ParticipantList], **keys: An
     return server(decisions={"list_for": list_for}, **({"over_selection": 6.0} | keys))
 
 
-def with_rows(message: ParticipantList, rows: Sequence[Lot]) -> ParticipantList:
+def with_rows(message: ParticipantList, rows: Sequence[ParticipantEntry]) -> ParticipantList:
     return replaced(message, participants=list(rows))
 
 
-def all_rows(self: Any, message: ParticipantList, batch_index: int) -> list[Lot]:
+def all_rows(self: Any, message: ParticipantList, batch_index: int) -> list[ParticipantEntry]:
     """The rows of the first or the last batch of the list."""
-    taken = np.unique(self.batches.of[[lot.client for lot in message.participants]])
-    return [lot for lot in message.participants if self.batches.of[lot.client] == taken[batch_index]]
+    taken = np.unique(self.batches.of[[entry.client for entry in message.participants]])
+    return [entry for entry in message.participants if self.batches.of[entry.client] == taken[batch_index]]
 
 
 def others(clients: Sequence[int], own: str, check: str) -> dict[int, str]:
@@ -255,11 +255,11 @@ def test_a_list_that_is_not_k_whole_batches_is_refused_by_everybody(
 
 
 CHANGED = [
-    ("registration_key", lambda lot: FOREIGN_KEY, "lotto.wrong-registration-key"),
-    ("proof", lambda lot: flipped(lot.proof), "lotto.invalid-proof"),
-    ("proof", lambda lot: bytes(80), "lotto.invalid-proof"),
-    ("proof", lambda lot: b"", "lotto.invalid-proof"),
-    ("output", lambda lot: lot.output[:63], "lotto.over-threshold"),
+    ("registration_key", lambda entry: FOREIGN_KEY, "lotto.wrong-registration-key"),
+    ("proof", lambda entry: flipped(entry.proof), "lotto.invalid-proof"),
+    ("proof", lambda entry: bytes(80), "lotto.invalid-proof"),
+    ("proof", lambda entry: b"", "lotto.invalid-proof"),
+    ("output", lambda entry: entry.output[:63], "lotto.over-threshold"),
 ]
 
 
@@ -273,9 +273,9 @@ def test_a_changed_row_is_refused(
 
 def test_a_forged_number_changes_the_value_or_is_not_the_proofs(selecting: Callable, refused: Callable) -> None:
     """Where every batch stands (a K = n) only the proof is in the way; else mostly the threshold is."""
-    participants, refusals, _ = refused(selecting(showing(first_row(output=lambda lot: bytes(64))), 36))
+    participants, refusals, _ = refused(selecting(showing(first_row(output=lambda entry: bytes(64))), 36))
     assert refusals == others(participants, "lotto.own-entry-changed", "lotto.output-mismatch")
-    run = selecting(showing(first_row(output=lambda lot: bytes(64)), over_selection=2.0), 36)
+    run = selecting(showing(first_row(output=lambda entry: bytes(64)), over_selection=2.0), 36)
     for number in range(1, 20):
         try:
             run.select(number)

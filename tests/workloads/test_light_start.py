@@ -8,8 +8,9 @@ from tests.repository import ROOT
 TRAINING = """
 import sys
 import workloads
-from testbed.experiment.workload import Workload
-section = Workload(dataset="synthetic-femnist", model="logistic", samples_per_client=5, test_samples=20, momentum=0.9)
+from testbed.experiment.workload import WorkloadSection
+keys = {"model": "logistic", "samples_per_client": 5, "test_samples": 20, "momentum": 0.9}
+section = WorkloadSection(dataset="synthetic-femnist", **keys)
 made = workloads.build(section, 10, 1)
 assert made.train(3, made.initial_model(), 1).delta.any()
 made.evaluate(made.initial_model())

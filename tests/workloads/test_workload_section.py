@@ -6,18 +6,18 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from testbed.experiment.workload import Partition, Workload
+from testbed.experiment.workload import Partition, WorkloadSection
 
 
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"dataset": "cifar"}, "'cifar' is unknown; allowed: digits, mnist, emnist,"),
+        ({"dataset": "cifar"}, "'cifar' is unknown; allowed: cifar10, cifar100, digits, emnist,"),
         ({"dataset": "mnist"}, "needs path"),
         ({"dataset": "femnist"}, "needs path: the folder with LEAF's json files or"),
         ({"dataset": "openimage"}, "needs path: FedScale's folder"),
         ({"dataset": "reddit"}, "needs path: the folder with train and test"),
-        ({"dataset": "digits", "path": "/data"}, "read for mnist, emnist, cifar10, cifar100, femnist, openimage"),
+        ({"dataset": "digits", "path": "/data"}, "read for cifar10, cifar100, emnist, femnist, mnist, openimage"),
         ({"dataset": "synthetic-reddit", "path": "/data"}, "synthetic-reddit needs no files"),
         ({"model": "mobilenet-v2"}, "does not take the data of digits"),
         ({"dataset": "synthetic-reddit", "model": "femnist-cnn"}, "allowed: auto, albert, albert-small"),
@@ -37,7 +37,7 @@ from testbed.experiment.workload import Partition, Workload
         ({"dataset": "cifar100"}, "needs path: the folder with train.bin"),
         ({"dataset": "synthetic-cifar10", "model": "cnn"}, "allowed: auto, lenet, vgg11"),
         ({"samples_per_client": 20, "partition": {"shared_samples": 20}}, "none of its own"),
-        ({"options": {"depth": 3}}, "class of your own"),
+        ({"options": {"depth": 3}}, "options are for a user-defined class"),
         ({"dataset": "synthetic-femnist", "partition": {"scheme": "dirichlet"}}, "each client is one writer"),
         ({"partition": {"scheme": "pathological"}}, "'iid', 'dirichlet' or 'label-shards'"),
         ({"partition": {"alpha": 0}}, "greater than 0"),
@@ -59,25 +59,25 @@ from testbed.experiment.workload import Partition, Workload
 )
 def test_a_wrong_section_is_refused_with_what_is_allowed(keys: dict, says: str) -> None:
     with pytest.raises(ValidationError) as refused:
-        Workload(**keys)
+        WorkloadSection(**keys)
     assert says in str(refused.value)
 
 
 def test_every_field_is_described() -> None:
-    for model in (Workload, Partition):
+    for model in (WorkloadSection, Partition):
         assert all(field.description for field in model.model_fields.values())
 
 
 def test_a_section_survives_being_written_and_read_again() -> None:
     for section in (
-        Workload(),
-        Workload(dataset="synthetic-femnist", samples_per_client=20, epochs=2),
-        Workload(dataset="mnist", path="somewhere", partition={"scheme": "label-shards"}),
-        Workload(dataset="their.module:Data", model="their-model", options={"depth": 3}),
-        Workload(learning_rate_milestones=[400, 800], learning_rate_decay=0.4),
-        Workload(dataset="synthetic-reddit", training="simulated", optimizer="adamw", vocabulary_size=100),
+        WorkloadSection(),
+        WorkloadSection(dataset="synthetic-femnist", samples_per_client=20, epochs=2),
+        WorkloadSection(dataset="mnist", path="somewhere", partition={"scheme": "label-shards"}),
+        WorkloadSection(dataset="their.module:Data", model="their-model", options={"depth": 3}),
+        WorkloadSection(learning_rate_milestones=[400, 800], learning_rate_decay=0.4),
+        WorkloadSection(dataset="synthetic-reddit", training="simulated", optimizer="adamw", vocabulary_size=100),
     ):
-        assert Workload.model_validate(section.model_dump(mode="json")) == section
+        assert WorkloadSection.model_validate(section.model_dump(mode="json")) == section
 
 
 def test_describing_a_workload_does_not_import_torch() -> None:
@@ -86,12 +86,12 @@ def test_describing_a_workload_does_not_import_torch() -> None:
 
 
 def test_the_learning_rate_falls_in_steps() -> None:
-    section = Workload(learning_rate=0.05, learning_rate_decay=0.98, learning_rate_decay_every=10)
+    section = WorkloadSection(learning_rate=0.05, learning_rate_decay=0.98, learning_rate_decay_every=10)
     rates = [section.learning_rate_in(number) for number in (1, 10, 11, 21)]
     assert rates == [0.05, 0.05, 0.05 * 0.98, 0.05 * 0.98**2]
-    each = Workload(learning_rate=0.05, learning_rate_decay=0.9)
+    each = WorkloadSection(learning_rate=0.05, learning_rate_decay=0.9)
     assert [each.learning_rate_in(number) for number in (1, 2, 3)] == [0.05, 0.05 * 0.9, 0.05 * 0.9**2]
     # Multi-RoundSecAgg, Appendix F: 0.4 times eta after 400 rounds, and again after 800.
-    twice = Workload(learning_rate=0.1, learning_rate_decay=0.4, learning_rate_milestones=[400, 800])
+    twice = WorkloadSection(learning_rate=0.1, learning_rate_decay=0.4, learning_rate_milestones=[400, 800])
     rates = [twice.learning_rate_in(number) for number in (1, 400, 401, 800, 801, 1500)]
     assert rates == [0.1, 0.1, 0.1 * 0.4, 0.1 * 0.4, 0.1 * 0.4**2, 0.1 * 0.4**2]

@@ -1,1 +1,20 @@
-"""Data sets, client by client."""
+"""Data sets, one module each: whoever adds one adds a file here and nothing elsewhere.
+
+Every module of this package declares ``SPECS``, a tuple of `Dataset`: what an experiment may say of the data set, from
+which all checks of the ``workload`` section derive, and the function that loads it. The modules are imported whenever
+an experiment is checked, on machines without torch too: what is heavy is imported where it is used.
+What data sets are made of stands in packages: `workloads.data.clients` and `workloads.data.formats`.
+"""
+
+import pkgutil
+from functools import cache
+from importlib import import_module
+
+from workloads.data.clients.contract import Dataset
+
+
+@cache
+def specs() -> tuple[Dataset, ...]:
+    """All that the modules of this package declare, in the order of their names."""
+    names = sorted(found.name for found in pkgutil.iter_modules(__path__) if not found.ispkg)
+    return tuple(spec for name in names for spec in import_module(f"{__name__}.{name}").SPECS)

@@ -9,7 +9,8 @@ from a folder or from the archive as it is; of an archive, only the members with
     cifar-100-python/        train, test                                             (cifar-100-python.tar.gz)
 
 A binary record is a label (CIFAR-100: the coarse label and the fine one, which counts) and 3,072 bytes: all of red, row
-by row, then green, then blue. The python version has the same bytes in pickles; see `workloads.data.cifar_pickle`.
+by row, then green, then blue. The python version has the same bytes in pickles; see
+`workloads.data.formats.cifar_pickle`.
 """
 
 import tarfile
@@ -22,12 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
-from testbed.experiment.workload_checks import FILES_OF
+from testbed.experiment.workload import WorkloadSection
+from testbed.experiment.workload_specs import Form
 from testbed.files import limits
 from testbed.files.archives import SmallHeaders
-from workloads.data.cifar_pickle import Unreadable, batch
-from workloads.data.datasets import LabelledImages, PartitionedDataset, Scaling
+from workloads.data.clients.contract import Dataset
+from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
+from workloads.data.formats.cifar_pickle import Unreadable, batch
 
 _PIXELS = 3 * 32 * 32
 _LARGEST_FILE = 400 * 2**20  # CIFAR-100's training part has 148 MiB
@@ -80,6 +82,10 @@ _VERSIONS = {
         _Version("cifar-100-python", "cifar-100-python.tar.gz", ("train",), ("test",), batch),
     ),
 }
+_NEEDED = {
+    10: "the folder with data_batch_1.bin to data_batch_5.bin and test_batch.bin",
+    100: "the folder with train.bin and test.bin",
+}
 # Mean and deviation of the training images' red, green and blue, of 255.
 _SCALINGS = {
     10: Scaling((125.307, 122.950, 113.865), (62.993, 62.089, 66.705)),
@@ -87,7 +93,7 @@ _SCALINGS = {
 }
 
 
-def load10(section: Workload, population: int, seed: int) -> PartitionedDataset:
+def load10(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     """CIFAR-10 from ``workload.path``, spread over the clients.
 
     The path is a folder with the files of a version, one that holds such a folder (torchvision's root) or its archive,
@@ -99,12 +105,12 @@ def load10(section: Workload, population: int, seed: int) -> PartitionedDataset:
     return _load(10, section, population, seed)
 
 
-def load100(section: Workload, population: int, seed: int) -> PartitionedDataset:
+def load100(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     """CIFAR-100 with its 100 fine labels; see `load10`."""
     return _load(100, section, population, seed)
 
 
-def _load(classes: int, section: Workload, population: int, seed: int) -> PartitionedDataset:
+def _load(classes: int, section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     version, place = _found(classes, (section.path or Path()).expanduser())
     train, test = (_part(classes, version, place, names) for names in (version.train, version.test))
     return PartitionedDataset(
@@ -138,8 +144,7 @@ def _found(classes: int, root: Path) -> tuple[_Version, Path]:
         ) from None
     archives = " or ".join(version.archive for version in versions)
     raise ExperimentError(
-        f"workload.path: {root} has no CIFAR-{classes}; give {FILES_OF[f'cifar{classes}']}, or {archives} (nothing is "
-        "downloaded)"
+        f"workload.path: {root} has no CIFAR-{classes}; give {_NEEDED[classes]}, or {archives} (nothing is downloaded)"
     )
 
 
@@ -214,3 +219,19 @@ def _check_size(size: int, where: Path) -> None:
             f"workload.path: {where} has {size} bytes, more than any file of CIFAR ({_LARGEST_FILE} are allowed); "
             "replace it"
         )
+
+
+def _spec(classes: int, default_model: str, load: Callable[[WorkloadSection, int, int], PartitionedDataset]) -> Dataset:
+    return Dataset(
+        name=f"cifar{classes}",
+        summary=f"colour images of {classes} classes, 32x32, from files",
+        form=Form.COLOUR,
+        size=32,
+        default_model=default_model,
+        files=_NEEDED[classes],
+        layouts=", the same of the python version, a folder that holds such a folder or its .tar.gz, or the .tar.gz",
+        load=load,
+    )
+
+
+SPECS = (_spec(10, "lenet", load10), _spec(100, "vgg11", load100))

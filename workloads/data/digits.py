@@ -6,15 +6,17 @@ and installed with the project, so it is what an experiment learns unless it say
 
 import numpy as np
 
-from testbed.experiment.workload import Workload
-from workloads.data.datasets import LabelledImages, PartitionedDataset, Scaling, split_stratified
+from testbed.experiment.workload import WorkloadSection
+from testbed.experiment.workload_specs import Form
+from workloads.data.clients.contract import Dataset
+from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling, split_stratified
 from workloads.randomness import Purpose, stream
 
 # Mean and standard deviation of all pixels; they go from 0 to 16.
 _SCALING = Scaling(mean=4.8842, deviation=6.0168)
 
 
-def load(section: Workload, population: int, seed: int) -> PartitionedDataset:
+def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     """The digits, one fifth (stratified, by the seed) held out, the rest spread over the clients.
 
     Raises:
@@ -35,3 +37,15 @@ def load(section: Workload, population: int, seed: int) -> PartitionedDataset:
         population=population,
         seed=seed,
     )
+
+
+SPECS = (
+    Dataset(
+        name="digits",
+        summary="the real UCI digits, 8x8, carried by scikit-learn",
+        form=Form.GREY,
+        size=8,
+        default_model="mlp",
+        load=load,
+    ),
+)

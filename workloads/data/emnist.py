@@ -7,9 +7,12 @@ order 0-9, A-Z, a-z. The idx files hold every image with rows and columns exchan
 import numpy as np
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
-from workloads.data import idx_files, owners
-from workloads.data.datasets import LabelledImages, PartitionedDataset, Scaling
+from testbed.experiment.workload import WorkloadSection
+from testbed.experiment.workload_specs import Form
+from workloads.data.clients import owners
+from workloads.data.clients.contract import Dataset
+from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
+from workloads.data.formats import idx
 
 CLASSES = 62
 
@@ -17,7 +20,7 @@ CLASSES = 62
 _SCALING = Scaling(mean=44.268, deviation=84.5835)
 
 
-def load(section: Workload, population: int, seed: int) -> PartitionedDataset:
+def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     """EMNIST ByClass from ``workload.path``, spread over the clients; ``samples_per_client`` leaves out what is more.
 
     The folder holds the four files ``emnist-byclass-train-images-idx3-ubyte`` and so on, plain or ``.gz``, or is
@@ -31,7 +34,7 @@ def load(section: Workload, population: int, seed: int) -> PartitionedDataset:
     folders = [root, root / "EMNIST" / "raw", root / "raw", root / "gzip"]
     parts = []
     for part in ("emnist-byclass-train", "emnist-byclass-test"):
-        found = idx_files.read(folders, part)
+        found = idx.read(folders, part)
         if found is None:
             raise ExperimentError(
                 f"workload.path: {root} has no {part}-images-idx3-ubyte (or .gz), there or in EMNIST/raw or gzip; put "
@@ -53,3 +56,17 @@ def load(section: Workload, population: int, seed: int) -> PartitionedDataset:
         population=population,
         seed=seed,
     )
+
+
+SPECS = (
+    Dataset(
+        name="emnist",
+        summary="handwritten digits and letters, 28x28, from files",
+        form=Form.GREY,
+        size=28,
+        default_model="emnist-cnn",
+        files="the folder with the emnist-byclass idx files",
+        layouts=" (EMNIST/raw, or gzip)",
+        load=load,
+    ),
+)

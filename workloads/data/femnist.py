@@ -2,9 +2,9 @@
 
 Caldas et al. 2018 (LEAF, arXiv 1812.01097). Two layouts, told apart by what is in the folder:
 
-- LEAF's json files (see `workloads.data.leaf`), an image a list of 784 numbers from 0 (ink) to 1 (paper): folders
-  ``train`` and ``test`` as LEAF's own split writes them, by sample or by user, or one folder of files, of which a tenth
-  of each writer's images is held out here, by the seed;
+- LEAF's json files (see `workloads.data.formats.leaf`), an image a list of 784 numbers from 0 (ink) to 1 (paper):
+  folders ``train`` and ``test`` as LEAF's own split writes them, by sample or by user, or one folder of files, of which
+  a tenth of each writer's images is held out here, by the seed;
 - TensorFlow Federated's ``fed_emnist_train.h5`` and ``fed_emnist_test.h5``: ``examples/WRITER/pixels`` (n, 28, 28)
   float32 of the same range and ``examples/WRITER/label`` (n,). Only the clients' images are read.
 
@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
-from testbed.experiment.workload_checks import FILES_OF
-from workloads.data import leaf, owners
-from workloads.data.datasets import LabelledImages, Scaling
+from testbed.experiment.workload import WorkloadSection
+from testbed.experiment.workload_specs import Form
+from workloads.data.clients import owners
+from workloads.data.clients.contract import Dataset
+from workloads.data.clients.images import LabelledImages, ScaledImages, Scaling, joined
+from workloads.data.formats import leaf
 from workloads.randomness import Purpose, stream
 
 CLASSES = 62
@@ -32,6 +32,7 @@ SIZE = 28
 TRAIN, TEST = "fed_emnist_train.h5", "fed_emnist_test.h5"
 _SCALING = Scaling(mean=245.74, deviation=40.72)  # 0.9637 and 0.1597 of 255
 _HELD_OUT_SHARE = 0.1
+_NEEDED = "the folder with LEAF's json files or TensorFlow Federated's fed_emnist_train.h5"
 
 
 def labelled(pixels: ArrayLike, labels: ArrayLike) -> LabelledImages:
@@ -77,12 +78,14 @@ class _Leaf:
         if self._is_split and not leaf.files(self._test):
             raise ExperimentError(f"workload.path: {root} has train/*.json and no test/*.json; add LEAF's test part")
         train = root / "train" if self._is_split else root
-        chosen: owners.Chosen[LabelledImages] = owners.Chosen(population, seed, "writer", train)
+        chosen: owners.OwnerSelection[LabelledImages] = owners.OwnerSelection(population, seed, "writer", train)
         for writer, images in leaf.read_users(train, labelled):
             chosen.offer(writer, images)
         self._clients = [images for _, images in chosen.clients()]
-        self._own = [np.arange(len(images)) if self._is_split else self._split(client)[0]
-                     for client, images in enumerate(self._clients)]  # fmt: skip
+        self._own = [
+            np.arange(len(images)) if self._is_split else self._split(client)[0]
+            for client, images in enumerate(self._clients)
+        ]
         self.counts = [len(own) for own in self._own]
 
     def _split(self, client: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -172,7 +175,7 @@ def _read(examples: Any, writer: str, path: Path, only_labels: bool = False) -> 
         raise ExperimentError(f"workload.path: {path}: writer {writer}: {error}") from None
 
 
-class Femnist:
+class Femnist(ScaledImages):
     """FEMNIST's writers as clients.
 
     Args:
@@ -183,14 +186,14 @@ class Femnist:
         ExperimentError: files that are absent, damaged or of another shape, or too few writers.
     """
 
-    classes, height, width = CLASSES, SIZE, SIZE
+    classes, height, width, scaling = CLASSES, SIZE, SIZE, _SCALING
 
-    def __init__(self, section: Workload, population: int, seed: int) -> None:
-        root = owners.folder(section.path, FILES_OF["femnist"])
+    def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
+        root = owners.folder(section.path, _NEEDED)
         if not (root / TRAIN).is_file() and not leaf.files(root) and not leaf.files(root / "train"):
             raise ExperimentError(
                 f"workload.path: {root} has neither {TRAIN} nor json files, there or in train; "
-                f"give {FILES_OF['femnist']} (nothing is downloaded)"
+                f"give {_NEEDED} (nothing is downloaded)"
             )
         self._files = (_Hdf5 if (root / TRAIN).is_file() else _Leaf)(root, population, seed)
         self._seed = seed
@@ -205,23 +208,32 @@ class Femnist:
             f"{self.sample_counts.sum()} images"
         )
 
-    def shard(self, client: int) -> tuple[Tensor, Tensor]:
-        return _tensors(self._files.of(client).take(self._own[client]))
+    def samples(self, client: int) -> LabelledImages:
+        return self._files.of(client).take(self._own[client])
 
-    def held_out(self) -> tuple[Tensor, Tensor]:
+    def held_out_samples(self) -> LabelledImages:
         """Of the test part, all or a seeded choice; LEAF's folder ``test`` is first read here."""
         parts = list(self._files.test_parts())
         if not sum(map(len, parts)):
             raise ExperimentError("workload.path: no image is left to be held out; add LEAF's test part")
-        images = LabelledImages(
-            np.concatenate([part.images for part in parts]), np.concatenate([part.labels for part in parts])
-        )
-        return _tensors(images.take(owners.test_subset(len(images), self._test_samples, self._seed)))
+        images = joined(parts)
+        return images.take(owners.test_subset(len(images), self._test_samples, self._seed))
 
     def label_counts(self) -> NDArray[np.int64]:
         rows = [np.bincount(self._files.labels(client)[own], minlength=CLASSES) for client, own in enumerate(self._own)]
         return np.stack(rows).astype(np.int64)
 
 
-def _tensors(samples: LabelledImages) -> tuple[Tensor, Tensor]:
-    return _SCALING(samples.images), torch.from_numpy(samples.labels)
+SPECS = (
+    Dataset(
+        name="femnist",
+        summary="handwriting of 62 classes by its writers, 28x28, from files",
+        form=Form.GREY,
+        size=SIZE,
+        default_model="femnist-cnn",
+        owner="writer",
+        files=_NEEDED,
+        layouts=" (train/ and test/, or one folder of json files; beside it fed_emnist_test.h5)",
+        load=Femnist,
+    ),
+)

@@ -4,16 +4,19 @@ LeCun et al. 1998.
 """
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
-from workloads.data import idx_files, owners
-from workloads.data.datasets import PartitionedDataset, Scaling, split_stratified
+from testbed.experiment.workload import WorkloadSection
+from testbed.experiment.workload_specs import Form
+from workloads.data.clients import owners
+from workloads.data.clients.contract import Dataset
+from workloads.data.clients.images import PartitionedDataset, Scaling, split_stratified
+from workloads.data.formats import idx
 from workloads.randomness import Purpose, stream
 
 # Mean and standard deviation of MNIST's training pixels, in bytes (0.1307 and 0.3081 of 255).
 _SCALING = Scaling(mean=33.3285, deviation=78.5655)
 
 
-def load(section: Workload, population: int, seed: int) -> PartitionedDataset:
+def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     """MNIST from ``workload.path``, spread over the clients.
 
     The folder holds the four idx files, plain or ``.gz``, or is torchvision's root with them in
@@ -26,7 +29,7 @@ def load(section: Workload, population: int, seed: int) -> PartitionedDataset:
     needed = "the folder with train-images-idx3-ubyte, train-labels-idx1-ubyte and the two t10k files (plain or .gz)"
     root = owners.folder(section.path, needed)
     folders = [root, root / "MNIST" / "raw", root / "raw"]
-    train, test = idx_files.read(folders, "train"), idx_files.read(folders, "t10k")
+    train, test = idx.read(folders, "train"), idx.read(folders, "t10k")
     if test is None:
         raise ExperimentError(
             f"workload.path: {root} has no t10k-images-idx3-ubyte (or .gz), there or in MNIST/raw; "
@@ -47,3 +50,17 @@ def load(section: Workload, population: int, seed: int) -> PartitionedDataset:
         population=population,
         seed=seed,
     )
+
+
+SPECS = (
+    Dataset(
+        name="mnist",
+        summary="handwritten digits, 28x28, from files",
+        form=Form.GREY,
+        size=28,
+        default_model="cnn",
+        files="the folder with the idx files",
+        layouts=", plain or .gz, or torchvision's root (MNIST/raw)",
+        load=load,
+    ),
+)

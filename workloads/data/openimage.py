@@ -16,20 +16,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
-from testbed.experiment.workload_checks import FILES_OF
+from testbed.experiment.workload import WorkloadSection
+from testbed.experiment.workload_specs import Form
 from testbed.files import limits
-from workloads.data import owners
-from workloads.data.client_cache import Kept
+from workloads.data.clients import owners
+from workloads.data.clients.cache import ClientDataCache
+from workloads.data.clients.contract import Batch, ClientImages, Dataset
 
 CLASSES = 596
 """Labels of FedScale's OpenImage, and outputs of Lotto's model for it."""
 IMAGE_SIZE = 256
+_NEEDED = "FedScale's folder with client_data_mapping, train and test"
 _COLUMNS = ("client_id", "sample_path", "label_name", "label_id")
 _MOST_CLASSES = 100_000
 _LONGEST_LABEL = 20
@@ -92,7 +92,7 @@ def opened(file: Path, size: int) -> NDArray[np.uint8]:
     return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
 
 
-class OpenImage:
+class OpenImage(ClientImages):
     """OpenImage's photographers as clients.
 
     Args:
@@ -106,8 +106,8 @@ class OpenImage:
 
     channels = 3
 
-    def __init__(self, section: Workload, population: int, seed: int) -> None:
-        root = owners.folder(section.path, FILES_OF["openimage"])
+    def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
+        root = owners.folder(section.path, _NEEDED)
         self._folders = {part: root / part for part in ("train", "test")}
         for folder in self._folders.values():
             if not folder.is_dir():
@@ -134,7 +134,7 @@ class OpenImage:
             f"OpenImage (FedScale's layout), {self.height}x{self.width}, {self.classes} classes, {population} "
             f"photographers with {self.sample_counts.sum()} images, {len(self._test)} held out"
         )
-        self._kept = Kept(self._images)
+        self._cache = ClientDataCache(self._images)
 
     def _images(self, client: int) -> NDArray[np.uint8]:
         return self._opened("train", self._train[client])
@@ -142,17 +142,37 @@ class OpenImage:
     def _opened(self, part: str, rows: list[tuple[str, int]]) -> NDArray[np.uint8]:
         return np.stack([opened(self._folders[part] / path, self.height) for path, _ in rows])
 
-    def shard(self, client: int) -> tuple[Tensor, Tensor]:
+    def shard(self, client: int) -> Batch:
         """(n, 3, size, size) uint8, which the model scales, and (n,) int64."""
-        return torch.from_numpy(self._kept(client)), _labels(self._train[client])
+        return _batch(self._cache(client), self._train[client])
 
-    def held_out(self) -> tuple[Tensor, Tensor]:
-        return torch.from_numpy(self._opened("test", self._test)), _labels(self._test)
+    def held_out(self) -> Batch:
+        return _batch(self._opened("test", self._test), self._test)
 
     def label_counts(self) -> NDArray[np.int64]:
-        rows = [np.bincount(_labels(rows).numpy(), minlength=self.classes) for rows in self._train]
+        rows = [np.bincount(_labels(rows), minlength=self.classes) for rows in self._train]
         return np.stack(rows).astype(np.int64)
 
 
-def _labels(rows: list[tuple[str, int]]) -> Tensor:
-    return torch.tensor([label for _, label in rows], dtype=torch.int64)
+def _labels(rows: list[tuple[str, int]]) -> NDArray[np.int64]:
+    return np.array([label for _, label in rows], dtype=np.int64)
+
+
+def _batch(images: NDArray[np.uint8], rows: list[tuple[str, int]]) -> Batch:
+    import torch  # here: data sets are described without it
+
+    return torch.from_numpy(images), torch.from_numpy(_labels(rows))
+
+
+SPECS = (
+    Dataset(
+        name="openimage",
+        summary="photographs by their photographers, 596 classes, from files",
+        form=Form.PHOTO,
+        default_model="mobilenet-v2",
+        owner="photographer",
+        files=_NEEDED,
+        reads=("image_size",),
+        load=OpenImage,
+    ),
+)

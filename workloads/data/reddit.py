@@ -2,9 +2,9 @@
 
 Nothing is downloaded. The folder has ``train`` and ``test``, in one of two layouts:
 
-- LEAF's json files (Caldas et al. 2018, arXiv 1812.01097; see `workloads.data.leaf`): a user's ``x`` is a list of
-  comments, each a list of sequences of words, with ``<BOS>``, ``<EOS>`` and padding ``<PAD>`` (a list of words without
-  sequences is taken, too); ``y`` is not needed, as the words themselves say what follows;
+- LEAF's json files (Caldas et al. 2018, arXiv 1812.01097; see `workloads.data.formats.leaf`): a user's ``x`` is a list
+  of comments, each a list of sequences of words, with ``<BOS>``, ``<EOS>`` and padding ``<PAD>`` (a list of words
+  without sequences is taken, too); ``y`` is not needed, as the words themselves say what follows;
 - one text file for each user, as FedScale (arXiv 2105.11367) keeps its text: words are what white space separates.
   FedScale and Lotto cut words into ALBERT's pieces with a tokenizer that is not here, so numbers are not comparable.
 
@@ -20,15 +20,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
-from testbed.experiment.workload_checks import FILES_OF
+from testbed.experiment.workload import WorkloadSection
+from testbed.experiment.workload_specs import Form
 from testbed.files import limits
-from workloads.data import leaf, owners, text
+from workloads.data.clients import owners, text
+from workloads.data.clients.contract import Batch, ClientText, Dataset
+from workloads.data.formats import leaf
 
 VOCABULARY = "vocabulary.txt"
+_NEEDED = "the folder with train and test, of LEAF's json files or of a text file for each user"
 
 Numbers = NDArray[np.int32]
 
@@ -46,7 +48,7 @@ def _flattened(x: Any) -> list[str]:
     return [word for word in words if word != text.SPECIAL[text.PADDING]]
 
 
-def _users(folder: Path, words: text.Words) -> Iterator[tuple[str, Numbers]]:
+def _users(folder: Path, words: text.WordIndex) -> Iterator[tuple[str, Numbers]]:
     """(user, words) of everybody in a folder of either layout."""
 
     def numbered(x: Any, _: Any = None) -> Numbers:
@@ -84,7 +86,7 @@ def _vocabulary(file: Path, size: int) -> list[str]:
     return [*text.SPECIAL, *found][:size]
 
 
-class Reddit:
+class Reddit(ClientText):
     """Reddit's users as clients.
 
     Args:
@@ -95,17 +97,17 @@ class Reddit:
         ExperimentError: files that are absent, damaged or of another form, or too few users.
     """
 
-    def __init__(self, section: Workload, population: int, seed: int) -> None:
-        root = owners.folder(section.path, FILES_OF["reddit"])
+    def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
+        root = owners.folder(section.path, _NEEDED)
         for part in ("train", "test"):
             if not (root / part).is_dir() or not _texts(root / part):
-                raise ExperimentError(f"workload.path: {root} has no files in {part}; give {FILES_OF['reddit']}")
+                raise ExperimentError(f"workload.path: {root} has no files in {part}; give {_NEEDED}")
         self._test = root / "test"
         self._test_samples, self._seed = section.test_samples, seed
         self._length = section.sequence_length or text.SEQUENCE_LENGTH
         self.vocabulary_size = section.vocabulary_size or text.VOCABULARY_SIZE
-        chosen: owners.Chosen[Numbers] = owners.Chosen(population, seed, "user", root / "train")
-        words = text.Words()
+        chosen: owners.OwnerSelection[Numbers] = owners.OwnerSelection(population, seed, "user", root / "train")
+        words = text.WordIndex()
         for user, found in _users(root / "train", words):
             chosen.offer(user, found)
         texts = [found for _, found in chosen.clients()]
@@ -115,7 +117,7 @@ class Reddit:
             if file.is_file()
             else words.most_frequent(texts, self.vocabulary_size)
         )
-        self._texts = words.translated(texts, self.vocabulary)
+        self._texts = words.encode(texts, self.vocabulary)
         self._own = [
             owners.own_samples(text.block_count(len(found), self._length), section.samples_per_client, seed, client)
             for client, found in enumerate(self._texts)
@@ -126,15 +128,26 @@ class Reddit:
             f"words, {len(self.vocabulary)} of {self.vocabulary_size} words known"
         )
 
-    def shard(self, client: int) -> tuple[Tensor, Tensor]:
+    def shard(self, client: int) -> Batch:
         return text.samples(text.blocks(self._texts[client], self._length)[self._own[client]])
 
-    def held_out(self) -> tuple[Tensor, Tensor]:
+    def held_out(self) -> Batch:
         """Of the folder ``test``, which is first read here: all sequences, or a seeded choice."""
-        words = text.Words()
-        texts = words.translated([found for _, found in _users(self._test, words)], self.vocabulary)
+        words = text.WordIndex()
+        texts = words.encode([found for _, found in _users(self._test, words)], self.vocabulary)
         cut = np.concatenate([text.blocks(found, self._length) for found in texts])
         return text.samples(cut[owners.test_subset(len(cut), self._test_samples, self._seed)])
 
-    def label_counts(self) -> NDArray[np.int64]:
-        return self.sample_counts[:, None].copy()
+
+SPECS = (
+    Dataset(
+        name="reddit",
+        summary="comments of its users, from files",
+        form=Form.TEXT,
+        default_model="albert",
+        owner="user",
+        files=_NEEDED,
+        reads=("sequence_length", "vocabulary_size"),
+        load=Reddit,
+    ),
+)

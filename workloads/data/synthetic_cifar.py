@@ -6,18 +6,23 @@ image shows one of them, turned, mirrored, shifted and stretched, in a light of 
 tells nothing, with noise. Accuracies say how well *this* task is learned and are not comparable with published ones.
 
 The data set is the same in every experiment, as a file would be: the seed decides who holds what, as with the real one.
-An image is made when it is first taken, and kept as bytes.
+An image is made when it is first taken, and kept as bytes. Torch is imported where an image is drawn.
 """
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import grid_sample
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from testbed.experiment.workload import Workload
-from workloads.data.datasets import LabelledImages, PartitionedDataset, Scaling
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.experiment.workload import WorkloadSection
+from testbed.experiment.workload_specs import Form
+from workloads.data.clients.contract import Dataset
+from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
 from workloads.randomness import Purpose, stream
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SIZE = 32
 _TRAIN, _TEST = 50_000, 2_000
@@ -43,6 +48,8 @@ class GeneratedImages:
     shape = (SIZE, SIZE, 3)
 
     def __init__(self, classes: int, count: int, purpose: Purpose) -> None:
+        import torch
+
         random = stream(0, purpose, classes)
         self.labels: NDArray[np.int64] = random.permutation(np.arange(count, dtype=np.int64) % classes)
         self._kinds = self.labels * _KINDS + random.integers(0, _KINDS, count)
@@ -72,15 +79,17 @@ class GeneratedImages:
         new = np.unique(numbers[~self._made[numbers]])
         for start in range(0, len(new), _AT_ONCE):
             some = new[start : start + _AT_ONCE]
-            self._images[some] = self._painted(some)
+            self._images[some] = self._render(some)
             self._made[some] = True  # last: another thread may make the same images, but never takes unfinished ones
         return LabelledImages(self._images[numbers], self.labels[numbers])
 
-    def _painted(self, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
+    def _render(self, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
         """(n, 32, 32, 3) uint8."""
+        import torch
+
         kinds = self._patterns[torch.from_numpy(self._kinds[numbers])]
-        shown = _seen(kinds, self._objects[numbers], "zeros")
-        scene = _seen(self._landscape.expand(len(numbers), -1, -1, -1), self._scenes[numbers], "reflection")
+        shown = _sampled(kinds, self._objects[numbers], "zeros")
+        scene = _sampled(self._landscape.expand(len(numbers), -1, -1, -1), self._scenes[numbers], "reflection")
         hidden = shown[:, 3:]
         picture = shown[:, :3].add_(scene.mul_(1.0 - hidden)).sub_(0.5).mul_(torch.from_numpy(self._contrast[numbers]))
         picture.add_(torch.from_numpy(self._light[numbers])).add_(0.5)
@@ -105,26 +114,29 @@ def _placements(
     return maps
 
 
-def _seen(what: Tensor, maps: NDArray[np.float32], beyond: str) -> Tensor:
-    """(n, channels, 32, 32): what is seen at the image's points; `beyond` says what is outside."""
+def _sampled(picture: "Tensor", maps: NDArray[np.float32], padding_mode: str) -> "Tensor":
+    """(n, channels, 32, 32): what is seen at the image's points; `padding_mode` says what is outside."""
+    import torch
+    from torch.nn.functional import grid_sample
+
     axis = torch.linspace(-1.0, 1.0, SIZE)
     place = torch.from_numpy(maps).view(-1, 2, 3, 1, 1)
     # Written out, not a product of matrices: sums in the same order, however many images are made together.
     x, y = (place[:, to, 0].mul(axis).add(place[:, to, 1].mul(axis.view(-1, 1))).add(place[:, to, 2]) for to in (0, 1))
-    return grid_sample(what, torch.stack([x, y], dim=-1), padding_mode=beyond, align_corners=True)
+    return grid_sample(picture, torch.stack([x, y], dim=-1), padding_mode=padding_mode, align_corners=True)
 
 
-def load10(section: Workload, population: int, seed: int) -> PartitionedDataset:
+def load10(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     """The stand-in for CIFAR-10, spread over the clients; see `workloads.data.cifar.load10`."""
     return _load(10, section, population, seed)
 
 
-def load100(section: Workload, population: int, seed: int) -> PartitionedDataset:
+def load100(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     """The stand-in for CIFAR-100, spread over the clients; see `workloads.data.cifar.load100`."""
     return _load(100, section, population, seed)
 
 
-def _load(classes: int, section: Workload, population: int, seed: int) -> PartitionedDataset:
+def _load(classes: int, section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
     test = section.test_samples or _TEST
     return PartitionedDataset(
         GeneratedImages(classes, _TRAIN, Purpose.CIFAR_IMAGES),
@@ -137,3 +149,17 @@ def _load(classes: int, section: Workload, population: int, seed: int) -> Partit
         population=population,
         seed=seed,
     )
+
+
+def _spec(classes: int, default_model: str, load: Callable[[WorkloadSection, int, int], PartitionedDataset]) -> Dataset:
+    return Dataset(
+        name=f"synthetic-cifar{classes}",
+        summary=f"generated, with the shapes of cifar{classes}",
+        form=Form.COLOUR,
+        size=SIZE,
+        default_model=default_model,
+        load=load,
+    )
+
+
+SPECS = (_spec(10, "lenet", load10), _spec(100, "vgg11", load100))

@@ -14,43 +14,44 @@ learned and are not comparable with published ones.
 A writer's images are made when first asked for (about 2 ms for 225) and kept as bytes while memory allows, so
 that a population of 10**6 costs nothing until a client trains. The alphabet is kept as distances to the
 nearest stroke: one bilinear look-up per pixel, in the writer's bent coordinates, gives strokes of any
-thickness.
+thickness. Torch is imported where it draws.
 """
 
-import threading
-from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import grid_sample, interpolate
 
-from testbed.experiment.workload import Workload
-from workloads.data.datasets import LabelledImages, Scaling
-from workloads.data.sample_counts import sample_counts
+from testbed.experiment.workload import WorkloadSection
+from testbed.experiment.workload_specs import Form
+from workloads.data.clients.cache import ClientDataCache
+from workloads.data.clients.contract import Dataset
+from workloads.data.clients.images import LabelledImages, ScaledImages, Scaling, joined
+from workloads.data.clients.sample_counts import in_groups, sample_counts
 from workloads.randomness import Purpose, stream
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CLASSES = 62
 SIZE = 28
 _GRID = 40  # resolution of the distance fields
 _EXTENT = 1.3  # they cover [-1.3, 1.3] in both directions; an image shows about [-1, 1]
-_MEAN_SAMPLES, _DEVIATION_SAMPLES, _FEWEST_SAMPLES, _MOST_SAMPLES = 225.0, 89.0, 10, 600
 _TEST_SAMPLES, _SAMPLES_PER_TEST_WRITER = 2000, 20
 # FEMNIST's "by class" shares: digits 0.495, capitals 0.27, small letters 0.235 of the images.
 _CLASS_SHARES = np.repeat([0.495 / 10, 0.270 / 26, 0.235 / 26], [10, 26, 26])
 _CONCENTRATION = 30.0  # of a writer's class mix around these shares
 _SCALING = Scaling(mean=36.0, deviation=70.0)
-CACHE_BYTES = 256 * 2**20
-"""Bytes of generated images that one process keeps."""
 
 
-def alphabet() -> Tensor:
+def alphabet() -> "Tensor":
     """(62, 40, 40) float32: for each character, the distance of each grid point to its nearest stroke.
 
     Distances are in units of half an image. A character is two or three cubic Bezier curves with random
     control points.
     """
+    import torch
+
     random = stream(0, Purpose.ALPHABET)
     t = np.linspace(0.0, 1.0, 24)[:, None]
     bernstein = np.hstack([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3])
@@ -64,7 +65,7 @@ def alphabet() -> Tensor:
     return torch.from_numpy(fields)
 
 
-def write(fields: Tensor, labels: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.uint8]:
+def write(fields: "Tensor", labels: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.uint8]:
     """One writer's images of the given characters.
 
     Args:
@@ -76,6 +77,9 @@ def write(fields: Tensor, labels: NDArray[np.int64], random: np.random.Generator
     Returns:
         (n, 28, 28) uint8, bright strokes on black.
     """
+    import torch
+    from torch.nn.functional import grid_sample, interpolate
+
     count = len(labels)
     # Style and variation of rotation, slant, log width, log height, shift right, shift down.
     style = random.normal(size=6) * [0.12, 0.22, 0.10, 0.10, 0.06, 0.06]
@@ -108,7 +112,7 @@ def write(fields: Tensor, labels: NDArray[np.int64], random: np.random.Generator
     return images
 
 
-class SyntheticFemnist:
+class SyntheticFemnist(ScaledImages):
     """The handwriting of a population of writers, made as it is needed.
 
     Args:
@@ -116,20 +120,17 @@ class SyntheticFemnist:
         population, seed: of the experiment. A writer depends on the seed, not on the population.
     """
 
-    classes, height, width = CLASSES, SIZE, SIZE
+    classes, height, width, scaling = CLASSES, SIZE, SIZE, _SCALING
 
-    def __init__(self, section: Workload, population: int, seed: int) -> None:
+    def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
         self._seed = seed
         self._test_samples = section.test_samples or _TEST_SAMPLES
         self.sample_counts = sample_counts(
-            population, section.samples_per_client, seed, mean=_MEAN_SAMPLES, deviation=_DEVIATION_SAMPLES,
-            fewest=_FEWEST_SAMPLES, most=_MOST_SAMPLES,
-        )  # fmt: skip
+            population, section.samples_per_client, seed, mean=225.0, deviation=89.0, minimum=10, maximum=600
+        )
         self.description = "synthetic FEMNIST (generated; not the FEMNIST data), 28x28, 62 classes, a writer per client"
         self._fields = alphabet()
-        self._kept: OrderedDict[int, LabelledImages] = OrderedDict()
-        self._kept_bytes = 0
-        self._lock = threading.Lock()
+        self._cache = ClientDataCache(self.handwriting)
 
     def _class_counts(self, client: int) -> NDArray[np.int64]:
         """(62,) int64: training samples of each class at one client."""
@@ -145,38 +146,31 @@ class SyntheticFemnist:
         return counts
 
     def handwriting(self, client: int) -> LabelledImages:
-        """One client's images as bytes, sorted by label; from memory when they were made before."""
-        with self._lock:
-            found = self._kept.get(client)
-            if found is not None:
-                self._kept.move_to_end(client)
-                return found
+        """One client's images as bytes, sorted by label."""
         labels = np.repeat(np.arange(CLASSES), self._class_counts(client))
-        made = LabelledImages(write(self._fields, labels, stream(self._seed, Purpose.WRITER, client)), labels)
-        with self._lock:
-            if client not in self._kept:
-                self._kept[client] = made
-                self._kept_bytes += _bytes(made)
-            while self._kept_bytes > CACHE_BYTES:
-                _, oldest = self._kept.popitem(last=False)
-                self._kept_bytes -= _bytes(oldest)
-        return made
+        return LabelledImages(write(self._fields, labels, stream(self._seed, Purpose.WRITER, client)), labels)
 
-    def shard(self, client: int) -> tuple[Tensor, Tensor]:
-        samples = self.handwriting(client)
-        return _SCALING(samples.images), torch.from_numpy(samples.labels)
+    def samples(self, client: int) -> LabelledImages:
+        return self._cache(client)
 
-    def held_out(self) -> tuple[Tensor, Tensor]:
+    def held_out_samples(self) -> LabelledImages:
         """Images of other writers, who are no clients, 20 of each."""
-        images, labels = [], []
-        for writer, start in enumerate(range(0, self._test_samples, _SAMPLES_PER_TEST_WRITER)):
+        parts = []
+        for writer, count in in_groups(self._test_samples, _SAMPLES_PER_TEST_WRITER):
             random = stream(self._seed, Purpose.TEST_WRITER, writer)
-            count = min(_SAMPLES_PER_TEST_WRITER, self._test_samples - start)
             drawn = random.choice(CLASSES, count, p=_CLASS_SHARES)
-            images.append(write(self._fields, drawn, random))
-            labels.append(drawn)
-        return _SCALING(np.concatenate(images)), torch.from_numpy(np.concatenate(labels))
+            parts.append(LabelledImages(write(self._fields, drawn, random), drawn))
+        return joined(parts)
 
 
-def _bytes(samples: LabelledImages) -> int:
-    return samples.images.nbytes + samples.labels.nbytes
+SPECS = (
+    Dataset(
+        name="synthetic-femnist",
+        summary="generated, with the shapes of femnist",
+        form=Form.GREY,
+        size=SIZE,
+        default_model="femnist-cnn",
+        owner="writer",
+        load=SyntheticFemnist,
+    ),
+)

@@ -6,15 +6,14 @@ smoothly enlarged. Accuracies say how well *this* task is learned and are not co
 """
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import interpolate
 
-from testbed.experiment.workload import Workload
-from workloads.data.client_cache import Kept
+from testbed.experiment.workload import WorkloadSection
+from testbed.experiment.workload_specs import Form
+from workloads.data.clients.cache import ClientDataCache
+from workloads.data.clients.contract import Batch, ClientImages, Dataset
+from workloads.data.clients.sample_counts import in_groups, sample_counts
 from workloads.data.openimage import CLASSES, IMAGE_SIZE
-from workloads.data.sample_counts import sample_counts
 from workloads.randomness import Purpose, stream
 
 _GRID = 6  # cells of a pattern in each direction
@@ -23,7 +22,7 @@ _CONCENTRATION = 5.0  # of a photographer's class mix around the classes' shares
 _TEST_IMAGES, _OF_EACH_TEST_PHOTOGRAPHER = 500, 20
 
 
-class SyntheticOpenImage:
+class SyntheticOpenImage(ClientImages):
     """The images of a population of photographers, made as they are needed.
 
     Args:
@@ -33,12 +32,12 @@ class SyntheticOpenImage:
 
     classes, channels = CLASSES, 3
 
-    def __init__(self, section: Workload, population: int, seed: int) -> None:
+    def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
         self._seed = seed
         self._test_images = section.test_samples or _TEST_IMAGES
         self.height = self.width = section.image_size or IMAGE_SIZE
         self.sample_counts = sample_counts(
-            population, section.samples_per_client, seed, mean=100.0, deviation=60.0, fewest=10, most=600
+            population, section.samples_per_client, seed, mean=100.0, deviation=60.0, minimum=10, maximum=600
         )
         self.description = (
             f"synthetic OpenImage (generated images; not OpenImage's), {self.height}x{self.width}, {CLASSES} classes"
@@ -47,7 +46,7 @@ class SyntheticOpenImage:
         self._shares = shares / shares.sum()
         shape = (CLASSES, 3, _GRID, _GRID)
         self._patterns = stream(0, Purpose.TEXTURES).random(shape, dtype=np.float32)
-        self._kept = Kept(self._own)
+        self._cache = ClientDataCache(self._own)
 
     def _class_counts(self, client: int) -> NDArray[np.int64]:
         """(596,) int64: training samples of each class at one client."""
@@ -59,10 +58,13 @@ class SyntheticOpenImage:
         return np.repeat(np.arange(CLASSES), self._class_counts(client))
 
     def _own(self, client: int) -> NDArray[np.uint8]:
-        return self._taken(self._labels(client), stream(self._seed, Purpose.PHOTOS, client))
+        return self._photographs(self._labels(client), stream(self._seed, Purpose.PHOTOS, client))
 
-    def _taken(self, labels: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.uint8]:
+    def _photographs(self, labels: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.uint8]:
         """(n, 3, size, size) uint8: one photographer's images of the given classes."""
+        import torch
+        from torch.nn.functional import interpolate
+
         count = len(labels)
         cast = random.normal(0.0, 0.1, (1, 3, 1, 1)).astype(np.float32)
         noise = random.normal(0.0, 0.15, (count, 3, _GRID, _GRID)).astype(np.float32)
@@ -76,20 +78,36 @@ class SyntheticOpenImage:
             images[start : start + _AT_ONCE] = fine.mul_(255.0).clamp_(0.0, 255.0).to(torch.uint8)
         return images.numpy()
 
-    def shard(self, client: int) -> tuple[Tensor, Tensor]:
+    def shard(self, client: int) -> Batch:
         """(n, 3, size, size) uint8, which the model scales, and (n,) int64."""
-        return torch.from_numpy(self._kept(client)), torch.from_numpy(self._labels(client))
+        import torch
 
-    def held_out(self) -> tuple[Tensor, Tensor]:
+        return torch.from_numpy(self._cache(client)), torch.from_numpy(self._labels(client))
+
+    def held_out(self) -> Batch:
         """Images of other photographers, who are no clients, 20 of each."""
+        import torch
+
         images, labels = [], []
-        for person, start in enumerate(range(0, self._test_images, _OF_EACH_TEST_PHOTOGRAPHER)):
+        for person, count in in_groups(self._test_images, _OF_EACH_TEST_PHOTOGRAPHER):
             random = stream(self._seed, Purpose.TEST_PHOTOS, person)
-            count = min(_OF_EACH_TEST_PHOTOGRAPHER, self._test_images - start)
             labels.append(random.choice(CLASSES, count, p=self._shares))
-            images.append(self._taken(labels[-1], random))
+            images.append(self._photographs(labels[-1], random))
         return torch.from_numpy(np.concatenate(images)), torch.from_numpy(np.concatenate(labels))
 
     def label_counts(self) -> NDArray[np.int64]:
         """(population, 596) int64."""
         return np.stack([self._class_counts(client) for client in range(len(self.sample_counts))])
+
+
+SPECS = (
+    Dataset(
+        name="synthetic-openimage",
+        summary="generated, with the shapes of openimage",
+        form=Form.PHOTO,
+        default_model="mobilenet-v2",
+        owner="photographer",
+        reads=("image_size",),
+        load=SyntheticOpenImage,
+    ),
+)

@@ -8,19 +8,20 @@ follows whom), and perplexities say how well *this* task is learned; they are no
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
-from testbed.experiment.workload import Workload
-from workloads.data import text
-from workloads.data.client_cache import Kept
-from workloads.data.sample_counts import sample_counts
+from testbed.experiment.workload import WorkloadSection
+from testbed.experiment.workload_specs import Form
+from workloads.data.clients import text
+from workloads.data.clients.cache import ClientDataCache
+from workloads.data.clients.contract import Batch, ClientText, Dataset
+from workloads.data.clients.sample_counts import in_groups, sample_counts
 from workloads.randomness import Purpose, stream
 
 _FOLLOWERS = np.array([0.45, 0.25, 0.10, 0.05])
 _TEST_SEQUENCES, _OF_EACH_TEST_USER = 500, 20
 
 
-class SyntheticReddit:
+class SyntheticReddit(ClientText):
     """The words of a population of users, made as they are needed.
 
     Args:
@@ -29,13 +30,13 @@ class SyntheticReddit:
         population, seed: of the experiment. A user depends on the seed, not on the population.
     """
 
-    def __init__(self, section: Workload, population: int, seed: int) -> None:
+    def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
         self._seed = seed
         self._test_sequences = section.test_samples or _TEST_SEQUENCES
         self._length = section.sequence_length or text.SEQUENCE_LENGTH
         self.vocabulary_size = section.vocabulary_size or text.VOCABULARY_SIZE
         self.sample_counts = sample_counts(
-            population, section.samples_per_client, seed, mean=100.0, deviation=60.0, fewest=10, most=600
+            population, section.samples_per_client, seed, mean=100.0, deviation=60.0, minimum=10, maximum=600
         )
         self.description = (
             f"synthetic Reddit (generated word sequences; not Reddit's comments), {self._length} words a sequence, "
@@ -46,13 +47,15 @@ class SyntheticReddit:
         self._cumulated = np.cumsum(frequencies / frequencies.sum())
         followers = self._by_frequency(stream(0, Purpose.LANGUAGE).random((words, len(_FOLLOWERS))))
         self._followers = followers.astype(np.int32)
-        self._kept = Kept(lambda client: self._written(int(self.sample_counts[client]), Purpose.TEXT, client))
+        self._cache = ClientDataCache(
+            lambda client: self._sequences(int(self.sample_counts[client]), Purpose.TEXT, client)
+        )
 
     def _by_frequency(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
         """Words (from 0, without the special ones) by Zipf's law."""
         return np.minimum(np.searchsorted(self._cumulated, uniform), len(self._cumulated) - 1)
 
-    def _written(self, count: int, purpose: Purpose, user: int) -> NDArray[np.int32]:
+    def _sequences(self, count: int, purpose: Purpose, user: int) -> NDArray[np.int32]:
         """(count, length + 1) int32: one user's sequences."""
         random = stream(self._seed, purpose, user)
         words = len(self._cumulated)
@@ -68,16 +71,26 @@ class SyntheticReddit:
             written[step] = np.where(follows, follower, favourites[step])
         return np.ascontiguousarray(written.T) + np.int32(len(text.SPECIAL))
 
-    def shard(self, client: int) -> tuple[Tensor, Tensor]:
-        return text.samples(self._kept(client))
+    def shard(self, client: int) -> Batch:
+        return text.samples(self._cache(client))
 
-    def held_out(self) -> tuple[Tensor, Tensor]:
+    def held_out(self) -> Batch:
         """Sequences of other users, who are no clients, 20 of each."""
         parts = [
-            self._written(min(_OF_EACH_TEST_USER, self._test_sequences - start), Purpose.TEST_TEXT, user)
-            for user, start in enumerate(range(0, self._test_sequences, _OF_EACH_TEST_USER))
+            self._sequences(count, Purpose.TEST_TEXT, user)
+            for user, count in in_groups(self._test_sequences, _OF_EACH_TEST_USER)
         ]
         return text.samples(np.concatenate(parts))
 
-    def label_counts(self) -> NDArray[np.int64]:
-        return self.sample_counts[:, None].copy()
+
+SPECS = (
+    Dataset(
+        name="synthetic-reddit",
+        summary="generated, with the shapes of reddit",
+        form=Form.TEXT,
+        default_model="albert",
+        owner="user",
+        reads=("sequence_length", "vocabulary_size"),
+        load=SyntheticReddit,
+    ),
+)

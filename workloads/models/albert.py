@@ -29,6 +29,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import gelu, linear, softmax
 
+from workloads.models.registry import Sizes
+from workloads.models.vector import FederatedModel
+
 _EPSILON = 1e-12  # of the normalisations
 _DEVIATION = np.float32(0.02)  # of the initial weights
 
@@ -53,16 +56,10 @@ class Configuration:
     positions: int = 512
 
 
-def configuration(name: str, vocabulary: int) -> Configuration:
-    """``albert`` (base) or ``albert-small`` (embeddings 32, hidden 64, inner 256, 2 layers, 4 heads)."""
-    if name == "albert-small":
-        return Configuration(vocabulary, embedding=32, hidden=64, inner=256, layers=2, heads=4)
-    return Configuration(vocabulary)
-
-
 def _embedding(rows: int, width: int) -> nn.Embedding:
     # Not the constructor: it would draw numbers, for which the meta device imports torch's compiler.
-    return nn.Embedding.from_pretrained(torch.empty(rows, width), freeze=False)
+    made: nn.Embedding = nn.Embedding.from_pretrained(torch.empty(rows, width), freeze=False)
+    return made
 
 
 class _Layer(nn.Module):
@@ -94,10 +91,11 @@ class _Layer(nn.Module):
         )
         scores = query @ key.transpose(2, 3) / math.sqrt(width // self.heads)
         weights = softmax(scores.masked_fill(future, -math.inf), dim=3)
-        return (weights @ value).transpose(1, 2).reshape(count, length, width)
+        seen: Tensor = (weights @ value).transpose(1, 2).reshape(count, length, width)
+        return seen
 
 
-class Albert(nn.Module):
+class Albert(FederatedModel):
     """Words (N, T) int64 to logits (N, vocabulary, T) of the word that follows each."""
 
     sent_twice = ("words.weight", "bias")
@@ -123,15 +121,20 @@ class Albert(nn.Module):
         for _ in range(self.sizes.layers):
             values = self.layer(values, future)
         predicted = self.prediction_norm(gelu(self.prediction(values), approximate="tanh"))
-        return linear(predicted, self.words.weight, self.bias).transpose(1, 2)
+        logits: Tensor = linear(predicted, self.words.weight, self.bias).transpose(1, 2)
+        return logits
 
     @staticmethod
-    def draw(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
+    def initial_weights(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
         """Initial weights: normal with standard deviation 0.02."""
         return random.standard_normal(shape.numel(), dtype=np.float32) * _DEVIATION
 
 
-def make(name: str, vocabulary: int) -> Albert:
-    """A model on torch's meta device, without storage: ``albert`` or ``albert-small``."""
-    with torch.device("meta"):
-        return Albert(configuration(name, vocabulary))
+def albert(sizes: Sizes) -> Albert:
+    """The base configuration."""
+    return Albert(Configuration(sizes.outputs))
+
+
+def albert_small(sizes: Sizes) -> Albert:
+    """Embeddings 32, hidden 64, inner 256, 2 layers, 4 heads."""
+    return Albert(Configuration(sizes.outputs, embedding=32, hidden=64, inner=256, layers=2, heads=4))

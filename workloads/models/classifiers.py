@@ -1,7 +1,4 @@
-"""The models that clients train, by name; here small classifiers, modules over (N, H, W) or (N, H, W, 3) float32.
-
-`workloads.models.vgg` and `workloads.models.mobilenet` have the larger ones for colour images,
-`workloads.models.albert` those for text.
+"""Small classifiers of images: modules over (N, H, W) or (N, H, W, 3) float32.
 
 - ``logistic``: multinomial logistic regression.
 - ``mlp``: two hidden layers of 200 units, the "2NN" of McMahan et al. 2017 (arXiv 1602.05629), 199,210
@@ -29,16 +26,11 @@ CPU: images go through convolutions channels-last, pooling comes before ReLU (th
 one byte per unit.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from testbed.errors import ExperimentError
-from workloads.models import vector
-from workloads.randomness import Purpose, stream
+from workloads.models.registry import Sizes
 
 
 class ChannelsLast(nn.Module):
@@ -77,12 +69,12 @@ class SeededDropout(nn.Module):
         return values * mask.view(values.shape)
 
 
-def _logistic(height: int, width: int, classes: int) -> nn.Sequential:
-    return nn.Sequential(nn.Flatten(), nn.Linear(height * width, classes))
+def logistic(sizes: Sizes) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(sizes.height * sizes.width, sizes.outputs))
 
 
-def _mlp(height: int, width: int, classes: int) -> nn.Sequential:
-    pixels = height * width
+def mlp(sizes: Sizes) -> nn.Sequential:
+    pixels = sizes.height * sizes.width
     hidden = min(200, pixels)
     return nn.Sequential(
         nn.Flatten(),
@@ -90,11 +82,11 @@ def _mlp(height: int, width: int, classes: int) -> nn.Sequential:
         nn.ReLU(inplace=True),
         nn.Linear(hidden, hidden),
         nn.ReLU(inplace=True),
-        nn.Linear(hidden, classes),
+        nn.Linear(hidden, sizes.outputs),
     )
 
 
-def _cnn(height: int, width: int, classes: int) -> nn.Sequential:
+def cnn(sizes: Sizes) -> nn.Sequential:
     return nn.Sequential(
         ChannelsLast(),
         nn.Conv2d(1, 16, 3, padding=1),
@@ -104,20 +96,11 @@ def _cnn(height: int, width: int, classes: int) -> nn.Sequential:
         nn.MaxPool2d(2),
         nn.ReLU(inplace=True),
         nn.Flatten(),
-        nn.Linear(32 * (height // 4) * (width // 4), classes),
+        nn.Linear(32 * (sizes.height // 4) * (sizes.width // 4), sizes.outputs),
     )
 
 
-def _require(model: str, size: tuple[int, int], needed: tuple[int, int]) -> None:
-    if size != needed:
-        raise ExperimentError(
-            f"workload.model: {model} needs {needed[0]}x{needed[1]} images, these are {size[0]}x{size[1]}; use another "
-            "model (grey images of any size: logistic, mlp, cnn)"
-        )
-
-
-def _femnist_cnn(height: int, width: int, classes: int) -> nn.Sequential:
-    _require("femnist-cnn", (height, width), (28, 28))
+def femnist_cnn(sizes: Sizes) -> nn.Sequential:
     return nn.Sequential(
         ChannelsLast(),
         nn.Conv2d(1, 32, 3),
@@ -130,12 +113,11 @@ def _femnist_cnn(height: int, width: int, classes: int) -> nn.Sequential:
         nn.Linear(7744, 128),
         nn.ReLU(inplace=True),
         SeededDropout(0.25),
-        nn.Linear(128, classes),
+        nn.Linear(128, sizes.outputs),
     )
 
 
-def _mnist_cnn(height: int, width: int, classes: int) -> nn.Sequential:
-    _require("mnist-cnn", (height, width), (28, 28))
+def mnist_cnn(sizes: Sizes) -> nn.Sequential:
     return nn.Sequential(
         ChannelsLast(),
         nn.Conv2d(1, 32, 5, padding=2),
@@ -147,12 +129,11 @@ def _mnist_cnn(height: int, width: int, classes: int) -> nn.Sequential:
         nn.Flatten(),
         nn.Linear(3136, 512),
         nn.ReLU(inplace=True),
-        nn.Linear(512, classes),
+        nn.Linear(512, sizes.outputs),
     )
 
 
-def _emnist_cnn(height: int, width: int, classes: int) -> nn.Sequential:
-    _require("emnist-cnn", (height, width), (28, 28))
+def emnist_cnn(sizes: Sizes) -> nn.Sequential:
     return nn.Sequential(
         ChannelsLast(),
         nn.Conv2d(1, 16, 8, stride=2, padding=3),
@@ -164,24 +145,15 @@ def _emnist_cnn(height: int, width: int, classes: int) -> nn.Sequential:
         nn.Flatten(),
         nn.Linear(512, 256),
         nn.ReLU(inplace=True),
-        nn.Linear(256, classes),
+        nn.Linear(256, sizes.outputs),
     )
 
 
-def _grey_lenet(height: int, width: int, classes: int) -> nn.Sequential:
-    _require("lenet", (height, width), (28, 28))
-    return _lenet(1, 2, classes)
-
-
-def _colour_lenet(height: int, width: int, classes: int) -> nn.Sequential:
-    _require("lenet", (height, width), (32, 32))
-    return _lenet(3, 0, classes)
-
-
-def _lenet(channels: int, padding: int, classes: int) -> nn.Sequential:
+def lenet(sizes: Sizes) -> nn.Sequential:
+    padding = 2 if sizes.channels == 1 else 0  # grey images are of 28x28
     return nn.Sequential(
         ChannelsLast(),
-        nn.Conv2d(channels, 6, 5, padding=padding),
+        nn.Conv2d(sizes.channels, 6, 5, padding=padding),
         nn.MaxPool2d(2),
         nn.ReLU(inplace=True),
         nn.Conv2d(6, 16, 5),
@@ -192,67 +164,5 @@ def _lenet(channels: int, padding: int, classes: int) -> nn.Sequential:
         nn.ReLU(inplace=True),
         nn.Linear(120, 84),
         nn.ReLU(inplace=True),
-        nn.Linear(84, classes),
+        nn.Linear(84, sizes.outputs),
     )
-
-
-def _vgg11(height: int, width: int, classes: int) -> nn.Module:
-    _require("vgg11", (height, width), (32, 32))
-    from workloads.models.vgg import VGG11
-
-    return VGG11(classes)
-
-
-def _mobilenet_v2(height: int, width: int, classes: int) -> nn.Module:
-    from workloads.models.mobilenet import MobileNetV2
-
-    return MobileNetV2(classes)
-
-
-_Make = Callable[[int, int, int], nn.Module]
-_GREY: dict[str, _Make] = {
-    "logistic": _logistic,
-    "mlp": _mlp,
-    "cnn": _cnn,
-    "femnist-cnn": _femnist_cnn,
-    "mnist-cnn": _mnist_cnn,
-    "emnist-cnn": _emnist_cnn,
-    "lenet": _grey_lenet,
-}
-_COLOUR: dict[str, _Make] = {"lenet": _colour_lenet, "vgg11": _vgg11, "mobilenet-v2": _mobilenet_v2}
-
-
-def make(name: str, height: int, width: int, classes: int, channels: int = 1) -> nn.Module:
-    """A model without storage (torch's meta device): its shapes only; `workloads.training.local` gives it memory.
-
-    Args:
-        name: ``logistic``, ``mlp``, ``cnn``, ``femnist-cnn``, ``mnist-cnn``, ``emnist-cnn`` or ``lenet`` of grey images
-            (N, H, W); ``lenet`` or ``vgg11`` of colour images (N, H, W, 3), ``mobilenet-v2`` of (N, 3, H, W) bytes.
-        height, width: of the images, in pixels.
-        classes: number of labels.
-        channels: of the images, 1 or 3.
-
-    Raises:
-        ExperimentError: an unknown name, or images that the model cannot take.
-    """
-    known = _GREY if channels == 1 else _COLOUR
-    if name not in known:
-        kind = "grey" if channels == 1 else "colour"
-        raise ExperimentError(f"workload.model: {name!r} is no model of {kind} images; allowed: {', '.join(known)}")
-    # On the meta device the layers' constructors draw no random numbers.
-    with torch.device("meta"):
-        return known[name](height, width, classes)
-
-
-def dimension(network: nn.Module) -> int:
-    """The length of a model's vector; see `workloads.models.vector`."""
-    return vector.dimension(network)
-
-
-def initial_vector(network: nn.Module, seed: int) -> NDArray[np.float32]:
-    """(d,) float32 initial values; of the models in this module: Xavier uniform with ReLU's gain for weights, zero for
-    biases.
-
-    A function of the shapes and the seed alone: no generator of torch is used.
-    """
-    return vector.initial(network, stream(seed, Purpose.WEIGHTS))

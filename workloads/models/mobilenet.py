@@ -13,12 +13,11 @@ Their code resizes images to 256x256, pools 7x7 windows of the 8x8 map and so gi
 are classes; here the whole map is pooled, as in the paper.
 """
 
-import math
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
+
+from workloads.models.registry import Sizes
+from workloads.models.vector import FederatedModel, he_uniform
 
 _FIRST, _LAST = 8, 1280
 _UNITS = ((1, 4, 1, 1), (6, 6, 2, 2), (6, 8, 3, 2), (6, 16, 4, 2), (6, 24, 3, 1), (6, 40, 3, 2), (6, 80, 1, 1))
@@ -68,8 +67,10 @@ class _Unit(nn.Module):
         return values + changed if self.is_residual else changed
 
 
-class MobileNetV2(nn.Module):
+class MobileNetV2(FederatedModel):
     """(N, 3, H, W) uint8 to (N, classes); H and W of 33 or more, so that no channel is a single pixel in the end."""
+
+    initial_weights = staticmethod(he_uniform)
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -86,8 +87,7 @@ class MobileNetV2(nn.Module):
         logits: Tensor = self.output(self.features(images).mean(dim=(2, 3)))
         return logits
 
-    @staticmethod
-    def draw(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
-        """Initial weights: He et al. 2015 (arXiv 1502.01852), uniform, by the inputs of each output."""
-        bound = np.float32(math.sqrt(6.0 / math.prod(shape[1:])))
-        return (random.random(shape.numel(), dtype=np.float32) * 2 - 1) * bound
+
+def mobilenet_v2(sizes: Sizes) -> MobileNetV2:
+    """For the registry."""
+    return MobileNetV2(sizes.outputs)

@@ -2,19 +2,49 @@
 
 In this order: all parameters (as ``module.parameters()`` gives them), the running means and variances of batch
 normalisation (they are averaged as parameters are; counts of batches are left out), and what a model sends a second
-time (its ``sent_twice``: tied parameters that the published figure counts twice).
+time (`FederatedModel.sent_twice`: tied parameters that the published figure counts twice).
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-Draw = Callable[[np.random.Generator, torch.Size], NDArray[np.float32]]
-"""Initial weights of one tensor of two or more dimensions, flat."""
+from workloads.randomness import Purpose, stream
+
+
+def xavier_uniform(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
+    """Glorot and Bengio 2010 with He et al.'s gain sqrt(2) for ReLU."""
+    fan_sum = (shape[0] + shape[1]) * math.prod(shape[2:])
+    return _uniform(random, shape, math.sqrt(2.0) * math.sqrt(6.0 / fan_sum))
+
+
+def he_uniform(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
+    """He et al. 2015 (arXiv 1502.01852), by the inputs of each output."""
+    return _uniform(random, shape, math.sqrt(6.0 / math.prod(shape[1:])))
+
+
+def _uniform(random: np.random.Generator, shape: torch.Size, bound: float) -> NDArray[np.float32]:
+    return (random.random(shape.numel(), dtype=np.float32) * 2 - 1) * np.float32(bound)
+
+
+class FederatedModel(nn.Module):
+    """A network that says more of its vector than its parameters do; any other one has the defaults here.
+
+    Attributes:
+        sent_twice: names of parameters that the vector holds again at its end.
+    """
+
+    sent_twice: ClassVar[tuple[str, ...]] = ()
+
+    @staticmethod
+    def initial_weights(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
+        """Initial weights of one tensor of two or more dimensions, flat."""
+        return xavier_uniform(random, shape)
 
 
 def _tensors(network: nn.Module) -> Iterator[tuple[nn.Module, str, Tensor]]:
@@ -28,7 +58,7 @@ def _tensors(network: nn.Module) -> Iterator[tuple[nn.Module, str, Tensor]]:
 
 
 def _sent_twice(network: nn.Module) -> list[tuple[nn.Module, str]]:
-    names: tuple[str, ...] = getattr(network, "sent_twice", ())
+    names = network.sent_twice if isinstance(network, FederatedModel) else ()
     return [(network.get_submodule(owner), name) for owner, _, name in (full.rpartition(".") for full in names)]
 
 
@@ -48,7 +78,7 @@ def copies(network: nn.Module) -> list[tuple[slice, slice]]:
 
 def dimension(network: nn.Module) -> int:
     """The length of a model's vector."""
-    again = sum(getattr(module, name).numel() for module, name in _sent_twice(network))
+    again = sum(module.get_parameter(name).numel() for module, name in _sent_twice(network))
     return sum(tensor.numel() for _, _, tensor in _tensors(network)) + again
 
 
@@ -61,25 +91,19 @@ def attach(network: nn.Module, flat: Tensor) -> None:
         start += tensor.numel()
 
 
-def xavier_uniform(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
-    """Glorot and Bengio 2010 with He et al.'s gain sqrt(2) for ReLU."""
-    fan_sum = (shape[0] + shape[1]) * math.prod(shape[2:])
-    bound = np.float32(math.sqrt(2.0) * math.sqrt(6.0 / fan_sum))
-    return (random.random(shape.numel(), dtype=np.float32) * 2 - 1) * bound
-
-
-def initial(network: nn.Module, random: np.random.Generator) -> NDArray[np.float32]:
-    """(d,) float32 initial values: the network's own ``draw`` (default `xavier_uniform`) for weights, one for the
-    scales of normalisation and for running variances, zero for all else.
+def initial_vector(network: nn.Module, seed: int) -> NDArray[np.float32]:
+    """(d,) float32 initial values: `FederatedModel.initial_weights` for weights, one for the scales of normalisation
+    and for running variances, zero for all else. A function of the shapes and the seed alone: no generator of torch is
+    used.
     """
-    draw: Draw = getattr(network, "draw", xavier_uniform)
-    parts = []
+    weights = network.initial_weights if isinstance(network, FederatedModel) else xavier_uniform
+    random, parts = stream(seed, Purpose.WEIGHTS), []
     for module, name, tensor in _tensors(network):
         if name == "running_var" or (name == "weight" and isinstance(module, nn.BatchNorm2d | nn.LayerNorm)):
             parts.append(np.ones(tensor.numel(), dtype=np.float32))
         elif tensor.dim() < 2:
             parts.append(np.zeros(tensor.numel(), dtype=np.float32))
         else:
-            parts.append(draw(random, tensor.shape))
+            parts.append(weights(random, tensor.shape))
     values = np.concatenate(parts)
     return np.concatenate([values, *(values[there] for there, _ in copies(network))])

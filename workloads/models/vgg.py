@@ -8,12 +8,10 @@ which the paper has between its dense layers.
 The vector has 9,271,780 numbers at 100 classes, 9,225,610 at ten; the convolutions are 9,220,480 of them.
 """
 
-import math
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
+
+from workloads.models.registry import Sizes
+from workloads.models.vector import FederatedModel, he_uniform
 
 _CHANNELS = (64, 128, 256, 256, 512, 512, 512, 512)
 _POOLED = (0, 1, 3, 5, 7)  # the convolutions after which there is pooling
@@ -26,8 +24,13 @@ class _Planes(nn.Module):
         return images.permute(0, 3, 1, 2).contiguous()
 
 
-class VGG11(nn.Module):
-    """(N, 32, 32, 3) float32 to (N, classes)."""
+class VGG11(FederatedModel):
+    """(N, 32, 32, 3) float32 to (N, classes).
+
+    Initial weights are He's: nothing normalises here, and with Xavier's scale signals fade where the channels grow.
+    """
+
+    initial_weights = staticmethod(he_uniform)
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -46,10 +49,7 @@ class VGG11(nn.Module):
         logits: Tensor = self.output(self.features(images))
         return logits
 
-    @staticmethod
-    def draw(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
-        """Initial weights: He et al. 2015 (arXiv 1502.01852), uniform, by the inputs of each output. Nothing
-        normalises here, and with Xavier's scale signals fade where the channels grow.
-        """
-        bound = np.float32(math.sqrt(6.0 / math.prod(shape[1:])))
-        return (random.random(shape.numel(), dtype=np.float32) * 2 - 1) * bound
+
+def vgg11(sizes: Sizes) -> VGG11:
+    """For the registry."""
+    return VGG11(sizes.outputs)

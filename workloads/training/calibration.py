@@ -5,12 +5,12 @@ from collections.abc import Callable
 import numpy as np
 
 import workloads
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 
 
 def local_training() -> tuple[Callable[[], object], float]:
     """One epoch of one client's local training, and how many parameters times examples it processes."""
-    section = Workload(dataset="synthetic-femnist", samples_per_client=225, batch_size=20)
+    section = WorkloadSection(dataset="synthetic-femnist", samples_per_client=225, batch_size=20)
     workload = workloads.build(section, population=10, seed=1)
     model = workload.initial_model()
     client = int(np.argmax(workload.sample_counts))

@@ -1,6 +1,6 @@
 """Learning as a federated workload: some clients' data, one of the models, local training.
 
-All built-in workloads are of this kind. `ImageClassification` is that of images; a class of the user's own
+All built-in workloads are of this kind. `ImageClassification` is that of images; a user-defined class
 may derive from it and bring only data::
 
     class MyImages(ImageClassification):
@@ -16,28 +16,28 @@ may derive from it and bring only data::
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
-from testbed.experiment.workload import Workload
+from testbed.errors import ExperimentError
+from testbed.experiment.workload import WorkloadSection
 from workloads.contract import Evaluation, LocalUpdate
-from workloads.data.datasets import ClientData
-from workloads.data.text import ClientText
-from workloads.models import albert
-from workloads.models import classifiers as models
+from workloads.data.clients.contract import Batch, ClientData, ClientImages, ClientText
+from workloads.models import vector
+from workloads.models.registry import image_model, text_model
 from workloads.training import clipped_gradients
 from workloads.training.local import LocalTrainer, prepare_process
 
 _SMALL_IMAGE = 32 * 32
 
 
-class LocalLearning:
-    """A `FederatedWorkload` that trains a network of torch.
+class TorchWorkload:
+    """A `Workload` that trains a network of torch.
 
     Making one sets torch to one thread in this process (see `workloads.training.local.prepare_process`).
 
     Args:
         name: what is learned, for the records.
-        data: the clients' samples: ``shard``, ``held_out``, ``label_counts``, ``sample_counts``, ``description``.
+        data: the clients' samples.
         model: what the network is called in the records.
         network: on torch's meta device; it is given memory here.
         section: how to train.
@@ -48,10 +48,10 @@ class LocalLearning:
     def __init__(
         self,
         name: str,
-        data: ClientData | ClientText,
+        data: ClientData,
         model: str,
         network: nn.Module,
-        section: Workload,
+        section: WorkloadSection,
         seed: int,
         evaluation_batch: int,
     ) -> None:
@@ -61,17 +61,17 @@ class LocalLearning:
         self.sample_counts = data.sample_counts
         self.population = len(data.sample_counts)
         self.data = data
-        self.dimension = models.dimension(network)
+        self.dimension = vector.dimension(network)
         self._section = section
         self._seed = seed
         self._network = network
         self._device = prepare_process()
         self._trainer = LocalTrainer(network, section, seed, self._device, evaluation_batch)
-        self._held_out: tuple[Tensor, Tensor] | None = None
+        self._held_out: Batch | None = None
 
     def initial_model(self) -> NDArray[np.float32]:
-        """(d,) float32, made each time; see `workloads.models.classifiers.initial_vector`."""
-        return models.initial_vector(self._network, self._seed)
+        """(d,) float32, made each time; see `workloads.models.vector.initial_vector`."""
+        return vector.initial_vector(self._network, self._seed)
 
     def train(self, client: int, model: NDArray[np.float32], round_number: int) -> LocalUpdate:
         """Local training from `model` on the client's samples; see `LocalTrainer.train`."""
@@ -94,12 +94,13 @@ class LocalLearning:
         samples: NDArray[np.int64],
         clip: float | None,
     ) -> LocalUpdate:
-        """The sum of some samples' clipped gradients at `model`; see `testbed.training.GradientWorkload`."""
+        """The sum of some samples' clipped gradients at `model`; see `testbed.training.workload.GradientWorkload`."""
         held = int(self.sample_counts[client])
         if not len(samples):
             return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), held, 0.0, 0, 0.0)
         chosen = torch.from_numpy(samples)
-        images, labels = self._on_device(tuple(part[chosen] for part in self.data.shard(client)))
+        images, labels = self.data.shard(client)
+        images, labels = self._on_device((images[chosen], labels[chosen]))
         total, loss, squared_loss = self._trainer.gradient_sum(client, images, labels, model, round_number, clip)
         return LocalUpdate(total, held, loss, len(samples), squared_loss)
 
@@ -129,36 +130,36 @@ class LocalLearning:
 
     def own_label_counts(self) -> NDArray[np.int64]:
         """(population, classes) int64: the same without the samples that all clients share."""
-        counts: NDArray[np.int64] = getattr(self.data, "own_label_counts", self.data.label_counts)()
-        return counts
+        return self.data.own_label_counts()
 
-    def _on_device(self, samples: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    def _on_device(self, samples: Batch) -> Batch:
         images, labels = samples
         return images.to(self._device), labels.to(self._device, torch.int64)
 
 
-class ImageClassification(LocalLearning):
+class ImageClassification(TorchWorkload):
     """Learning to classify images.
 
     Args:
         name: what is learned, for the records.
-        data: the clients' images; grey ones unless it has ``channels = 3``.
-        model: a name of `workloads.models.classifiers`.
+        data: the clients' images.
+        model: the name of a model in `workloads.models.registry`.
         section: how to train.
         seed: the experiment's.
 
     Raises:
-        ExperimentError: a model that is unknown or does not take such images.
+        ExperimentError: a model that is unknown or does not take such images, or data of another class.
     """
 
-    def __init__(self, name: str, data: ClientData, model: str, section: Workload, seed: int) -> None:
-        channels: int = getattr(data, "channels", 1)
-        network = models.make(model, data.height, data.width, data.classes, channels)
-        is_small = channels == 1 or data.height * data.width <= _SMALL_IMAGE
+    def __init__(self, name: str, data: ClientImages, model: str, section: WorkloadSection, seed: int) -> None:
+        if not isinstance(data, ClientImages):
+            raise ExperimentError(f"workload.dataset: {name}: the class of its data must derive from ClientImages")
+        network = image_model(model, data.height, data.width, data.classes, data.channels)
+        is_small = data.channels == 1 or data.height * data.width <= _SMALL_IMAGE
         super().__init__(name, data, model, network, section, seed, 250 if is_small else 50)
 
 
-class NextWordPrediction(LocalLearning):
+class NextWordPrediction(TorchWorkload):
     """Learning to predict the next word: the loss is the mean over words, and exp(loss) the perplexity.
 
     Args:
@@ -169,5 +170,5 @@ class NextWordPrediction(LocalLearning):
         seed: the experiment's.
     """
 
-    def __init__(self, name: str, data: ClientText, model: str, section: Workload, seed: int) -> None:
-        super().__init__(name, data, model, albert.make(model, data.vocabulary_size), section, seed, 16)
+    def __init__(self, name: str, data: ClientText, model: str, section: WorkloadSection, seed: int) -> None:
+        super().__init__(name, data, model, text_model(model, data.vocabulary_size), section, seed, 16)

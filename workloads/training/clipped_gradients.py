@@ -18,6 +18,7 @@ from torch.linalg import vector_norm
 from torch.nn.functional import pad
 
 from testbed.errors import ExperimentError
+from workloads.models.vector import FederatedModel
 
 Losses = Callable[[Tensor, Tensor], Tensor]
 """From logits and labels of (n, ...) samples to their (n,) losses."""
@@ -42,7 +43,7 @@ def check(network: nn.Module, name: str) -> None:
                 f"workload.model: {name} has {type(module).__name__}, which mixes the samples of a batch, so that none "
                 "has a gradient of its own to clip; take a model without it"
             )
-    if getattr(network, "sent_twice", ()):
+    if isinstance(network, FederatedModel) and network.sent_twice:
         raise ExperimentError(
             f"workload.model: {name} sends some parameters twice, so that a clipped gradient would be longer than the "
             "clip; take another model"
@@ -62,7 +63,7 @@ class ClippedGradients:
         self._network = network
         self._losses = losses
         self._layers = [module for module in network.modules() if any(True for _ in module.parameters(recurse=False))]
-        self._direct = direct and all(_is_simple(layer) for layer in self._layers)
+        self._direct = direct and all(_is_supported(layer) for layer in self._layers)
 
     def sum(self, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
         """The sum over some samples.
@@ -79,7 +80,7 @@ class ClippedGradients:
         total: Tensor | None = None
         losses = []
         for chunk, chunk_labels in zip(*(part.split(self._chunk) for part in (inputs, labels)), strict=True):
-            added, chunk_losses = self._of_chunk(chunk, chunk_labels, clip)
+            added, chunk_losses = self._sum_of_chunk(chunk, chunk_labels, clip)
             total = added if total is None else total.double().add_(added)  # so that rounding does not add up
             losses.append(chunk_losses)
         assert total is not None
@@ -92,7 +93,7 @@ class ClippedGradients:
         each = 4 * sum(parameter.numel() for layer in made for parameter in layer.parameters(recurse=False))
         return max(1, min(_LARGEST_CHUNK, _CHUNK_BYTES // max(1, each)))
 
-    def _of_chunk(self, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
+    def _sum_of_chunk(self, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
         if self._direct:
             captured, losses = self._outputs_gradients(inputs, labels)
             if captured is not None:
@@ -110,9 +111,9 @@ class ClippedGradients:
         """
         seen: dict[nn.Module, list[tuple[Tensor, GradientEdge]]] = {layer: [] for layer in self._layers}
 
-        def remember(layer: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
+        def remember(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
             # The edge, not the output: an activation may write into that.
-            seen[layer].append((given[0].detach(), get_gradient_edge(output)))
+            seen[layer].append((inputs[0].detach(), get_gradient_edge(output)))
 
         hooks = [layer.register_forward_hook(remember) for layer in self._layers]
         try:
@@ -124,7 +125,7 @@ class ClippedGradients:
             return None, losses.detach()
         once = [uses[0] for uses in seen.values()]
         gradients = torch.autograd.grad(losses.sum(), [edge for _, edge in once])
-        found = [(layer, given, of) for layer, (given, _), of in zip(seen, once, gradients, strict=True)]
+        found = [(layer, inputs, of) for layer, (inputs, _), of in zip(seen, once, gradients, strict=True)]
         return found, losses.detach()
 
     def _by_torch_func(self, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
@@ -149,7 +150,7 @@ def _weighted(gradients: list[_Gradient], clip: float | None) -> Tensor:
     return torch.cat([weighted(weights) for _, weighted in gradients])
 
 
-def _is_simple(layer: nn.Module) -> bool:
+def _is_supported(layer: nn.Module) -> bool:
     """Whether `_gradient` knows the layer."""
     if isinstance(layer, nn.Linear):
         return True
@@ -161,48 +162,49 @@ def _is_simple(layer: nn.Module) -> bool:
     )
 
 
-def _gradient(layer: nn.Module, given: Tensor, of_output: Tensor) -> _Gradient:
+def _gradient(layer: nn.Module, inputs: Tensor, output_gradient: Tensor) -> _Gradient:
     """A layer's gradients, from its input and the gradient of its output."""
     if isinstance(layer, nn.Conv2d):
-        return _of_convolution(layer, given, of_output)
+        return _of_convolution(layer, inputs, output_gradient)
     assert isinstance(layer, nn.Linear)
     has_bias = layer.bias is not None
-    if given.dim() > 2:  # several positions, which share the weights: a sum of products is no product
-        of_output, given = of_output.flatten(1, -2), given.flatten(1, -2)
-        return _rows(_with_bias(torch.bmm(of_output.mT, given), of_output.sum(dim=1), has_bias))
+    if inputs.dim() > 2:  # several positions, which share the weights: a sum of products is no product
+        output_gradient, inputs = output_gradient.flatten(1, -2), inputs.flatten(1, -2)
+        return _rows(_with_bias(torch.bmm(output_gradient.mT, inputs), output_gradient.sum(dim=1), has_bias))
 
     def weighted(weights: Tensor) -> Tensor:
-        scaled = _counted(of_output, weights) * weights[:, None]
-        return _with_bias((scaled.mT @ _counted(given, weights))[None], scaled.sum(dim=0)[None], has_bias)[0]
+        scaled = _masked(output_gradient, weights) * weights[:, None]
+        return _with_bias((scaled.mT @ _masked(inputs, weights))[None], scaled.sum(dim=0)[None], has_bias)[0]
 
-    return _squares(of_output) * (_squares(given) + has_bias), weighted
+    return _squares(output_gradient) * (_squares(inputs) + has_bias), weighted
 
 
-def _of_convolution(layer: nn.Conv2d, given: Tensor, of_output: Tensor) -> _Gradient:
+def _of_convolution(layer: nn.Conv2d, inputs: Tensor, output_gradient: Tensor) -> _Gradient:
     """Each sample's gradient is a product of matrices: the output's gradient with the patches that it saw.
 
     Patches are views of the padded image with the channels last, copied once; torch's unfold takes three times as long.
     """
-    (down, right), (kernel_h, kernel_w) = layer.padding, layer.kernel_size  # type: ignore[misc]
+    assert not isinstance(layer.padding, str)  # `_is_supported`
+    (down, right), (kernel_h, kernel_w) = layer.padding, layer.kernel_size
     (step_h, step_w), (apart_h, apart_w) = layer.stride, layer.dilation
-    image = given.permute(0, 2, 3, 1)
+    image = inputs.permute(0, 2, 3, 1)
     image = pad(image, (0, 0, right, right, down, down)) if down or right else image.contiguous()
-    of_output = of_output.permute(0, 2, 3, 1)
-    samples, height, width, channels = of_output.shape
+    output_gradient = output_gradient.permute(0, 2, 3, 1)
+    samples, height, width, channels = output_gradient.shape
     each, row, column, one = image.stride()
     patches = image.as_strided(
         (samples, height, width, kernel_h, kernel_w, image.shape[3]),
         (each, row * step_h, column * step_w, row * apart_h, column * apart_w, one),
     ).reshape(samples, height * width, -1)
-    outputs = of_output.reshape(samples, height * width, channels)
+    outputs = output_gradient.reshape(samples, height * width, channels)
     kernels = torch.bmm(outputs.mT, patches)
     biases = outputs.sum(dim=1)
     squared = _squares(kernels.flatten(1)) + (_squares(biases) if layer.bias is not None else 0.0)
 
     def weighted(weights: Tensor) -> Tensor:
-        kernel = weights @ _counted(kernels.flatten(1), weights)
+        kernel = weights @ _masked(kernels.flatten(1), weights)
         kernel = kernel.view(channels, kernel_h, kernel_w, -1).permute(0, 3, 1, 2).flatten()
-        return torch.cat([kernel, weights @ _counted(biases, weights)]) if layer.bias is not None else kernel
+        return torch.cat([kernel, weights @ _masked(biases, weights)]) if layer.bias is not None else kernel
 
     return squared, weighted
 
@@ -214,10 +216,10 @@ def _with_bias(weights: Tensor, biases: Tensor, has_bias: bool) -> Tensor:
 
 def _rows(gradients: Tensor) -> _Gradient:
     """(n, all) gradients that are there one by one."""
-    return _squares(gradients), lambda weights: weights @ _counted(gradients, weights)
+    return _squares(gradients), lambda weights: weights @ _masked(gradients, weights)
 
 
-def _counted(rows: Tensor, weights: Tensor) -> Tensor:
+def _masked(rows: Tensor, weights: Tensor) -> Tensor:
     """(n, all) rows, zero where the (n,) weight is zero: zero times what is not finite would not be."""
     counts = weights > 0
     return rows if bool(counts.all()) else rows.where(counts[:, None], 0.0)
@@ -225,4 +227,5 @@ def _counted(rows: Tensor, weights: Tensor) -> Tensor:
 
 def _squares(rows: Tensor) -> Tensor:
     """(n,) squared norms of (n, all)."""
-    return vector_norm(rows, dim=1).square()
+    squares: Tensor = vector_norm(rows, dim=1).square()
+    return squares

@@ -19,17 +19,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, log_softmax, nll_loss
 
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads.contract import Evaluation
+from workloads.data.clients.contract import IGNORED
 from workloads.models import vector
 from workloads.models.classifiers import SeededDropout
 from workloads.randomness import Purpose, stream
 from workloads.training import optimizers
 from workloads.training.clipped_gradients import ClippedGradients
 from workloads.training.threads import one_thread
-
-IGNORED = -100
-"""The label of a position that is none, such as padding (what torch's cross_entropy leaves out)."""
 
 _EVALUATION_BATCH = 250
 
@@ -53,7 +51,7 @@ class LocalTrainer:
     Calls from several threads are safe and run one after the other.
 
     Args:
-        network: a model on the meta device (`workloads.models.classifiers.make`); it is given memory here.
+        network: a model on the meta device (`workloads.models.registry`); it is given memory here.
         section: epochs, batch size, optimizer, learning rate, momentum, weight decay.
         seed: the experiment's seed.
         device: where to compute.
@@ -63,7 +61,7 @@ class LocalTrainer:
     def __init__(
         self,
         network: nn.Module,
-        section: Workload,
+        section: WorkloadSection,
         seed: int,
         device: torch.device,
         evaluation_batch: int = _EVALUATION_BATCH,
@@ -77,7 +75,7 @@ class LocalTrainer:
         vector.attach(network, self._flat)
         self._evaluation_batch = evaluation_batch
         self._dropouts = [module for module in self._network.modules() if isinstance(module, SeededDropout)]
-        self._descent = optimizers.made(section, list(self._network.parameters()))
+        self._optimizer = optimizers.local_optimizer(section, list(self._network.parameters()))
         self._clipped = ClippedGradients(network, sample_losses)
         self._lock = threading.Lock()
 
@@ -112,7 +110,7 @@ class LocalTrainer:
             self._load(model)
             if not self._network.training:  # walking the modules costs as much as a small model's step
                 self._network.train()
-            self._descent.begin(section.learning_rate_in(round_number))
+            self._optimizer.reset(section.learning_rate_in(round_number))
             self._begin_dropout(client, round_number)
             order_stream = stream(self._seed, Purpose.BATCHES, client, round_number)
             total = torch.zeros((), device=self.device)
@@ -165,12 +163,12 @@ class LocalTrainer:
         total = torch.zeros((), device=self.device)
         for start in range(0, len(labels), size):
             batch_labels = labels[start : start + size]
-            self._descent.forget_gradients()
+            self._optimizer.zero_grad()
             # What cross_entropy does, in its two steps: the first is needed for the single losses, too.
             likelihoods = log_softmax(self._network(images[start : start + size]), 1)
             loss = nll_loss(likelihoods, batch_labels)
             loss.backward()
-            self._descent.step()
+            self._optimizer.step()
             total.add_(loss.detach(), alpha=len(batch_labels))
             losses[start : start + size] = _of_samples(likelihoods.detach(), batch_labels)
         return total

@@ -10,16 +10,16 @@ from torch import Tensor, nn
 from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 
 
-class Descent(Protocol):
+class LocalOptimizer(Protocol):
     """A local optimizer."""
 
-    def begin(self, learning_rate: float) -> None:
-        """Start anew, with no state of earlier steps."""
+    def reset(self, learning_rate: float) -> None:
+        """Start again, with no state of earlier steps."""
 
-    def forget_gradients(self) -> None:
+    def zero_grad(self) -> None:
         """Backward passes add to gradients; the next one begins from none."""
 
     def step(self) -> None:
@@ -28,15 +28,18 @@ class Descent(Protocol):
 
 class _Parameters:
     def __init__(self, parameters: list[nn.Parameter]) -> None:
-        self._parameters = parameters
+        self._parameters: list[Tensor] = [*parameters]
 
-    def forget_gradients(self) -> None:
-        """See `Descent`."""
+    def zero_grad(self) -> None:
+        """See `LocalOptimizer`."""
         for parameter in self._parameters:
             parameter.grad = None
 
+    def _gradients(self) -> list[Tensor]:
+        return [parameter.grad for parameter in self._parameters if parameter.grad is not None]
 
-class MomentumDescent(_Parameters):
+
+class MomentumSGD(_Parameters):
     """torch.optim.SGD.
 
     Args:
@@ -48,26 +51,34 @@ class MomentumDescent(_Parameters):
         super().__init__(parameters)
         self._momentum = momentum
         self._weight_decay = weight_decay
-        self.begin(0.0)
+        self.reset(0.0)
 
-    def begin(self, learning_rate: float) -> None:
-        """Start anew: momentum is zero."""
+    def reset(self, learning_rate: float) -> None:
+        """Start again: momentum is zero."""
         self._learning_rate = learning_rate
         self._velocities: list[Tensor | None] = [None] * len(self._parameters)
 
     def step(self) -> None:
-        """See `Descent`."""
-        gradients = [parameter.grad for parameter in self._parameters]
+        """See `LocalOptimizer`."""
         with torch.no_grad():
             # fused: one pass over gradient, momentum and weights instead of three.
             sgd(
-                self._parameters, gradients, self._velocities, has_sparse_grad=False, foreach=False, fused=True,
-                weight_decay=self._weight_decay, momentum=self._momentum, lr=self._learning_rate, dampening=0.0,
-                nesterov=False, maximize=False,
-            )  # fmt: skip
+                self._parameters,
+                self._gradients(),
+                self._velocities,
+                has_sparse_grad=False,
+                foreach=False,
+                fused=True,
+                weight_decay=self._weight_decay,
+                momentum=self._momentum,
+                lr=self._learning_rate,
+                dampening=0.0,
+                nesterov=False,
+                maximize=False,
+            )
 
 
-class AdamWDescent(_Parameters):
+class AdamW(_Parameters):
     """torch.optim.AdamW: Loshchilov and Hutter 2019 (arXiv 1711.05101), beta2 0.999, epsilon 1e-8.
 
     Args:
@@ -81,8 +92,8 @@ class AdamWDescent(_Parameters):
         self._weight_decay = weight_decay
         self._means: list[Tensor] = []
 
-    def begin(self, learning_rate: float) -> None:
-        """Start anew: both moments are zero, and so is the count of steps."""
+    def reset(self, learning_rate: float) -> None:
+        """Start again: both moments are zero, and so is the count of steps."""
         self._learning_rate = learning_rate
         if not self._means:
             self._means = [torch.zeros_like(parameter) for parameter in self._parameters]
@@ -92,17 +103,28 @@ class AdamWDescent(_Parameters):
             state.zero_()
 
     def step(self) -> None:
-        """See `Descent`."""
-        gradients = [parameter.grad for parameter in self._parameters]
+        """See `LocalOptimizer`."""
         with torch.no_grad():
             adamw(
-                self._parameters, gradients, self._means, self._squares, [], self._steps, foreach=False, fused=True,
-                amsgrad=False, beta1=self._beta1, beta2=0.999, lr=self._learning_rate,
-                weight_decay=self._weight_decay, eps=1e-8, maximize=False,
-            )  # fmt: skip
+                self._parameters,
+                self._gradients(),
+                self._means,
+                self._squares,
+                max_exp_avg_sqs=[],
+                state_steps=self._steps,
+                foreach=False,
+                fused=True,
+                amsgrad=False,
+                beta1=self._beta1,
+                beta2=0.999,
+                lr=self._learning_rate,
+                weight_decay=self._weight_decay,
+                eps=1e-8,
+                maximize=False,
+            )
 
 
-def made(section: Workload, parameters: list[nn.Parameter]) -> Descent:
+def local_optimizer(section: WorkloadSection, parameters: list[nn.Parameter]) -> LocalOptimizer:
     """The optimizer that a section names, for these parameters."""
-    kind = AdamWDescent if section.optimizer == "adamw" else MomentumDescent
+    kind = AdamW if section.optimizer == "adamw" else MomentumSGD
     return kind(parameters, section.momentum, section.weight_decay)

@@ -6,13 +6,13 @@ training, so that modelled compute charges the same. No model is made, and no im
 """
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads.contract import Evaluation, LocalUpdate
+from workloads.data.clients.contract import ClientData
 from workloads.randomness import Purpose, stream
 
 _STEP = np.float32(2e-5)  # 256 values from -0.00255 to 0.00255, deviation 0.0015: see docs/workloads.md
@@ -20,17 +20,14 @@ _CENTRE = np.float32(0.5)
 
 
 class SimulatedTraining:
-    """A `FederatedWorkload` that pretends to train.
+    """A `Workload` that pretends to train.
 
     Args:
         name: what would be learned, for the records.
+        data: the clients'; no sample is taken.
         model: which model would learn it.
-        description: of the data.
         dimension: of the model's vector.
         outputs: classes or words, which set the scale of the losses.
-        sample_counts: (population,) int64.
-        label_counts: gives (population, classes) int64.
-        own_label_counts: gives the same without the samples that all clients share.
         section: epochs.
         seed: the experiment's.
     """
@@ -38,25 +35,21 @@ class SimulatedTraining:
     def __init__(
         self,
         name: str,
+        data: ClientData,
         model: str,
-        description: str,
         dimension: int,
         outputs: int,
-        sample_counts: NDArray[np.int64],
-        label_counts: Callable[[], NDArray[np.int64]],
-        own_label_counts: Callable[[], NDArray[np.int64]],
-        section: Workload,
+        section: WorkloadSection,
         seed: int,
     ) -> None:
         self.name = name
         self.model_name = f"{model} (simulated training)"
-        self.description = f"simulated training, no model is learned; sizes of {description}"
+        self.description = f"simulated training, no model is learned; sizes of {data.description}"
         self.dimension = dimension
-        self.sample_counts = sample_counts
-        self.population = len(sample_counts)
+        self.sample_counts = data.sample_counts
+        self.population = len(data.sample_counts)
+        self._data = data
         self._outputs = outputs
-        self._label_counts = label_counts
-        self._own_label_counts = own_label_counts
         self._epochs = section.epochs
         self._seed = seed
 
@@ -85,8 +78,8 @@ class SimulatedTraining:
 
     def label_counts(self) -> NDArray[np.int64]:
         """(population, classes) int64."""
-        return self._label_counts()
+        return self._data.label_counts()
 
     def own_label_counts(self) -> NDArray[np.int64]:
         """(population, classes) int64: the same without the samples that all clients share."""
-        return self._own_label_counts()
+        return self._data.own_label_counts()

@@ -7,7 +7,6 @@ model of that moment; speed is the factor by which a device takes longer than th
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.figures.style import COLUMN_INCHES, house_style, save
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.heterogeneity import EXCLUDE, Setting, experiment, remarks
 from testbed.arrays import Floats
 from testbed.engine.federation import Plan
@@ -26,7 +25,7 @@ from testbed.records import RunRecords
 
 
 @dataclass(frozen=True)
-class Size:
+class HeterogeneityScale:
     """How much is run.
 
     Attributes:
@@ -38,28 +37,28 @@ class Size:
     snapshots: tuple[int, ...]
 
 
-SIZES: dict[str, Size] = {
-    "small": Size(Setting(150, 15, model="mlp"), (1, 10, 30)),
-    "paper": Size(Setting(), (1, 10, 50)),
+SCALES: dict[str, HeterogeneityScale] = {
+    "small": HeterogeneityScale(Setting(150, 15, model="mlp"), (1, 10, 30)),
+    "paper": HeterogeneityScale(Setting(), (1, 10, 50)),
 }
 
 
-def make(bench: Bench) -> Reproduced:
+def run_fig8(context: ReproductionContext) -> ReproductionResult:
     """Train with random selection up to each snapshot, and ask every client there."""
-    size = SIZES[bench.scale]
-    swept = experiment(size.setting, "fig8", size.snapshots[-1], {"protocol": "random"}, {"rounds": size.snapshots})
-    runs = bench.run(swept, bench.out / "runs" / "fig8")
+    scale = SCALES[context.scale]
+    swept = experiment(scale.setting, "fig8", scale.snapshots[-1], {"protocol": "random"}, {"rounds": scale.snapshots})
+    runs = context.run_experiment(swept, context.out / "runs" / "fig8")
     quality = {}
-    for rounds, run in zip(size.snapshots, runs, strict=True):
-        bench.note(f"data quality of {size.setting.population} clients after round {rounds}")
+    for rounds, run in zip(scale.snapshots, runs, strict=True):
+        context.progress(f"data quality of {scale.setting.population} clients after round {rounds}")
         quality[rounds] = qualities(run)
     factors = Plan(_experiment(runs[-1]), 0).speed_factors()
-    return Reproduced(
+    return ReproductionResult(
         _table(quality, factors),
-        figures=draw(quality, factors, bench.out),
+        figures=draw(quality, factors, context.out),
         claims=claims(quality, factors),
         remarks=[
-            *remarks(size.setting),
+            *remarks(scale.setting),
             "The paper draws the distributions and states no numbers for them, other than that at most 5% of clients "
             "are among the worst 20% by both measures.",
         ],
@@ -95,9 +94,15 @@ def _table(quality: Mapping[int, Floats], factors: Floats) -> pd.DataFrame:
         low, median, high = np.quantile(values, [0.1, 0.5, 0.9])
         spread = float(np.std(values) / np.mean(values))
         rows.append(
-            {"of clients": name, "10%": low, "median": median, "90%": high, "largest": values.max(),
-             "std / mean": spread}
-        )  # fmt: skip
+            {
+                "of clients": name,
+                "10%": low,
+                "median": median,
+                "90%": high,
+                "largest": values.max(),
+                "std / mean": spread,
+            }
+        )
     return pd.DataFrame.from_records(rows)
 
 
@@ -112,15 +117,16 @@ def claims(quality: Mapping[int, Floats], factors: Floats) -> list[Claim]:
     """What section 5.3 says about the figure."""
     shares = {rounds: worst_by_both(values, factors) for rounds, values in quality.items()}
     within = [share <= 0.05 for share in shares.values()]
-    agrees: Literal["yes", "no", "partly"] = "yes" if all(within) else "partly" if any(within) else "no"
-    said = ", ".join(f"{100 * share:.1f}% (round {rounds})" for rounds, share in shares.items())
+    measured = ", ".join(f"{100 * share:.1f}% (round {rounds})" for rounds, share in shares.items())
     spread = [float(np.quantile(values, 0.9) / np.quantile(values, 0.1)) for values in quality.values()]
     return [
-        Claim("at most 5% of clients are among the worst 20% by speed and by data quality", said, agrees),
+        Claim(
+            "at most 5% of clients are among the worst 20% by speed and by data quality", measured, agreement(*within)
+        ),
         Claim(
             "clients' data differ in quality in every snapshot",
             "90% quantile over 10% quantile: " + ", ".join(f"{ratio:.1f}×" for ratio in spread),
-            "yes" if min(spread) > 1.5 else "no",
+            agreement(min(spread) > 1.5),
         ),
     ]
 
@@ -153,6 +159,6 @@ REPRODUCTIONS = (
         "lotto-fig8",
         "Heterogeneity: clients' data quality over the rounds, and the speed of their devices (FEMNIST panel)",
         "Jiang et al., Lotto, arXiv 2401.02880, Figure 8 (a) and (d)",
-        make,
+        run_fig8,
     ),
 )

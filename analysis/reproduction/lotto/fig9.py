@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,14 +11,20 @@ from matplotlib.figure import Figure
 
 from analysis.comparison.measures import mean_interval
 from analysis.figures.style import COLUMN_INCHES, house_style, save
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import (
+    Claim,
+    Reproduction,
+    ReproductionContext,
+    ReproductionResult,
+    agreement,
+)
 from analysis.reproduction.lotto.heterogeneity import EXCLUDE, Setting, experiment, remarks
 from testbed.arrays import Floats
 from testbed.records import RunRecords
 
 
 @dataclass(frozen=True)
-class Size:
+class TimeToAccuracyScale:
     """How much is run.
 
     Attributes:
@@ -34,9 +40,9 @@ class Size:
     target: float
 
 
-SIZES: dict[str, Size] = {
-    "small": Size(Setting(150, 15, model="mlp"), rounds=30, seeds=8, target=0.7),
-    "paper": Size(Setting(), rounds=50, seeds=3, target=0.85),
+SCALES: dict[str, TimeToAccuracyScale] = {
+    "small": TimeToAccuracyScale(Setting(150, 15, model="mlp"), rounds=30, seeds=8, target=0.7),
+    "paper": TimeToAccuracyScale(Setting(), rounds=50, seeds=3, target=0.85),
 }
 """The target is one that the generated task reaches well before the last round under every strategy."""
 
@@ -63,25 +69,25 @@ _COLOURS = {
 _PUBLISHED = {"Rand": 1.0, "Oort": 2.1 / 1.1, "Lotto, or": 2.1}  # FEMNIST: or is 2.1 times Rand, 1.1 times Oort
 
 
-def make(bench: Bench) -> Reproduced:
+def run_fig9(context: ReproductionContext) -> ReproductionResult:
     """Train with every strategy and every seed; time to the target, and its ratios."""
-    size = SIZES[bench.scale]
-    seeds = list(range(1, size.seeds + 1))
+    scale = SCALES[context.scale]
+    seeds = list(range(1, scale.seeds + 1))
     runs: dict[str, list[RunRecords]] = {}
     for name, selection in STRATEGIES.items():
-        bench.note(f"{name}: {size.rounds} rounds, {size.seeds} seeds")
-        swept = experiment(size.setting, f"fig9, {name}", size.rounds, selection, {"seed": seeds})
+        context.progress(f"{name}: {scale.rounds} rounds, {scale.seeds} seeds")
+        swept = experiment(scale.setting, f"fig9, {name}", scale.rounds, selection, {"seed": seeds})
         folder = name.lower().replace(", ", "-")
-        runs[name] = bench.run(swept, bench.out / "runs" / folder)
-    times = {name: np.array([time_to(run, size.target) for run in of_name]) for name, of_name in runs.items()}
-    return Reproduced(
+        runs[name] = context.run_experiment(swept, context.out / "runs" / folder)
+    times = {name: np.array([time_to(run, scale.target) for run in of_name]) for name, of_name in runs.items()}
+    return ReproductionResult(
         _table(runs, times),
-        figures=draw(runs, size.target, bench.out),
+        figures=draw(runs, scale.target, context.out),
         claims=claims(times),
         remarks=[
-            *remarks(size.setting),
-            f"Target: {100 * size.target:g}% on held-out images of the generated task; the paper's 69.8% is of "
-            f"FEMNIST. Times are the first evaluation at or above it, of {size.seeds} seeds, with 95% intervals; "
+            *remarks(scale.setting),
+            f"Target: {100 * scale.target:g}% on held-out images of the generated task; the paper's 69.8% is of "
+            f"FEMNIST. Times are the first evaluation at or above it, of {scale.seeds} seeds, with 95% intervals; "
             "speed-ups are of pairs of equal seeds (equal data, devices and first model), as geometric means.",
             "Rounds that Lotto aborts for want of candidates count with the time that they took.",
         ],
@@ -141,9 +147,7 @@ def claims(times: Mapping[str, Floats]) -> list[Claim]:
         if np.isnan(ratio):
             return Claim(claim, "not every run reached the target", None)
         measured = f"{ratio:.2f}× ({low:.2f} to {high:.2f}), time of {slower} over that of {faster}"
-        agrees: Literal["yes", "no", "partly"]
-        agrees = "yes" if low > at_least else "partly" if high > at_least else "no"
-        return Claim(claim, measured, agrees)
+        return Claim(claim, measured, agreement(low > at_least, high > at_least))
 
     return [
         held("Lotto (or) is faster than Rand (2.1×)", "Rand", "Lotto, or"),
@@ -190,6 +194,6 @@ REPRODUCTIONS = (
         "lotto-fig9",
         "Time to accuracy with informed selection: Rand, Oort, and Lotto's or, and, joint (FEMNIST panel)",
         "Jiang et al., Lotto, arXiv 2401.02880, Figure 9 (a) and section 5.3",
-        make,
+        run_fig9,
     ),
 )

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from analysis.comparison.measures import mean_interval, per_round
-from analysis.reproduction.contract import Bench
+from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.lotto.published import (
     APPLICATIONS,
     BATCH_SIZE,
@@ -50,7 +50,7 @@ _DATASETS = {"FEMNIST": "synthetic-femnist", "OpenImage": "synthetic-openimage",
 
 
 @dataclass(frozen=True)
-class Size:
+class OverheadScale:
     """How much of the table is run.
 
     Attributes:
@@ -90,21 +90,25 @@ class Size:
 _SMALL: dict[Application, int] = {
     "Reddit": 400
 }  # 70 updates of 15,091,680 parameters: 8 GB, and minutes for each round
-SIZES: dict[str, Size] = {
-    "small": Size(APPLICATIONS, PARTICIPANTS, {"FEMNIST": 2, "OpenImage": 1, "Reddit": 1}, {100: 4}, largest=_SMALL),
-    "paper": Size(APPLICATIONS, PARTICIPANTS, ROUNDS),
+SCALES: dict[str, OverheadScale] = {
+    "small": OverheadScale(
+        APPLICATIONS, PARTICIPANTS, {"FEMNIST": 2, "OpenImage": 1, "Reddit": 1}, {100: 4}, largest=_SMALL
+    ),
+    "paper": OverheadScale(APPLICATIONS, PARTICIPANTS, ROUNDS),
 }
 """Of Table 2, by scale."""
 
-INFORMED_SIZES: dict[str, Size] = {
-    "small": Size(APPLICATIONS, PARTICIPANTS, {"FEMNIST": 3, "OpenImage": 2, "Reddit": 2}, {100: 5}, largest=_SMALL),
-    "paper": SIZES["paper"],
+INFORMED_SCALES: dict[str, OverheadScale] = {
+    "small": OverheadScale(
+        APPLICATIONS, PARTICIPANTS, {"FEMNIST": 3, "OpenImage": 2, "Reddit": 2}, {100: 5}, largest=_SMALL
+    ),
+    "paper": SCALES["paper"],
 }
 """Of Table 3: selection is informed from the second round on."""
 
 
 def experiment(
-    size: Size,
+    scale: OverheadScale,
     application: Application,
     costs: CostTable,
     population: int,
@@ -116,7 +120,7 @@ def experiment(
     With `training` None it is real for FEMNIST with the testbed's costs, and simulated elsewhere: modelled compute
     charges for it all the same, and no time or byte depends on it.
     """
-    rounds = size.rounds_of(application, population)
+    rounds = scale.rounds_of(application, population)
     if training is None:
         training = "real" if (application, costs) == ("FEMNIST", "testbed") else "simulated"
     return Experiment.model_validate(
@@ -134,9 +138,9 @@ def experiment(
                 "batch_size": BATCH_SIZE,
                 "learning_rate": LEARNING_RATES[application],
                 "evaluate_every": rounds,
-                **size.workload,
+                **scale.workload,
             },
-            "selection": {"participants": size.participants[population]},
+            "selection": {"participants": scale.participants[population]},
             "aggregation": {"protocol": "secagg", "threshold": 0.7, "bits": RING_BITS},
             "links": {
                 "down_mbit_s": CLIENT_MBIT_S,
@@ -188,8 +192,8 @@ RATIO = {"server_min": "server ×", "client_min": "client ×", "server_mb": "ser
 
 
 def table(
-    bench: Bench,
-    size: Size,
+    context: ReproductionContext,
+    scale: OverheadScale,
     selections: Mapping[str, Mapping[str, Any]],
     published: Mapping[tuple[Application, int, str], Cost],
     shown_for: Callable[[Application], Sequence[str]],
@@ -197,20 +201,22 @@ def table(
     """Run every cell and set it beside the paper's; the first of `selections` is what the others are compared with.
 
     Args:
-        bench: where and how to run.
-        size: how much.
+        context: where and how to run.
+        scale: how much.
         selections: by the paper's name of the protocol, the experiments' selection section.
         published: the paper's cells.
         shown_for: which of the protocols an application's blocks have.
     """
     records = []
-    for application in size.applications:
+    for application in scale.applications:
         for costs in COST_TABLES:
-            for population in size.populations(application):
-                bench.note(f"{application}, {population} clients, {COST_TABLES[costs]}")
+            for population in scale.populations(application):
+                context.progress(f"{application}, {population} clients, {COST_TABLES[costs]}")
                 names = shown_for(application)
-                block = experiment(size, application, costs, population, [selections[name] for name in names])
-                runs = bench.run(block, bench.out / "runs" / f"{application}-{costs}-{population}".lower())
+                block = experiment(scale, application, costs, population, [selections[name] for name in names])
+                runs = context.run_experiment(
+                    block, context.out / "runs" / f"{application}-{costs}-{population}".lower()
+                )
                 records += _rows(dict(zip(names, runs, strict=True)), published, (application, costs, population))
     return pd.DataFrame.from_records(records)
 
@@ -229,8 +235,11 @@ def _rows(
         cost, server_compute_s, counts = cost_of(run)
         paper = published.get((application, population, name))
         row: dict[str, Any] = {
-            "application": application, "costs": costs, "population": population, "protocol": name,
-        }  # fmt: skip
+            "application": application,
+            "costs": costs,
+            "population": population,
+            "protocol": name,
+        }
         for key, heading in MEASURES.items():
             row[heading] = getattr(cost, key)
             row[f"{heading} (paper)"] = None if paper is None else getattr(paper, key)

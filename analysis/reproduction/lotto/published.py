@@ -7,6 +7,8 @@ and 958.55 MB for 10 give the same bytes per parameter.
 from dataclasses import dataclass
 from typing import Literal
 
+PAPER = "Jiang, Ye, Chen, et al., Lotto, USENIX Security 2024, arXiv 2401.02880"
+
 Application = Literal["FEMNIST", "OpenImage", "Reddit"]
 
 APPLICATIONS: tuple[Application, ...] = ("FEMNIST", "OpenImage", "Reddit")

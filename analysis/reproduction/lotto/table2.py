@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
-from analysis.reproduction.lotto.overhead import ANNOUNCE_DEADLINE_S, SILENT, SIZES, table
-from analysis.reproduction.lotto.overhead_verdict import largest, remarks_of
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
+from analysis.reproduction.lotto.overhead import ANNOUNCE_DEADLINE_S, SCALES, SILENT, table
+from analysis.reproduction.lotto.overhead_claims import largest, remarks_of
 from analysis.reproduction.lotto.published import TABLE_2, Application
 
 _SELECTIONS: dict[str, dict[str, Any]] = {
@@ -24,19 +24,19 @@ def _shown_for(application: Application) -> Sequence[str]:
     return [name for name in _SELECTIONS if name != SILENT or application == "FEMNIST"]
 
 
-def make(bench: Bench) -> Reproduced:
-    """Run the table at the bench's scale."""
-    size = SIZES[bench.scale]
-    frame = table(bench, size, _SELECTIONS, TABLE_2, _shown_for)
+def run_table2(context: ReproductionContext) -> ReproductionResult:
+    """Run the table at the context's scale."""
+    scale = SCALES[context.scale]
+    frame = table(context, scale, _SELECTIONS, TABLE_2, _shown_for)
     remarks = [
-        f"Rounds of each run: {size}; the paper: 50 (OpenImage 100). Only completed rounds count; one in which Lotto "
+        f"Rounds of each run: {scale}; the paper: 50 (OpenImage 100). Only completed rounds count; one in which Lotto "
         "found too few candidates is aborted, which the paper does not mention.",
         f"In the rows '{SILENT}' those who are not selected say nothing, and the server waits for a deadline, as the "
         f"paper writes: {ANNOUNCE_DEADLINE_S:g} s here, since it states none. That dwarfs everything else where rounds "
         "are short.",
         *remarks_of(frame),
     ]
-    return Reproduced(frame, claims=claims(frame), remarks=remarks)
+    return ReproductionResult(frame, claims=claims(frame), remarks=remarks)
 
 
 def claims(frame: pd.DataFrame) -> list[Claim]:
@@ -65,7 +65,7 @@ def _added(frame: pd.DataFrame) -> Claim:
     where = f"{rows['population'].iloc[-1]} clients, {rows['application'].iloc[-1]}"
     if any(math.isnan(value) for value in added.values()):
         return Claim(claim, "no round was completed", None)
-    return Claim(claim, f"{measured} ({where})", "yes" if all(close) else "partly" if any(close) else "no")
+    return Claim(claim, f"{measured} ({where})", agreement(*close))
 
 
 REPRODUCTIONS = (
@@ -73,6 +73,6 @@ REPRODUCTIONS = (
         "lotto-table2",
         "Time and traffic of a round with random selection: Rand, client-centric and server-centric Lotto",
         "Jiang et al., Lotto, arXiv 2401.02880, Table 2",
-        make,
+        run_table2,
     ),
 )

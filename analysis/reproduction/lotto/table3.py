@@ -4,9 +4,9 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
-from analysis.reproduction.lotto.overhead import INFORMED_SIZES, table
-from analysis.reproduction.lotto.overhead_verdict import largest, remarks_of
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.lotto.overhead import INFORMED_SCALES, table
+from analysis.reproduction.lotto.overhead_claims import largest, remarks_of
 from analysis.reproduction.lotto.published import TABLE_3
 
 OR = {"by": ["latency", "loss"], "combine": "or", "exclude": 0.2}
@@ -19,19 +19,19 @@ _SELECTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def make(bench: Bench) -> Reproduced:
-    """Run the table at the bench's scale."""
-    size = INFORMED_SIZES[bench.scale]
-    frame = table(bench, size, _SELECTIONS, TABLE_3, lambda application: list(_SELECTIONS))
+def run_table3(context: ReproductionContext) -> ReproductionResult:
+    """Run the table at the context's scale."""
+    scale = INFORMED_SCALES[context.scale]
+    frame = table(context, scale, _SELECTIONS, TABLE_3, lambda application: list(_SELECTIONS))
     remarks = [
-        f"Rounds of each run: {size}; the paper: 50 (OpenImage 100). Only completed rounds count. In the first round "
+        f"Rounds of each run: {scale}; the paper: 50 (OpenImage 100). Only completed rounds count. In the first round "
         "nothing is known of anybody yet, and nobody is refined away.",
         "Lotto refines by 'or' at 20%, on response times that the server measures and losses that clients report. All "
         "devices are equally fast here, so that what differs is what selection costs, not whom it takes; for that see "
         "lotto-fig9.",
         *remarks_of(frame),
     ]
-    return Reproduced(frame, claims=claims(frame), remarks=remarks)
+    return ReproductionResult(frame, claims=claims(frame), remarks=remarks)
 
 
 def claims(frame: pd.DataFrame) -> list[Claim]:
@@ -49,6 +49,6 @@ REPRODUCTIONS = (
         "lotto-table3",
         "Time and traffic of a round with informed selection: Oort, client-centric and server-centric Lotto",
         "Jiang et al., Lotto, arXiv 2401.02880, Table 3",
-        make,
+        run_table3,
     ),
 )

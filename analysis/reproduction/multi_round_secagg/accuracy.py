@@ -9,12 +9,12 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.multi_round_secagg.accuracy_claims import Late, ablation_claims, claims, table
 from analysis.reproduction.multi_round_secagg.curves import draw
 from analysis.reproduction.multi_round_secagg.published import TABLE_3, TABLE_4, TABLE_5, Accuracies, Setting
 from analysis.reproduction.multi_round_secagg.tasks import task_of
 from analysis.reproduction.multi_round_secagg.training import Results, remarks, train
-from analysis.reproduction.multi_round_secagg.verdict import Late, ablation_claims, claims, table
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,16 @@ class _Figure:
     published: Mapping[str, Accuracies]
 
 
-def make(figure: _Figure, bench: Bench) -> Reproduced:
+def run_training(figure: _Figure, context: ReproductionContext) -> ReproductionResult:
     """Train with every scheme, setting and seed."""
-    task = task_of(figure.name, bench.scale, bench.data)
-    results, rates = train(bench, task)
+    task = task_of(figure.name, context.scale, context.data)
+    results, rates = train(context, task)
     panels = {
         f"({letter}) {setting}": results[setting] for letter, setting in zip(figure.panels, results, strict=False)
     }
-    return Reproduced(
+    return ReproductionResult(
         table(results, figure.published),
-        figures=draw(panels, bench.out / figure.name),
+        figures=draw(panels, context.out / figure.name),
         claims=claims(late_of(results)),
         remarks=remarks(task, rates),
     )
@@ -49,43 +49,47 @@ def make(figure: _Figure, bench: Bench) -> Reproduced:
 
 def late_of(results: Results) -> dict[Setting, Late]:
     """`(seeds,)` accuracies at the runs' ends, by setting and scheme."""
-    return {setting: {name: one.late for name, one in schemes.items()} for setting, schemes in results.items()}
+    return {setting: {name: one.curves.late for name, one in schemes.items()} for setting, schemes in results.items()}
 
 
-SIZES = {(240, 12): "a", (120, 24): "b"}
+ABLATION_PANELS = {(240, 12): "a", (120, 24): "b"}
 """Figure 9's N and K, and their panels."""
 
 
-def make_ablation(bench: Bench) -> Reproduced:
+def run_fig9(context: ReproductionContext) -> ReproductionResult:
     """Figure 9: other numbers of users and of participants, IID."""
-    task = task_of("multiround-fig9", bench.scale, bench.data)
+    task = task_of("multiround-fig9", context.scale, context.data)
     tables, judged, panels = [], list[Claim](), {}
-    for (population, participants), letter in SIZES.items():
+    for (population, participants), letter in ABLATION_PANELS.items():
         size = replace(task, population=population, participants=participants)
-        bench.note(f"N = {population}, K = {participants}")
-        results, rates = train(bench, size, f"runs/{population}-{participants}")
+        context.progress(f"N = {population}, K = {participants}")
+        results, rates = train(context, size, f"runs/{population}-{participants}")
         frame = table(results, {})
         frame.insert(0, "N, K", f"{population}, {participants}")
         tables.append(frame)
         judged += ablation_claims(population, participants, results["IID"])
         panels[f"({letter}) N = {population}, K = {participants}"] = results["IID"]
-    return Reproduced(
+    return ReproductionResult(
         pd.concat(tables, ignore_index=True),
-        figures=draw(panels, bench.out / "multiround-fig9"),
+        figures=draw(panels, context.out / "multiround-fig9"),
         claims=judged,
         remarks=[
             *remarks(replace(size, population=task.population, participants=task.participants), rates),
-            f"Sizes: {'; '.join(f'N = {n}, K = {k}' for n, k in SIZES)} instead of the above.",
+            f"Sizes: {'; '.join(f'N = {n}, K = {k}' for n, k in ABLATION_PANELS)} instead of the above.",
             "The paper draws these curves and gives no numbers for them.",
         ],
     )
 
 
-def _reproduction(figure: _Figure, also: str, title: str, source: str, reads: str) -> Reproduction:
+def _reproduction(figure: _Figure, table_name: str, title: str, source: str, data_files: str) -> Reproduction:
     return Reproduction(
-        figure.name, title, f"So et al., Multi-RoundSecAgg, arXiv 2106.03328, {source}", partial(make, figure), (also,),
-        reads,
-    )  # fmt: skip
+        figure.name,
+        title,
+        f"So et al., Multi-RoundSecAgg, arXiv 2106.03328, {source}",
+        partial(run_training, figure),
+        aliases=(table_name,),
+        data_files=data_files,
+    )
 
 
 REPRODUCTIONS = (
@@ -114,7 +118,7 @@ REPRODUCTIONS = (
         "multiround-fig9",
         "Accuracy of six selections over the rounds for more users, and for more participants",
         "So et al., Multi-RoundSecAgg, arXiv 2106.03328, Figure 9",
-        make_ablation,
-        reads="CIFAR-10, python or binary version",
+        run_fig9,
+        data_files="CIFAR-10, python or binary version",
     ),
 )

@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 from matplotlib.figure import Figure
 
-from analysis.comparison.measures import mean_interval
 from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.multi_round_secagg.published import PARTITION, RANDOM, T3, T4, T6, WEIGHTED
 from analysis.reproduction.multi_round_secagg.training import Trained
@@ -42,12 +40,8 @@ def draw(panels: Mapping[str, Mapping[str, Trained]], path: Path) -> list[Path]:
             lowest, highest = 100.0, 0.0
             for scheme, of_scheme in schemes.items():
                 colour, line = _LOOKS[scheme]
-                intervals = [mean_interval(values) for values in of_scheme.accuracy.T]
-                mean = np.array([interval.mean for interval in intervals])
-                half = np.array([interval.half_width or 0.0 for interval in intervals])
-                axes.plot(of_scheme.rounds, mean, color=colour, linestyle=line, label=scheme)
-                axes.fill_between(of_scheme.rounds, mean - half, mean + half, color=colour, alpha=0.13, linewidth=0)
-                shown = mean[of_scheme.rounds > _START * of_scheme.total]
+                mean = of_scheme.curves.plot(axes, color=colour, linestyle=line, label=scheme)
+                shown = mean[of_scheme.curves.rounds > _START * of_scheme.curves.total]
                 lowest, highest = min(lowest, shown.min()), max(highest, shown.max())
             axes.set_ylim(max(0, lowest - _ROOM), min(100, highest + _ROOM))
             axes.set_title(title)

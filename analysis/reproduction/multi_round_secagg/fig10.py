@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.attacks.reconstruction_report import Reconstruction, histogram, reconstruct
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from testbed.experiment.schema import Experiment
 
 POPULATION, PARTICIPANTS, PRIVACY, WINDOW = 40, 8, 2, 40
@@ -18,7 +18,7 @@ _RECONSTRUCTED = 0.1  # mean error: directions and lengths are right
 
 
 @dataclass(frozen=True)
-class Size:
+class LeastSquaresScale:
     """How much is run.
 
     Attributes:
@@ -32,30 +32,42 @@ class Size:
     seeds: tuple[int, ...]
 
 
-SIZES = {
-    "small": Size(
+SCALES = {
+    "small": LeastSquaresScale(
         {
-            "dataset": "digits", "model": "mlp", "partition": {"scheme": "label-shards", "shards_per_client": 1},
-            "batch_size": 100, "momentum": 0.0, "learning_rate": 0.1, "learning_rate_decay": 0.005,
+            "dataset": "digits",
+            "model": "mlp",
+            "partition": {"scheme": "label-shards", "shards_per_client": 1},
+            "batch_size": 100,
+            "momentum": 0.0,
+            "learning_rate": 0.1,
+            "learning_rate_decay": 0.005,
             "learning_rate_decay_every": 300,
         },
-        300, (1, 2, 3),
+        300,
+        (1, 2, 3),
     ),
-    "paper": Size(
+    "paper": LeastSquaresScale(
         {
-            "dataset": "cifar10", "model": "lenet", "partition": {"scheme": "label-shards", "shards_per_client": 1},
-            "batch_size": 50, "momentum": 0.0, "learning_rate": 0.03, "learning_rate_decay": 0.4,
+            "dataset": "cifar10",
+            "model": "lenet",
+            "partition": {"scheme": "label-shards", "shards_per_client": 1},
+            "batch_size": 50,
+            "momentum": 0.0,
+            "learning_rate": 0.03,
+            "learning_rate_decay": 0.4,
             "learning_rate_decay_every": 400,
         },
-        1460, (1, 2, 3, 4, 5),
+        1460,
+        (1, 2, 3, 4, 5),
     ),
-}  # fmt: skip
+}
 
 
-def experiment(size: Size, data: Any = None) -> Experiment:
+def experiment(scale: LeastSquaresScale, data: Any = None) -> Experiment:
     """Both selections with every seed; the window's sums are recorded, and half as many after it."""
-    last = size.rounds + WINDOW * 3 // 2
-    workload = dict(size.workload)
+    last = scale.rounds + WINDOW * 3 // 2
+    workload = dict(scale.workload)
     if workload["dataset"] == "cifar10":
         workload |= {"dataset": "synthetic-cifar10"} if data is None else {"path": str(data)}
     return Experiment.model_validate(
@@ -68,51 +80,57 @@ def experiment(size: Size, data: Any = None) -> Experiment:
             "aggregation": {"protocol": "plain"},
             "time": {"compute": "modelled"},
             "cluster": {"network": "in-process"},
-            "records": {"aggregates": [size.rounds + 1, last]},
+            "records": {"aggregates": [scale.rounds + 1, last]},
             "sweep": {
                 "selection": [{"protocol": "random"}, {"protocol": "batch-partition", "privacy": PRIVACY}],
-                "seed": list(size.seeds),
+                "seed": list(scale.seeds),
             },
         }
     )
 
 
-def make(bench: Bench) -> Reproduced:
+def run_fig10(context: ReproductionContext) -> ReproductionResult:
     """Train, attack the last rounds, and draw the histogram of the first seed."""
-    size = SIZES[bench.scale]
-    data = bench.data
-    runs = bench.run(experiment(size, data), bench.out / "runs")
+    scale = SCALES[context.scale]
+    data = context.data
+    runs = context.run_experiment(experiment(scale, data), context.out / "runs")
     rows, drawn = [], {}
     for run in runs:
         selection, seed = run.experiment["selection"]["protocol"], run.experiment["seed"]
-        bench.note(f"{selection}, seed {seed}")
+        context.progress(f"{selection}, seed {seed}")
         for rounds in (WINDOW, WINDOW * 3 // 2):
-            made = reconstruct(run, size.rounds + 1, size.rounds + rounds)
+            made = reconstruct(run, scale.rounds + 1, scale.rounds + rounds)
             rows.append(_row(selection, seed, rounds, made))
-            if (rounds, seed) == (WINDOW, size.seeds[0]):
+            if (rounds, seed) == (WINDOW, scale.seeds[0]):
                 drawn[_NAMES[selection]] = made.table["error"].dropna().to_numpy()
     frame = pd.DataFrame(rows)
-    figures = histogram(drawn, bench.out / "multiround-fig10")
-    return Reproduced(table(frame), figures, claims(frame), remarks(bench, data))
+    figures = histogram(drawn, context.out / "multiround-fig10")
+    return ReproductionResult(table(frame), figures, claims(frame), remarks(context, data))
 
 
 def _row(selection: str, seed: int, rounds: int, made: Reconstruction) -> dict[str, Any]:
     error = made.table["error"].dropna()
     return {
-        "selection": selection, "rounds": rounds, "seed": seed, "rank": made.estimates.rank,
-        "condition": made.estimates.condition, "determined": int(made.estimates.determined.sum()),
-        "mean": float(error.mean()), "median": float(error.median()),
-    }  # fmt: skip
+        "selection": selection,
+        "rounds": rounds,
+        "seed": seed,
+        "rank": made.estimates.rank,
+        "condition": made.estimates.condition,
+        "determined": int(made.estimates.determined.sum()),
+        "mean": float(error.mean()),
+        "median": float(error.median()),
+    }
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
     """Means over the seeds, for each selection and window, and the paper's."""
     rows = []
-    for (selection, rounds), group in frame.groupby(["selection", "rounds"], sort=False):
+    for key, group in frame.groupby(["selection", "rounds"], sort=False):
+        selection, rounds = str(key[0]), int(group["rounds"].iloc[0])
         rows.append(
             {
                 "selection": _NAMES[selection],
-                "rounds": int(rounds),
+                "rounds": rounds,
                 "determined": f"{group['determined'].min()} of {POPULATION}",
                 "mean error": float(group["mean"].mean()),
                 "lowest seed": float(group["mean"].min()),
@@ -131,28 +149,28 @@ def claims(frame: pd.DataFrame) -> list[Claim]:
     full = int((random["determined"] == POPULATION).sum())
     close = random["mean"] < _RECONSTRUCTED
     ratio = batches["mean"] / random["mean"]
-    told = ", ".join(f"{value:.3g}" for value in random["mean"])
+    by_seed = ", ".join(f"{value:.3g}" for value in random["mean"])
     return [
         Claim(
             "Under random selection the server reconstructs all updates: mean error 6.715e-3",
-            f"mean error by seed {told}; all updates determined in {full} of {len(random)} runs",
-            "yes" if close.all() and full == len(random) else "partly" if close.any() else "no",
+            f"mean error by seed {by_seed}; all updates determined in {full} of {len(random)} runs",
+            agreement(close.all() and full == len(random), close.any()),
         ),
         Claim(
             "Under Multi-RoundSecAgg with T = 2 it cannot: mean error 0.7829",
             f"mean error by seed {', '.join(f'{value:.3g}' for value in batches['mean'])}; "
             f"{int(batches['determined'].sum())} updates determined",
-            "yes" if (batches["mean"] > 0.5).all() and not batches["determined"].any() else "no",
+            agreement((batches["mean"] > 0.5).all() and not batches["determined"].any()),
         ),
         Claim(
             "Random selection has much the smaller error (117 times in the paper)",
             f"{', '.join(f'{value:.3g}' for value in ratio)} times by seed",
-            "yes" if (ratio > 10).all() else "partly" if (ratio > 1).all() else "no",
+            agreement((ratio > 10).all(), (ratio > 1).all()),
         ),
     ]
 
 
-def remarks(bench: Bench, data: Any) -> list[str]:
+def remarks(context: ReproductionContext, data: Any) -> list[str]:
     """What differs, and what the error depends on."""
     found = [
         "The truth is each client's update from the model at the first round of the window, trained again; the server "
@@ -161,9 +179,9 @@ def remarks(bench: Bench, data: Any) -> list[str]:
         "with the learning rate of these rounds, which the paper does not state, and with more rounds than clients.",
         "Where P lacks rank, least squares takes the solution of minimum norm: the mean of the batch, as the paper.",
     ]
-    if bench.scale == "small":
+    if context.scale == "small":
         found.append(
-            f"UCI digits, one label a client, {SIZES['small'].rounds} rounds at 0.1, then 0.0005 as if decayed; "
+            f"UCI digits, one label a client, {SCALES['small'].rounds} rounds at 0.1, then 0.0005 as if decayed; "
             "the paper: CIFAR-10, LeNet, rounds 1460 to 1500."
         )
     elif data is None:
@@ -176,7 +194,7 @@ REPRODUCTIONS = (
         "multiround-fig10",
         "Single updates out of forty rounds' sums: random selection against batches of two",
         "So et al., Multi-RoundSecAgg, arXiv 2106.03328, Figure 10 (appendix H.2)",
-        make,
-        reads="CIFAR-10, python or binary version (--scale paper)",
+        run_fig10,
+        data_files="CIFAR-10, python or binary version (--scale paper)",
     ),
 )

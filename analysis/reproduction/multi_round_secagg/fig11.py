@@ -14,7 +14,7 @@ from scipy.stats import t as student
 from analysis.attacks.inversion import Search
 from analysis.attacks.inversion_report import Inversion, Inverter
 from analysis.figures.style import house_style, save
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
@@ -25,7 +25,7 @@ _NAMES = {1: "random", 2: "T = 2", 4: "T = 4"}
 
 
 @dataclass(frozen=True)
-class Size:
+class InversionScale:
     """How much is run: victims of each T, steps and starts of a search."""
 
     victims: int
@@ -36,7 +36,7 @@ class Size:
 DRAWN = 4  # victims whose pictures are shown
 Shown = dict[str, list[Inversion]]
 
-SIZES = {"small": Size(8, 400, 2), "paper": Size(40, 4000, 4)}
+SCALES = {"small": InversionScale(8, 400, 2), "paper": InversionScale(40, 4000, 4)}
 
 
 def experiment(dataset: str, data: Any = None) -> Experiment:
@@ -49,8 +49,14 @@ def experiment(dataset: str, data: Any = None) -> Experiment:
             "rounds": ROUNDS,
             "population": POPULATION,
             "workload": {
-                "dataset": dataset, "model": "mlp", "samples_per_client": 1, "batch_size": 1, "momentum": 0.0,
-                "learning_rate": 0.0005, "evaluate_every": ROUNDS, **source,
+                "dataset": dataset,
+                "model": "mlp",
+                "samples_per_client": 1,
+                "batch_size": 1,
+                "momentum": 0.0,
+                "learning_rate": 0.0005,
+                "evaluate_every": ROUNDS,
+                **source,
             },
             "selection": {"participants": PARTICIPANTS},
             "aggregation": {"protocol": "secagg", "clip": 0.01, "threshold": 5},
@@ -64,41 +70,50 @@ def experiment(dataset: str, data: Any = None) -> Experiment:
                 ]
             },
         }
-    )  # fmt: skip
+    )
 
 
-def make(bench: Bench) -> Reproduced:
+def run_fig11(context: ReproductionContext) -> ReproductionResult:
     """Run, recover, invert, draw; the digits, and MNIST where its files are given."""
-    size, data = SIZES[bench.scale], bench.data
+    scale, data = SCALES[context.scale], context.data
     frames, figures = [], []
     for dataset in ("digits",) if data is None else ("digits", "mnist"):
-        runs = bench.run(experiment(dataset, data if dataset == "mnist" else None), bench.out / f"runs-{dataset}")
-        frame, shown = attacked(bench, dataset, runs, size)
+        runs = context.run_experiment(
+            experiment(dataset, data if dataset == "mnist" else None), context.out / f"runs-{dataset}"
+        )
+        frame, shown = attacked(context, dataset, runs, scale)
         frames.append(frame)
-        figures += side_by_side(shown, bench.out / f"multiround-fig11-{dataset}")
+        figures += side_by_side(shown, context.out / f"multiround-fig11-{dataset}")
     frame = pd.concat(frames, ignore_index=True)
-    return Reproduced(table(frame), figures, claims(frame), remarks(data))
+    return ReproductionResult(table(frame), figures, claims(frame), remarks(data))
 
 
-def attacked(bench: Bench, dataset: str, runs: list[RunRecords], size: Size) -> tuple[pd.DataFrame, Shown]:
+def attacked(
+    context: ReproductionContext, dataset: str, runs: list[RunRecords], scale: InversionScale
+) -> tuple[pd.DataFrame, Shown]:
     """One row for each victim, T and way; and the first victims' pictures, by T and way."""
-    victims = np.linspace(0, POPULATION - 1, size.victims).round().astype(int)
+    victims = np.linspace(0, POPULATION - 1, scale.victims).round().astype(int)
     rows: list[dict[str, Any]] = []
     shown: Shown = {}
     for run in runs:
         privacy = int(run.experiment["selection"].get("privacy", 1))
         inverter = Inverter(run, 1, ROUNDS)
         for way in (ALONE, JOINTLY) if privacy > 1 else (ALONE,):
-            bench.note(f"{dataset}, {_NAMES[privacy]}, {way}: {size.victims} victims")
+            context.progress(f"{dataset}, {_NAMES[privacy]}, {way}: {scale.victims} victims")
             for victim in victims.tolist():
-                made = inverter.invert(victim, Search(size.iterations, size.starts), alone=way == ALONE)
+                made = inverter.invert(victim, Search(scale.iterations, scale.starts), alone=way == ALONE)
                 rows.append(
                     {
-                        "data": dataset, "T": privacy, "way": way, "victim": victim, "error": made.error,
-                        "psnr": float(made.psnr.mean()), "mse": float(made.mse.mean()),
+                        "data": dataset,
+                        "T": privacy,
+                        "way": way,
+                        "victim": victim,
+                        "error": made.error,
+                        "psnr": float(made.psnr.mean()),
+                        "mse": float(made.mse.mean()),
                         "prior_psnr": float(-10 * np.log10(made.prior_mse.mean())),
                     }
-                )  # fmt: skip
+                )
                 if victim in victims[:DRAWN]:
                     name = _NAMES[privacy] if privacy == 1 else f"{_NAMES[privacy]}, {way}"
                     shown.setdefault(name, []).append(made)
@@ -131,16 +146,22 @@ def side_by_side(shown: Shown, path: Path) -> list[Path]:
 def table(frame: pd.DataFrame) -> pd.DataFrame:
     """Means over the victims with 95% intervals of the PSNR."""
     rows = []
-    for (dataset, privacy, way), group in frame.groupby(["data", "T", "way"], sort=False):
+    for (dataset, _, way), group in frame.groupby(["data", "T", "way"], sort=False):
+        privacy = int(group["T"].iloc[0])
         low, high = interval(group["psnr"])
         rows.append(
             {
-                "data": dataset, "selection": _NAMES[privacy], "inverted": "own" if privacy == 1 else way,
-                "update error": float(group["error"].mean()), "PSNR dB": float(group["psnr"].mean()),
-                "95% low": low, "95% high": high, "MSE": float(group["mse"].mean()),
+                "data": dataset,
+                "selection": _NAMES[privacy],
+                "inverted": "own" if privacy == 1 else way,
+                "update error": float(group["error"].mean()),
+                "PSNR dB": float(group["psnr"].mean()),
+                "95% low": low,
+                "95% high": high,
+                "MSE": float(group["mse"].mean()),
                 "mean image, dB": float(group["prior_psnr"].mean()),
             }
-        )  # fmt: skip
+        )
     return pd.DataFrame(rows)
 
 
@@ -154,24 +175,24 @@ def claims(frame: pd.DataFrame) -> list[Claim]:
     """More T, less to see: as the paper inverts, and jointly; paired by victim."""
     found = []
     for dataset, of_data in frame.groupby("data", sort=False):
-        for way, said in (
+        for way, claim in (
             (ALONE, "Random selection (T = 1) leaks much more of the images than T = 2 and 4 (PSNR, MSE)"),
             (JOINTLY, "The same where a batch's mean is inverted jointly (not in the paper)"),
         ):
-            found.append(_falls(str(dataset), of_data, way, said))
+            found.append(_falls(str(dataset), of_data, way, claim))
     return found
 
 
-def _falls(dataset: str, frame: pd.DataFrame, way: str, said: str) -> Claim:
+def _falls(dataset: str, frame: pd.DataFrame, way: str, claim: str) -> Claim:
     own = frame[frame["T"] == 1].set_index("victim")["psnr"]
-    lows, told = [], []
+    lows, differences = [], []
     for privacy in PRIVACIES[1:]:
         other = frame[(frame["T"] == privacy) & (frame["way"] == way)].set_index("victim")["psnr"]
         low, high = interval(own - other)
         lows.append(low)
-        told.append(f"T = {privacy}: {(own - other).mean():.1f} dB less ({low:.1f} to {high:.1f})")
-    agrees = "yes" if min(lows) > 0 else "partly" if max(lows) > 0 else "no"
-    return Claim(said, f"{dataset}: {own.mean():.1f} dB at T = 1; {'; '.join(told)}", agrees)  # type: ignore[arg-type]
+        differences.append(f"T = {privacy}: {(own - other).mean():.1f} dB less ({low:.1f} to {high:.1f})")
+    measured = f"{dataset}: {own.mean():.1f} dB at T = 1; {'; '.join(differences)}"
+    return Claim(claim, measured, agreement(*(low > 0 for low in lows)))
 
 
 def remarks(data: Any) -> list[str]:
@@ -193,7 +214,7 @@ REPRODUCTIONS = (
         "multiround-fig11",
         "Pictures out of recovered updates: random selection, batches of two and of four",
         "So et al., Multi-RoundSecAgg, arXiv 2106.03328, Figure 11 (appendix H.2)",
-        make,
-        reads="MNIST's idx files (all four, or the test files alone)",
+        run_fig11,
+        data_files="MNIST's idx files (all four, or the test files alone)",
     ),
 )

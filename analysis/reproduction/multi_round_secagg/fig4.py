@@ -4,9 +4,8 @@ So et al., Securing Secure Aggregation, arXiv 2106.03328, section 6. T is the we
 its certificate: the paper does not say how it has found the minimum.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -16,16 +15,16 @@ from analysis.figures.style import COLUMN_INCHES, house_style, protocol_colours,
 from analysis.multi_round import OverRounds
 from analysis.multi_round.figures import Line
 from analysis.multi_round.figures import draw as draw_lines
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.multi_round_secagg.schemes import (
     PAPER,
     PARTITION,
     PRIVACY,
     RANDOM,
     REMARK_DROPOUTS,
+    SCALES,
     SCHEMES,
     SELECTED,
-    SIZES,
     USERS,
     WEIGHTED,
     first_round_with_one,
@@ -35,7 +34,6 @@ from analysis.reproduction.multi_round_secagg.schemes import (
 )
 from testbed.arrays import Floats
 
-Agrees = Literal["yes", "no", "partly"]
 Metrics = Mapping[str, list[OverRounds]]
 _REMARK_FAIRNESS = (
     "Theorem 1's proof that F = 0 argues that the users are interchangeable, which they are not when their dropout "
@@ -45,14 +43,14 @@ _REMARK_FAIRNESS = (
 _KEPT = [name for name in SCHEMES if PRIVACY[name] > 1]
 
 
-def make(bench: Bench) -> Reproduced:
+def run_fig4(context: ReproductionContext) -> ReproductionResult:
     """Simulate, measure every round, and hold the paper's observations against it."""
-    size = SIZES[bench.scale]
-    found = measured(size, bench.note)
+    scale = SCALES[context.scale]
+    found = measured(scale, context.progress)
     lines = [Line(name, _protocol(name), metrics) for name, metrics in found.items()]
-    return Reproduced(
+    return ReproductionResult(
         table(found),
-        figures=draw_lines(lines, bench.out, "multiround-fig4"),
+        figures=draw_lines(lines, context.out, "multiround-fig4"),
         claims=claims(found),
         remarks=[REMARK_DROPOUTS, _REMARK_FAIRNESS, *remarks(found)],
     )
@@ -63,12 +61,17 @@ def table(found: Metrics) -> pd.DataFrame:
     rows = []
     for name, metrics in found.items():
         rows.append(
-            {"scheme": name, "T (paper)": PRIVACY[name], "T weak": over_seeds(last(metrics, "weak")),
-             "T strong": over_seeds(last(metrics, "strong")),
-             "T = 1 after round": over_seeds(np.array([first_round_with_one(one) for one in metrics]), 4),
-             "F": over_seeds(last(metrics, "fairness")), "C": over_seeds(last(metrics, "cardinality"), 4),
-             "rounds certified": f"{100 * np.mean([one.certified.mean() for one in metrics]):.2f}%"}
-        )  # fmt: skip
+            {
+                "scheme": name,
+                "T (paper)": PRIVACY[name],
+                "T weak": over_seeds(last(metrics, "weak")),
+                "T strong": over_seeds(last(metrics, "strong")),
+                "T = 1 after round": over_seeds(np.array([first_round_with_one(one) for one in metrics]), 4),
+                "F": over_seeds(last(metrics, "fairness")),
+                "C": over_seeds(last(metrics, "cardinality"), 4),
+                "rounds certified": f"{100 * np.mean([one.certified.mean() for one in metrics]):.2f}%",
+            }
+        )
     return pd.DataFrame.from_records(rows)
 
 
@@ -87,43 +90,41 @@ def claims(found: Metrics) -> list[Claim]:
         Claim(
             "T of random and weighted random drops to 1 at about N = 120 rounds (Remark 11)",
             "; ".join(f"{name}: round {over_seeds(rounds, 4)}" for name, rounds in drops.items()),
-            _agrees(at_n),
+            agreement(*at_n),
         ),
         Claim(
             "partition and batch partition keep T = 12, 6, 4, 3",
             f"after the last round T weak is {', '.join(str(value) for value in kept.values())} in all seeds, proved"
             + ("; T strong too" if all(strong) else ""),
-            _agrees([kept[name] == PRIVACY[name] for name in _KEPT] + settled + strong),
+            agreement(*(kept[name] == PRIVACY[name] for name in _KEPT), *settled, *strong),
         ),
         Claim(
             "partition has the worst cardinality",
             _each(cardinality, 4),
-            _agrees([cardinality[PARTITION].max() < cardinality[name].min() for name in SCHEMES if name != PARTITION]),
+            agreement(
+                *(cardinality[PARTITION].max() < cardinality[name].min() for name in SCHEMES if name != PARTITION)
+            ),
         ),
         Claim(
             "T = 3 and T = 4 have almost the cardinality of random selection (within 2%)",
             ", ".join(f"T = {privacy}: {100 * share:.2f}%" for privacy, share in zip((3, 4), close, strict=True)),
-            _agrees([share >= 0.98 for share in close]),
+            agreement(*(share >= 0.98 for share in close)),
         ),
         Claim(
             "Multi-RoundSecAgg has a smaller fairness gap than random selection",
             _each(fairness, 2),
-            _agrees([fairness[name].mean() < fairness[RANDOM].mean() for name in batches]),
+            agreement(*(fairness[name].mean() < fairness[RANDOM].mean() for name in batches)),
         ),
         Claim(
             "Multi-RoundSecAgg has a fairness gap F = 0 (Theorem 1; here: below 0.01 after the last round)",
             ", ".join(f"{name}: {over_seeds(fairness[name], 2)}" for name in batches),
-            _agrees([fairness[name].max() < 0.01 for name in batches]),
+            agreement(*(fairness[name].max() < 0.01 for name in batches)),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _each(values: Mapping[str, Floats], digits: int) -> str:
     return ", ".join(f"{name}: {over_seeds(one, digits)}" for name, one in values.items())
-
-
-def _agrees(holds: Sequence[bool]) -> Agrees:
-    return "yes" if all(holds) else "partly" if any(holds) else "no"
 
 
 def remarks(found: Metrics) -> list[str]:
@@ -142,9 +143,9 @@ def remarks(found: Metrics) -> list[str]:
     return lines
 
 
-def make_trade_off(bench: Bench) -> Reproduced:
+def run_fig5a(context: ReproductionContext) -> ReproductionResult:
     """Figure 5 (a): T against C of the six schemes."""
-    found = measured(SIZES[bench.scale], bench.note)
+    found = measured(SCALES[context.scale], context.progress)
     frame = table(found)[["scheme", "T (paper)", "T weak", "C"]]
     cardinality = {name: last(metrics, "cardinality") for name, metrics in found.items()}
     privacy = {name: last(metrics, "weak") for name, metrics in found.items()}
@@ -153,10 +154,10 @@ def make_trade_off(bench: Bench) -> Reproduced:
     close = [cardinality[name].mean() >= 0.98 * cardinality[RANDOM].mean() for name in batches]
     said = [f"{name}: T = {privacy[name].mean():g}, C = {over_seeds(cardinality[name], 4)}" for name in SCHEMES]
     claim = "T = 3 and T = 4 are more private than random and weighted random, with almost the same cardinality"
-    return Reproduced(
+    return ReproductionResult(
         frame,
-        figures=draw_trade_off(privacy, cardinality, bench.out),
-        claims=[Claim(claim, ", ".join(said), _agrees(better + close))],
+        figures=draw_trade_off(privacy, cardinality, context.out),
+        claims=[Claim(claim, ", ".join(said), agreement(*better, *close))],
         remarks=[REMARK_DROPOUTS],
     )
 
@@ -175,9 +176,15 @@ def draw_trade_off(
             values = cardinality[name]
             reach = [[values.mean() - values.min()], [values.max() - values.mean()]]
             axes.errorbar(
-                privacy[name].mean(), values.mean(), reach, fmt=marker, markersize=5, color=colours[_protocol(name)],
-                markerfacecolor="none" if name == WEIGHTED else None, label=name,
-            )  # fmt: skip
+                privacy[name].mean(),
+                values.mean(),
+                reach,
+                fmt=marker,
+                markersize=5,
+                color=colours[_protocol(name)],
+                markerfacecolor="none" if name == WEIGHTED else None,
+                label=name,
+            )
         axes.set_xlabel("Multi-round privacy T (weak)")
         axes.set_ylabel("Average cardinality C")
         axes.set_xticks([1, 3, 4, 6, 12])
@@ -197,9 +204,9 @@ REPRODUCTIONS = (
         "multiround-fig4",
         "Privacy T, fairness F and cardinality C of six schemes over 1,500 rounds",
         f"{PAPER}, Figure 4",
-        make,
+        run_fig4,
     ),
     Reproduction(
-        "multiround-fig5a", "Privacy T against cardinality C of six schemes", f"{PAPER}, Figure 5 (a)", make_trade_off
+        "multiround-fig5a", "Privacy T against cardinality C of six schemes", f"{PAPER}, Figure 5 (a)", run_fig5a
     ),
 )

@@ -44,24 +44,24 @@ REMARK_DROPOUTS = (
 
 
 @dataclass(frozen=True)
-class Size:
+class SimulationScale:
     """How much is simulated."""
 
     rounds: int
     seeds: int
 
 
-SIZES: dict[str, Size] = {"small": Size(1500, 5), "paper": Size(1500, 20)}
+SCALES: dict[str, SimulationScale] = {"small": SimulationScale(1500, 5), "paper": SimulationScale(1500, 20)}
 
 
-def measured(size: Size, note: Callable[[str], None]) -> dict[str, list[OverRounds]]:
+def measured(scale: SimulationScale, note: Callable[[str], None]) -> dict[str, list[OverRounds]]:
     """The metrics over the rounds of each scheme, one for each seed."""
     found: dict[str, list[OverRounds]] = {name: [] for name in SCHEMES}
-    for seed in range(1, size.seeds + 1):
-        note(f"seed {seed} of {size.seeds}: {size.rounds} rounds of {len(SCHEMES)} schemes")
+    for seed in range(1, scale.seeds + 1):
+        note(f"seed {seed} of {scale.seeds}: {scale.rounds} rounds of {len(SCHEMES)} schemes")
         unavailable = dropout_probabilities(USERS, seed)
         for name, parameters in SCHEMES.items():
-            found[name].append(over_rounds(simulate(parameters, unavailable, size.rounds, seed), SEED_TIME_S))
+            found[name].append(over_rounds(simulate(parameters, unavailable, scale.rounds, seed), SEED_TIME_S))
     return found
 
 

@@ -19,8 +19,9 @@ _SHARDS = {"scheme": "label-shards", "shards_per_client": 1}
 _IID: Mapping[Setting, Mapping[str, Any]] = {"IID": {"partition": {"scheme": "iid"}}}
 _ONE_LABEL: Mapping[Setting, Mapping[str, Any]] = {**_IID, "non-IID": {"partition": _SHARDS}}
 _DIRICHLET: Mapping[Setting, Mapping[str, Any]] = {
-    **_IID, "non-IID": {"partition": {"scheme": "dirichlet", "alpha": 0.5}},
-}  # fmt: skip
+    **_IID,
+    "non-IID": {"partition": {"scheme": "dirichlet", "alpha": 0.5}},
+}
 
 
 def _shared(samples: int) -> Mapping[Setting, Mapping[str, Any]]:
@@ -33,29 +34,44 @@ _SMALL = {"epochs": 1, "batch_size": 10, "samples_per_client": 40, "test_samples
 
 DIGITS = Task(
     {"dataset": "digits", "model": "mlp", "epochs": 1, "batch_size": 3},
-    _ONE_LABEL, rounds=150, rates=(0.1,), by_label=True,
+    _ONE_LABEL,
+    rounds=150,
+    rates=(0.1,),
+    by_label=True,
     notes=(
         "Instead of MNIST's 60,000 images, the 8x8 digits: 12 samples for each client, in batches of 3, which makes 4 "
         "local steps a round (the paper: 500 in batches of 100, 5 steps). Instead of the CNN, two hidden layers of 64 "
         "units.",
     ),
-)  # fmt: skip
+)
 MNIST_TEST_FILES = Task(
     {"dataset": "mnist", "model": "mlp", "epochs": 1, "batch_size": 14},
-    _ONE_LABEL, rounds=100, rates=(0.1,), by_label=True, evaluations=25,
+    _ONE_LABEL,
+    rounds=100,
+    rates=(0.1,),
+    by_label=True,
+    evaluations=25,
     notes=(
         "Instead of the CNN, two hidden layers of 200 units. Batches of 14: where only the test files are there, a "
         "client has 66 samples, which makes 5 local steps a round, as in the paper (500 in batches of 100).",
     ),
-)  # fmt: skip
+)
 MNIST = Task(
     {"dataset": "mnist", "model": "mnist-cnn", "epochs": 1, "batch_size": 100},
-    _ONE_LABEL, rounds=400, rates=LEARNING_RATES, by_label=True, evaluations=80,
-)  # fmt: skip
+    _ONE_LABEL,
+    rounds=400,
+    rates=LEARNING_RATES,
+    by_label=True,
+    evaluations=80,
+)
 CIFAR10 = Task(
     {"dataset": "cifar10", "model": "lenet", **_CIFAR},
-    _shared(200), rounds=1000, rates=LEARNING_RATES, by_label=True, evaluations=100,
-)  # fmt: skip
+    _shared(200),
+    rounds=1000,
+    rates=LEARNING_RATES,
+    by_label=True,
+    evaluations=100,
+)
 CIFAR100 = Task(
     {"dataset": "cifar100", "model": "vgg11", **_CIFAR}, _DIRICHLET, rounds=1000, rates=LEARNING_RATES, evaluations=100
 )
@@ -65,21 +81,31 @@ _FEW = (
 )
 GENERATED10 = Task(
     {"dataset": "synthetic-cifar10", "model": "lenet", **_SMALL},
-    _shared(20), rounds=60, rates=(0.03,), by_label=True, evaluations=20, notes=(_FEW,),
-)  # fmt: skip
+    _shared(20),
+    rounds=60,
+    rates=(0.03,),
+    by_label=True,
+    evaluations=20,
+    notes=(_FEW,),
+)
 DIGITS_DIRICHLET = replace(
-    DIGITS, settings=_DIRICHLET, by_label=False,
+    DIGITS,
+    settings=_DIRICHLET,
+    by_label=False,
     notes=(
         "Instead of CIFAR-100, the 8x8 digits: 12 samples for each client, in batches of 3, which makes 4 local steps "
         "a round (the paper: 417 in batches of 50, 9 steps). Instead of VGG-11, two hidden layers of 64 units. On 100 "
         "generated classes LeNet was still guessing after 60 rounds at a rate of 0.1.",
     ),
-)  # fmt: skip
+)
 CIFAR100_LENET = Task(
     {"dataset": "cifar100", "model": "lenet", **_SMALL, "samples_per_client": 100},
-    _DIRICHLET, rounds=300, rates=(0.03,), evaluations=30,
+    _DIRICHLET,
+    rounds=300,
+    rates=(0.03,),
+    evaluations=30,
     notes=("Instead of VGG-11, LeNet; of the 417 samples of a client 100, in batches of 10; 500 test images.",),
-)  # fmt: skip
+)
 
 
 _ABLATED = (

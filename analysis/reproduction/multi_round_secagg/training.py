@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-import workloads
-from analysis.reproduction.contract import Bench
-from analysis.reproduction.late_accuracy import best_of, late_accuracy
+from analysis.reproduction.accuracy_curves import AccuracyCurves, best_of
+from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.multi_round_secagg.published import (
     PARTICIPANTS,
     POPULATION,
@@ -26,13 +24,11 @@ from analysis.reproduction.multi_round_secagg.published import (
     UNAVAILABLE,
     Setting,
 )
-from testbed.arrays import Floats
+from analysis.reproduction.training_data import describe_data
+from testbed.arrays import Floats, Ids
 from testbed.errors import RunError
 from testbed.experiment.schema import Experiment
-from testbed.experiment.workload import Workload
 from testbed.records import RunRecords
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -72,13 +68,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Trained:
-    """One scheme in one setting.
+    """What one scheme's runs came to.
 
     Attributes:
-        rounds: `(e,)` int64, after which the model was evaluated.
-        accuracy: `(seeds, e)` float64, in percent.
+        curves: accuracy over the rounds, by seed.
         skipped: `(seeds,)` int64 rounds without a sum.
-        total: rounds of each run.
         privacy: smallest weak multi-round privacy T among the seeds' runs; None where no round was completed.
         certified: whether nothing smaller exists in that run.
         strong: smallest strong T among the runs.
@@ -86,20 +80,13 @@ class Trained:
         cardinality: `(seeds,)` C after the last round.
     """
 
-    rounds: Ints
-    accuracy: Floats
-    skipped: Ints
-    total: int
+    curves: AccuracyCurves
+    skipped: Ids
     privacy: int | None
     certified: bool
     strong: int | None
     fairness: Floats
     cardinality: Floats
-
-    @property
-    def late(self) -> Floats:
-        """`(seeds,)` accuracy in percent: the mean over the evaluations of the last tenth of the rounds."""
-        return late_accuracy(self.rounds, self.accuracy, self.total)
 
 
 Results = Mapping[Setting, Mapping[str, Trained]]
@@ -147,23 +134,25 @@ def experiment(
     )
 
 
-def train(bench: Bench, task: Task, folder: str = "runs") -> tuple[Results, dict[Setting, float]]:
+def train(context: ReproductionContext, task: Task, folder: str = "runs") -> tuple[Results, dict[Setting, float]]:
     """Run everything; the outcome by setting and scheme, and the learning rate of each setting.
 
     Args:
-        bench: where and how to run.
+        context: where and how to run.
         task: what.
-        folder: of the runs, below the bench's.
+        folder: of the runs, below the context's.
     """
     results: dict[Setting, dict[str, Trained]] = {}
     rates: dict[Setting, float] = {}
     for setting in [setting for setting in SETTINGS if setting in task.settings]:
-        rates[setting] = best_rate(bench, task, setting, folder)
+        rates[setting] = best_rate(context, task, setting, folder)
         runs: dict[str, list[RunRecords]] = {scheme: [] for scheme in SCHEMES}
         for seed in range(1, task.seeds + 1):
-            bench.note(f"{setting}, seed {seed} of {task.seeds}: {len(SCHEMES)} schemes, {task.rounds} rounds each")
+            context.progress(
+                f"{setting}, seed {seed} of {task.seeds}: {len(SCHEMES)} schemes, {task.rounds} rounds each"
+            )
             swept = experiment(task, setting, seed, list(SCHEMES.values()), [rates[setting]])
-            points = bench.run(swept, bench.out / folder / f"{setting}-seed-{seed}".lower())
+            points = context.run_experiment(swept, context.out / folder / f"{setting}-seed-{seed}".lower())
             for scheme, run in zip(SCHEMES, points, strict=True):
                 runs[scheme].append(run)
         results[setting] = {scheme: trained(of_scheme) for scheme, of_scheme in runs.items()}
@@ -172,8 +161,7 @@ def train(bench: Bench, task: Task, folder: str = "runs") -> tuple[Results, dict
 
 def remarks(task: Task, rates: Mapping[Setting, float]) -> list[str]:
     """The data, how they were learned, and what the paper does not say."""
-    section = Workload.model_validate({**task.workload, **next(iter(task.settings.values()))})
-    data = workloads.build(section, task.population, 1).description
+    data = describe_data({**task.workload, **next(iter(task.settings.values()))}, task.population)
     chosen = ", ".join(f"{setting} {rate:g}" for setting, rate in rates.items())
     grid = "chosen beforehand from the paper's grid" if len(task.rates) == 1 else f"the best of {_listed(task.rates)}"
     away = f"drawn from {_listed(UNAVAILABLE)} for each seed"
@@ -195,7 +183,7 @@ def _listed(values: Sequence[float]) -> str:
     return ", ".join(f"{value:g}" for value in values)
 
 
-def best_rate(bench: Bench, task: Task, setting: Setting, folder: str) -> float:
+def best_rate(context: ReproductionContext, task: Task, setting: Setting, folder: str) -> float:
     """The learning rate at which random selection learns best, on a seed of its own; the larger of equal ones.
 
     The paper takes the best of its grid "for a fair comparison between 6 schemes". One rate for all schemes of a
@@ -203,24 +191,21 @@ def best_rate(bench: Bench, task: Task, setting: Setting, folder: str) -> float:
     """
     if len(task.rates) == 1:
         return task.rates[0]
-    bench.note(f"{setting}: which of {len(task.rates)} learning rates")
+    context.progress(f"{setting}: which of {len(task.rates)} learning rates")
     swept = experiment(task, setting, 0, [SCHEMES[RANDOM]], task.rates)
-    runs = bench.run(swept, bench.out / folder / f"{setting}-rates".lower())
-    reached = [float(trained([run]).late[0]) for run in runs]
+    runs = context.run_experiment(swept, context.out / folder / f"{setting}-rates".lower())
+    reached = [float(AccuracyCurves.of([run]).late[0]) for run in runs]
     return best_of(task.rates, reached)
 
 
 def trained(runs: Sequence[RunRecords]) -> Trained:
     """What one scheme's runs, of different seeds and else alike, came to."""
-    measured = [run.rounds.dropna(subset=["accuracy"]) for run in runs]
     summaries = [_summary(run) for run in runs]
     known = [one for one in summaries if one["multi_round_privacy_weak"] is not None]
     least = min(known, key=lambda one: int(one["multi_round_privacy_weak"]), default=None)
     return Trained(
-        rounds=measured[0]["round"].to_numpy(np.int64),
-        accuracy=100 * np.array([rows["accuracy"].to_numpy(np.float64) for rows in measured]),
+        curves=AccuracyCurves.of(runs),
         skipped=np.array([one["rounds_skipped"] for one in summaries], np.int64),
-        total=len(runs[0].rounds),
         privacy=None if least is None else int(least["multi_round_privacy_weak"]),
         certified=least is not None and bool(least["multi_round_privacy_weak_certified"]),
         strong=min((int(one["multi_round_privacy_strong"]) for one in known), default=None),

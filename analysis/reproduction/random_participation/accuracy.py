@@ -7,9 +7,8 @@ What the noise of the proposed analysis really guarantees stands beside its curv
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -18,61 +17,71 @@ from analysis.bounds.random_participation import (
     Delta,
     Participation,
     as_printed,
-    epsilon_of,
+    epsilon_at,
     orthogonal_pair,
     weak_client_sampling,
 )
 from analysis.comparison.measures import mean_interval
 from analysis.figures.style import COLUMN_INCHES, house_style, save
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
-from analysis.reproduction.random_participation.training import (
+from analysis.reproduction.accuracy_curves import AccuracyCurves
+from analysis.reproduction.contract import (
+    Agreement,
+    Claim,
+    Reproduction,
+    ReproductionContext,
+    ReproductionResult,
+    agreement,
+)
+from analysis.reproduction.random_participation.published import (
     DELTA,
     EPSILON,
-    FIG6,
-    FIG7,
+    FEW_CLIENTS,
+    MANY_CLIENTS,
     NONE,
     OLS,
+    PAPER,
     PROPOSED,
     WCS,
-    Learned,
-    Setting,
-    Size,
-    Tried,
+    Scenario,
+)
+from analysis.reproduction.random_participation.training import (
+    RateSearch,
+    TrainingTask,
     description,
-    sigmas,
-    size_of,
+    required_noise,
+    search_rates,
+    task_of,
     train,
-    tried_rates,
 )
 
 _LOOKS = {NONE: ("#7F7F7F", ":"), PROPOSED: ("#0072B2", "--"), WCS: ("#000000", "-"), OLS: ("#56B4E9", "-")}
 
 
-def make(setting: Setting, bench: Bench) -> Reproduced:
+def run_training(scenario: Scenario, context: ReproductionContext) -> ReproductionResult:
     """Train at every scheme's noise, and judge both the accuracies and what the noise is said to guarantee."""
-    size, noise = size_of(setting, bench.scale, bench.data), sigmas(setting)
-    tried = tried_rates(bench, setting.title, size, noise)
+    task, noise = task_of(scenario, context.scale, context.data), required_noise(scenario)
+    tried = search_rates(context, scenario.title, task, noise)
     rates = {scheme: grid.best for scheme, grid in tried.items()}
-    results = train(bench, setting.title, size, noise, rates)
-    bench.note("what the noise guarantees, and what two data sets lose")
-    frame = table(setting, size, noise, rates, results)
-    return Reproduced(
+    results = train(context, scenario.title, task, noise, rates)
+    context.progress("what the noise guarantees, and what two data sets lose")
+    frame = table(scenario, task, noise, rates, results)
+    return ReproductionResult(
         frame,
-        figures=draw(setting, noise, results, frame, bench.out),
-        claims=[*accuracy_claims(setting, results), privacy_claim(setting, size, frame)],
-        remarks=remarks(size, tried),
+        figures=draw(scenario, noise, results, frame, context.out),
+        claims=[*accuracy_claims(scenario, results), privacy_claim(scenario, task, frame)],
+        remarks=remarks(task, tried),
     )
 
 
-def remarks(size: Size, tried: Mapping[str, Tried]) -> list[str]:
+def remarks(task: TrainingTask, tried: Mapping[str, RateSearch]) -> list[str]:
     """The data, how the learning rates were chosen, and what is compared."""
-    grid = ", ".join(f"{rate:g}" for rate in size.rates)
+    grid = ", ".join(f"{rate:g}" for rate in task.rates)
     return [
-        f"Data: {description(size)}.",
-        *size.notes,
+        f"Data: {description(task)}.",
+        *task.notes,
         f"Learning rates: every scheme was tried with {grid} on one seed that is not compared, and compared at the "
         "best. In brackets what each reached: " + "; ".join(f"{scheme} {of}" for scheme, of in tried.items()) + ".",
-        f"{size.seeds} seeds; momentum 0.9 at the server. An accuracy is the mean over the evaluations of a run's last "
+        f"{task.seeds} seeds; momentum 0.9 at the server. An accuracy is the mean over the evaluations of a run's last "
         "tenth; ± and bands: 95% intervals over the seeds. The schemes of a seed have everything in common but noise "
         "and rate.",
         f"All four are the same algorithm. What differs is the sigma that an analysis asks for, so that a round be "
@@ -83,24 +92,26 @@ def remarks(size: Size, tried: Mapping[str, Tried]) -> list[str]:
 
 
 def table(
-    setting: Setting,
-    size: Size,
+    scenario: Scenario,
+    task: TrainingTask,
     noise: Mapping[str, float],
     rates: Mapping[str, float],
-    results: Mapping[str, Learned],
+    results: Mapping[str, AccuracyCurves],
 ) -> pd.DataFrame:
     """Each scheme's noise, what it costs in privacy in a round and in all of them, its learning rate and accuracy."""
     rows = []
     for scheme, sigma in noise.items():
         row: dict[str, Any] = {
-            "scheme": scheme, "sigma": sigma, "sigma (paper)": setting.published.get(scheme, 0.0),
-        }  # fmt: skip
+            "scheme": scheme,
+            "sigma": sigma,
+            "sigma (paper)": scenario.sigmas.get(scheme, 0.0),
+        }
         for bound, (one_round, many_rounds) in _BOUNDS.items():
-            row[f"epsilon of a round, {bound}"] = max(_in_round(delta, setting.who, sigma) for delta in one_round)
-            row[f"of {size.rounds}, {bound}"] = max(
-                _in_all(loss, setting.who, sigma, size.rounds) for loss in many_rounds
+            row[f"epsilon of a round, {bound}"] = max(_in_round(delta, scenario.who, sigma) for delta in one_round)
+            row[f"of {task.rounds}, {bound}"] = max(
+                _in_all(loss, scenario.who, sigma, task.rounds) for loss in many_rounds
             )
-        row["learning rate"], row["learning rate (paper)"] = rates[scheme], setting.rates[scheme]
+        row["learning rate"], row["learning rate (paper)"] = rates[scheme], scenario.rates[scheme]
         interval = mean_interval(results[scheme].late)
         row["accuracy [%]"], row["±"] = interval.mean, interval.half_width
         rows.append(row)
@@ -115,7 +126,7 @@ _BOUNDS: Mapping[str, tuple[tuple[Delta, ...], tuple[composed.Composed, ...]]] =
 
 
 def _in_round(delta: Delta, who: Participation, sigma: float) -> float:
-    return epsilon_of(lambda epsilon: delta(who, sigma, epsilon), DELTA) if sigma else float("inf")
+    return epsilon_at(delta, who, sigma, DELTA) if sigma else float("inf")
 
 
 def _in_all(loss: composed.Composed, who: Participation, sigma: float, rounds: int) -> float:
@@ -124,11 +135,11 @@ def _in_all(loss: composed.Composed, who: Participation, sigma: float, rounds: i
     return float(loss(who, sigma).self_compose(rounds).get_epsilon_for_delta(DELTA))
 
 
-def accuracy_claims(setting: Setting, results: Mapping[str, Learned]) -> list[Claim]:
+def accuracy_claims(scenario: Scenario, results: Mapping[str, AccuracyCurves]) -> list[Claim]:
     """The order of the curves, seed by seed."""
     first = (
         ("the proposed scheme's noise gives much higher accuracy than WCS's", PROPOSED, WCS)
-        if setting is FIG6
+        if scenario is MANY_CLIENTS
         else ("the proposed scheme has the best accuracy of the private ones", PROPOSED, WCS)
     )
     claims = [
@@ -146,27 +157,31 @@ def accuracy_claims(setting: Setting, results: Mapping[str, Learned]) -> list[Cl
     return found
 
 
-def _sign(mean: float, half: float | None) -> Literal["yes", "no"] | None:
+def _sign(mean: float, half: float | None) -> Agreement | None:
     if half is None or abs(mean) <= half:
         return None
-    return "yes" if mean > 0 else "no"
+    return agreement(mean > 0)
 
 
-def privacy_claim(setting: Setting, size: Size, frame: pd.DataFrame) -> Claim:
+def privacy_claim(scenario: Scenario, task: TrainingTask, frame: pd.DataFrame) -> Claim:
     """What the proposed scheme's noise is said to guarantee."""
     row = frame[frame["scheme"] == PROPOSED].iloc[0]
     least, most = (float(row[f"epsilon of a round, {bound}"]) for bound in ("at least", "guaranteed"))
-    all_least, all_most = (float(row[f"of {size.rounds}, {bound}"]) for bound in ("at least", "guaranteed"))
+    all_least, all_most = (float(row[f"of {task.rounds}, {bound}"]) for bound in ("at least", "guaranteed"))
     return Claim(
-        f"the proposed scheme's sigma = {setting.published[PROPOSED]} makes every round ({EPSILON}, {DELTA:g})-DP",
+        f"the proposed scheme's sigma = {scenario.sigmas[PROPOSED]} makes every round ({EPSILON}, {DELTA:g})-DP",
         f"at sigma = {row['sigma']:.4g} a round loses epsilon {least:.3g} at least, and {most:.3g} at most (WCS); "
-        f"{size.rounds} rounds {all_least:.3g} to {all_most:.3g}",
+        f"{task.rounds} rounds {all_least:.3g} to {all_most:.3g}",
         "no" if least > EPSILON else ("yes" if most <= EPSILON else None),
     )
 
 
 def draw(
-    setting: Setting, noise: Mapping[str, float], results: Mapping[str, Learned], frame: pd.DataFrame, out: Path
+    scenario: Scenario,
+    noise: Mapping[str, float],
+    results: Mapping[str, AccuracyCurves],
+    frame: pd.DataFrame,
+    out: Path,
 ) -> list[Path]:
     """Accuracy over the iterations; the legend says what a round loses, which for the proposed scheme is no 0.015."""
     rows = frame.set_index("scheme")
@@ -175,35 +190,33 @@ def draw(
         axes = figure.subplots()
         for scheme, of_scheme in results.items():
             colour, line = _LOOKS[scheme]
-            intervals = [mean_interval(values) for values in of_scheme.accuracy.T]
-            mean = np.array([interval.mean for interval in intervals], np.float64)
-            half = np.array([interval.half_width or 0.0 for interval in intervals])
             label = scheme
             if noise[scheme]:
-                least, most = (rows.loc[scheme, f"epsilon of a round, {bound}"] for bound in ("at least", "guaranteed"))
+                least, most = (
+                    float(rows[f"epsilon of a round, {bound}"][scheme]) for bound in ("at least", "guaranteed")
+                )
                 label += f", sigma {noise[scheme]:.3g}: a round loses epsilon {least:.2g} to {most:.2g}"
                 label += f" (said: {EPSILON})" if least > EPSILON else ""
-            axes.plot(of_scheme.rounds, mean, color=colour, linestyle=line, label=label)
-            axes.fill_between(of_scheme.rounds, mean - half, mean + half, color=colour, alpha=0.13, linewidth=0)
+            of_scheme.plot(axes, color=colour, linestyle=line, label=label)
         axes.set(xlabel="iteration", ylabel="accuracy [%]", ylim=(0, 100))
-        who = setting.who
+        who = scenario.who
         axes.set_title(
-            f"{setting.title}: noise for p = {who.client_rate:g}, q = {who.sample_rate:g}, d = {who.local_samples}"
+            f"{scenario.title}: noise for p = {who.client_rate:g}, q = {who.sample_rate:g}, d = {who.local_samples}"
         )
         axes.grid()
         figure.legend(loc="outside lower center", ncols=1)
         out.mkdir(parents=True, exist_ok=True)
-        return save(figure, out / setting.name)
+        return save(figure, out / scenario.name)
 
 
-def _reproduction(setting: Setting, figure: str) -> Reproduction:
+def _reproduction(scenario: Scenario, figure: str) -> Reproduction:
     return Reproduction(
-        setting.name,
-        f"Random participation: accuracy at the noise of four analyses, {setting.title}",
-        f"Hasircioglu and Gunduz, Privacy Amplification via Random Participation, arXiv 2205.01556, {figure}",
-        partial(make, setting),
-        reads="EMNIST ByClass, idx files",
+        scenario.name,
+        f"Random participation: accuracy at the noise of four analyses, {scenario.title}",
+        f"{PAPER}, {figure}",
+        partial(run_training, scenario),
+        data_files="EMNIST ByClass, idx files",
     )
 
 
-REPRODUCTIONS = (_reproduction(FIG6, "Figure 6"), _reproduction(FIG7, "Figure 7"))
+REPRODUCTIONS = (_reproduction(MANY_CLIENTS, "Figure 6"), _reproduction(FEW_CLIENTS, "Figure 7"))

@@ -7,13 +7,13 @@ server behaves, they do what honest clients do.
 from testbed.emulation.compute.cost import meter
 from testbed.parties.client import handles
 from testbed.parties.round_beacon import randomness_of
+from testbed.selection.lotto.client import LottoClient
 from testbed.selection.lotto.client_centric import ClientCentricClient
-from testbed.selection.lotto.protocol import (
+from testbed.selection.lotto.messages import (
     LIST_DOMAIN,
     Agreed,
     ListSignature,
     ListSignatures,
-    LottoClient,
     ParticipantList,
     list_content,
 )
@@ -51,7 +51,7 @@ class _Accomplice(LottoClient):
         """Take part with whoever is in the list, and in the others of this round."""
         rows = () if self._list is None else self._list.participants
         others = self.client.agreed_participants or {}
-        self.client.agreed_participants = others | {lot.client: lot.registration_key for lot in rows}
+        self.client.agreed_participants = others | {entry.client: entry.registration_key for entry in rows}
         return Agreed()
 
 

@@ -17,10 +17,11 @@ from testbed.arrays import Ids
 from testbed.crypto import prf, signatures, vrf
 from testbed.network.contract import ids
 from testbed.selection.contract import Selection, SelectionRound
+from testbed.selection.lotto.candidacy import below_threshold, selection_input
 from testbed.selection.lotto.client_centric import ClientCentricServer
-from testbed.selection.lotto.protocol import ListSignatures, Lot, ParticipantList, SignedBy, selection_input
-from testbed.selection.lotto.server import Told
-from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer, below_threshold
+from testbed.selection.lotto.messages import ListSignatures, ParticipantEntry, ParticipantList, SignedBy
+from testbed.selection.lotto.server import GroupMessages
+from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
 
 _replaced = msgspec.structs.replace
 
@@ -37,10 +38,10 @@ class KeepDishonestCandidates(LottoMisbehaviour):
         """Its own candidates, and honest ones for the places that are left."""
         if not self.attacking:
             return super().choose(candidates, round_)
-        coin, s = round_.coin("residual removal"), self.parameters.participants
-        ours = coin.permutation(self.ours(candidates))[:s]
-        honest = coin.choice(self.others(candidates), s - len(ours), replace=False)
-        self.carried_out(
+        rng, s = round_.rng("residual removal"), self.parameters.participants
+        ours = rng.permutation(self.ours(candidates))[:s]
+        honest = rng.choice(self.others(candidates), s - len(ours), replace=False)
+        self.record_attack(
             KeepDishonestCandidates,
             f"{len(ours)} of {s} participants are dishonest; honest ones of {len(candidates)} candidates were removed",
         )
@@ -64,10 +65,10 @@ class OmitHonestCandidates(LottoMisbehaviour):
         if not self.attacking:
             return super().choose(candidates, round_)
         honest, s = self.others(candidates), self.parameters.participants
-        kept = honest[: min(self.conspiracy.options_of(OmitHonestCandidates).keep, s)]
+        kept = honest[: min(self.context.options_of(OmitHonestCandidates).keep, s)]
         chosen = np.append(kept, self.ours(candidates)[: s - len(kept)])
         left_out = len(honest) - len(kept)
-        self.carried_out(
+        self.record_attack(
             OmitHonestCandidates, f"left out {left_out} of {len(honest)} honest candidates, {len(chosen)} of {s} remain"
         )
         return np.sort(chosen)
@@ -97,9 +98,9 @@ class ReserveMostSelected(LottoMisbehaviour):
             target = int(honest[np.argmax(round_.participations[honest])])
         if target not in candidates:
             return super().choose(candidates, round_)
-        self.carried_out(ReserveMostSelected, f"kept a place for client {target}")
+        self.record_attack(ReserveMostSelected, f"kept a place for client {target}")
         others = candidates[candidates != target]
-        rest = round_.coin("residual removal").choice(others, self.parameters.participants - 1, replace=False)
+        rest = round_.rng("residual removal").choice(others, self.parameters.participants - 1, replace=False)
         return np.sort(np.append(rest, target))
 
     def _most_often_candidate(self, round_: SelectionRound) -> int:
@@ -107,7 +108,7 @@ class ReserveMostSelected(LottoMisbehaviour):
         clients = self.others(np.flatnonzero(round_.directory.registered))
         keys = round_.directory.vrf[clients]
         often = np.zeros(len(clients), np.int64)
-        for number in range(1, self.conspiracy.rounds + 1):
+        for number in range(1, self.context.rounds + 1):
             outputs = prf.evaluate_many(keys, selection_input(round_.experiment_id, number))
             often += below_threshold(outputs, cast(ServerCentricParameters, self.parameters), self.population)
         return int(clients[np.argmax(often)])
@@ -119,18 +120,19 @@ class ReserveMostSelected(LottoMisbehaviour):
 class _Stuffing(LottoMisbehaviour):
     """Puts its own clients, which were not drawn, in the places of all honest participants but one."""
 
-    def stuffed(self, lots: Sequence[Lot], round_: SelectionRound) -> list[Lot]:
+    def stuffed(self, entries: Sequence[ParticipantEntry], round_: SelectionRound) -> list[ParticipantEntry]:
         """The list with as many of the server's clients as there are; the victim stays."""
-        listed = {lot.client for lot in lots}
+        listed = {entry.client for entry in entries}
         known = round_.directory.registered
         spare = [client for client in sorted(self.dishonest - listed) if client < len(known) and known[client]]
-        honest = [lot for lot in lots if lot.client not in self.dishonest]
-        replaced = {lot.client: client for lot, client in zip(honest[1:], spare, strict=False)}
+        honest = [entry for entry in entries if entry.client not in self.dishonest]
+        replaced = {entry.client: client for entry, client in zip(honest[1:], spare, strict=False)}
         return [
-            self.made_up(replaced[lot.client], lots, round_) if lot.client in replaced else lot for lot in lots
-        ]  # fmt: skip
+            self.made_up(replaced[entry.client], entries, round_) if entry.client in replaced else entry
+            for entry in entries
+        ]
 
-    def made_up(self, client: int, lots: Sequence[Lot], round_: SelectionRound) -> Lot:
+    def made_up(self, client: int, entries: Sequence[ParticipantEntry], round_: SelectionRound) -> ParticipantEntry:
         """The row of a client that was not drawn."""
         raise NotImplementedError
 
@@ -140,19 +142,19 @@ class ForgeOutput(_Stuffing):
 
     name: ClassVar[str] = "forge-output"
 
-    async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
+    async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
         """See `LottoServer.agree`."""
         if self.attacking:
-            true, lots = lots, self.stuffed(lots, round_)
-            self.carried_out(ForgeOutput, f"made up {_changed(true, lots)} of {len(lots)} rows of the list")
-        return await super().agree(lots, candidates, round_)
+            true, entries = entries, self.stuffed(entries, round_)
+            self.record_attack(ForgeOutput, f"made up {_changed(true, entries)} of {len(entries)} rows of the list")
+        return await super().agree(entries, candidates, round_)
 
-    def made_up(self, client: int, lots: Sequence[Lot], round_: SelectionRound) -> Lot:
+    def made_up(self, client: int, entries: Sequence[ParticipantEntry], round_: SelectionRound) -> ParticipantEntry:
         """The smallest number, and a proof of the right form: a real point, then whatever."""
         key = round_.directory.signing_key(client)
         if not isinstance(self, ClientCentricServer):
-            return Lot(client, key, bytes(32), b"")
-        return Lot(client, key, bytes(vrf.OUTPUT_BYTES), round_.directory.vrf_key(client) + bytes(48))
+            return ParticipantEntry(client, key, bytes(32), b"")
+        return ParticipantEntry(client, key, bytes(vrf.OUTPUT_BYTES), round_.directory.vrf_key(client) + bytes(48))
 
 
 class CopyOutput(_Stuffing):
@@ -160,16 +162,16 @@ class CopyOutput(_Stuffing):
 
     name: ClassVar[str] = "copy-output"
 
-    async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
+    async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
         """See `LottoServer.agree`."""
         if self.attacking:
-            true, lots = lots, self.stuffed(lots, round_)
-            self.carried_out(CopyOutput, f"copied one row to {_changed(true, lots)} others of {len(lots)}")
-        return await super().agree(lots, candidates, round_)
+            true, entries = entries, self.stuffed(entries, round_)
+            self.record_attack(CopyOutput, f"copied one row to {_changed(true, entries)} others of {len(entries)}")
+        return await super().agree(entries, candidates, round_)
 
-    def made_up(self, client: int, lots: Sequence[Lot], round_: SelectionRound) -> Lot:
+    def made_up(self, client: int, entries: Sequence[ParticipantEntry], round_: SelectionRound) -> ParticipantEntry:
         """The first row, under this client's own key."""
-        return _replaced(lots[0], client=client, registration_key=round_.directory.signing_key(client))
+        return _replaced(entries[0], client=client, registration_key=round_.directory.signing_key(client))
 
 
 class ListTwice(LottoMisbehaviour):
@@ -178,17 +180,17 @@ class ListTwice(LottoMisbehaviour):
     name: ClassVar[str] = "list-twice"
     applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
 
-    async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
+    async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
         """See `LottoServer.agree`."""
         if self.attacking:
-            twice = next((lot for lot in lots if lot.client in self.dishonest), lots[0])
-            *others, gone = [lot for lot in lots if lot is not twice]
-            self.carried_out(ListTwice, f"client {twice.client} stands twice in the list, {gone.client} not at all")
-            lots = [twice, twice, *others]
-        return await super().agree(lots, candidates, round_)
+            twice = next((entry for entry in entries if entry.client in self.dishonest), entries[0])
+            *others, gone = [entry for entry in entries if entry is not twice]
+            self.record_attack(ListTwice, f"client {twice.client} stands twice in the list, {gone.client} not at all")
+            entries = [twice, twice, *others]
+        return await super().agree(entries, candidates, round_)
 
 
-def _changed(before: Sequence[Lot], after: Sequence[Lot]) -> int:
+def _changed(before: Sequence[ParticipantEntry], after: Sequence[ParticipantEntry]) -> int:
     return sum(one != other for one, other in zip(before, after, strict=True))
 
 
@@ -211,17 +213,17 @@ class ShowDifferentLists(LottoMisbehaviour):
         spare = np.setdiff1d(candidates, chosen)
         return np.sort(np.append(chosen, spare[:1])) if self.attacking else chosen
 
-    def list_for(self, participants: Ids, message: ParticipantList) -> Told:
+    def list_for(self, participants: Ids, message: ParticipantList) -> GroupMessages:
         """To each half of the participants its list."""
         halves = self.halves(participants, message.participants) if self.attacking else []
         if not halves:
             return super().list_for(participants, message)
         self._shown = [(group, frozenset(row.client for row in shown)) for group, shown in halves]
         missing = [", ".join(str(client) for client in participants if client not in seen) for _, seen in self._shown]
-        self.carried_out(ShowDifferentLists, f"two lists, without clients {' and '.join(missing)}")
+        self.record_attack(ShowDifferentLists, f"two lists, without clients {' and '.join(missing)}")
         return [(group, _replaced(message, participants=shown)) for group, shown in halves]
 
-    def halves(self, participants: Ids, rows: list[Lot]) -> list[tuple[Ids, list[Lot]]]:
+    def halves(self, participants: Ids, rows: list[ParticipantEntry]) -> list[tuple[Ids, list[ParticipantEntry]]]:
         """One half sees a list without the last, the other half one without the first; nobody if none is too many."""
         if len(rows) <= self.parameters.participants:
             return []
@@ -234,7 +236,7 @@ class ShowDifferentLists(LottoMisbehaviour):
         """Takes every signature: it knows what it has shown to whom."""
         return all_signatures(answers) if self._shown else super().valid_signatures(answers, message, round_)
 
-    def signatures_for(self, signers: Ids, message: ListSignatures) -> Told:
+    def signatures_for(self, signers: Ids, message: ListSignatures) -> GroupMessages:
         """To each half the signatures of those who stand in its list."""
         if not self._shown:
             return super().signatures_for(signers, message)
@@ -251,7 +253,7 @@ class ForgeSignatures(LottoMisbehaviour):
     name: ClassVar[str] = "forge-signatures"
     applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
 
-    def signatures_for(self, signers: Ids, message: ListSignatures) -> Told:
+    def signatures_for(self, signers: Ids, message: ListSignatures) -> GroupMessages:
         """Everybody gets the forged one, whatever else is done to the signatures."""
         told = super().signatures_for(signers, message)
         return [(clients, self._forged(shown)) for clients, shown in told] if self.attacking else told
@@ -262,6 +264,6 @@ class ForgeSignatures(LottoMisbehaviour):
         if victim is None:
             return message
         forged = signatures.SigningKey.from_seed(bytes(32)).sign(b"testbed/adversary", victim.to_bytes(8, "big"))
-        self.carried_out(ForgeSignatures, f"a signature in the name of client {victim}")
+        self.record_attack(ForgeSignatures, f"a signature in the name of client {victim}")
         rows = [_replaced(row, signature=forged) if row.client == victim else row for row in message.signatures]
         return _replaced(message, signatures=rows)

@@ -18,7 +18,7 @@ from testbed.arrays import Ids
 from testbed.errors import Refusal, RoundAborted
 from testbed.network.contract import ids, no_ids
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.protocol import Lot, ParticipantList, Registered
+from testbed.selection.lotto.messages import ListRegistration, ParticipantEntry, ParticipantList
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer
 
 LISTS = "parallel-lists: participants"
@@ -40,7 +40,7 @@ class ParallelLists(LottoMisbehaviour):
     applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
     Options: ClassVar[type[MisbehaviourOptions]] = ListsOptions
     _lists: list[Ids]
-    _first: Registered | None
+    _first: ListRegistration | None
 
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
@@ -52,11 +52,11 @@ class ParallelLists(LottoMisbehaviour):
         """Everybody who is in one of the lists (of batches: every batch)."""
         if not self.attacking:
             return super().choose(candidates, round_)
-        places, coin = self._places, round_.coin("residual removal")
+        places, rng = self._places, round_.rng("residual removal")
         own = self._own(candidates)
-        ours, honest = coin.permutation(candidates[own])[: places - 1], coin.permutation(candidates[~own])
+        ours, honest = rng.permutation(candidates[own])[: places - 1], rng.permutation(candidates[~own])
         each = places - len(ours)
-        most: int | None = self.conspiracy.options_of(ParallelLists).lists
+        most: int | None = self.context.options_of(ParallelLists).lists
         count = len(honest) // each if most is None else min(most, len(honest) // each)
         if count < 2:
             return super().choose(candidates, round_)
@@ -64,11 +64,11 @@ class ParallelLists(LottoMisbehaviour):
         self._lists = [self._members(np.sort(np.append(ours, group))) for group in groups]
         return np.sort(np.append(ours, groups.ravel()))
 
-    async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
+    async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
         """One list after the other; those that come about count."""
         if not self._lists:
-            return await super().agree(lots, candidates, round_)
-        of, ready, agreed, end = {lot.client: lot for lot in lots}, no_ids(), [], None
+            return await super().agree(entries, candidates, round_)
+        of, ready, agreed, end = {entry.client: entry for entry in entries}, no_ids(), [], None
         for clients in self._lists:
             try:
                 chosen = await super().agree([of[client] for client in clients.tolist()], candidates, round_)
@@ -79,7 +79,7 @@ class ParallelLists(LottoMisbehaviour):
             ready = np.union1d(ready, chosen.participants if chosen.ready is None else chosen.ready)
         of_each = ", ".join(str(len(self.others(clients))) for clients in self._lists)
         ours = len(self.ours(self._lists[0]))
-        self.carried_out(
+        self.record_attack(
             ParallelLists,
             f"{len(self._lists)} lists in one round, with the same {ours} of its clients and {of_each} honest ones; "
             f"{len(agreed)} agreed on",
@@ -94,10 +94,10 @@ class ParallelLists(LottoMisbehaviour):
         round_.participants = ids(np.unique(np.concatenate(agreed)))
         return Selection(round_.participants, candidates, ready)
 
-    async def registered(self, message: ParticipantList, round_: SelectionRound) -> ParticipantList:
+    async def register(self, message: ParticipantList, round_: SelectionRound) -> ParticipantList:
         """A beacon registers the first list; with the others its receipt is shown as well."""
         try:
-            known = await super().registered(message, round_)
+            known = await super().register(message, round_)
         except Refusal:
             return msgspec.structs.replace(message, beacon=self._first)
         self._first = known.beacon

@@ -16,17 +16,17 @@ from testbed.adversary.lotto.accomplices import (
     ServerCentricAccomplice,
     VerifiableBatchAccomplice,
 )
-from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
+from testbed.adversary.misbehaviour import MisbehaviourOptions, SelectionMisbehaviour
 from testbed.arrays import Ids
 from testbed.crypto import prf
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.announcement import Announce, Candidacy
+from testbed.selection.lotto.candidacy import below_threshold, selection_input
 from testbed.selection.lotto.client_centric import ClientCentricServer
-from testbed.selection.lotto.protocol import ListSignatures, ParticipantList, SignedBy, selection_input
-from testbed.selection.lotto.server import LottoServer, Told
-from testbed.selection.lotto.server_centric import ServerCentricServer, below_threshold
+from testbed.selection.lotto.messages import Announce, Candidacy, ListSignatures, ParticipantList, SignedBy
+from testbed.selection.lotto.server import GroupMessages, LottoServer
+from testbed.selection.lotto.server_centric import ServerCentricServer
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer
 
 CLIENT_CENTRIC, SERVER_CENTRIC = "lotto-client-centric", "lotto-server-centric"
@@ -40,7 +40,7 @@ _ACCOMPLICES = {
 _replaced = msgspec.structs.replace
 
 
-class LottoMisbehaviour(ServerMisbehaviour, LottoServer):
+class LottoMisbehaviour(SelectionMisbehaviour, LottoServer):
     """Any misbehaviour of a Lotto server: its dishonest clients are accomplices, who check nothing."""
 
     applies_to: ClassVar[tuple[str, ...]] = (CLIENT_CENTRIC, SERVER_CENTRIC)
@@ -105,10 +105,10 @@ class UnderstatePopulation(LottoMisbehaviour):
         """The honest server's, but their number is another."""
         kept = super().pool(round_)
         self.population = len(kept)
-        options: PopulationOptions = self.conspiracy.options_of(UnderstatePopulation)
+        options: PopulationOptions = self.context.options_of(UnderstatePopulation)
         told = options.told(self.population, self)
         if self.attacking and told != self.population:
-            self.carried_out(UnderstatePopulation, f"announced n = {told} of {self.population}")
+            self.record_attack(UnderstatePopulation, f"announced n = {told} of {self.population}")
             self.population = told
         return kept
 
@@ -127,12 +127,12 @@ class RefineOutHonest(LottoMisbehaviour):
         if not self.attacking:
             self.population, self.dropped[:] = round_.population, False
             return super().pool(round_)
-        options: PopulationOptions = self.conspiracy.options_of(RefineOutHonest)
+        options: PopulationOptions = self.context.options_of(RefineOutHonest)
         size = min(options.told(round_.population, self), round_.population)
         ours, honest = self.ours(round_.everyone), self.others(round_.everyone)
         wanted = min(max(size - len(ours), 0), len(honest))
-        kept = ids(np.append(ours, round_.coin("refinement").choice(honest, wanted, replace=False)))
-        self.carried_out(RefineOutHonest, f"dropped {len(honest) - wanted} of {len(honest)} honest clients")
+        kept = ids(np.append(ours, round_.rng("refinement").choice(honest, wanted, replace=False)))
+        self.record_attack(RefineOutHonest, f"dropped {len(honest) - wanted} of {len(honest)} honest clients")
         self.population, self.dropped[:] = len(kept), True
         self.dropped[kept] = False
         return kept
@@ -150,15 +150,17 @@ class TellDifferentPopulations(LottoMisbehaviour, ClientCentricServer):
     Options: ClassVar[type[MisbehaviourOptions]] = SmallerPopulationOptions
 
     def _told(self) -> int:
-        options: PopulationOptions = self.conspiracy.options_of(TellDifferentPopulations)
+        options: PopulationOptions = self.context.options_of(TellDifferentPopulations)
         return options.told(self.population, self)
 
-    def announcement_for(self, everyone: Ids, message: Announce) -> Told:
+    def announcement_for(self, everyone: Ids, message: Announce) -> GroupMessages:
         """Who is told of which population."""
         if not self.attacking:
             return super().announcement_for(everyone, message)
         told = self._told()
-        self.carried_out(TellDifferentPopulations, f"n = {told} to its own clients, {message.population} to the others")
+        self.record_attack(
+            TellDifferentPopulations, f"n = {told} to its own clients, {message.population} to the others"
+        )
         return [(self.others(everyone), message), (self.ours(everyone), _replaced(message, population=told))]
 
     def is_candidate(self, client: int, claim: Candidacy, round_: SelectionRound) -> bool:
@@ -182,13 +184,15 @@ class ShowDifferentPopulations(LottoMisbehaviour, ServerCentricServer):
     applies_to: ClassVar[tuple[str, ...]] = (SERVER_CENTRIC,)
     Options: ClassVar[type[MisbehaviourOptions]] = PopulationOptions
 
-    def list_for(self, participants: Ids, message: ParticipantList) -> Told:
+    def list_for(self, participants: Ids, message: ParticipantList) -> GroupMessages:
         """Who is shown which population."""
         if not self.attacking:
             return super().list_for(participants, message)
-        options: PopulationOptions = self.conspiracy.options_of(ShowDifferentPopulations)
+        options: PopulationOptions = self.context.options_of(ShowDifferentPopulations)
         told = options.told(self.population, self)
-        self.carried_out(ShowDifferentPopulations, f"n = {told} to every other participant, {message.population} else")
+        self.record_attack(
+            ShowDifferentPopulations, f"n = {told} to every other participant, {message.population} else"
+        )
         return [(participants[::2], message), (participants[1::2], _replaced(message, population=told))]
 
     def valid_signatures(
@@ -197,7 +201,7 @@ class ShowDifferentPopulations(LottoMisbehaviour, ServerCentricServer):
         """Takes every signature: it knows that they are over different content."""
         return all_signatures(answers) if self.attacking else super().valid_signatures(answers, message, round_)
 
-    def signatures_for(self, signers: Ids, message: ListSignatures) -> Told:
+    def signatures_for(self, signers: Ids, message: ListSignatures) -> GroupMessages:
         """Everybody gets all of them."""
         return [(signers, message)]
 
@@ -222,10 +226,10 @@ class ReuseRound(LottoMisbehaviour):
 
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
-        number = self.conspiracy.options_of(ReuseRound).round
+        number = self.context.options_of(ReuseRound).round
         if not self.attacking or round_.number <= number:
             return await super().select(round_)
-        self.carried_out(ReuseRound, f"announced round {number} in round {round_.number}")
+        self.record_attack(ReuseRound, f"announced round {number} in round {round_.number}")
         return await self._select_as(number, round_)
 
     async def _select_as(self, number: int, round_: SelectionRound) -> Selection:
@@ -260,7 +264,7 @@ class GrindRound(LottoMisbehaviour):
             return await super().select(round_)
         true = round_.number
         number, found = self._most_favourable(round_)
-        self.carried_out(GrindRound, f"announced round {number} of {self.conspiracy.rounds}{found}")
+        self.record_attack(GrindRound, f"announced round {number} of {self.context.rounds}{found}")
         round_.number = number
         try:
             return await super().select(round_)
@@ -268,11 +272,11 @@ class GrindRound(LottoMisbehaviour):
             round_.number = true
 
     def _most_favourable(self, round_: SelectionRound) -> tuple[int, str]:
-        first = self.conspiracy.rounds + 1
+        first = self.context.rounds + 1
         if not isinstance(self, ServerCentricServer) or self.parameters.round_beacon == "public":
             return first, ""
         keys = round_.directory.vrf[ids(list(self.dishonest))]
-        tries = range(first, first + self.conspiracy.options_of(GrindRound).tries)
+        tries = range(first, first + self.context.options_of(GrindRound).tries)
         inputs = (selection_input(round_.experiment_id, number) for number in tries)
         counts = [below_threshold(prf.evaluate_many(keys, of), self.parameters, self.population).sum() for of in inputs]
         best = int(np.argmax(counts))

@@ -20,19 +20,19 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted, RoundSkipped
 from testbed.messages import Message, RoundNumber, Signature64
 from testbed.network.contract import ids
-from testbed.network.hosts import RefusedBy
+from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import Role, RoleSpec, handles
 from testbed.parties.round_beacon import randomness_of
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.protocol import selection_input, under_threshold
-from testbed.selection.lotto.server_centric import ServerCentricServer, below_threshold
+from testbed.selection.lotto.candidacy import below_threshold, selection_input, under_threshold
+from testbed.selection.lotto.server_centric import ServerCentricServer
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, candidate_batches
 
 _AT_ONCE = 512  # rounds that accomplices are asked about together
 _ANNOUNCED = "skip-rounds: announced"  # in the server's memory: the last number that it has announced, or let pass
 
 
-class Lots(Message, frozen=True):
+class OutputsAhead(Message, frozen=True):
     """An accomplice's numbers, one for each round that it was asked about."""
 
     outputs: list[Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]]
@@ -42,7 +42,7 @@ class LookAhead(Message, frozen=True):
     """What are your numbers in the rounds from `first` to `last`?"""
 
     stage: ClassVar[str] = "adversary/look-ahead"
-    Answer: ClassVar[type[Message] | None] = Lots
+    Answer: ClassVar[type[Message] | None] = OutputsAhead
 
     first: RoundNumber
     last: RoundNumber
@@ -53,7 +53,7 @@ class LooksAhead(Role):
     """An accomplice that tells its numbers before the rounds are announced."""
 
     @handles(LookAhead)
-    def on_look_ahead(self, message: LookAhead) -> Lots:
+    def on_look_ahead(self, message: LookAhead) -> OutputsAhead:
         """Evaluate the VRF for all of them."""
         assert self.client.identity is not None
         assert self.client.identity.vrf is not None
@@ -61,7 +61,7 @@ class LooksAhead(Role):
         randomness = b"" if message.pulse is None else randomness_of(message.pulse)
         meter("vrf.output", len(numbers))
         experiment_id = self.environment.experiment_id
-        return Lots([secret.output(selection_input(experiment_id, number, randomness)) for number in numbers])
+        return OutputsAhead([secret.output(selection_input(experiment_id, number, randomness)) for number in numbers])
 
 
 class SkipOptions(MisbehaviourOptions):
@@ -85,15 +85,17 @@ class AbortUnfavourableRounds(LottoMisbehaviour):
     applies_to: ClassVar[tuple[str, ...]] = (CLIENT_CENTRIC, SERVER_CENTRIC)
     Options: ClassVar[type[MisbehaviourOptions]] = SkipOptions
 
-    def enough(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[RefusedBy] = ()) -> None:
+    def require_candidates(
+        self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()
+    ) -> None:
         """As the honest server's, and there must be enough of its own."""
-        super().enough(candidates, round_, refusals)
+        super().require_candidates(candidates, round_, refusals)
         if not self.attacking:
             return
-        at_least: int | None = self.conspiracy.options_of(AbortUnfavourableRounds).at_least
-        wanted, ours = self.conspiracy.enough if at_least is None else at_least, len(self.ours(candidates))
+        at_least: int | None = self.context.options_of(AbortUnfavourableRounds).at_least
+        wanted, ours = self.context.enough_to_break if at_least is None else at_least, len(self.ours(candidates))
         what = "let the round happen" if ours >= wanted else "ended the round"
-        self.carried_out(AbortUnfavourableRounds, f"{what}: {ours} of its clients stand, {wanted} wanted")
+        self.record_attack(AbortUnfavourableRounds, f"{what}: {ours} of its clients stand, {wanted} wanted")
         if ours < wanted:
             raise RoundAborted("too-few-candidates", "says the server")
 
@@ -119,11 +121,11 @@ class SkipRounds(LottoMisbehaviour):
         if self.attacking:
             found, looked = await self._next_favourable(last + 1, round_)
             if found is None:
-                round_.memory[_ANNOUNCED] = np.array([self.conspiracy.rounds], np.int64)
-                detail = f"none after {last} of {self.conspiracy.rounds} has {self._enough} of its clients"
+                round_.memory[_ANNOUNCED] = np.array([self.context.rounds], np.int64)
+                detail = f"none after {last} of {self.context.rounds} has {self._enough} of its clients"
                 raise RoundSkipped("no-favourable-round", detail)
             true, round_.number = round_.number, found
-            self.carried_out(
+            self.record_attack(
                 SkipRounds,
                 f"announced round {found} in round {true}, with {self._enough} of its clients, after {last}; looked at "
                 f"{looked} rounds",
@@ -135,15 +137,15 @@ class SkipRounds(LottoMisbehaviour):
 
     @property
     def _enough(self) -> int:
-        at_least: int | None = self.conspiracy.options_of(SkipRounds).at_least
-        return self.conspiracy.enough if at_least is None else at_least
+        at_least: int | None = self.context.options_of(SkipRounds).at_least
+        return self.context.enough_to_break if at_least is None else at_least
 
     async def _next_favourable(self, first: int, round_: SelectionRound) -> tuple[int | None, int]:
         """The number of the first favourable round, and how many were looked at."""
         opened = self.parameters.round_beacon == "public"
         at_once = 1 if opened else _AT_ONCE
-        for begin in range(first, self.conspiracy.rounds + 1, at_once):
-            numbers = range(begin, min(begin + at_once, self.conspiracy.rounds + 1))
+        for begin in range(first, self.context.rounds + 1, at_once):
+            numbers = range(begin, min(begin + at_once, self.context.rounds + 1))
             pulse = None
             if opened:
                 assert round_.beacon is not None
@@ -151,7 +153,7 @@ class SkipRounds(LottoMisbehaviour):
             for number, standing in zip(numbers, await self._standing(numbers, pulse, round_), strict=True):
                 if standing >= self._enough:
                     return number, number - first + 1
-        return None, max(0, self.conspiracy.rounds - first + 1)
+        return None, max(0, self.context.rounds - first + 1)
 
     async def _standing(self, numbers: range, pulse: bytes | None, round_: SelectionRound) -> Sequence[int]:
         """How many of its own clients stand in each of these rounds."""
@@ -166,8 +168,8 @@ class SkipRounds(LottoMisbehaviour):
             ]
         question = LookAhead(numbers[0], numbers[-1], pulse)
         answers: dict[int, Any] = (await round_.network.ask(ids(list(self.dishonest)), question)).valid()
-        lots = {client: answer.outputs for client, answer in answers.items() if len(answer.outputs) == len(numbers)}
-        of_rounds = [{client: outputs[row] for client, outputs in lots.items()} for row in range(len(numbers))]
+        entries = {client: answer.outputs for client, answer in answers.items() if len(answer.outputs) == len(numbers)}
+        of_rounds = [{client: outputs[row] for client, outputs in entries.items()} for row in range(len(numbers))]
         return [self._count(number, of, round_) for number, of in zip(numbers, of_rounds, strict=True)]
 
     def _count(self, number: int, outputs: dict[int, bytes], round_: SelectionRound) -> int:

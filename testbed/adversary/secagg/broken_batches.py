@@ -7,14 +7,14 @@ multi-round privacy T falls to 1. Clients that keep batches whole refuse it (`te
 
 from typing import ClassVar
 
-from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
+from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
 from testbed.aggregation.secagg.round_state import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.arrays import Ids
 
 
-class BreakBatch(ServerMisbehaviour, SecAgg):
+class BreakBatch(AggregationMisbehaviour, SecAgg):
     """Leaves one honest client out of the survivors that it names, and its batch-mates in."""
 
     name: ClassVar[str] = "break-batch"
@@ -25,10 +25,10 @@ class BreakBatch(ServerMisbehaviour, SecAgg):
         """As the honest server's, without the victim; in a round without batches, or without the victim, no other."""
         survivors, round_ = super().choose_survivors(state), state.start
         honest = [client for client in survivors.tolist() if client not in self.dishonest]
-        victim = self.conspiracy.options_of(BreakBatch).victim
+        victim = self.context.options_of(BreakBatch).victim
         if victim is None and honest and round_.randomness is not None:
             victim = int(round_.randomness.generator("server", round_.number, "victim").choice(honest))
         if not self.attacking or round_.batches is None or victim not in honest:
             return survivors
-        self.carried_out(BreakBatch, f"claimed that client {victim} of batch {round_.batches.of[victim]} dropped out")
+        self.record_attack(BreakBatch, f"claimed that client {victim} of batch {round_.batches.of[victim]} dropped out")
         return survivors[survivors != victim]

@@ -23,7 +23,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Story:
+class InconsistentView:
     """What some clients are told.
 
     Attributes:
@@ -35,9 +35,9 @@ class Story:
     told: tuple[int, ...]
 
 
-def two_stories(
+def two_views(
     victim: int, honest: Collection[int], accomplices: int, survivors: Collection[int], t: int
-) -> list[Story]:
+) -> list[InconsistentView]:
     """One in which the victim has survived, and one in which it has not.
 
     With too few clients for both, the first one gets its t - x clients: the round can then still be completed.
@@ -53,11 +53,11 @@ def two_stories(
     first = min(enough, len(honest)) if len(honest) < 2 * enough else -(-len(honest) // 2)
     if len(survivors) == t:
         first = len(honest)  # nobody would believe in fewer survivors
-    stories = [
-        Story(tuple(sorted(survivors)), tuple(sorted({victim, *others[: first - 1]}))),
-        Story(tuple(sorted(set(survivors) - {victim})), tuple(others[first - 1 :])),
+    views = [
+        InconsistentView(tuple(sorted(survivors)), tuple(sorted({victim, *others[: first - 1]}))),
+        InconsistentView(tuple(sorted(set(survivors) - {victim})), tuple(others[first - 1 :])),
     ]
-    return [story for story in stories if story.told]
+    return [view for view in views if view.told]
 
 
 def denials(believes: Mapping[int, int], gone: Collection[int], each: int) -> dict[int, set[int]] | None:

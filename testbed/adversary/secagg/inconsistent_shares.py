@@ -22,6 +22,6 @@ class DealInconsistentShares(ClientMisbehaviour, SecAggClient):
         if not self.attacks(self.round):
             return super().deal(name, secret, points)
         if name == "the mask key":  # once in a round
-            self.carried_out(DealInconsistentShares, f"{len(points)} shares that belong to no secret")
+            self.record_attack(DealInconsistentShares, f"{len(points)} shares that belong to no secret")
         numbers = (hashlib.sha256(secret + point.to_bytes(8, "big")).digest() for point in points)
         return [number.rjust(SHARE_BYTES, b"\0") for number in numbers]

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from testbed.adversary.lotto.parallel_lists import LISTS, ListsOptions, ParallelLists
-from testbed.adversary.misbehaviour import ServerMisbehaviour
+from testbed.adversary.misbehaviour import AggregationMisbehaviour
 from testbed.adversary.secagg.accomplices import SecAggAccomplice, SecAggPlusAccomplice
 from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.secagg.server import SecAgg
@@ -16,7 +16,7 @@ from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec
 
 
-class ParallelSums(ServerMisbehaviour, SecAgg):
+class ParallelSums(AggregationMisbehaviour, SecAgg):
     """Sums over each list by itself, one after the other; the model gets their weighted mean.
 
     The accomplices are in all of them: they begin anew each time.
@@ -49,7 +49,7 @@ class ParallelSums(ServerMisbehaviour, SecAgg):
                 end = failed
         over = ", ".join(str(sum(client not in self.dishonest for client in one.survivors.tolist())) for one in made)
         detail = f"{len(made)} sums in one round, over {over} honest clients" if made else "no sum came about"
-        self.carried_out(ParallelSums, detail)
+        self.record_attack(ParallelSums, detail)
         if not made:
             assert end is not None
             raise end

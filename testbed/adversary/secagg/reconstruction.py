@@ -8,6 +8,7 @@ with fewer, where the survivors are signed; Lotto (arXiv 2401.02880), Corollary 
 """
 
 import hashlib
+import re
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
+from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
 from testbed.adversary.secagg.accomplices import HandedOver, HandOver, SecAggAccomplice
-from testbed.adversary.secagg.contradictions import Story, two_stories
+from testbed.adversary.secagg.contradictions import InconsistentView, two_views
 from testbed.aggregation.secagg.client import MASK_PURPOSE
 from testbed.aggregation.secagg.mask_threads import add_masks_in_threads
 from testbed.aggregation.secagg.messages import (
@@ -77,7 +78,7 @@ class Attempt:
         return self.vector is not None
 
 
-class Contradicting(ServerMisbehaviour, SecAgg):
+class Contradicting(AggregationMisbehaviour, SecAgg):
     """What attacks by contradictory claims share: they differ in what they tell whom, and in what they want out.
 
     Attributes:
@@ -122,14 +123,14 @@ class Contradicting(ServerMisbehaviour, SecAgg):
         order, randomness = list(honest), state.start.randomness
         if randomness is not None:
             order = randomness.generator("server", state.start.number, "victim").permutation(order).tolist()
-        named = self.conspiracy.options_of(self.misbehaviour).victim
+        named = self.context.options_of(self.misbehaviour).victim
         if named is None:
             return order
         return sorted(order, key=lambda client: client != named) if named in honest else []
 
     # -- contradictory claims -------------------------------------------------------------------------------------
 
-    def stories(self, state: SecAggRound) -> list[Story]:
+    def views(self, state: SecAggRound) -> list[InconsistentView]:
         """Who is told what; sets what is wanted."""
         raise NotImplementedError
 
@@ -138,39 +139,39 @@ class Contradicting(ServerMisbehaviour, SecAgg):
         raise NotImplementedError
 
     async def check_consistency(self, state: SecAggRound) -> None:
-        """Not by itself: each story is signed and unmasked in one go."""
+        """Not by itself: each view is signed and unmasked in one go."""
         if not self.attacking:
             await super().check_consistency(state)
 
     async def collect_shares(self, state: SecAggRound) -> None:
-        """Tell the stories, have the accomplices' shares handed over, and reconstruct what can be."""
+        """Tell the views, have the accomplices' shares handed over, and reconstruct what can be."""
         if not self.attacking:
             await super().collect_shares(state)
             return
         round_, t, accomplices = state.start, state.graph.threshold, self.accomplices(state)
         state.revealed = {}
-        for story in self.stories(state):
-            state.revealed |= await self._tell(state, story)
+        for view in self.views(state):
+            state.revealed |= await self._tell(state, view)
         handed: dict[int, HandedOver] = {}
         if accomplices:
             handed = (await round_.network.ask(ids(sorted(accomplices)), HandOver(round_.number))).valid()
         state.revealed |= {client: Shares(answer.mask_keys, answer.self_masks) for client, answer in handed.items()}
         keys = {client: answer.mask_key for client, answer in handed.items()}
         self.attempt = await self.conclude(state, keys)
-        self.carried_out(self.misbehaviour, self.attempt.detail)
+        self.record_attack(self.misbehaviour, self.attempt.detail)
         if len(state.revealed) < t:
             raise RoundAborted("below-threshold", f"{len(state.revealed)} of {t} needed revealed their shares")
 
-    async def _tell(self, state: SecAggRound, story: Story) -> dict[int, Shares]:
-        """What clients reveal to whom this story is told, signed by all that are told it and by the accomplices."""
-        round_, survivors = state.start, list(story.survivors)
+    async def _tell(self, state: SecAggRound, view: InconsistentView) -> dict[int, Shares]:
+        """What clients reveal to whom this view is told, signed by all that are told it and by the accomplices."""
+        round_, survivors = state.start, list(view.survivors)
         if self.parameters.consistency == "none":
-            replies = await round_.network.ask(ids(story.told), UnmaskSurvivors(round_.number, survivors))
+            replies = await round_.network.ask(ids(view.told), UnmaskSurvivors(round_.number, survivors))
             return replies.valid()
-        asked = ids(sorted({*story.told, *(self.accomplices(state) & set(survivors))}))
+        asked = ids(sorted({*view.told, *(self.accomplices(state) & set(survivors))}))
         signed = (await round_.network.ask(asked, CheckSurvivors(round_.number, survivors))).valid()
         rows = [SignatureOf(client, answer.signature) for client, answer in signed.items()]
-        listening = [client for client in story.told if client in signed]
+        listening = [client for client in view.told if client in signed]
         if not listening:
             return {}
         return (await round_.network.ask(ids(listening), Unmask(round_.number, rows))).valid()
@@ -256,19 +257,20 @@ def _fewest(rows: Mapping[int, Sequence[ShareOf]], clients: Collection[int]) -> 
 
 
 class ContradictDropouts(Contradicting):
-    """Two stories about one victim; the round is completed as if there had been one."""
+    """Two views about one victim; the round is completed as if there had been one."""
 
     name: ClassVar[str] = "contradict-dropouts"
+    update_recovered: ClassVar[re.Pattern[str] | None] = re.compile(r"^victim \d+\b.*\b(?:recovered|reconstructed)\b")
     _victim: int | None
 
-    def stories(self, state: SecAggRound) -> list[Story]:
+    def views(self, state: SecAggRound) -> list[InconsistentView]:
         """In one the victim has survived, in the other it has dropped out."""
         honest, survivors = self.honest(state), state.arrived.tolist()
         ranked = self.ranked(state, honest)
         self._victim = ranked[0] if ranked else None
         if self._victim is None:
-            return [Story(tuple(survivors), tuple(honest))] if honest else []
-        return two_stories(self._victim, honest, len(self.accomplices(state)), survivors, state.graph.threshold)
+            return [InconsistentView(tuple(survivors), tuple(honest))] if honest else []
+        return two_views(self._victim, honest, len(self.accomplices(state)), survivors, state.graph.threshold)
 
     async def conclude(self, state: SecAggRound, keys: Mapping[int, bytes]) -> Attempt:
         """The victim's update, if there are t shares of both its secrets."""

@@ -10,7 +10,13 @@ one set.
 from collections.abc import Mapping
 from typing import ClassVar
 
-from testbed.adversary.secagg.contradictions import Isolation, Story, denials, smallest_among_all, smallest_among_few
+from testbed.adversary.secagg.contradictions import (
+    InconsistentView,
+    Isolation,
+    denials,
+    smallest_among_all,
+    smallest_among_few,
+)
 from testbed.adversary.secagg.reconstruction import Attempt, Contradicting
 from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.secagg.round_state import SecAggRound
@@ -37,7 +43,7 @@ class ShrinkTheSum(Contradicting):
             kept = self.noise.kept(len(members), len(round_.participants))
             return Aggregate(mean, weight, ids(members), kept)
 
-    def stories(self, state: SecAggRound) -> list[Story]:
+    def views(self, state: SecAggRound) -> list[InconsistentView]:
         """For each client its own survivors."""
         self._target = self.target(state)
         denied = {} if self._target is None else self._target.denied
@@ -47,7 +53,7 @@ class ShrinkTheSum(Contradicting):
             if self._target is None:
                 believed &= frozenset(state.arrived.tolist())
             told.setdefault(tuple(sorted(believed - set(denied.get(client, ())))), []).append(client)
-        return [Story(survivors, tuple(clients)) for survivors, clients in told.items()]
+        return [InconsistentView(survivors, tuple(clients)) for survivors, clients in told.items()]
 
     def target(self, state: SecAggRound) -> Isolation | None:
         """The smallest sum that can be had; None if that is what an honest server has, too."""

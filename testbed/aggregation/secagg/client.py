@@ -52,13 +52,13 @@ from testbed.aggregation.secagg.turns import TURNS, State, Turns
 from testbed.crypto import shamir, signatures
 from testbed.crypto.failures import InvalidSignature, OpeningFailed
 from testbed.crypto.key_agreement import PrivateKey
-from testbed.crypto.masks import add_masks, lane_dtype
+from testbed.crypto.masks import add_masks, word_dtype
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Vector
 from testbed.parties.client import Client, handles
-from testbed.training import RoundUpdate, trained_update, training_digest
+from testbed.training.client import RoundUpdate, trained_update, training_digest
 
 SEALING_PURPOSE = b"testbed/secagg/sealing/v1"
 MASK_PURPOSE = b"testbed/secagg/mask/v1"
@@ -315,7 +315,7 @@ class SecAggClient(NoisyRole):
         self.received, bits = received, self.parameters.bits
         batch = self.batches.batch_peers(self.number)
         if self.keeps_back(batch):
-            return Vector(np.empty(0, lane_dtype(bits)), bits)
+            return Vector(np.empty(0, word_dtype(bits)), bits)
         self.check_batch_peers(batch)
         return Vector(self._masked(sorted(received)), bits)
 

@@ -18,12 +18,12 @@ What participants may add to their inputs, who may be summed with whom, who are 
 contradict each other is decided beside the protocol: `noise`, `batches`, `peer_graph`, `share_disputes`.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
+from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
 from testbed.aggregation.secagg.batches import BatchPolicy
 from testbed.aggregation.secagg.client import MASK_PURPOSE, SecAggClient
 from testbed.aggregation.secagg.mask_threads import add_masks_in_threads
@@ -49,15 +49,16 @@ from testbed.errors import ProtocolError, RoundAborted
 from testbed.network import Replies
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec
-from testbed.training import training_digest
+from testbed.training.client import training_digest
 
 _PROBE = PrivateKey.from_seed(bytes(32))  # shows which public keys are of small order
 
 
-class SecAgg:
+class SecAgg(AggregationProtocol):
     """Server side; `aggregate` follows the paper's rounds 0 to 4. A malicious server overrides some decisions."""
 
-    needs_registration: ClassVar[bool] = True
+    parameters: SecAggParameters
+    needs_registration = True
     stages: tuple[str, ...] = (
         "secagg/advertise-keys",
         "secagg/share-keys",
@@ -67,7 +68,7 @@ class SecAgg:
     )
 
     def __init__(self, parameters: SecAggParameters) -> None:
-        self.parameters = parameters
+        super().__init__(parameters)
         self.noise = parameters.noise_policy()
         if parameters.consistency == "none":
             self.stages = (*SecAgg.stages[:3], UnmaskSurvivors.stage)

@@ -26,13 +26,13 @@ from testbed.crypto.signatures import SigningKey, verify
 from testbed.emulation.compute.cost import REFERENCE_COSTS, thread_cpu_s
 from testbed.errors import ExperimentError
 from testbed.files import plain_yaml
-from testbed.files.atomic import replacing
+from testbed.files.atomic import atomic_write
 from testbed.messages import Vector, decode, encode
 from testbed.parties.sums import float_total, ring_total
 from testbed.privacy.mechanisms.encoding import rounded
 from testbed.privacy.mechanisms.gaussian import with_noise
 from testbed.privacy.mechanisms.noise import Noise
-from testbed.selection.lotto.protocol import Lot
+from testbed.selection.lotto.messages import ParticipantEntry
 
 DIMENSION = 1_018_174  # parameters of the FEMNIST CNN
 PEERS, THRESHOLD = 70, 49
@@ -100,7 +100,7 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
     padded, fixed = np.zeros(encoding.length + 1, np.uint32), np.zeros(encoding.length, np.int64)
     ring, floats = [Vector(lanes, 32)] * 8, [Vector(delta, 0)] * 8
     many = [os.urandom(32) for _ in range(8)]
-    lot = Lot(1, seed, bytes(64), bytes(80))
+    entry = ParticipantEntry(1, seed, bytes(64), bytes(80))
     work: dict[str, Work] = {
         "ed25519.generate": (lambda: SigningKey.from_seed(seed), 1),
         "ed25519.sign": (lambda: signing.sign(b"calibration", message), 1),
@@ -125,7 +125,7 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
         "ring.add.element": (lambda: ring_total(ring), 8 * DIMENSION),
         "float.add.element": (lambda: float_total(floats, [20] * 8), 8 * DIMENSION),
         "gaussian.element": (lambda: with_noise(delta, 1.0, seed), DIMENSION),
-        "message": (lambda: decode(Lot, encode(lot)), 1),
+        "message": (lambda: decode(ParticipantEntry, encode(entry)), 1),
     }
     for operation, (call, units) in work.items():
         yield operation, lambda call=call, units=units: (call, units)  # type: ignore[misc]
@@ -149,7 +149,7 @@ def write_costs(path: Path, costs: Mapping[str, float]) -> None:
 
     It is written under a temporary name and renamed. Raises `ExperimentError` when the file cannot be written.
     """
-    with replacing(path, lambda reason: ExperimentError(f"{path}: cannot be written: {reason}")) as file:
+    with atomic_write(path, lambda reason: ExperimentError(f"{path}: cannot be written: {reason}")) as file:
         file.write(_as_yaml(costs).encode())
 
 

@@ -22,7 +22,7 @@ from testbed.emulation.traces.interval_rows import COLUMNS, row_error
 from testbed.errors import TraceError, reason
 from testbed.files import limits
 from testbed.files import parquet as parquet_files
-from testbed.files.atomic import replacing
+from testbed.files.atomic import atomic_write
 
 BATCH_ROWS = 1 << 18
 _CSV_BLOCK_BYTES = 1 << 22
@@ -219,7 +219,7 @@ def write_batches(path: Path, batches: Iterable[tuple[Ids, Floats, Floats]], ext
     """Write the rows as Parquet or CSV by the suffix; CSV leaves the extent out. Raises `TraceError`."""
     check_suffix(path)
     tables = (pa.record_batch(list(columns), schema=_SCHEMA) for columns in batches)
-    with replacing(path, lambda reason: TraceError(f"{path}: cannot be written: {reason}")) as file:
+    with atomic_write(path, lambda reason: TraceError(f"{path}: cannot be written: {reason}")) as file:
         if path.suffix == ".csv":
             file.write((",".join(COLUMNS) + "\n").encode())
             with pa.csv.CSVWriter(file, _SCHEMA, write_options=pa.csv.WriteOptions(include_header=False)) as writer:

@@ -37,7 +37,7 @@ import pyarrow as pa
 from testbed.errors import TraceError
 from testbed.files import limits
 from testbed.files import parquet as parquet_files
-from testbed.files.atomic import replacing
+from testbed.files.atomic import atomic_write
 
 COLUMNS = ("round", "client", "stage", "fate")
 FATES = ("participant", "offline", "dropped")
@@ -114,7 +114,7 @@ class Schedule:
         """
         path = Path(path)
         _reader(path)
-        with replacing(path, lambda reason: TraceError(f"{path}: cannot be written: {reason}")) as file:
+        with atomic_write(path, lambda reason: TraceError(f"{path}: cannot be written: {reason}")) as file:
             (self._write_csv if path.suffix == ".csv" else self._write_parquet)(file)
 
     def rows(self) -> Iterator[tuple[int, int, str, str]]:

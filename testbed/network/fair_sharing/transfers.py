@@ -26,7 +26,7 @@ from testbed.network.fair_sharing.transfer_windows import CLOCK_STEPS, NEGLIGIBL
 
 
 @dataclass(frozen=True, eq=False)
-class Transferred:
+class TransferResult:
     """What became of transfers.
 
     Attributes:
@@ -44,7 +44,7 @@ def transfer(
     rates: Rates,
     capacity_bytes_s: float,
     stop_s: npt.ArrayLike = math.inf,
-) -> Transferred:
+) -> TransferResult:
     """What becomes of transfers that share one link max-min fairly, each at most as fast as its own link then is.
 
     Exact up to float rounding. The order of the transfers in the arrays has no influence, not even on that. A
@@ -78,7 +78,7 @@ def transfer(
     finish[moving], delivered[moving] = _moved(
         start[moving], size[moving], stop[moving], rates.take(moving), capacity_bytes_s
     )
-    return Transferred(finish, delivered)
+    return TransferResult(finish, delivered)
 
 
 def _moved(start: Floats, size: Floats, stop: Floats, rates: Rates, capacity: float) -> tuple[Floats, Floats]:

@@ -64,7 +64,7 @@ class Connection:
         """Whether it has not been cut."""
         return self.stream.fileno() >= 0
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Nobody is asked anything now: whatever comes is a hang-up, or nonsense."""
         self.taken = False
         self._loop.add_reader(self.stream, self._disturbed)
@@ -240,7 +240,7 @@ class Admission:
 
     def _enter(self, connection: Connection) -> None:
         self._connections[connection.client] = connection
-        connection.rest()
+        connection.release()
         self._changed.set()
         for awaited in self._awaited.get(connection.client, ()):
             if not awaited.done():

@@ -11,7 +11,7 @@ from testbed.crashes import Crash
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal, RoundAborted
 from testbed.messages import Message, RefusalNotice, Vector, decode, detach
-from testbed.network.hosts import HostAnswers, RefusedBy
+from testbed.network.hosts import ClientRefusal, HostAnswers
 from testbed.network.live.exchange import Exchange
 from testbed.network.live.frames import ANSWERED, CRASHED, REFUSED
 from testbed.parties.sums import combined, float_total, ring_total
@@ -29,12 +29,12 @@ def collected(kind: type[Message], exchanges: list[Exchange]) -> tuple[HostAnswe
     headers = [exchange.header for exchange in heard if exchange.header is not None]
     spoke = [header.status in (ANSWERED, REFUSED) for header in headers]
     answers = HostAnswers(
-        np.array([exchange.client for exchange in heard], np.int64),
-        np.array(spoke, np.bool_),
-        np.array([header.length * said for header, said in zip(headers, spoke, strict=True)], np.int64),
-        np.array([header.compute_s for header in headers], np.float64),
-        np.array([header.pki_up for header in headers], np.int64),
-        np.array([header.pki_down for header in headers], np.int64),
+        clients=np.array([exchange.client for exchange in heard], np.int64),
+        answered=np.array(spoke, np.bool_),
+        sizes=np.array([header.length * said for header, said in zip(headers, spoke, strict=True)], np.int64),
+        compute_s=np.array([header.compute_s for header in headers], np.float64),
+        pki_up=np.array([header.pki_up for header in headers], np.int64),
+        pki_down=np.array([header.pki_down for header in headers], np.int64),
     )
     vectors: dict[int, Vector] = {}
     for exchange, header in zip(heard, headers, strict=True):
@@ -63,18 +63,18 @@ def _detached(kind: type[Message], body: bytes, client: int, vectors: dict[int, 
     return detached.header
 
 
-def _refusal(client: int, body: bytes) -> RefusedBy:
+def _refusal(client: int, body: bytes) -> ClientRefusal:
     try:
         notice = decode(RefusalNotice, body)
     except ProtocolError:
-        return RefusedBy(client, "message.malformed", "a refusal that does not decode")
-    return RefusedBy(client, notice.check, notice.detail)
+        return ClientRefusal(client, "message.malformed", "a refusal that does not decode")
+    return ClientRefusal(client, notice.check, notice.detail)
 
 
 def summed(vectors: Mapping[int, Vector], clients: Ids, weights: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
     """`(d,)` sum of the clients' vectors: ring elements, or float64 of float vectors times `(m,)` `weights`.
 
-    The same bits as `Hosts.total`, and charged in the same way. Raises `Refusal` when there is nobody to sum over,
+    The same bits as `Hosts.total`, and metered in the same way. Raises `Refusal` when there is nobody to sum over,
     `RoundAborted` when somebody has sent no vector, or one of another shape.
     """
     if not len(clients):

@@ -36,12 +36,12 @@ GIVE_UP_S = 300.0  # without a connection: the server has died, and a run that i
 _LONGEST_LINE = 500
 _NO_WORK = (0.0, 0, 0)
 
-Said = tuple[int, bytes, tuple[float, int, int]]
+HandlerResult = tuple[int, bytes, tuple[float, int, int]]
 """Status, body, and (compute seconds, bytes to and from the PKI)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ReceivedQuestion:
     """A question as it came off the wire.
 
     Attributes:
@@ -175,7 +175,7 @@ class LiveClients:
             if answering is not None:
                 await _ended(answering)
 
-    async def _answer(self, client: int, stream: socket.socket, question: Question) -> None:
+    async def _answer(self, client: int, stream: socket.socket, question: ReceivedQuestion) -> None:
         loop = asyncio.get_running_loop()
         handled = loop.run_in_executor(self._handlers, self._handle, client, question)
         try:
@@ -189,14 +189,21 @@ class LiveClients:
         while (left_s := leaves_s - time.monotonic()) > 0:
             await asyncio.sleep(left_s)
         header = AnswerHeader(
-            status, question.header.round_number, question.header.number, client, compute_s,
-            max(self._owed_s, time.monotonic() - leaves_s), pki_up, pki_down, len(body),
-        )  # fmt: skip
+            status=status,
+            round_number=question.header.round_number,
+            number=question.header.number,
+            client=client,
+            compute_s=compute_s,
+            behind_s=max(self._owed_s, time.monotonic() - leaves_s),
+            pki_up=pki_up,
+            pki_down=pki_down,
+            length=len(body),
+        )
         self._owed_s = 0.0
         await sockets.send_all(stream, header.pack(), more_follows=bool(body))
         await sockets.send_all(stream, body)
 
-    def _too_late(self, said: "asyncio.Future[Said]", question: Question, cut_off_s: float) -> None:
+    def _too_late(self, said: "asyncio.Future[HandlerResult]", question: ReceivedQuestion, cut_off_s: float) -> None:
         """A handler has ended that the server did not wait for: the next answer says how late it was."""
         if not said.cancelled() and said.exception() is None:
             compute_s = said.result()[2][0]
@@ -205,21 +212,20 @@ class LiveClients:
 
     # -- the handlers' thread ----------------------------------------------------------------------------------
 
-    def _handle(self, client: int, question: Question) -> Said:
+    def _handle(self, client: int, question: ReceivedQuestion) -> HandlerResult:
         """Run the client's handler."""
         try:
             return self._said(client, question)
         except Exception as error:  # of the run, not of this client
             return framing.FAILED, f"{type(error).__name__}: {error}".encode()[:_LONGEST_LINE], _NO_WORK
 
-    def _said(self, client: int, question: Question) -> Said:
+    def _said(self, client: int, question: ReceivedQuestion) -> HandlerResult:
         if question.name not in self._kinds:
             notice = RefusalNotice(OTHER_PROTOCOL, f"{question.name!r}: nobody here answers it"[:_LONGEST_LINE])
             return framing.REFUSED, encode(notice), _NO_WORK
         answers, kind, key = self._delivered(client, question)
-        if answers.alike is not None:
-            _, header, _, compute_s = answers.alike
-            return framing.ANSWERED, header, (compute_s, 0, 0)
+        if answers.shared is not None:
+            return framing.ANSWERED, answers.shared.header, (answers.shared.compute_s, 0, 0)
         work = (float(answers.compute_s[0]), int(answers.pki_up[0]), int(answers.pki_down[0]))
         if answers.crashes:
             return framing.CRASHED, answers.crashes[0].encoded(), work
@@ -229,7 +235,7 @@ class LiveClients:
             return framing.REFUSED, answers.headers[client], work
         return framing.ANSWERED, self._encoded(kind, answers.headers[client], key, client), work
 
-    def _delivered(self, client: int, question: Question) -> tuple[HostAnswers, type[Message], tuple[int, int]]:
+    def _delivered(self, client: int, question: ReceivedQuestion) -> tuple[HostAnswers, type[Message], tuple[int, int]]:
         round_number = question.header.round_number
         if round_number > self._round:
             self._host.begin_round()
@@ -243,9 +249,15 @@ class LiveClients:
         except ProtocolError:
             header, vectors = question.common, ()  # the host lets the client refuse it
         key = (round_number, question.header.number)
-        private = None if question.private is None else {client: question.private}
-        who, heard = np.array([client], np.int64), np.array([question.header.heard], np.int64)
-        delivery = Delivery(key, kind, header, vectors, who, private, heard)
+        delivery = Delivery(
+            key=key,
+            kind=kind,
+            header=header,
+            vectors=vectors,
+            recipients=np.array([client], np.int64),
+            private=None if question.private is None else {client: question.private},
+            last_announced=np.array([question.header.last_announced], np.int64),
+        )
         return self._host.deliver(delivery), kind, key
 
     def _encoded(self, kind: type[Message], header: bytes, key: tuple[int, int], client: int) -> bytes:
@@ -265,16 +277,19 @@ async def _next_header(stream: socket.socket) -> QuestionHeader:
     return QuestionHeader.unpack(await sockets.receive_exactly(stream, framing.QUESTION_HEADER))
 
 
-async def _next_question(stream: socket.socket) -> Question:
+async def _next_question(stream: socket.socket) -> ReceivedQuestion:
     """The next thing that the server says, read completely; raises `FramingError`, `ConnectionError`."""
     header = await _next_header(stream)
     name = await sockets.receive_exactly(stream, header.name_bytes)
     common = await sockets.receive_exactly(stream, header.common_bytes)
     private = await sockets.receive_exactly(stream, header.private_bytes or 0)
-    return Question(
-        header, name.decode(errors="replace"), bytes(common),
-        None if header.private_bytes is None else bytes(private), time.monotonic() + header.latency_s,
-    )  # fmt: skip
+    return ReceivedQuestion(
+        header=header,
+        name=name.decode(errors="replace"),
+        common=bytes(common),
+        private=None if header.private_bytes is None else bytes(private),
+        received_s=time.monotonic() + header.latency_s,
+    )
 
 
 async def _ended(task: "asyncio.Future[object] | asyncio.Task[object]") -> None:

@@ -1,7 +1,7 @@
 """The server's talk with one client in one stage: a question, an answer, and what becomes of it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from testbed.arrays import Ids
@@ -12,28 +12,34 @@ from testbed.network.live.admission import Admission, Connection
 from testbed.network.live.exchange import Exchange
 from testbed.network.live.frames import FramingError, QuestionHeader
 from testbed.network.live.links import ThrottledLinks
-from testbed.network.live.stage_end import Waiting
-from testbed.network.live.throttle import until
+from testbed.network.live.stage_end import StageProgress
+from testbed.network.live.throttle import sleep_until
 from testbed.network.recorder import ANSWERED, DROPPED, REFUSED, SILENT
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What all clients are asked in a stage.
+@dataclass(frozen=True, kw_only=True)
+class OutgoingQuestion:
+    """What clients are asked in a stage.
 
     Attributes:
         key: (round, number of the stage within it).
         name: of the question (`question_name`).
         common: the encoded common part.
+        private: the encoded private part of each client; None: there are none.
         sent_s: when the stage began.
-        heard: `(m,)` int64, see `Delivery`; None: up to the round before.
+        last_announced: `(m,)` int64, see `Delivery`; None: up to the round before.
     """
 
     key: tuple[int, int]
     name: str
     common: bytes
+    private: Mapping[int, bytes] | None
     sent_s: float
-    heard: Ids | None = None
+    last_announced: Ids | None
+
+    def parts_for(self, client: int) -> tuple[bytes, ...]:
+        """The encoded parts for one client, in the order in which they are sent."""
+        return (self.common,) if self.private is None else (self.common, self.private[client])
 
 
 class Conversation:
@@ -53,6 +59,7 @@ class Conversation:
         admission: Admission,
         links: ThrottledLinks,
         clock: Callable[[], float],
+        *,
         largest_answer: int,
         on_misbehaviour: Callable[[int, str], None],
         on_crash: Callable[[Crash], None],
@@ -65,55 +72,60 @@ class Conversation:
         self._on_crash = on_crash
 
     async def with_client(
-        self, waiting: Waiting, exchange: Exchange, asked: Asked, private: bytes | None, speed_factor: float
+        self, progress: StageProgress, exchange: Exchange, question: OutgoingQuestion, speed_factor: float
     ) -> None:
-        """Ask, and tell `waiting` what has become of it; if cancelled, the connection is cut where it stands."""
-        ready_s = asked.sent_s if self._admission.is_connected(exchange.client) else None
+        """Ask, and tell `progress` what has become of it; if cancelled, the connection is cut where it stands."""
+        ready_s = question.sent_s if self._admission.is_connected(exchange.client) else None
         connection = await self._admission.connection(exchange.client)
         exchange.connected = True
         try:
-            outcome = await self._talk(exchange, connection, asked, private, speed_factor, ready_s)
+            outcome = await self._talk(exchange, connection, question, speed_factor, ready_s)
         except FramingError as error:
             exchange.hang_up(connection)
             self._on_misbehaviour(exchange.client, str(error))
-            waiting.settle(exchange, SILENT)
+            progress.settle(exchange, SILENT)
         except OSError:  # it has hung up, or its host has died
             exchange.hang_up(connection)
-            waiting.settle(exchange, DROPPED)
+            progress.settle(exchange, DROPPED)
         except RunError as error:
             connection.cut()
-            waiting.fail(error)
+            progress.fail(error)
         except BaseException:  # told to stop
             exchange.hang_up(connection)
             raise
         else:
-            connection.rest()
+            connection.release()
             if outcome != SILENT:
                 await asyncio.sleep(self._links.latency_s(exchange.client))
-            waiting.settle(exchange, outcome)
+            progress.settle(exchange, outcome)
 
     async def _talk(
         self,
         exchange: Exchange,
         connection: Connection,
-        asked: Asked,
-        private: bytes | None,
+        question: OutgoingQuestion,
         speed_factor: float,
         ready_s: float | None,
     ) -> int:
         """Question and answer; returns the outcome once the answer has been received (or never will be)."""
         client, links = exchange.client, self._links
-        name = asked.name.encode()
+        name, parts = question.name.encode(), question.parts_for(client)
+        known = question.last_announced
         header = QuestionHeader(
-            framing.LOSING if exchange.losing else framing.QUESTION, *asked.key, links.latency_s(client), speed_factor,
-            len(name), len(asked.common), None if private is None else len(private),
-            asked.key[0] - 1 if asked.heard is None else int(asked.heard[exchange.position]),
-        )  # fmt: skip
-        parts = (asked.common,) if private is None else (asked.common, private)
-        way = links.downwards(client, sum(map(len, parts)), ready_s)
-        await exchange.send_question(connection, header, name, parts, way)
-        answer = await exchange.receive_header(connection, asked.key, self._largest_answer)
-        await until(links.looked_up_s(client, self._clock(), answer.pki_up, answer.pki_down), self._clock)
+            kind=framing.LOSING if exchange.losing else framing.QUESTION,
+            round_number=question.key[0],
+            number=question.key[1],
+            latency_s=links.latency_s(client),
+            speed_factor=speed_factor,
+            name_bytes=len(name),
+            common_bytes=len(question.common),
+            private_bytes=None if question.private is None else len(parts[1]),
+            last_announced=question.key[0] - 1 if known is None else int(known[exchange.position]),
+        )
+        passage = links.downwards(client, sum(map(len, parts)), ready_s)
+        await exchange.send_question(connection, header, name, parts, passage)
+        answer = await exchange.receive_header(connection, question.key, self._largest_answer)
+        await sleep_until(links.looked_up_s(client, self._clock(), answer.pki_up, answer.pki_down), self._clock)
         if answer.status in (framing.ANSWERED, framing.REFUSED):
             await exchange.receive_answer(connection, answer.length, links.upwards(client, answer.length))
             return ANSWERED if answer.status == framing.ANSWERED else REFUSED

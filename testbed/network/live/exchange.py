@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from testbed.network.live import sockets
 from testbed.network.live.admission import Connection
 from testbed.network.live.frames import ANSWER_OVERHEAD, REFUSED, AnswerHeader, FramingError, QuestionHeader
-from testbed.network.live.throttle import OpenPassage, Passage
+from testbed.network.live.throttle import ThrottledTransfer, UnthrottledTransfer
 
 LONGEST_LINE = 1 << 16
-Transfer = Passage | OpenPassage
+Transfer = ThrottledTransfer | UnthrottledTransfer
 
 
 @dataclass(eq=False)
@@ -59,8 +59,8 @@ class Exchange:
         self.asked = True
 
     @property
-    def unsaid(self) -> bool:
-        """The client has the question, and may have refused it: it has not said that it has not."""
+    def may_have_refused(self) -> bool:
+        """The client has the question, and has not said that it accepts it: its answer may have been a refusal."""
         return self.asked and not self.losing and (self.header is None or self.header.status == REFUSED)
 
     @contextlib.contextmanager

@@ -3,8 +3,8 @@
 A connection begins with a challenge from the server and the client's answer to it (its number, and an HMAC over both
 under the run's token, which itself never travels). From then on the server sends questions and the client answers.
 
-    question:  kind, round, stage number, latency, factor, lengths, rounds heard | its name | common part | private part
-    answer:    status, round, stage number, client, compute seconds, seconds behind, PKI bytes, length | answer
+    question:  kind, round, stage, latency, factor, lengths, last announced | its name | common part | private part
+    answer:    status, round, stage, client, compute seconds, seconds behind, PKI bytes, length | answer
 
 *Bytes on the wire* are those of the common part, the private part and the answer: exactly what `testbed.messages`
 encodes. The headers belong to the testbed (`question_overhead`, `ANSWER_OVERHEAD`: about 90 and 61 bytes) and are not
@@ -72,7 +72,7 @@ class QuestionHeader:
         latency_s: seconds that the client waits before the question counts as received.
         speed_factor: what the client's compute seconds are multiplied with.
         name_bytes, common_bytes: lengths of what follows; private_bytes: None where there is no private part.
-        heard: up to which number the client has heard of announced rounds.
+        last_announced: the last announced round that the client knows of.
     """
 
     kind: int
@@ -83,25 +83,43 @@ class QuestionHeader:
     name_bytes: int = 0
     common_bytes: int = 0
     private_bytes: int | None = None
-    heard: int = 0
+    last_announced: int = 0
 
     def pack(self) -> bytes:
         """The header's bytes."""
         private = _NO_PRIVATE if self.private_bytes is None else self.private_bytes
         return _QUESTION.pack(
-            self.kind, self.round_number, self.number, self.name_bytes, self.latency_s, self.speed_factor,
-            self.common_bytes, private, self.heard,
-        )  # fmt: skip
+            self.kind,
+            self.round_number,
+            self.number,
+            self.name_bytes,
+            self.latency_s,
+            self.speed_factor,
+            self.common_bytes,
+            private,
+            self.last_announced,
+        )
 
     @classmethod
     def unpack(cls, data: bytes | bytearray) -> "QuestionHeader":
         """The header that `data` holds; raises `FramingError`."""
-        kind, round_number, number, name, latency_s, factor, common, private, heard = _unpacked(_QUESTION, data)
-        absent = private == _NO_PRIVATE
-        if kind > GOODBYE or max(common, 0 if absent else private) > LARGEST_PART:
-            raise FramingError(f"a question of kind {kind} with {common} and {private} bytes")
-        _check_seconds(latency_s, factor)
-        return cls(kind, round_number, number, latency_s, factor, name, common, None if absent else private, heard)
+        fields = _unpacked(_QUESTION, data)
+        kind, round_number, number, name_bytes, latency_s, speed_factor, common_bytes, private, last_announced = fields
+        private_bytes = None if private == _NO_PRIVATE else private
+        if kind > GOODBYE or max(common_bytes, private_bytes or 0) > LARGEST_PART:
+            raise FramingError(f"a question of kind {kind} with {common_bytes} and {private} bytes")
+        _check_seconds(latency_s, speed_factor)
+        return cls(
+            kind=kind,
+            round_number=round_number,
+            number=number,
+            latency_s=latency_s,
+            speed_factor=speed_factor,
+            name_bytes=name_bytes,
+            common_bytes=common_bytes,
+            private_bytes=private_bytes,
+            last_announced=last_announced,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +150,16 @@ class AnswerHeader:
     def pack(self) -> bytes:
         """The header's bytes."""
         return _ANSWER.pack(
-            self.status, self.round_number, self.number, self.client, self.compute_s, self.behind_s, self.pki_up,
-            self.pki_down, self.length,
-        )  # fmt: skip
+            self.status,
+            self.round_number,
+            self.number,
+            self.client,
+            self.compute_s,
+            self.behind_s,
+            self.pki_up,
+            self.pki_down,
+            self.length,
+        )
 
     @classmethod
     def unpack(cls, data: bytes | bytearray, largest: int = LARGEST_PART) -> "AnswerHeader":

@@ -5,7 +5,14 @@ from collections.abc import Callable
 import numpy as np
 
 from testbed.emulation.links import ClientLinks
-from testbed.network.live.throttle import OpenPassage, Passage, SendingTime, TokenBucket, constant, varying
+from testbed.network.live.throttle import (
+    SendingTime,
+    ThrottledTransfer,
+    TokenBucket,
+    UnthrottledTransfer,
+    constant,
+    varying,
+)
 
 
 class ThrottledLinks:
@@ -35,13 +42,17 @@ class ThrottledLinks:
         """Seconds that every message from or to the client is on its way, one way."""
         return float(self._links.latency_s[client])
 
-    def downwards(self, client: int, size: int, ready_s: float | None = None) -> Passage | OpenPassage:
+    def downwards(
+        self, client: int, size: int, ready_s: float | None = None
+    ) -> ThrottledTransfer | UnthrottledTransfer:
         """The way of a message of `size` bytes to the client, which could have begun at `ready_s` (None: now)."""
-        return Passage(self._of(client)[1], self._server_up, self._tokens_per_byte(size), self._clock, ready_s)
+        return ThrottledTransfer(
+            self._of(client)[1], self._server_up, self._tokens_per_byte(size), self._clock, ready_s
+        )
 
-    def upwards(self, client: int, size: int) -> Passage | OpenPassage:
+    def upwards(self, client: int, size: int) -> ThrottledTransfer | UnthrottledTransfer:
         """The way of a message of `size` bytes from the client."""
-        return Passage(self._of(client)[3], self._server_down, self._tokens_per_byte(size), self._clock)
+        return ThrottledTransfer(self._of(client)[3], self._server_down, self._tokens_per_byte(size), self._clock)
 
     def looked_up_s(self, client: int, ready_s: float, pki_up: int, pki_down: int) -> float:
         """When a client that was ready at `ready_s` has asked the PKI `pki_up` bytes and got `pki_down`."""
@@ -63,10 +74,12 @@ class RealLinks(ThrottledLinks):
         """The real network has its own."""
         return 0.0
 
-    def downwards(self, client: int, size: int, ready_s: float | None = None) -> Passage | OpenPassage:
+    def downwards(
+        self, client: int, size: int, ready_s: float | None = None
+    ) -> ThrottledTransfer | UnthrottledTransfer:
         """Nothing is held back."""
-        return OpenPassage()
+        return UnthrottledTransfer()
 
-    def upwards(self, client: int, size: int) -> Passage | OpenPassage:
+    def upwards(self, client: int, size: int) -> ThrottledTransfer | UnthrottledTransfer:
         """Nothing is held back."""
-        return OpenPassage()
+        return UnthrottledTransfer()

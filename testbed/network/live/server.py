@@ -18,7 +18,7 @@ ends; bytes that got through until then are counted. It connects again on its ow
 
 A machine that has too much to do makes the stages longer than links and devices would: links stand idle although bytes
 wait (`throttle`), answers leave later than the devices would send them, the server's own work takes longer than it is
-charged for. For each stage the largest such sum of a client counts, and a round in which they come to more than
+modelled to. For each stage the largest such sum of a client counts, and a round in which they come to more than
 `BEHIND_S` and `BEHIND_SHARE` of it is `behind`: an event says so. It is a lower bound: a message that lies unread in a
 socket because a process is busy is not noticed.
 
@@ -40,20 +40,20 @@ from testbed.crashes import OnCrash
 from testbed.emulation.availability import Availability, Presence
 from testbed.emulation.compute.cost import ComputeModel
 from testbed.emulation.links import ClientLinks
-from testbed.messages import Message, Vector, encode, question_name
-from testbed.network.contract import Replies
+from testbed.messages import Vector, encode, question_name
+from testbed.network.contract import Ask, Replies
 from testbed.network.hosts import HostAnswers
 from testbed.network.live import frames as framing
 from testbed.network.live import sockets
 from testbed.network.live.admission import STRANGERS, Admission
 from testbed.network.live.answers import collected, summed
-from testbed.network.live.conversation import Asked, Conversation
+from testbed.network.live.conversation import Conversation, OutgoingQuestion
 from testbed.network.live.exchange import Exchange
 from testbed.network.live.frames import Address
 from testbed.network.live.links import RealLinks, ThrottledLinks
-from testbed.network.live.stage_end import Waiting
-from testbed.network.live.throttle import until
-from testbed.network.recorder import DROPPED, OFFLINE, RoundBooks, Timing
+from testbed.network.live.stage_end import StageProgress
+from testbed.network.live.throttle import sleep_until
+from testbed.network.recorder import DROPPED, OFFLINE, RoundRecorder, Timing
 from testbed.network.stage import Stage
 
 RECONNECT_S = 2.0  # where disconnects are visible: who has no connection for so long is known to be gone
@@ -61,7 +61,7 @@ BEHIND_S, BEHIND_SHARE = 0.1, 0.05  # a round that the machine has held up by so
 STRANGERS_NOTED = 20  # per round
 
 
-class LiveNetwork(RoundBooks):
+class LiveNetwork(RoundRecorder):
     """The wall clock and the network of one run.
 
     Args:
@@ -71,7 +71,7 @@ class LiveNetwork(RoundBooks):
         timing: deadlines.
         compute: measured or modelled seconds.
         on_stage: called with (stage, seconds) when a stage begins.
-        on_crash: see `RoundBooks`.
+        on_crash: see `RoundRecorder`.
         listen_host: the name or address to listen on, under which clients reach it.
         throttled: emulate the links; False: the real network is the link.
         largest_answer: bytes; a client that announces more is cut off.
@@ -104,10 +104,13 @@ class LiveNetwork(RoundBooks):
         self._carrying = (ThrottledLinks if throttled else RealLinks)(links, self._clock)
         self._admission = Admission(len(speed_factors), self._turned_away)
         self._conversation = Conversation(
-            self._admission, self._carrying, self._clock, largest_answer,
-            lambda client, line: self.record_event(f"client:{client}", "misbehaviour", line),
-            lambda crash: self._check([crash]),
-        )  # fmt: skip
+            self._admission,
+            self._carrying,
+            self._clock,
+            largest_answer=largest_answer,
+            on_misbehaviour=lambda client, line: self.record_event(f"client:{client}", "misbehaviour", line),
+            on_crash=lambda crash: self._check([crash]),
+        )
         self._server_busy_until_s = 0.0
         self._strangers = 0
 
@@ -155,8 +158,8 @@ class LiveNetwork(RoundBooks):
 
     async def begin_round(self, round_number: int) -> None:
         """Start a round; the clock runs from now on."""
-        self._open_books(round_number)
-        self.heard.begin_round(round_number)
+        self._open_round(round_number)
+        self.announced_rounds.begin_round(round_number)
         self._strangers = 0
         if self.before_round is not None:
             await self.before_round(round_number)
@@ -165,10 +168,10 @@ class LiveNetwork(RoundBooks):
         self._most_behind = (0.0, "")
         self._start_server_work()
 
-    async def rest(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """Wait between two rounds."""
         await asyncio.sleep(seconds)
-        await super().rest(seconds)
+        await super().pause(seconds)
 
     def end_round(self) -> None:
         """Account the server's work since the last stage, and stop the clock."""
@@ -191,78 +194,75 @@ class LiveNetwork(RoundBooks):
         """See `Network.consult_beacon`: the beacon answers in this process, and its time is waited for."""
         self._finish_server_work()
         takes_s = round_trip_s + self._beacon_asked(self.links, bytes_up, bytes_down)
-        await until(max(self._server_busy_until_s, self._clock()) + takes_s, self._clock)
+        await sleep_until(max(self._server_busy_until_s, self._clock()) + takes_s, self._clock)
         self._start_server_work()
 
     # -- asking ----------------------------------------------------------------------------------------------
 
-    async def ask(
-        self,
-        recipients: Ids,
-        message: Message,
-        *,
-        private: Mapping[int, Message] | None = None,
-        deadline_s: float | None = None,
-        quorum: int | None = None,
-    ) -> Replies:
-        """See `Network.ask`. Raises `RunError` when a host cannot go on, `CodeCrashed` as on the virtual clock."""
-        kind, recipients, sealed = self._question(recipients, message, private)
-        common = encode(message)
+    async def _ask(self, asked: Ask) -> Replies:
+        kind, recipients, private = asked.kind, asked.recipients, asked.encoded_private()
+        common = encode(asked.message)
         self._finish_server_work()
-        await until(self._server_busy_until_s, self._clock)
+        await sleep_until(self._server_busy_until_s, self._clock)
         self._stage = kind.stage
         sent_s = self._clock()
         self.on_stage(kind.stage, sent_s)
 
-        stage = Stage(kind, recipients, len(common), sealed, len(self.exchanges))
+        stage = Stage(kind, recipients, len(common), private, len(self.exchanges))
         presence = self._presence(recipients)
-        waiting = Waiting(
-            stage, presence, self.timing.quorum(kind.stage, quorum, len(recipients)),
-            self.timing.disconnects_visible, self._clock,
-        )  # fmt: skip
-        asked = Asked(
-            (self.round_number, stage.number), question_name(kind), common, sent_s, self._heard_by(kind, recipients)
+        progress = StageProgress(
+            stage,
+            presence,
+            quorum=self.timing.quorum(kind.stage, asked.quorum, len(recipients)),
+            disconnects_visible=self.timing.disconnects_visible,
+            clock=self._clock,
         )
-        await self._run(waiting, presence, asked, sealed, sent_s + self.timing.limit_s(kind.stage, deadline_s))
+        question = OutgoingQuestion(
+            key=(self.round_number, stage.number),
+            name=question_name(kind),
+            common=common,
+            private=private,
+            sent_s=sent_s,
+            last_announced=self._last_announced(kind, recipients),
+        )
+        await self._run(progress, presence, question, sent_s + self.timing.limit_s(kind.stage, asked.deadline_s))
         end_s = self._clock()
         self._start_server_work()
-        answers, vectors = collected(kind, waiting.exchanges)
+        answers, vectors = collected(kind, progress.exchanges)
         self._check(answers.crashes)
-        self._keep_record(stage, waiting, answers, sent_s)
-        got_it = [exchange.position for exchange in waiting.exchanges if exchange.asked and not exchange.losing]
-        unsaid = [exchange.client for exchange in waiting.exchanges if exchange.unsaid]
-        self._note_announced(message, recipients, np.isin(np.arange(len(recipients)), got_it), answers, unsaid)
+        self._keep_record(stage, progress, answers, sent_s)
+        got_it = [exchange.position for exchange in progress.exchanges if exchange.asked and not exchange.losing]
+        cut_off = [exchange.client for exchange in progress.exchanges if exchange.may_have_refused]
+        self._note_announced(asked.message, recipients, np.isin(np.arange(len(recipients)), got_it), answers, cut_off)
         return stage.replies(answers, functools.partial(self._total, vectors), sent_s, end_s)
 
     async def _run(
-        self, waiting: Waiting, presence: Presence, asked: Asked, sealed: Mapping[int, bytes] | None, last_s: float
+        self, progress: StageProgress, presence: Presence, question: OutgoingQuestion, last_s: float
     ) -> None:
         """Let the stage happen, until it is over; then stop what is still under way."""
         loop = asyncio.get_running_loop()
         tasks: list[asyncio.Task[None]] = []
-        timers = [loop.call_later(max(0.0, last_s - self._clock()), waiting.end)]
+        timers = [loop.call_later(max(0.0, last_s - self._clock()), progress.end)]
         try:
-            if not waiting.over.done():
-                for exchange in waiting.exchanges:
-                    client = exchange.client
-                    private, factor = None if sealed is None else sealed[client], float(self.speed_factors[client])
-                    talk = self._conversation.with_client(waiting, exchange, asked, private, factor)
-                    task = loop.create_task(talk)
+            if not progress.over.done():
+                for exchange in progress.exchanges:
+                    speed_factor = float(self.speed_factors[exchange.client])
+                    task = loop.create_task(self._conversation.with_client(progress, exchange, question, speed_factor))
                     tasks.append(task)
-                    timers += self._departure(waiting, exchange, task, float(presence.leaves_s[exchange.position]))
+                    timers += self._departure(progress, exchange, task, float(presence.leaves_s[exchange.position]))
                 if self.timing.disconnects_visible:
-                    timers.append(loop.call_later(RECONNECT_S, self._give_up, waiting))
-            await waiting.over
+                    timers.append(loop.call_later(RECONNECT_S, self._give_up, progress))
+            await progress.over
         finally:
             for timer in timers:
                 timer.cancel()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        waiting.close()
+        progress.close()
 
     def _departure(
-        self, waiting: Waiting, exchange: Exchange, task: asyncio.Task[None], leaves_s: float
+        self, progress: StageProgress, exchange: Exchange, task: asyncio.Task[None], leaves_s: float
     ) -> list[asyncio.TimerHandle]:
         """The client leaves at `leaves_s`: nothing that is sent later than a latency before reaches it."""
         if leaves_s == np.inf:
@@ -275,8 +275,8 @@ class LiveNetwork(RoundBooks):
         def leave() -> None:
             if exchange.body is None:
                 task.cancel()
-            if exchange.body is None or not waiting.pending(exchange):  # else its answer is complete, and on its way
-                waiting.leaves(exchange)
+            if exchange.body is None or not progress.pending(exchange):  # else its answer is complete, and on its way
+                progress.leaves(exchange)
 
         loop, left_s = asyncio.get_running_loop(), leaves_s - self._clock()
         return [
@@ -285,17 +285,17 @@ class LiveNetwork(RoundBooks):
         ]
 
     @staticmethod
-    def _give_up(waiting: Waiting) -> None:
+    def _give_up(progress: StageProgress) -> None:
         """Where disconnects are visible, nobody waits for a client whose host has died."""
-        for exchange in waiting.exchanges:
+        for exchange in progress.exchanges:
             if not exchange.connected:
-                waiting.settle(exchange, OFFLINE)
+                progress.settle(exchange, OFFLINE)
 
-    def _keep_record(self, stage: Stage, waiting: Waiting, answers: HostAnswers, sent_s: float) -> None:
+    def _keep_record(self, stage: Stage, progress: StageProgress, answers: HostAnswers, sent_s: float) -> None:
         outcome = stage.outcome.copy()
         stage.place(answers)
         stage.outcome = outcome
-        for exchange in waiting.exchanges:
+        for exchange in progress.exchanges:
             stage.bytes_down[exchange.position] = min(exchange.sent, stage.size_down[exchange.position])
             stage.bytes_up[exchange.position] = exchange.received
         headers_down, acknowledged_up = self._overhead(stage.bytes_down, stage.size_down)
@@ -305,7 +305,7 @@ class LiveNetwork(RoundBooks):
         stage.ride_on_answers(self.links.transport, self.speed_factors)
         self.exchanges.append(stage.exchanges(sent_s, self.speed_factors))
         self._record_answers(answers)
-        slowest = max(waiting.exchanges, key=lambda exchange: exchange.behind_s, default=None)
+        slowest = max(progress.exchanges, key=lambda exchange: exchange.behind_s, default=None)
         if slowest is not None:
             self._fall_behind(stage.kind.stage, slowest.behind_s)
 

@@ -17,7 +17,7 @@ from testbed.network.stage import Stage
 _PENDING = -1
 
 
-class Waiting:
+class StageProgress:
     """Who has been heard of in one stage.
 
     Args:

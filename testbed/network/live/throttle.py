@@ -10,7 +10,7 @@ ask for equal pieces, in turn, so they get equal shares, and a transfer that its
 max-min fairness (deficit round robin with one quantum; Shreedhar and Varghese, SIGCOMM 1995).
 
 A wake-up that comes later than `DEPTH_S` cannot be made up for: the link stood idle although bytes waited for it, since
-the machine was not there to carry them. A `Passage` adds up that time (`behind_s`).
+the machine was not there to carry them. A `ThrottledTransfer` adds up that time (`behind_s`).
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class TokenBucket:
         return size
 
 
-class Passage:
+class ThrottledTransfer:
     """One transfer on its way through its client's link and the server's; a context manager.
 
     Args:
@@ -118,7 +118,7 @@ class Passage:
         self._ready_s = clock() if ready_s is None else ready_s
         self.behind_s = 0.0
 
-    def __enter__(self) -> "Passage":
+    def __enter__(self) -> "ThrottledTransfer":
         self._look_back()
         self._ready_s = self._clock()
         self._own.begin()
@@ -144,7 +144,7 @@ class Passage:
         size = min(left, int(min(self._own_size * stretch, quantum, LARGEST_PIECE)))
         tokens = size * self._tokens_per_byte
         through_s = max(self._own.reserve(tokens), self._shared.reserve(tokens))
-        await until(through_s, self._clock)
+        await sleep_until(through_s, self._clock)
         self._ready_s = through_s
         return size
 
@@ -154,12 +154,12 @@ class Passage:
         self.behind_s += max(0.0, self._clock() - DEPTH_S - idle_since_s)
 
 
-class OpenPassage:
-    """A transfer that nothing but the real network holds back; the same interface as `Passage`."""
+class UnthrottledTransfer:
+    """A transfer that nothing but the real network holds back; the same interface as `ThrottledTransfer`."""
 
     behind_s = 0.0
 
-    def __enter__(self) -> "OpenPassage":
+    def __enter__(self) -> "UnthrottledTransfer":
         return self
 
     def __exit__(
@@ -173,7 +173,7 @@ class OpenPassage:
         return min(left, LARGEST_PIECE)
 
 
-async def until(time_s: float, clock: Callable[[], float]) -> None:
+async def sleep_until(time_s: float, clock: Callable[[], float]) -> None:
     """Wait until `clock` reads `time_s`, never less; infinite: until cancelled."""
     if time_s == math.inf:
         await asyncio.get_running_loop().create_future()

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Floats
-from testbed.crypto.masks import lane_dtype
+from testbed.crypto.masks import word_dtype
 from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted
 from testbed.privacy.mechanisms.keystream import CHUNK, words
@@ -76,7 +76,7 @@ class Encoding:
             meter("round.element", len(steps))
             if int(steps @ steps) <= bound:
                 break
-        encoded = np.empty(self.length + 1, lane_dtype(self.bits))
+        encoded = np.empty(self.length + 1, word_dtype(self.bits))
         encoded[:-1] = steps  # two's complement: negative steps are counted down from the ring's end
         encoded[-1] = 1
         return encoded

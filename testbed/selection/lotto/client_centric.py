@@ -5,22 +5,17 @@ stands as candidate when the result falls below the threshold. The server cannot
 verify each other's proofs.
 """
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec, handles
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.announcement import (
-    Announce,
-    AnnouncedClient,
-    AnnouncedParameters,
-    AnnouncingServer,
-    Candidacy,
-    proves,
-)
-from testbed.selection.lotto.protocol import ListSignatures, LottoParameters, ParticipantList, under_threshold
+from testbed.selection.lotto.announcement import AnnouncedClient, AnnouncingServer
+from testbed.selection.lotto.candidacy import proves, under_threshold
+from testbed.selection.lotto.messages import Announce, Candidacy, ListSignatures, ParticipantList
+from testbed.selection.lotto.parameters import AnnouncedParameters, LottoParameters
 
 
 class ClientCentricParameters(AnnouncedParameters, LottoParameters):
@@ -52,7 +47,7 @@ class ClientCentricServer(AnnouncingServer):
     """Server side."""
 
     parameters: ClientCentricParameters
-    stages: ClassVar[tuple[str, ...]] = ("lotto/announce", "lotto/participants", "lotto/signatures")
+    stages = ("lotto/announce", "lotto/participants", "lotto/signatures")
 
     @property
     def roles(self) -> list[RoleSpec]:
@@ -68,9 +63,9 @@ class ClientCentricServer(AnnouncingServer):
             if answer.output is not None and self.is_candidate(client, answer, round_)
         }
         candidates = ids(list(claims))
-        self.enough(candidates, round_, refusals)
-        lots = self.lots(self.choose(candidates, round_), claims, round_)
-        return await self.agree(lots, len(claims), round_)
+        self.require_candidates(candidates, round_, refusals)
+        entries = self.entries(self.choose(candidates, round_), claims, round_)
+        return await self.agree(entries, len(claims), round_)
 
     def is_candidate(self, client: int, claim: Candidacy, round_: SelectionRound) -> bool:
         """Check a claim as the participants will: one false candidate must not be able to end everybody's round."""
@@ -80,7 +75,7 @@ class ClientCentricServer(AnnouncingServer):
             detail = "claimed to be a candidate and is not in the refined population"
             round_.network.record_event(f"client:{client}", "misbehaviour", detail)
             return False
-        evaluated = self.evaluated(round_)
+        evaluated = self.selection_input(round_)
         s, factor = self.parameters.participants, self.parameters.factor
         if not proves(claim, round_.directory.vrf_key(client), evaluated) or not under_threshold(
             claim.output, factor, s, self.population

@@ -1,5 +1,5 @@
-"""Server side of what both variants of Lotto share: residual removal, mutual verification, consistency; and population
-refinement (informed selection). See `testbed.selection.lotto.protocol`.
+"""Server side of what both variants of Lotto share (arXiv 2401.02880): population refinement (section 3.5), residual
+removal, mutual verification and the consistency check (section 3.4).
 """
 
 from collections.abc import Sequence
@@ -14,48 +14,55 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Message
 from testbed.network.contract import ids
-from testbed.network.hosts import RefusedBy
+from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import RoleSpec
 from testbed.parties.round_beacon import randomness_of
-from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.protocol import (
+from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
+from testbed.selection.lotto.candidacy import selection_input
+from testbed.selection.lotto.messages import (
     LIST_DOMAIN,
-    AgreedListParameters,
+    ListRegistration,
     ListSignatures,
-    Lot,
+    ParticipantEntry,
     ParticipantList,
-    Registered,
     SignedBy,
     list_content,
     list_digest,
-    selection_input,
 )
+from testbed.selection.lotto.parameters import AgreedListParameters
 from testbed.selection.lotto.refinement import known, measured, refined, remember
 from testbed.selection.reports import TrainingReports
 
-Told = Sequence[tuple[Ids, Message]]  # groups of clients and what each group is told
+GroupMessages = Sequence[tuple[Ids, Message]]
+"""Groups of clients, and what each group is told."""
 
 
-class LottoServer:
+class LottoServer(SelectionProtocol):
     """Server side of what both variants share: residual removal, mutual verification, consistency.
 
-    A malicious server overrides `refined` (who is dropped), `choose` (among the candidates), `list_for` or
+    What stands for selection are *candidates*: clients, or in a protocol built on this one, batches of them.
+
+    A malicious server overrides `refined_population` (who is dropped), `choose` (among the candidates), `list_for` or
     `signatures_for` (to tell clients apart; groups that are told different things are asked one after the other).
 
     Attributes:
         population: n as it is announced: the size of this round's refined population.
         dropped: `(n,)` bool, who is not in it.
+        wanted: how many candidates a list takes: s, or K/T batches.
         announces: whether clients hear of a round before they see its list.
+        candidate_noun: what candidates are called where a round ends for lack of them.
     """
 
-    needs_registration: ClassVar[bool] = True
-    participants_agree: ClassVar[bool] = True
+    parameters: AgreedListParameters
+    needs_registration = True
+    participants_agree = True
     announces: ClassVar[bool] = True
+    candidate_noun: ClassVar[str] = "candidates"
     _pulse: bytes | None = None
 
     def __init__(self, parameters: AgreedListParameters, population: int) -> None:
-        self.parameters = parameters
-        self.population = population
+        super().__init__(parameters, population)
+        self.wanted = parameters.participants
         self.dropped = np.zeros(population, np.bool_)
 
     # -- what the variants differ in ------------------------------------------------------------------------------
@@ -69,22 +76,31 @@ class LottoServer:
         """See `SelectionProtocol.select`."""
         raise NotImplementedError
 
+    def members(self, candidates: Ids) -> Ids:
+        """The clients that these candidates are, sorted."""
+        return candidates
+
+    @property
+    def beacon_latency_s(self) -> float | None:
+        """See `SelectionProtocol.beacon_latency_s`."""
+        return None if self.parameters.round_beacon == "none" else self.parameters.beacon_latency_ms / 1000
+
     # -- decisions ------------------------------------------------------------------------------------------------
 
-    def refined(self, round_: SelectionRound) -> Ids:
+    def refined_population(self, round_: SelectionRound) -> Ids:
         """Population refinement (section 3.5): who is left, sorted. Asked for when the experiment has `refine`."""
         assert self.parameters.refinement is not None
         return np.flatnonzero(refined(self.parameters.refinement, *measured(round_)))
 
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
-        """Residual removal: s of the candidates, uniformly."""
-        return np.sort(round_.coin("residual removal").choice(candidates, self.parameters.participants, replace=False))
+        """Residual removal: as many candidates as a list takes, uniformly."""
+        return np.sort(round_.rng("residual removal").choice(candidates, self.wanted, replace=False))
 
-    def list_for(self, participants: Ids, message: ParticipantList) -> Told:
+    def list_for(self, participants: Ids, message: ParticipantList) -> GroupMessages:
         """Who is shown which list: everybody the same."""
         return [(participants, message)]
 
-    def signatures_for(self, signers: Ids, message: ListSignatures) -> Told:
+    def signatures_for(self, signers: Ids, message: ListSignatures) -> GroupMessages:
         """Who is sent which signatures: everybody all of them."""
         return [(signers, message)]
 
@@ -99,7 +115,7 @@ class LottoServer:
         """Whom this round draws from, sorted; the size of a refined population is the n that is announced."""
         if self.parameters.refinement is None:
             return round_.everyone
-        kept = self.refined(round_)
+        kept = self.refined_population(round_)
         self.population = len(kept)
         self.dropped[:] = True
         self.dropped[kept] = False
@@ -109,7 +125,7 @@ class LottoServer:
 
     # -- the beacon -----------------------------------------------------------------------------------------------
 
-    async def opened(self, round_: SelectionRound) -> bytes | None:
+    async def open_round(self, round_: SelectionRound) -> bytes | None:
         """The beacon's pulse for this round, which it opens; None where the experiment has no beacon."""
         self._pulse = None
         if self.parameters.round_beacon == "public":
@@ -117,41 +133,48 @@ class LottoServer:
             self._pulse = await round_.beacon.open(round_.number)
         return self._pulse
 
-    def evaluated(self, round_: SelectionRound) -> bytes:
+    def selection_input(self, round_: SelectionRound) -> bytes:
         """What the VRF or PRF is evaluated on in this round, which has been opened."""
         randomness = b"" if self._pulse is None else randomness_of(self._pulse)
         return selection_input(round_.experiment_id, round_.number, randomness)
 
-    async def registered(self, message: ParticipantList, round_: SelectionRound) -> ParticipantList:
+    async def register(self, message: ParticipantList, round_: SelectionRound) -> ParticipantList:
         """The list with the beacon's receipt for it; as it is where the experiment has no beacon."""
         if self.parameters.round_beacon == "none":
             return message
         assert round_.beacon is not None
         digest = list_digest(list_content(round_.experiment_id, self.parameters, message))
         receipt = await round_.beacon.register(message.round, digest)
-        return msgspec.structs.replace(message, beacon=Registered(receipt, None if self.announces else self._pulse))
+        return msgspec.structs.replace(
+            message, beacon=ListRegistration(receipt, None if self.announces else self._pulse)
+        )
 
     # -- stages ---------------------------------------------------------------------------------------------------
 
-    def enough(self, candidates: Ids, round_: SelectionRound, refusals: Sequence[RefusedBy] = ()) -> None:
-        """Raise `RoundAborted` when |C| < s."""
-        round_.candidates = len(candidates)
-        if len(candidates) < self.parameters.participants:
-            found = f"{len(candidates)} candidates, {self.parameters.participants} wanted"
-            raise too_few("too-few-candidates", found, refusals)
+    def require_candidates(
+        self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()
+    ) -> None:
+        """Raise `RoundAborted` when there are fewer candidates than a list takes: |C| < s."""
+        round_.candidates = len(self.members(candidates))
+        if len(candidates) >= self.wanted:
+            return
+        found = f"{len(candidates)} {self.candidate_noun}, {self.wanted} wanted"
+        if refusals:  # then that is why
+            raise RoundAborted("refused", f"{_summed_up(refusals, 'clients')}; {found}")
+        raise RoundAborted(f"too-few-{self.candidate_noun.replace(' ', '-')}", found)
 
-    async def agree(self, lots: list[Lot], candidates: int, round_: SelectionRound) -> Selection:
+    async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
         """Stages 2 and 3: participants verify and sign the list, then see each other's signatures."""
-        participants = round_.participants = ids([lot.client for lot in lots])
-        meter("message", len(lots))
-        message = await self.registered(ParticipantList(round_.number, self.population, lots), round_)
-        answers, refusals = await tell(round_, self.list_for(participants, message))
+        participants = round_.participants = ids([entry.client for entry in entries])
+        meter("message", len(entries))
+        message = await self.register(ParticipantList(round_.number, self.population, entries), round_)
+        answers, refusals = await ask_groups(round_, self.list_for(participants, message))
         signed = self.valid_signatures(answers, message, round_)
-        self._require(self.parameters.quorum_of(len(lots)), len(signed), "signatures", refusals)
+        self._require_answers(self.parameters.quorum_of(len(entries)), len(signed), "signatures", refusals)
         meter("message", len(signed))
         told = self.signatures_for(ids([row.client for row in signed]), ListSignatures(round_.number, signed))
-        agreed, refusals = await tell(round_, told)
-        self._require(1, len(agreed), "agreements", refusals)
+        agreed, refusals = await ask_groups(round_, told)
+        self._require_answers(1, len(agreed), "agreements", refusals)
         return Selection(participants, candidates, ids(list(agreed)))
 
     def valid_signatures(
@@ -159,7 +182,7 @@ class LottoServer:
     ) -> list[SignedBy]:
         """The signatures that the participants will accept; who signs anything else is left out of the round."""
         content = list_content(round_.experiment_id, self.parameters, message)
-        keys = {lot.client: lot.registration_key for lot in message.participants}
+        keys = {entry.client: entry.registration_key for entry in message.participants}
         meter("ed25519.verify", len(answers))
         signed = []
         for client in sorted(answers):
@@ -171,7 +194,7 @@ class LottoServer:
                 signed.append(SignedBy(client, answers[client].signature))
         return signed
 
-    def _require(self, needed: int, count: int, what: str, refusals: Sequence[RefusedBy]) -> None:
+    def _require_answers(self, needed: int, count: int, what: str, refusals: Sequence[ClientRefusal]) -> None:
         strict = self.parameters.signatures == "strict"
         if refusals and (strict or count < needed):
             raise RoundAborted("refused", _summed_up(refusals, "participants"))
@@ -179,10 +202,10 @@ class LottoServer:
             raise RoundAborted(f"too-few-{what}", f"{count} of {needed} needed")
 
 
-async def tell(round_: SelectionRound, told: Told) -> tuple[dict[int, Any], list[RefusedBy]]:
+async def ask_groups(round_: SelectionRound, told: GroupMessages) -> tuple[dict[int, Any], list[ClientRefusal]]:
     """Ask each group in turn; the answers that decode by client, and the refusals."""
     answers: dict[int, Any] = {}
-    refusals: list[RefusedBy] = []
+    refusals: list[ClientRefusal] = []
     for clients, message in told:
         replies = await round_.network.ask(clients, message)
         answers.update(replies.valid())
@@ -190,13 +213,6 @@ async def tell(round_: SelectionRound, told: Told) -> tuple[dict[int, Any], list
     return answers, refusals
 
 
-def too_few(reason: str, found: str, refusals: Sequence[RefusedBy]) -> RoundAborted:
-    """How a round ends that lacks candidates; where clients refused, that is why."""
-    if refusals:
-        return RoundAborted("refused", f"{_summed_up(refusals, 'clients')}; {found}")
-    return RoundAborted(reason, found)
-
-
-def _summed_up(refusals: Sequence[RefusedBy], who: str) -> str:
+def _summed_up(refusals: Sequence[ClientRefusal], who: str) -> str:
     checks = ", ".join(sorted({refusal.check for refusal in refusals}))
     return f"{len(refusals)} {who} refused: {checks}"

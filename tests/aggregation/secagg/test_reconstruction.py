@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.adversary.misbehaviour import Conspiracy, malicious_server
+from testbed.adversary.misbehaviour import AttackContext, malicious_server
 from testbed.adversary.secagg.accomplices import HandedOver, HandOver
 from testbed.adversary.secagg.reconstruction import Attempt, ContradictDropouts, ReconstructionOptions
 from testbed.adversary.secagg.small_sums import ShrinkTheSum, SplitTheSharing
@@ -35,10 +35,10 @@ def played(
 ) -> tuple[Any, Attempt, Any]:
     """The federation after one round of `kind`, the attempt, and the aggregate or why the round was aborted."""
     deltas = np.random.default_rng(participants).uniform(-1, 1, (participants, D)).astype(np.float32)
-    conspiracy = Conspiracy(frozenset(dishonest), {kind: ReconstructionOptions(victim=victim)})
+    context = AttackContext(frozenset(dishonest), {kind: ReconstructionOptions(victim=victim)})
     small = federation(
         deltas, SecAggParameters(threshold=threshold, consistency=consistency),  # type: ignore[arg-type]
-        protocol=malicious_server(SecAgg, [kind], conspiracy), samples=range(3, participants + 3), **keywords,
+        protocol=malicious_server(SecAgg, [kind], context), samples=range(3, participants + 3), **keywords,
     )  # fmt: skip
     try:
         outcome = small.run()
@@ -155,9 +155,9 @@ def test_the_victim_that_is_named_or_drawn(federation: Any) -> None:
     assert attempt.detail == "failed: the victim has not sent its input"
     assert is_honest_mean(small, outcome, [0, 1, 2, 4, 5, 6, 7, 8])
     drawn = set()
-    conspiracy = Conspiracy(frozenset(range(4, 9)))
+    context = AttackContext(frozenset(range(4, 9)))
     small = federation(np.zeros((9, D)), SecAggParameters(threshold=7),
-                       protocol=malicious_server(SecAgg, [ContradictDropouts], conspiracy))  # fmt: skip
+                       protocol=malicious_server(SecAgg, [ContradictDropouts], context))  # fmt: skip
     for number in range(1, 13):
         small.run(number)
         drawn |= small.protocol.attempt.members
@@ -166,8 +166,8 @@ def test_the_victim_that_is_named_or_drawn(federation: Any) -> None:
 
 def test_rounds_that_are_not_attacked_are_honest(federation: Any) -> None:
     deltas = np.zeros((9, D))
-    conspiracy = Conspiracy(frozenset(range(4, 9)), from_round=2, every=2)
-    protocol = malicious_server(SecAgg, [ContradictDropouts], conspiracy)
+    context = AttackContext(frozenset(range(4, 9)), from_round=2, every=2)
+    protocol = malicious_server(SecAgg, [ContradictDropouts], context)
     small = federation(deltas, SecAggParameters(threshold=7), protocol=protocol)
     attacked = []
     for number in range(1, 6):
@@ -276,8 +276,8 @@ def test_an_honest_client_hands_nothing_over(federation: Any, within_loop: Any) 
 
 
 def test_an_accomplice_has_nothing_to_hand_over_before_it_has_shares(federation: Any, within_loop: Any) -> None:
-    conspiracy = Conspiracy(frozenset({3, 4}))
-    protocol = malicious_server(SecAgg, [ContradictDropouts], conspiracy)
+    context = AttackContext(frozenset({3, 4}))
+    protocol = malicious_server(SecAgg, [ContradictDropouts], context)
 
     async def play() -> Mapping[int, Any]:
         small = federation(np.zeros((5, D)), SecAggParameters(threshold=4), protocol=protocol)

@@ -14,10 +14,10 @@ from testbed.aggregation.secagg.mask_threads import add_masks_in_threads
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.round_state import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
-from testbed.crypto.masks import add_masks, lane_dtype
+from testbed.crypto.masks import add_masks, word_dtype
 from testbed.engine.round import run_round
 from testbed.errors import ExperimentError, RoundAborted
-from testbed.selection.contract import Selection, SelectionRound
+from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
 
 STAGES = ("train", *SecAgg.stages)
 
@@ -96,7 +96,7 @@ def test_the_unmasked_sum_is_the_quantised_sum_of_the_survivors(federation: Any,
         )
         expected = [(a + b) % 2**parameters.bits for a, b in zip(expected, row, strict=True)]
     assert small.protocol.total == expected
-    lane = lane_dtype(parameters.bits)
+    lane = word_dtype(parameters.bits)
     mean, weight = parameters.quantisation.decode(np.array(expected, lane), len(survivors))
     assert aggregate.mean.tobytes() == mean.tobytes()
     assert aggregate.weight == weight == expected[-1]
@@ -113,8 +113,10 @@ def test_exactly_t_survivors_are_enough_at_every_stage(federation: Any, stage: s
     assert np.abs(aggregate.mean - np.float32(deltas)[in_the_sum].mean(0)).max() <= 2 / (2**16 - 1)
 
 
-class Everybody:
+class Everybody(SelectionProtocol):
     """A selection that takes everybody."""
+
+    roles = ()
 
     async def select(self, round_: SelectionRound) -> Selection:
         return Selection(round_.everyone, round_.population)
@@ -130,7 +132,7 @@ def test_below_t_the_round_is_aborted_and_the_model_stays(federation: Any, stage
     start = SelectionRound(
         1, 7, small.network, nobody, environment.directory, small.randomness, environment.experiment_id
     )
-    outcome = asyncio.run(run_round(start, small.network, Everybody(), small.protocol, model))
+    outcome = asyncio.run(run_round(start, small.network, Everybody(None, 7), small.protocol, model))
     assert outcome.state == "aborted"
     assert outcome.reason.startswith("below-threshold: 3 of 4 needed")
     assert outcome.model.tobytes() == np.full(12, 0.25, np.float32).tobytes()
@@ -169,7 +171,7 @@ def test_masks_added_in_threads_are_masks_added_one_after_the_other(bits: int, c
     generator = np.random.default_rng(5)
     seeds = [generator.bytes(32) for _ in range(count)]
     signs = generator.choice([1, -1], count).tolist()
-    start = generator.integers(0, 2**bits, 1000, np.uint64).astype(lane_dtype(bits))
+    start = generator.integers(0, 2**bits, 1000, np.uint64).astype(word_dtype(bits))
     slow = start.copy()
     for seed, sign in zip(seeds, signs, strict=True):
         add_masks(slow, [seed], [sign], bits)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pytest
 
-from testbed.adversary.misbehaviour import Conspiracy, malicious_server
+from testbed.adversary.misbehaviour import AttackContext, malicious_server
 from testbed.adversary.secagg.accomplices import HandOver, SecAggAccomplice
 from testbed.adversary.secagg.reconstruction import Attempt, Contradicting
 from testbed.aggregation.secagg.messages import CheckSurvivors, Shares, SignatureOf
@@ -42,7 +42,7 @@ class Accomplice(SecAggAccomplice, SecAggPlusClient, answers=(*SecAggPlusClient.
 
 
 class Plan(NamedTuple):
-    """Whom the victim is told of, and the two stories."""
+    """Whom the victim is told of, and the two views."""
 
     victim: int
     told: frozenset[int]
@@ -130,8 +130,8 @@ class Isolate(Contradicting, SecAggPlus):
 
 
 def attempted(federation: Any, roles: Collection[RoleSpec] = ()) -> tuple[Any, Attempt]:
-    conspiracy = Conspiracy(frozenset(DISHONEST))
-    kind = malicious_server(SecAggPlus, [Isolate], conspiracy)
+    context = AttackContext(frozenset(DISHONEST))
+    kind = malicious_server(SecAggPlus, [Isolate], context)
     small = federation(DELTAS, SecAggPlusParameters(), protocol=kind, samples=range(3, N + 3), roles=roles)
     with pytest.raises(RoundAborted, match="over"):
         small.run()

@@ -10,14 +10,15 @@ import torch
 from analysis.attacks.inversion import Search, Target, invert
 from analysis.attacks.inversion_report import Inverter, pictures, psnr, row, text
 from testbed.errors import ExperimentError
-from workloads.models import classifiers
+from workloads.models import vector
+from workloads.models.registry import image_model
 
 QUICK = Search(iterations=150, starts=1)
 
 
 def target_of(model: str, seed: int = 3) -> Target:
-    network = classifiers.make(model, 8, 8, 10)
-    return Target(model, (8, 8), 10, classifiers.initial_vector(network, seed))
+    network = image_model(model, 8, 8, 10)
+    return Target(model, (8, 8), 10, vector.initial_vector(network, seed))
 
 
 def test_a_gradient_gives_the_image_away() -> None:

@@ -16,7 +16,7 @@ from testbed.engine.federation import Plan
 from testbed.experiment.schema import Experiment
 from testbed.privacy.charges import PrivacyCharge
 from testbed.privacy.mechanisms.skellam import Skellam
-from testbed.privacy.recorder import accountant_of, noise_plan
+from testbed.privacy.recorder import noise_plan
 
 N, S, R, DELTA, DIMENSION = 200, 20, 30, 1e-3, 64
 SECAGG: dict[str, Any] = {"protocol": "secagg", "weights": "equal", "noise": {"noise_multiplier": 8.0, "scale": 64}}
@@ -29,14 +29,14 @@ def plan_of(selection: dict[str, Any], dishonest: Any = 10, **more: Any) -> Plan
 
 def found(selection: dict[str, Any], dishonest: Any = 10, **more: Any) -> tuple[Any, Any]:
     plan = plan_of(selection, dishonest, **more)
-    accountant = accountant_of(plan, DIMENSION)
+    accountant = noise_plan(plan, DIMENSION).accountant
     curious, malicious = guarantees(plan, accountant, DELTA)
     assert (curious.server, malicious.server) == ("honest but curious", "malicious")
     return curious, malicious
 
 
 def skellam() -> Skellam:
-    of_round = accountant_of(plan_of({}), DIMENSION).of_round
+    of_round = noise_plan(plan_of({}), DIMENSION).accountant.of_round
     assert isinstance(of_round, Skellam)
     return of_round
 
@@ -294,7 +294,7 @@ def test_dp_sgd_is_weak_client_sampling_and_a_trusted_server_guarantees_nothing_
     def of(server: str) -> list[Any]:
         keys = {"seed": 1, "rounds": R, "population": N, "selection": selection}
         plan = Plan(Experiment.model_validate(keys | {"aggregation": aggregation | {"server": server}}), 0)
-        return guarantees(plan, accountant_of(plan, DIMENSION), DELTA)
+        return guarantees(plan, noise_plan(plan, DIMENSION).accountant, DELTA)
 
     assert [one.cost.epsilon for one in of("trusted")] == [wcs, inf]
     assert [one.cost.epsilon for one in of("untrusted")] == [wcs, wcs]

@@ -13,7 +13,7 @@ from scipy import stats
 
 from analysis.comparison.measures import per_round
 from analysis.comparison.pairs import PAIRED, compare_paired, ratio_interval
-from analysis.comparison.tables import render
+from analysis.comparison.report import render
 from testbed.network.recorder import OUTCOMES
 from testbed.records import RunRecords
 

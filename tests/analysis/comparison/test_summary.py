@@ -10,8 +10,8 @@ import pytest
 
 import analysis.comparison.summary
 from analysis.comparison.overhead import compare
+from analysis.comparison.report import render
 from analysis.comparison.summary import summarise
-from analysis.comparison.tables import render
 from analysis.multi_round import WeakPrivacy
 from testbed.network.recorder import Event
 from testbed.records import RunRecords

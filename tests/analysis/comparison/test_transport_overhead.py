@@ -9,8 +9,8 @@ import pytest
 
 from analysis.comparison.measures import per_round
 from analysis.comparison.overhead import compare
+from analysis.comparison.report import render
 from analysis.comparison.summary import summarise
-from analysis.comparison.tables import render
 from testbed.records import RunRecords
 
 MakeRun = Callable[..., RunRecords]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from analysis.reproduction.lotto.overhead import SIZES, Size
+from analysis.reproduction.lotto.overhead import SCALES, OverheadScale
 
-TINY = Size(
+TINY = OverheadScale(
     ("FEMNIST",),
     {8: 4, 12: 5},
     {"FEMNIST": 2},
@@ -13,7 +13,7 @@ TINY = Size(
 
 
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> Size:
+def tiny(monkeypatch: pytest.MonkeyPatch) -> OverheadScale:
     """The scale small is tiny."""
-    monkeypatch.setitem(SIZES, "small", TINY)
+    monkeypatch.setitem(SCALES, "small", TINY)
     return TINY

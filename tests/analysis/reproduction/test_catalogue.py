@@ -13,7 +13,7 @@ def test_every_reproduction_says_what_it_is() -> None:
         assert one.title
         assert "\n" not in one.title
         assert "arXiv" in one.source
-        assert callable(one.make)
+        assert callable(one.run)
     assert len(found) >= len(MODULES)
 
 

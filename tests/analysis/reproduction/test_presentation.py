@@ -6,17 +6,17 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.reproduction.contract import Bench, Claim, Reproduced, Reproduction
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.presentation import FILES, render, write
 from testbed.errors import ExperimentError, RunError
 
 
-def _make(bench: Bench) -> Reproduced:
+def _run(context: ReproductionContext) -> ReproductionResult:
     return MADE
 
 
-ONE = Reproduction("paper-table9", "What a thing costs", "A. Author, arXiv 0000.00000, Table 9", _make)
-MADE = Reproduced(
+ONE = Reproduction("paper-table9", "What a thing costs", "A. Author, arXiv 0000.00000, Table 9", _run)
+MADE = ReproductionResult(
     table=pd.DataFrame(
         {
             "who": ["a|b", "a|b", "c"],
@@ -45,7 +45,7 @@ def test_text_rounds_and_leaves_gaps_visible() -> None:
 
 def test_text_splits_a_wide_table_and_names_the_rows_in_each_part() -> None:
     wide = pd.DataFrame({"who": ["x", "y"], **{f"a rather long heading {place}": [1.5, 2.5] for place in range(9)}})
-    text = render(ONE, Reproduced(wide), "paper")
+    text = render(ONE, ReproductionResult(wide), "paper")
     assert max(map(len, text.splitlines())) <= 118
     assert text.count("who") > 1
     assert all(f"heading {place}" in text for place in range(9))
@@ -85,11 +85,11 @@ def test_files_hold_what_is_rendered(tmp_path: Path) -> None:
 
 
 def test_without_a_table_there_is_no_csv(tmp_path: Path) -> None:
-    assert [path.name for path in write(ONE, Reproduced(), "small", tmp_path)] == ["result.md", "result.json"]
+    assert [path.name for path in write(ONE, ReproductionResult(), "small", tmp_path)] == ["result.md", "result.json"]
 
 
 def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="cannot be made") as raised:
+    with pytest.raises(RunError, match="cannot be result") as raised:
         write(ONE, MADE, "small", tmp_path / "file" / "below")
     assert "\n" not in str(raised.value)

@@ -25,6 +25,6 @@ def test_a_server_that_does_not_wait_for_refusals_gets_no_further(
     reference.round(question)
     ours = live.World(emulated.World(4, **keys, **away))
     ours.round(question)
-    assert reference.network.heard.of(reference.everybody, 2).tolist() == [5, 1, 5, 1]
+    assert reference.network.announced_rounds.known_to(reference.everybody, 2).tolist() == [5, 1, 5, 1]
     accepted = 5 if deadline_s > 1 else 1  # nobody knows: an honest server announces the next number, which is the same
-    assert ours.network.heard.of(ours.everybody, 2).tolist() == [5, 1, accepted, 1]
+    assert ours.network.announced_rounds.known_to(ours.everybody, 2).tolist() == [5, 1, accepted, 1]

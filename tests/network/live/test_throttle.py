@@ -17,11 +17,11 @@ from testbed.network.live.throttle import (
     DEPTH_S,
     LARGEST_PIECE,
     SMALLEST_PIECE,
-    OpenPassage,
-    Passage,
+    ThrottledTransfer,
     TokenBucket,
+    UnthrottledTransfer,
     constant,
-    until,
+    sleep_until,
     varying,
 )
 
@@ -64,9 +64,9 @@ def clock() -> float:
 
 async def send(own: TokenBucket, shared: TokenBucket, size: int, start_s: float = 0.0, factor: float = 1.0) -> Any:
     """Returns when the transfer is complete, and its pieces as (time, bytes)."""
-    await until(start_s, clock)
+    await sleep_until(start_s, clock)
     pieces, left = [], size
-    with Passage(own, shared, factor, clock) as passage:
+    with ThrottledTransfer(own, shared, factor, clock) as passage:
         while left:
             piece = await passage.next_piece(left)
             left -= piece
@@ -140,9 +140,9 @@ def test_a_late_wake_up_is_made_up_for_but_an_idle_link_saves_nothing() -> None:
         bucket = TokenBucket(constant(1e6), clock)
         bucket.begin()
         bucket.reserve(10_000)
-        await until(0.03, clock)  # woken 0.02 s late
+        await sleep_until(0.03, clock)  # woken 0.02 s late
         made_up = bucket.reserve(10_000)
-        await until(10.0, clock)
+        await sleep_until(10.0, clock)
         long_after = bucket.reserve(100_000)
         bucket.end()
         bucket.begin()
@@ -175,7 +175,7 @@ def test_a_constant_link_among_rates_is_its_rate() -> None:
 
 def test_an_open_passage_holds_nothing_back() -> None:
     async def work() -> tuple[int, int, float]:
-        with OpenPassage() as passage:
+        with UnthrottledTransfer() as passage:
             return await passage.next_piece(10), await passage.next_piece(10**9), clock()
 
     assert run(work()) == (10, LARGEST_PIECE, 0.0)
@@ -186,7 +186,7 @@ async def stalling(
 ) -> tuple[float, int]:
     """A transfer on a machine that is away for `stalls_s` after its first pieces; behind_s, and its pieces."""
     left, pieces = size, 0
-    with Passage(own, shared, 1.0, clock, ready_s) as passage:
+    with ThrottledTransfer(own, shared, 1.0, clock, ready_s) as passage:
         while left:
             left -= await passage.next_piece(left)
             pieces += 1
@@ -218,7 +218,7 @@ def test_waiting_for_a_link_that_others_use_is_not_the_machines() -> None:
 
 def test_the_last_piece_and_a_late_beginning_count_too() -> None:
     async def work(stalls_s: list[float], ready_s: float) -> tuple[float, int]:
-        await until(2.0, clock)
+        await sleep_until(2.0, clock)
         own = TokenBucket(constant(1e9), clock)
         return await stalling(own, TokenBucket(constant(1e9), clock), SMALLEST_PIECE, stalls_s, ready_s)
 

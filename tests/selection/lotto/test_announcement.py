@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from testbed.selection.lotto.announcement import Announce
 from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto.protocol import ListSignatures, ParticipantList
+from testbed.selection.lotto.messages import Announce, ListSignatures, ParticipantList
 from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
 
 POPULATION, PARTICIPANTS = 40, 5

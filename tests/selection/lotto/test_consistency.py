@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto.protocol import ListSignatures, Lot, ParticipantList, SignedBy
+from testbed.selection.lotto.messages import ListSignatures, ParticipantEntry, ParticipantList, SignedBy
 from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
 
 POPULATION, PARTICIPANTS = 40, 5
@@ -21,7 +21,7 @@ VARIANTS = [CLIENT_CENTRIC, SERVER_CENTRIC]
 replaced = msgspec.structs.replace
 
 
-def with_rows(message: ParticipantList, rows: Sequence[Lot]) -> ParticipantList:
+def with_rows(message: ParticipantList, rows: Sequence[ParticipantEntry]) -> ParticipantList:
     """The list with other rows."""
     return replaced(message, participants=list(rows))
 
@@ -33,7 +33,7 @@ def everybody(clients: Sequence[int], check: str) -> dict[int, str]:
 
 def one_more(self: Any, candidates: Any, round_: Any) -> Any:
     """Chooses s + 1 of the candidates, so that there are several valid lists of s."""
-    return np.sort(round_.coin("residual removal").choice(candidates, PARTICIPANTS + 1, replace=False))
+    return np.sort(round_.rng("residual removal").choice(candidates, PARTICIPANTS + 1, replace=False))
 
 
 def flipped(value: bytes, at: int) -> bytes:

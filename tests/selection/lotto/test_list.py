@@ -12,8 +12,9 @@ import pytest
 
 from testbed.crypto import prf, signatures
 from testbed.network.contract import ids
+from testbed.selection.lotto.candidacy import selection_input
 from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto.protocol import Lot, ParticipantList, selection_input
+from testbed.selection.lotto.messages import ParticipantEntry, ParticipantList
 from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
 
 POPULATION, PARTICIPANTS = 40, 5
@@ -32,7 +33,7 @@ def showing(alter: Callable[[Any, ParticipantList], ParticipantList]) -> Callabl
     return list_for
 
 
-def with_rows(message: ParticipantList, rows: Sequence[Lot]) -> ParticipantList:
+def with_rows(message: ParticipantList, rows: Sequence[ParticipantEntry]) -> ParticipantList:
     """The list with other rows."""
     return replaced(message, participants=list(rows))
 
@@ -49,7 +50,7 @@ def others(clients: Sequence[int], one: int, own: str, check: str) -> dict[int, 
 
 def one_more(self: Any, candidates: Any, round_: Any) -> Any:
     """Chooses s + 1 of the candidates, so that there are several valid lists of s."""
-    return np.sort(round_.coin("residual removal").choice(candidates, PARTICIPANTS + 1, replace=False))
+    return np.sort(round_.rng("residual removal").choice(candidates, PARTICIPANTS + 1, replace=False))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -114,21 +115,21 @@ def test_another_registration_key_is_refused(
     variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
 ) -> None:
     own_key = signatures.SigningKey.from_seed(bytes(32)).public
-    server = malicious(variant, list_for=changing_the_first(registration_key=lambda lot: own_key))
+    server = malicious(variant, list_for=changing_the_first(registration_key=lambda entry: own_key))
     participants, refusals, _ = refused(selecting(server, POPULATION))
     assert refusals == others(participants, participants[0], "lotto.own-entry-changed", "lotto.wrong-registration-key")
 
 
 @pytest.mark.parametrize("at", [0, 40, 79])
 def test_a_forged_proof_is_refused(at: int, selecting: Callable, malicious: Callable, refused: Callable) -> None:
-    server = malicious(CLIENT_CENTRIC, list_for=changing_the_first(proof=lambda lot: flipped(lot.proof, at)))
+    server = malicious(CLIENT_CENTRIC, list_for=changing_the_first(proof=lambda entry: flipped(entry.proof, at)))
     participants, refusals, _ = refused(selecting(server, POPULATION))
     assert refusals == others(participants, participants[0], "lotto.own-entry-changed", "lotto.invalid-proof")
 
 
 @pytest.mark.parametrize("proof", [b"", bytes(80), bytes(79)])
 def test_no_proof_is_refused(proof: bytes, selecting: Callable, malicious: Callable, refused: Callable) -> None:
-    server = malicious(CLIENT_CENTRIC, list_for=changing_the_first(proof=lambda lot: proof))
+    server = malicious(CLIENT_CENTRIC, list_for=changing_the_first(proof=lambda entry: proof))
     participants, refusals, _ = refused(selecting(server, POPULATION))
     assert refusals == others(participants, participants[0], "lotto.own-entry-changed", "lotto.invalid-proof")
 
@@ -136,12 +137,12 @@ def test_no_proof_is_refused(proof: bytes, selecting: Callable, malicious: Calla
 def test_a_number_that_is_not_the_proofs_is_refused(
     selecting: Callable, malicious: Callable, refused: Callable
 ) -> None:
-    server = malicious(CLIENT_CENTRIC, list_for=changing_the_first(output=lambda lot: bytes(64)))
+    server = malicious(CLIENT_CENTRIC, list_for=changing_the_first(output=lambda entry: bytes(64)))
     participants, refusals, _ = refused(selecting(server, POPULATION))
     assert refusals == others(participants, participants[0], "lotto.own-entry-changed", "lotto.output-mismatch")
 
 
-@pytest.mark.parametrize("changes", [{"output": lambda lot: bytes(32)}, {"proof": lambda lot: b"?"}])
+@pytest.mark.parametrize("changes", [{"output": lambda entry: bytes(32)}, {"proof": lambda entry: b"?"}])
 def test_a_number_that_is_not_the_functions_is_refused(
     changes: dict, selecting: Callable, malicious: Callable, refused: Callable
 ) -> None:
@@ -155,18 +156,18 @@ def test_a_number_of_another_size_is_refused(
     variant: tuple, length: int, selecting: Callable, malicious: Callable, refused: Callable
 ) -> None:
     """Small for its size, so that only the size tells."""
-    server = malicious(variant, list_for=changing_the_first(output=lambda lot: bytes(length)))
+    server = malicious(variant, list_for=changing_the_first(output=lambda entry: bytes(length)))
     participants, refusals, _ = refused(selecting(server, POPULATION))
     own = "lotto.own-entry-changed" if variant is CLIENT_CENTRIC else "lotto.output-mismatch"
     assert refusals == others(participants, participants[0], own, "lotto.over-threshold")
 
 
-def with_accomplice(lot_of: Callable[[Any, int, Any], Lot]) -> Callable:
-    """Puts a client that was not drawn by lot into the list, instead of the last one."""
+def with_accomplice(entry_of: Callable[[Any, int, Any], ParticipantEntry]) -> Callable:
+    """Puts a client that was not drawn into the list, instead of the last one."""
 
     def list_for(self: Any, participants: Any, message: ParticipantList) -> Any:
         *rows, _ = message.participants
-        return [(ids([row.client for row in rows]), with_rows(message, [*rows, lot_of(self, message.round, rows)]))]
+        return [(ids([row.client for row in rows]), with_rows(message, [*rows, entry_of(self, message.round, rows)]))]
 
     return list_for
 
@@ -175,7 +176,7 @@ def with_accomplice(lot_of: Callable[[Any, int, Any], Lot]) -> Callable:
 def test_a_client_over_the_threshold_is_refused_however_genuine(
     variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
 ) -> None:
-    def genuine(self: Any, number: int, rows: list[Lot]) -> Lot:
+    def genuine(self: Any, number: int, rows: list[ParticipantEntry]) -> ParticipantEntry:
         evaluated = selection_input(bytes(range(16)), number)
         for client in range(POPULATION):
             identity = run.client(client).identity
@@ -184,7 +185,7 @@ def test_a_client_over_the_threshold_is_refused_however_genuine(
             else:
                 output, proof = prf.evaluate(identity.vrf.public, evaluated), b""
             if output[0] >= 128:  # over 3 s / n = 0.375
-                return Lot(client, identity.signing.public, output, proof)
+                return ParticipantEntry(client, identity.signing.public, output, proof)
         raise AssertionError
 
     run = selecting(malicious(variant, list_for=with_accomplice(genuine)), POPULATION)
@@ -198,7 +199,7 @@ def test_a_client_over_the_threshold_is_refused_however_genuine(
 def test_a_copied_lot_is_refused(
     variant: tuple, check: str, selecting: Callable, malicious: Callable, refused: Callable
 ) -> None:
-    def copied(self: Any, number: int, rows: list[Lot]) -> Lot:
+    def copied(self: Any, number: int, rows: list[ParticipantEntry]) -> ParticipantEntry:
         accomplice = min(set(range(POPULATION)) - {row.client for row in rows})
         return replaced(rows[0], client=accomplice, registration_key=run.client(accomplice).identity.signing.public)
 
@@ -212,7 +213,7 @@ def test_a_copied_lot_is_refused(
 def test_a_client_that_the_pki_does_not_know_is_refused(
     variant: tuple, number: int, selecting: Callable, malicious: Callable, refused: Callable
 ) -> None:
-    def invented(self: Any, round_number: int, rows: list[Lot]) -> Lot:
+    def invented(self: Any, round_number: int, rows: list[ParticipantEntry]) -> ParticipantEntry:
         return replaced(rows[0], client=number)
 
     run = selecting(malicious(variant, list_for=with_accomplice(invented)), POPULATION)
@@ -225,7 +226,7 @@ def test_a_proof_of_another_experiment_or_round_is_refused(
     variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
 ) -> None:
     def of_another(experiment: bytes, step: int) -> Callable:
-        def lot(self: Any, number: int, rows: list[Lot]) -> Lot:
+        def entry(self: Any, number: int, rows: list[ParticipantEntry]) -> ParticipantEntry:
             evaluated = selection_input(experiment, number + step)
             for client in sorted(set(range(POPULATION)) - {row.client for row in rows}):
                 identity = run.client(client).identity
@@ -234,10 +235,10 @@ def test_a_proof_of_another_experiment_or_round_is_refused(
                 else:
                     output, proof = prf.evaluate(identity.vrf.public, evaluated), b""
                 if output[0] < 90:  # under 3 s / n = 0.375
-                    return Lot(client, identity.signing.public, output, proof)
+                    return ParticipantEntry(client, identity.signing.public, output, proof)
             raise AssertionError
 
-        return lot
+        return entry
 
     check = "lotto.invalid-proof" if variant is CLIENT_CENTRIC else "lotto.output-mismatch"
     for experiment, step in ((bytes(16), 0), (bytes(range(16)), 1)):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from testbed.adversary.clients import ClaimCandidacy, WrongSignature
-from testbed.adversary.misbehaviour import Conspiracy, dishonest_role
+from testbed.adversary.misbehaviour import AttackContext, dishonest_role
 from testbed.errors import RoundAborted
 from testbed.parties.client import RoleSpec
 from testbed.selection.lotto.client_centric import ClientCentricClient, ClientCentricParameters, ClientCentricServer
@@ -16,8 +16,8 @@ POPULATION, PARTICIPANTS = 40, 5
 
 def role(kind: Any, **options: Any) -> Any:
     """A dishonest client's role, by what it does."""
-    conspiracy = Conspiracy(frozenset(), {kind: kind.Options(**options)})
-    return dishonest_role(ClientCentricClient, [kind], conspiracy)
+    context = AttackContext(frozenset(), {kind: kind.Options(**options)})
+    return dishonest_role(ClientCentricClient, [kind], context)
 
 
 FalseCandidate = role(ClaimCandidacy, proof="made-up")

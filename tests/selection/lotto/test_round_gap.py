@@ -94,10 +94,10 @@ def test_a_round_that_ended_early_was_announced(protocol: str, selecting: Callab
     """The way to go on after an aborted round is the next number."""
     run = selecting(server(protocol), POPULATION)
     run.select(1)
-    run.protocol.enough = lambda *_: (_ for _ in ()).throw(RoundAborted("power-cut"))
+    run.protocol.require_candidates = lambda *_: (_ for _ in ()).throw(RoundAborted("power-cut"))
     with pytest.raises(RoundAborted, match="power-cut"):
         run.select(2)
-    del run.protocol.enough
+    del run.protocol.require_candidates
     run.select(3)
     assert run.refusals() == {}
 

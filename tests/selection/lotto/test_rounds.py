@@ -16,10 +16,10 @@ from testbed.emulation.compute.cost import REFERENCE_COSTS
 from testbed.errors import RoundAborted
 from testbed.messages import encode
 from testbed.network.recorder import OUTCOMES, Timing
-from testbed.selection.lotto.announcement import Candidacy
+from testbed.selection.lotto.candidacy import below_threshold, selection_input, under_threshold
 from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto.protocol import selection_input, under_threshold
-from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer, below_threshold
+from testbed.selection.lotto.messages import Candidacy
+from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
 
 SUSPICIOUS = 1e-4
 VARIANTS = [(ClientCentricServer, ClientCentricParameters), (ServerCentricServer, ServerCentricParameters)]
@@ -48,18 +48,18 @@ def test_honest_rounds_agree_on_s_participants_with_valid_lots(variant: tuple, s
         message = run.protocol.shown
         lists.append(chosen.participants.tolist())
         assert not run.network.events
-        assert [lot.client for lot in message.participants] == chosen.participants.tolist() == chosen.ready.tolist()
+        assert [entry.client for entry in message.participants] == chosen.participants.tolist() == chosen.ready.tolist()
         assert len(chosen.participants) == 6 <= chosen.candidates
         evaluated = selection_input(bytes(range(16)), number)
-        for lot in message.participants:
-            key = run.environment.directory.vrf_key(lot.client)
-            if lot.proof:
-                assert vrf.verify(key, evaluated, lot.proof) == lot.output
+        for entry in message.participants:
+            key = run.environment.directory.vrf_key(entry.client)
+            if entry.proof:
+                assert vrf.verify(key, evaluated, entry.proof) == entry.output
             else:
-                assert prf.evaluate(key, evaluated) == lot.output
-            bits = 8 * len(lot.output)
-            assert Fraction(int.from_bytes(lot.output, "big"), 1 << bits) < Fraction(3 * 6, 60)
-            assert run.client(lot.client).agreed_participants.keys() == {row.client for row in message.participants}
+                assert prf.evaluate(key, evaluated) == entry.output
+            bits = 8 * len(entry.output)
+            assert Fraction(int.from_bytes(entry.output, "big"), 1 << bits) < Fraction(3 * 6, 60)
+            assert run.client(entry.client).agreed_participants.keys() == {row.client for row in message.participants}
         assert [(stage.stage, len(stage.clients)) for stage in run.network.exchanges] == [
             (run.protocol.stages[0], 60), ("lotto/participants", 6), ("lotto/signatures", 6)
         ]  # fmt: skip
@@ -120,7 +120,7 @@ def test_the_server_draws_the_participants_uniformly_from_the_candidates() -> No
     class Round:
         generator = np.random.default_rng(5)
 
-        def coin(self, purpose: str) -> np.random.Generator:
+        def rng(self, purpose: str) -> np.random.Generator:
             return self.generator
 
     server = ServerCentricServer(ServerCentricParameters(participants=3), 50)

@@ -20,7 +20,7 @@ from testbed.messages import attach, encode
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI
 from testbed.randomness import Randomness
-from testbed.training import LocalUpdate
+from testbed.training.workload import LocalUpdate
 
 HERE = Path(__file__).parent
 FORMAT = 1
@@ -52,7 +52,7 @@ EXPERIMENTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 class Given:
-    """A `testbed.training.Workload` with updates that everybody can write down."""
+    """A `testbed.training.workload.Workload` with updates that everybody can write down."""
 
     dimension = DIMENSION
 
@@ -140,9 +140,10 @@ class Recorder:
             asked["private_type"] = kind.Private.__name__
             asked["private"] = {str(client): part.hex() for client, part in sorted(delivery.private.items())}
         self.messages.append(asked)
-        alike = {} if answers.alike is None else dict.fromkeys(answers.alike[0].tolist(), answers.alike[1])
+        shared = answers.shared
+        given = {} if shared is None else dict.fromkeys(shared.clients.tolist(), shared.header)
         assert not answers.refusals, answers.refusals
-        for client, header in sorted({**alike, **answers.headers}.items()):
+        for client, header in sorted({**given, **answers.headers}.items()):
             vector = hosts.hosts[0]._vectors.get(delivery.key, {}).get(client)
             answer = attach(kind.Answer, header, () if vector is None else (vector,))
             self.messages.append(

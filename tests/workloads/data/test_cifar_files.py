@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from testbed.files import limits
 from workloads import build
-from workloads.data.cifar_pickle import Unreadable, batch
+from workloads.data.formats.cifar_pickle import Unreadable, batch
 
 Files = dict[str, bytes]
 
@@ -97,7 +97,7 @@ def pack(archive: Path, members: Files) -> None:
 
 
 def opened(path: Path, classes: int = 10, **keys: object):
-    section = Workload(dataset=f"cifar{classes}", path=path, model="lenet", **keys)
+    section = WorkloadSection(dataset=f"cifar{classes}", path=path, model="lenet", **keys)
     return build(section, population=5, seed=2)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads import build
 
 
@@ -26,7 +26,7 @@ def write_part(folder: Path, part: str, count: int, packed: bool = False, seed: 
 
 
 def open_emnist(path: Path, population: int = 4, **keys: object):
-    return build(Workload(dataset="emnist", path=path, **keys), population, seed=1)
+    return build(WorkloadSection(dataset="emnist", path=path, **keys), population, seed=1)
 
 
 @pytest.mark.parametrize(("layout", "packed"), [("", False), ("EMNIST/raw", False), ("gzip", True)])
@@ -70,7 +70,7 @@ def test_what_is_wrong_with_the_files_is_said(tmp_path: Path) -> None:
     labels.unlink()
     refused("but not emnist-byclass-test-labels-idx1-ubyte")
     with pytest.raises(ValueError, match=r"dataset emnist needs path"):
-        Workload(dataset="emnist")
+        WorkloadSection(dataset="emnist")
 
 
 def test_the_network_is_the_papers() -> None:
@@ -78,10 +78,11 @@ def test_the_network_is_the_papers() -> None:
     import torch
     from torch import nn
 
-    from workloads.models import classifiers, vector
+    from workloads.models import vector
+    from workloads.models.registry import image_model
 
-    network = classifiers.make("emnist-cnn", 28, 28, 62)
-    vector.attach(network, torch.from_numpy(classifiers.initial_vector(network, 1)))
+    network = image_model("emnist-cnn", 28, 28, 62)
+    vector.attach(network, torch.from_numpy(vector.initial_vector(network, 1)))
     stock = nn.Sequential(
         nn.Conv2d(1, 16, 8, 2, 3), nn.ReLU(), nn.MaxPool2d(2, 1), nn.Conv2d(16, 32, 4, 2), nn.ReLU(),
         nn.MaxPool2d(2, 1), nn.Flatten(), nn.Linear(32 * 4 * 4, 256), nn.ReLU(), nn.Linear(256, 62),
@@ -90,4 +91,4 @@ def test_the_network_is_the_papers() -> None:
     images = torch.randn(3, 28, 28, generator=torch.Generator().manual_seed(1))
     assert torch.allclose(network(images), stock(images[:, None]), atol=1e-5)
     with pytest.raises(ExperimentError, match="28x28"):
-        classifiers.make("emnist-cnn", 32, 32, 62)
+        image_model("emnist-cnn", 32, 32, 62)

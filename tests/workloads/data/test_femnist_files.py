@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads import build
 
 Writers = Mapping[str, tuple[np.ndarray, np.ndarray]]
@@ -69,7 +69,7 @@ def hdf5(root: Path) -> None:
 
 
 def opened(path: Path, population: int = 5, seed: int = 2, **keys: object):
-    return build(Workload(dataset="femnist", path=path, model="logistic", **keys), population, seed)
+    return build(WorkloadSection(dataset="femnist", path=path, model="logistic", **keys), population, seed)
 
 
 @pytest.mark.parametrize("write", [split_leaf, hdf5])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from testbed.files import limits
 from workloads import build
 
@@ -33,7 +33,7 @@ def write_part(folder: Path, part: str, count: int, packed: bool, seed: int = 0)
 
 
 def open_mnist(path: Path, population: int = 5, **keys: object):
-    return build(Workload(dataset="mnist", path=path, **keys), population, seed=2)
+    return build(WorkloadSection(dataset="mnist", path=path, **keys), population, seed=2)
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -64,7 +64,7 @@ def test_the_test_files_alone_are_split(tmp_path: Path) -> None:
     assert workload.sample_counts.sum() == 80
     assert workload.label_counts().sum(axis=0).tolist() == [8] * 10  # stratified
     assert workload.evaluate(workload.initial_model()).samples == 15
-    other = build(Workload(dataset="mnist", path=tmp_path), 5, seed=3)
+    other = build(WorkloadSection(dataset="mnist", path=tmp_path), 5, seed=3)
     first, second = (item.data.held_out()[0].numpy() for item in (open_mnist(tmp_path), other))
     assert not np.array_equal(first, second)
 
@@ -133,7 +133,7 @@ def test_the_real_test_set_is_read_and_learned(shared: Path) -> None:
     folder = shared / "data" / "mnist-t10k"
     if not folder.is_dir():
         pytest.skip("the shared folder has no MNIST")
-    section = Workload(dataset="mnist", path=folder, model="logistic", learning_rate=0.01, test_samples=1000)
+    section = WorkloadSection(dataset="mnist", path=folder, model="logistic", learning_rate=0.01, test_samples=1000)
     workload = build(section, population=20, seed=1)
     assert workload.sample_counts.sum() == 8000
     model = workload.initial_model()

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads import build
 from workloads.data import openimage
-from workloads.data.client_cache import Kept
+from workloads.data.clients.cache import ClientDataCache
 
 HEADING = "client_id,sample_path,label_name,label_id"
 
@@ -37,7 +37,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def opened(path: Path, population: int = 5, seed: int = 1, **keys: object):
-    return build(Workload(dataset="openimage", path=path, image_size=64, **keys), population, seed)
+    return build(WorkloadSection(dataset="openimage", path=path, image_size=64, **keys), population, seed)
 
 
 def test_a_photographer_is_a_client(root: Path) -> None:
@@ -151,9 +151,9 @@ def test_what_is_kept_is_bounded() -> None:
         made.append(client)
         return np.full(100, client, dtype=np.uint8)
 
-    kept = Kept(make, most=250)
+    kept = ClientDataCache(make, capacity=250)
     for client in (1, 2, 1, 3, 1, 2):
         assert kept(client)[0] == client
-        assert kept.bytes <= 250
+        assert kept.nbytes <= 250
     assert made == [1, 2, 3, 2]  # 2 was the least recently used when 3 came
     assert openimage.CLASSES == 596

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import Partition
-from workloads.data import partition
-from workloads.data.partition import Assignment
+from workloads.data.clients import partition
+from workloads.data.clients.partition import Assignment
 
 SCHEMES = st.sampled_from(["iid", "dirichlet", "label-shards"])
 
@@ -41,13 +41,13 @@ def test_every_sample_goes_to_exactly_one_client(scheme, labels, population, alp
     assert np.array_equal(again.offsets, given_out.offsets)
 
 
-@given(scheme=SCHEMES, most=st.integers(1, 12), population=st.integers(1, 20))
-def test_cutting_keeps_the_first_samples_of_each_client(scheme, most, population) -> None:
+@given(scheme=SCHEMES, limit=st.integers(1, 12), population=st.integers(1, 20))
+def test_cutting_keeps_the_first_samples_of_each_client(scheme, limit, population) -> None:
     labels = np.arange(100) % 10
     whole = by_scheme(scheme, labels, population, 5)
-    cut = whole.cut(most)
+    cut = whole.limited(limit)
     for client in range(population):
-        assert np.array_equal(cut.of(client), whole.of(client)[:most])
+        assert np.array_equal(cut.of(client), whole.of(client)[:limit])
 
 
 def test_label_shards_equal_mcmahans_construction() -> None:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads import build
-from workloads.data import text
-from workloads.training.local import IGNORED
+from workloads.data.clients import text
+from workloads.data.clients.contract import IGNORED
 
 COMMENTS = {
     "11": ["the cat sat on the mat", "the dog sat on the cat because the dog was very tired of it all"],
@@ -64,7 +64,7 @@ def root(tmp_path: Path) -> Path:
 
 def opened(path: Path, population: int = 4, **keys: object):
     keys = {"vocabulary_size": 20, "sequence_length": 6, "model": "albert-small", **keys}
-    return build(Workload(dataset="reddit", path=path, **keys), population, seed=3)
+    return build(WorkloadSection(dataset="reddit", path=path, **keys), population, seed=3)
 
 
 def words_of(workload, client: int) -> list[str]:
@@ -131,12 +131,13 @@ def test_every_word_but_the_first_is_evaluated(root: Path) -> None:
 def test_loss_and_accuracy_are_those_of_the_words(root: Path) -> None:
     import torch
 
-    from workloads.models import albert, vector
+    from workloads.models import vector
+    from workloads.models.registry import text_model
 
     workload = opened(root)
     model = workload.initial_model()
     model += np.random.default_rng(0).normal(0, 0.3, model.shape).astype(np.float32)
-    network = albert.make("albert-small", 20)
+    network = text_model("albert-small", 20)
     vector.attach(network, torch.from_numpy(model.copy()))
     before, after = workload.data.held_out()
     losses, right = [], 0

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads import build
-from workloads.data import synthetic_femnist
+from workloads.data.clients.cache import ClientDataCache
 from workloads.data.synthetic_femnist import CLASSES, SyntheticFemnist, alphabet, write
 
 
 def data(population: int = 20, seed: int = 1, **keys: object) -> SyntheticFemnist:
-    return SyntheticFemnist(Workload(dataset="synthetic-femnist", **keys), population, seed)
+    return SyntheticFemnist(WorkloadSection(dataset="synthetic-femnist", **keys), population, seed)
 
 
 def test_a_writer_depends_on_seed_and_number_not_on_population_or_order() -> None:
@@ -51,26 +51,26 @@ def test_images_labels_and_class_mix() -> None:
 
 
 def test_a_million_writers_cost_nothing_until_they_train() -> None:
-    workload = build(Workload(dataset="synthetic-femnist", samples_per_client=20), 1_000_000, seed=1)
+    workload = build(WorkloadSection(dataset="synthetic-femnist", samples_per_client=20), 1_000_000, seed=1)
     assert workload.sample_counts.shape == (1_000_000,)
-    assert not workload.data._kept
+    assert not workload.data._cache._data
     update = workload.train(999_999, workload.initial_model(), 1)
     assert update.samples == 20
-    assert list(workload.data._kept) == [999_999]
+    assert list(workload.data._cache._data) == [999_999]
 
 
-def test_memory_of_writers_is_bounded_and_forgetting_changes_nothing(monkeypatch) -> None:
+def test_memory_of_writers_is_bounded_and_forgetting_changes_nothing() -> None:
     made = data(samples_per_client=10)
-    one = synthetic_femnist._bytes(made.handwriting(0))
-    monkeypatch.setattr(synthetic_femnist, "CACHE_BYTES", 3 * one)
+    one = made.handwriting(0).nbytes
+    cache = made._cache = ClientDataCache(made.handwriting, capacity=3 * one)
     first = made.shard(0)[0]
     for client in range(1, 12):
         made.shard(client)
-        assert made._kept_bytes == sum(map(synthetic_femnist._bytes, made._kept.values())) <= 3 * one
-    assert list(made._kept) == [9, 10, 11]
+        assert cache.nbytes == sum(images.nbytes for images in cache._data.values()) <= 3 * one
+    assert list(cache._data) == [9, 10, 11]
     made.shard(9)
     made.shard(0)
-    assert list(made._kept) == [11, 9, 0]  # the least recently used went
+    assert list(cache._data) == [11, 9, 0]  # the least recently used went
     assert torch.equal(made.shard(0)[0], first)
 
 
@@ -100,7 +100,7 @@ def test_characters_differ_more_than_writers_do() -> None:
 
 
 def test_the_femnist_cnn_learns_it() -> None:
-    section = Workload(
+    section = WorkloadSection(
         dataset="synthetic-femnist", samples_per_client=600, epochs=3, learning_rate=0.02, test_samples=300
     )
     workload = build(section, population=1, seed=1)

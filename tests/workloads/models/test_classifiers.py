@@ -8,8 +8,9 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from benchmarks.floors import plain_network
 from testbed.errors import ExperimentError
-from workloads.models import classifiers as models
+from workloads.models import vector
 from workloads.models.classifiers import SeededDropout
+from workloads.models.registry import image_model
 
 SIZES = [
     ("logistic", 8, 10, 650),
@@ -30,15 +31,15 @@ SIZES = [
 @pytest.mark.parametrize(("name", "size", "classes", "parameters"), SIZES)
 def test_values_and_gradients_equal_the_textbook_network(name, size, classes, parameters) -> None:
     channels = 3 if size == 32 else 1
-    ours = models.make(name, size, size, classes, channels)
-    assert models.dimension(ours) == parameters
-    vector = models.initial_vector(ours, seed=3)
-    assert vector.shape == (parameters,)
-    assert vector.dtype == np.float32
+    ours = image_model(name, size, size, classes, channels)
+    assert vector.dimension(ours) == parameters
+    values = vector.initial_vector(ours, seed=3)
+    assert values.shape == (parameters,)
+    assert values.dtype == np.float32
     ours.to_empty(device="cpu")
     plain = plain_network(name, size, size, classes)
     for network in (ours, plain):
-        vector_to_parameters(torch.from_numpy(vector.copy()), network.parameters())
+        vector_to_parameters(torch.from_numpy(values.copy()), network.parameters())
         network.eval()  # dropout off: its masks are compared below
     images = torch.from_numpy(np.random.default_rng(0).normal(size=(6, size, size, channels)).astype(np.float32))
     labels = torch.arange(6)
@@ -54,10 +55,10 @@ def test_values_and_gradients_equal_the_textbook_network(name, size, classes, pa
 
 
 def test_initial_weights_are_xavier_uniform_with_zero_biases() -> None:
-    network = models.make("femnist-cnn", 28, 28, 62)
-    vector = torch.from_numpy(models.initial_vector(network, seed=1))
+    network = image_model("femnist-cnn", 28, 28, 62)
+    values = torch.from_numpy(vector.initial_vector(network, seed=1))
     network.to_empty(device="cpu")
-    vector_to_parameters(vector, network.parameters())
+    vector_to_parameters(values, network.parameters())
     for parameter in network.parameters():
         if parameter.dim() == 1:
             assert not parameter.any()
@@ -68,22 +69,22 @@ def test_initial_weights_are_xavier_uniform_with_zero_biases() -> None:
 
 
 def test_signals_neither_fade_nor_grow_in_vgg11_as_it_begins() -> None:
-    network = models.make("vgg11", 32, 32, 100, channels=3)
-    vector = torch.from_numpy(models.initial_vector(network, seed=1))
+    network = image_model("vgg11", 32, 32, 100, channels=3)
+    values = torch.from_numpy(vector.initial_vector(network, seed=1))
     network.to_empty(device="cpu")
-    vector_to_parameters(vector, network.parameters())
+    vector_to_parameters(values, network.parameters())
     images = torch.from_numpy(np.random.default_rng(0).normal(size=(20, 32, 32, 3)).astype(np.float32))
     with torch.inference_mode():
         assert 0.3 < float(network(images).std()) < 3
 
 
 def test_initial_weights_depend_on_the_seed_alone() -> None:
-    network = models.make("cnn", 8, 8, 10)
-    first = models.initial_vector(network, seed=2**100 + 1)
+    network = image_model("cnn", 8, 8, 10)
+    first = vector.initial_vector(network, seed=2**100 + 1)
     torch.rand(3)
     np.random.default_rng().random()
-    assert np.array_equal(models.initial_vector(network, seed=2**100 + 1), first)
-    assert not np.array_equal(models.initial_vector(network, seed=2**100 + 2), first)
+    assert np.array_equal(vector.initial_vector(network, seed=2**100 + 1), first)
+    assert not np.array_equal(vector.initial_vector(network, seed=2**100 + 2), first)
 
 
 def test_dropout_drops_its_share_scales_the_rest_and_repeats() -> None:
@@ -109,11 +110,11 @@ def test_dropout_refuses_other_probabilities(probability: float) -> None:
 
 def test_models_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ExperimentError, match="28x28"):
-        models.make("femnist-cnn", 8, 8, 10)
+        image_model("femnist-cnn", 8, 8, 10)
     for name, size, channels, needed in (("mnist-cnn", 8, 1, 28), ("lenet", 32, 1, 28), ("vgg11", 64, 3, 32)):
         with pytest.raises(ExperimentError, match=f"{name} needs {needed}x{needed} images, these are {size}x{size}"):
-            models.make(name, size, size, 10, channels)
+            image_model(name, size, size, 10, channels)
     with pytest.raises(ExperimentError, match="allowed: lenet, vgg11, mobilenet-v2"):
-        models.make("cnn", 32, 32, 10, channels=3)
+        image_model("cnn", 32, 32, 10, channels=3)
     with pytest.raises(ExperimentError, match="allowed: logistic, mlp, cnn, femnist-cnn"):
-        models.make("resnet", 28, 28, 10)
+        image_model("resnet", 28, 28, 10)

@@ -7,23 +7,24 @@ from torch import nn
 from torch.nn.functional import cross_entropy, gelu
 from torchvision.models import mobilenetv2
 
-from workloads.models import albert, classifiers, vector
+from workloads.models import vector
 from workloads.models.albert import Albert, Configuration
+from workloads.models.registry import image_model, text_model
 
 
 def filled(network: nn.Module, seed: int) -> np.ndarray:
     """Give a network memory, with its initial values; the vector is returned."""
-    values = classifiers.initial_vector(network, seed)
+    values = vector.initial_vector(network, seed)
     vector.attach(network, torch.from_numpy(values.copy()))
     return values
 
 
 def test_the_vectors_have_the_published_lengths() -> None:
-    network = classifiers.make("mobilenet-v2", 256, 256, 596, channels=3)
+    network = image_model("mobilenet-v2", 256, 256, 596, channels=3)
     parameters = sum(parameter.numel() for parameter in network.parameters())
     statistics = sum(buffer.numel() for buffer in network.buffers())
     assert (parameters, statistics, vector.dimension(network)) == (999_272, 10_464, 1_009_736)
-    base = albert.make("albert", 30_000)
+    base = text_model("albert", 30_000)
     once = sum(parameter.numel() for parameter in base.parameters())
     assert (once, vector.dimension(base)) == (11_221_680, 15_091_680)
     assert [again.stop - again.start for _, again in vector.copies(base)] == [3_840_000, 30_000]
@@ -41,7 +42,7 @@ class FirstExpanded(mobilenetv2.InvertedResidual):
 
 @pytest.mark.parametrize("training", [False, True])
 def test_mobilenet_is_torchvisions_with_channels_that_are_not_rounded(training: bool) -> None:
-    ours = classifiers.make("mobilenet-v2", 64, 64, 10, channels=3)
+    ours = image_model("mobilenet-v2", 64, 64, 10, channels=3)
     filled(ours, seed=5)
     theirs = mobilenetv2.MobileNetV2(10, width_mult=0.25, round_nearest=1, block=FirstExpanded, dropout=0.0)
     nn.init.zeros_(theirs.classifier[1].bias)
@@ -78,7 +79,7 @@ def test_mobilenet_is_torchvisions_with_channels_that_are_not_rounded(training: 
 
 
 def test_initial_values_of_normalisations_are_neutral() -> None:
-    network = classifiers.make("mobilenet-v2", 64, 64, 10, channels=3)
+    network = image_model("mobilenet-v2", 64, 64, 10, channels=3)
     filled(network, seed=1)
     norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
     assert len(norms) == 53
@@ -124,8 +125,8 @@ def reference(network: Albert, words: torch.Tensor) -> torch.Tensor:
 
 @pytest.fixture
 def small() -> Albert:
-    network = albert.make("albert-small", 50)
-    values = classifiers.initial_vector(network, seed=2)
+    network = text_model("albert-small", 50)
+    values = vector.initial_vector(network, seed=2)
     # Larger than at the start, and no bias zero: otherwise half of it would not show.
     values += np.random.default_rng(3).normal(0.0, 0.2, values.shape).astype(np.float32)
     vector.attach(network, torch.from_numpy(values))
@@ -163,13 +164,13 @@ def test_a_later_word_changes_no_earlier_prediction(small: Albert) -> None:
 
 
 def test_albert_trains_the_first_copy_and_sends_both() -> None:
-    from testbed.experiment.workload import Workload
+    from testbed.experiment.workload import WorkloadSection
     from workloads.training.local import LocalTrainer, prepare_process
 
-    network = albert.make("albert-small", 50)
-    section = Workload(dataset="synthetic-reddit", model="albert-small", optimizer="adamw", learning_rate=0.01)
+    network = text_model("albert-small", 50)
+    section = WorkloadSection(dataset="synthetic-reddit", model="albert-small", optimizer="adamw", learning_rate=0.01)
     trainer = LocalTrainer(network, section, 1, prepare_process())
-    model = classifiers.initial_vector(network, seed=2)
+    model = vector.initial_vector(network, seed=2)
     words = torch.from_numpy(np.random.default_rng(0).integers(0, 50, (30, 9)))
     drifted = model.copy()
     for _, again in vector.copies(network):

@@ -7,9 +7,10 @@ from torch import Tensor, nn
 
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads import build
-from workloads.models import classifiers, vector
+from workloads.models import vector
+from workloads.models.registry import image_model, text_model
 from workloads.training.clipped_gradients import ClippedGradients, check
 from workloads.training.local import sample_losses
 
@@ -27,8 +28,8 @@ def one_by_one(network: nn.Module, inputs: Tensor, labels: Tensor, clip: float |
 
 
 def model(name: str, side: int, colours: int = 1) -> nn.Module:
-    network = classifiers.make(name, side, side, 62, colours)
-    vector.attach(network, torch.from_numpy(classifiers.initial_vector(network, 1)))
+    network = image_model(name, side, side, 62, colours)
+    vector.attach(network, torch.from_numpy(vector.initial_vector(network, 1)))
     return network
 
 
@@ -156,7 +157,7 @@ def test_rounding_of_a_large_sum_leaves_a_sample_no_more_than_the_clip(direct: b
     [
         (nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)), "BatchNorm2d, which mixes the samples"),
         (nn.Sequential(nn.BatchNorm1d(3, track_running_stats=False)), "BatchNorm1d"),
-        (classifiers.make("mobilenet-v2", 64, 64, 10, 3), "BatchNorm2d"),
+        (image_model("mobilenet-v2", 64, 64, 10, 3), "BatchNorm2d"),
     ],
 )
 def test_networks_that_mix_samples_are_refused(network: nn.Module, says: str) -> None:
@@ -167,18 +168,17 @@ def test_networks_that_mix_samples_are_refused(network: nn.Module, says: str) ->
 
 
 def test_parameters_that_are_sent_twice_are_refused() -> None:
-    network = nn.Linear(2, 2)
-    network.sent_twice = ("weight",)  # type: ignore[assignment]
+    network = text_model("albert-small", 20)
     with pytest.raises(ExperimentError, match="sends some parameters twice"):
         check(network, "mine")
 
 
 def test_a_workload_sums_the_samples_that_it_is_told_to() -> None:
-    workload = build(Workload(dataset="digits", model="mlp"), population=20, seed=1)
+    workload = build(WorkloadSection(dataset="digits", model="mlp"), population=20, seed=1)
     workload.check_gradient_sum()
     model = workload.initial_model()
     images, labels = workload.data.shard(3)
-    network = classifiers.make("mlp", 8, 8, 10)
+    network = image_model("mlp", 8, 8, 10)
     vector.attach(network, torch.from_numpy(model.copy()))
     chosen = np.array([1, 4, 5])
     update = workload.gradient_sum(3, model, 1, chosen, 0.7)
@@ -196,7 +196,7 @@ def test_a_workload_sums_the_samples_that_it_is_told_to() -> None:
 
 
 def test_dropout_is_drawn_from_the_stream_of_client_and_round() -> None:
-    section = Workload(dataset="synthetic-femnist", model="femnist-cnn", samples_per_client=4, test_samples=10)
+    section = WorkloadSection(dataset="synthetic-femnist", model="femnist-cnn", samples_per_client=4, test_samples=10)
     workload = build(section, population=2, seed=1)
     model, chosen = workload.initial_model(), np.arange(4)
     first, other, again = (workload.gradient_sum(0, model, number, chosen, 1.0).delta for number in (1, 2, 1))

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from benchmarks.floors import plain_network
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from tests.repository import ROOT
 from workloads import ImageClassification, build
 from workloads.randomness import Purpose, stream
@@ -27,7 +27,7 @@ DIGITS = {"dataset": "digits", "model": "mlp", "batch_size": 10}
 
 def textbook_sgd(
     workload: ImageClassification,
-    section: Workload,
+    section: WorkloadSection,
     client: int,
     model: np.ndarray,
     round_number: int,
@@ -66,7 +66,7 @@ def textbook_sgd(
     ],
 )
 def test_training_equals_torch_sgd(model_name: str, keys: dict) -> None:
-    section = Workload(dataset="digits", model=model_name, batch_size=16, learning_rate=0.03, **keys)
+    section = WorkloadSection(dataset="digits", model=model_name, batch_size=16, learning_rate=0.03, **keys)
     workload = build(section, population=33, seed=11)
     assert workload.sample_counts[3] % 16 != 0  # the last batch is smaller
     model = workload.initial_model()
@@ -83,7 +83,9 @@ def test_squared_losses_are_reported_and_change_no_bit_of_the_update(
     model_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Against the same trainer with the loss as one call to cross_entropy, and losses measured one by one."""
-    section = Workload(dataset="digits", model=model_name, batch_size=16, learning_rate=0.03, epochs=2, momentum=0.9)
+    section = WorkloadSection(
+        dataset="digits", model=model_name, batch_size=16, learning_rate=0.03, epochs=2, momentum=0.9
+    )
     found = build(section, population=33, seed=11)
     model = found.initial_model()
     update = found.train(3, model, 2)
@@ -92,14 +94,14 @@ def test_squared_losses_are_reported_and_change_no_bit_of_the_update(
     def epoch(trainer: LocalTrainer, images: torch.Tensor, labels: torch.Tensor, losses: torch.Tensor) -> torch.Tensor:
         total = torch.zeros(())
         for start in range(0, len(labels), 16):
-            trainer._descent.forget_gradients()
+            trainer._optimizer.zero_grad()
             logits, batch = trainer._network(images[start : start + 16]), labels[start : start + 16]
             single.extend(
                 cross_entropy(row[None], label[None]).item() for row, label in zip(logits, batch, strict=True)
             )
             loss = cross_entropy(logits, batch)
             loss.backward()
-            trainer._descent.step()
+            trainer._optimizer.step()
             total.add_(loss.detach(), alpha=len(batch))
         return total
 
@@ -113,7 +115,7 @@ def test_squared_losses_are_reported_and_change_no_bit_of_the_update(
 
 
 def test_what_an_update_says() -> None:
-    section = Workload(**DIGITS, epochs=3)
+    section = WorkloadSection(**DIGITS, epochs=3)
     workload = build(section, population=40, seed=1)
     model = workload.initial_model()
     update = workload.train(5, model, 1)
@@ -132,7 +134,7 @@ def test_what_an_update_says() -> None:
 
 
 def test_read_only_and_memory_mapped_models_are_taken_and_left_alone(tmp_path: Path, recwarn) -> None:
-    workload = build(Workload(**DIGITS), population=10, seed=1)
+    workload = build(WorkloadSection(**DIGITS), population=10, seed=1)
     model = workload.initial_model()
     expected = workload.train(0, model, 1).delta
     np.save(tmp_path / "model.npy", model)
@@ -144,7 +146,7 @@ def test_read_only_and_memory_mapped_models_are_taken_and_left_alone(tmp_path: P
 
 
 def test_a_client_without_samples_changes_nothing() -> None:
-    section = Workload(**DIGITS, partition={"minimum_samples": 0})
+    section = WorkloadSection(**DIGITS, partition={"minimum_samples": 0})
     workload = build(section, population=2000, seed=1)
     idle = int(np.flatnonzero(workload.sample_counts == 0)[0])
     update = workload.train(idle, workload.initial_model(), 1)
@@ -153,7 +155,7 @@ def test_a_client_without_samples_changes_nothing() -> None:
 
 
 def test_rounds_and_clients_differ_in_order_of_samples_and_dropout() -> None:
-    section = Workload(dataset="synthetic-femnist", samples_per_client=8, batch_size=8)
+    section = WorkloadSection(dataset="synthetic-femnist", samples_per_client=8, batch_size=8)
     workload = build(section, population=3, seed=4)
     model = workload.initial_model()
     # One full batch: the order of the samples hardly matters, so the difference is dropout's.
@@ -165,11 +167,11 @@ def test_rounds_and_clients_differ_in_order_of_samples_and_dropout() -> None:
 FINGERPRINT = """
 import hashlib, json, sys
 import numpy as np
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads import build
 found = {}
 for dataset, samples in (("digits", None), ("synthetic-femnist", 20)):
-    workload = build(Workload(dataset=dataset, samples_per_client=samples, test_samples=40), 50, 2**65 + 9)
+    workload = build(WorkloadSection(dataset=dataset, samples_per_client=samples, test_samples=40), 50, 2**65 + 9)
     model = workload.initial_model()
     for client, round_number in json.loads(sys.argv[1]):
         update = workload.train(client, model, round_number)
@@ -199,7 +201,7 @@ def test_results_do_not_depend_on_the_process_or_on_the_order_of_calls() -> None
     found = json.loads(outputs[0])
     assert len({digest for digest, _ in found.values()}) == len(found) == 10
     # And in this process, from another thread, after other work.
-    workload = build(Workload(dataset="synthetic-femnist", samples_per_client=20), 50, 2**65 + 9)
+    workload = build(WorkloadSection(dataset="synthetic-femnist", samples_per_client=20), 50, 2**65 + 9)
     model = workload.initial_model()
     digests = []
     worker = threading.Thread(
@@ -211,7 +213,7 @@ def test_results_do_not_depend_on_the_process_or_on_the_order_of_calls() -> None
 
 
 def test_threads_that_share_a_workload_do_not_mix() -> None:
-    workload = build(Workload(**DIGITS), population=8, seed=1)
+    workload = build(WorkloadSection(**DIGITS), population=8, seed=1)
     model = workload.initial_model()
     expected = [workload.train(client, model, 1).delta for client in range(8)]
     found: dict[int, np.ndarray] = {}
@@ -229,12 +231,12 @@ def test_threads_that_share_a_workload_do_not_mix() -> None:
 
 def test_global_generators_are_left_alone() -> None:
     before = (torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate())  # noqa: NPY002
-    workload = build(Workload(dataset="synthetic-femnist", samples_per_client=20, test_samples=20), 5, 1)
+    workload = build(WorkloadSection(dataset="synthetic-femnist", samples_per_client=20, test_samples=20), 5, 1)
     model = workload.initial_model()
     workload.train(0, model, 1)
     workload.evaluate(model)
-    build(Workload(**DIGITS, partition={"scheme": "dirichlet"}), 5, 1).train(
-        0, build(Workload(**DIGITS), 5, 1).initial_model(), 1
+    build(WorkloadSection(**DIGITS, partition={"scheme": "dirichlet"}), 5, 1).train(
+        0, build(WorkloadSection(**DIGITS), 5, 1).initial_model(), 1
     )
     assert torch.equal(torch.get_rng_state(), before[0])
     assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
@@ -243,7 +245,7 @@ def test_global_generators_are_left_alone() -> None:
 
 @pytest.mark.parametrize("scheme", ["iid", "dirichlet", "label-shards"])
 def test_federated_averaging_learns_the_digits(scheme: str) -> None:
-    section = Workload(**DIGITS, partition={"scheme": scheme, "shards_per_client": 4})
+    section = WorkloadSection(**DIGITS, partition={"scheme": scheme, "shards_per_client": 4})
     workload = build(section, population=10, seed=5)
     model = workload.initial_model()
     assert workload.evaluate(model).accuracy < 0.4

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from testbed.experiment.workload import Workload
+from testbed.experiment.workload import WorkloadSection
 from workloads import build
 from workloads.training import optimizers
 
@@ -19,11 +19,11 @@ SETTINGS = [
 
 @pytest.mark.parametrize(("name", "keys"), SETTINGS)
 def test_steps_equal_those_of_torch(name: str, keys: dict) -> None:
-    section = Workload(optimizer=name, **keys)
+    section = WorkloadSection(optimizer=name, **keys)
     start = torch.from_numpy(np.random.default_rng(0).normal(size=40).astype(np.float32))
     target = torch.from_numpy(np.random.default_rng(1).normal(size=40).astype(np.float32))
     mine = nn.Parameter(start.clone())
-    descent = optimizers.made(section, [mine])
+    optimizer = optimizers.local_optimizer(section, [mine])
     for rate in (0.05, 0.02):  # the second begins without what the first has left
         with torch.no_grad():
             mine.copy_(start)
@@ -34,20 +34,20 @@ def test_steps_equal_those_of_torch(name: str, keys: dict) -> None:
             if name == "adamw"
             else torch.optim.SGD([theirs], lr=rate, momentum=section.momentum, weight_decay=decay, fused=True)
         )
-        descent.begin(rate)
+        optimizer.reset(rate)
         for _ in range(5):
-            descent.forget_gradients()
+            optimizer.zero_grad()
             stock.zero_grad()
             for parameter in (mine, theirs):
                 (parameter - target).square().sum().backward()
-            descent.step()
+            optimizer.step()
             stock.step()
         assert torch.equal(mine, theirs)
         assert float((mine - start).detach().abs().max()) > 0.01
 
 
 def test_a_round_of_adamw_does_not_depend_on_rounds_before() -> None:
-    section = Workload(dataset="digits", optimizer="adamw", learning_rate=0.001)
+    section = WorkloadSection(dataset="digits", optimizer="adamw", learning_rate=0.001)
     first, second = (build(section, population=20, seed=3) for _ in range(2))
     model = first.initial_model()
     first.train(2, model, 1)

@@ -1,4 +1,4 @@
-"""The Lotto paper's figures that follow from formulas, made with the command's contract."""
+"""The Lotto paper's figures that follow from formulas, result with the command's contract."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.reproduction.contract import Bench, Reproduced, Reproduction
-from analysis.reproduction.lotto import over_selection, refinement, security
-from analysis.reproduction.lotto.guarantees import REPRODUCTIONS
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.lotto import fig1b, fig2, fig4, fig5, fig6, fig10
+from analysis.reproduction.lotto.worked_example import consistent, epsilons
 from testbed.experiment.schema import Experiment
 
+REPRODUCTIONS = [one for module in (fig1b, fig2, fig4, fig5, fig6, fig10) for one in module.REPRODUCTIONS]
 BY_NAME = {one.name: one for one in REPRODUCTIONS}
 
 
@@ -21,8 +22,8 @@ def no_runs(experiment: Experiment, path: Path) -> Any:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Any:
-    return lambda name: BY_NAME[name].make(Bench("small", tmp_path, no_runs, lambda line: None))
+def reproduce(tmp_path: Path) -> Any:
+    return lambda name: BY_NAME[name].run(ReproductionContext("small", tmp_path, no_runs, lambda line: None))
 
 
 def test_names() -> None:
@@ -30,7 +31,7 @@ def test_names() -> None:
     assert all(isinstance(one, Reproduction) and one.title and "Figure" in one.source for one in REPRODUCTIONS)
 
 
-def check(outcome: Reproduced, name: str, **agrees: str) -> None:
+def check(outcome: ReproductionResult, name: str, **agrees: str) -> None:
     """Both pictures are there, each claim has its verdict, and the paper's values stand beside ours."""
     assert [path.name for path in outcome.figures] == [f"{name}.png", f"{name}.pdf"]
     assert all(path.stat().st_size > 5000 for path in outcome.figures)
@@ -40,8 +41,8 @@ def check(outcome: Reproduced, name: str, **agrees: str) -> None:
         assert found == [claim.agrees], claim
 
 
-def test_fig1b(make: Any) -> None:
-    outcome = make("lotto-fig1b")
+def test_fig1b(reproduce: Any) -> None:
+    outcome = reproduce("lotto-fig1b")
     check(outcome, "lotto-fig1b", deficit_grows="yes", budget_6="no")
     table = outcome.table
     honest = table[table["dishonest"] == 0]
@@ -50,9 +51,9 @@ def test_fig1b(make: Any) -> None:
     assert paper[["budget", "dishonest_percent", "epsilon (paper)"]].to_numpy().tolist() == [[6, 40, 11.8]]
 
 
-def test_fig2(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(over_selection.EMULATED, "small", {(100, 10): 40})
-    outcome = make("lotto-fig2")
+def test_fig2(reproduce: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(fig2.EMULATED, "small", {(100, 10): 40})
+    outcome = reproduce("lotto-fig2")
     check(outcome, "lotto-fig2", samples_enough="partly", Theorem_1="yes")
     emulated = outcome.table.dropna(subset=["emulated"])
     assert len(emulated) == 10
@@ -62,28 +63,28 @@ def test_fig2(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_real_vrfs_find_candidates_as_often_as_they_should() -> None:
     """All 12 clients are candidates at p = 1; at p = 1/2 a number of them that is binomial."""
-    assert over_selection.successes(12, 12, 5)[Fraction(1)] == 5
-    counted = over_selection.successes(12, 6, 150)[Fraction(1)]
+    assert fig2.successes(12, 12, 5)[Fraction(1)] == 5
+    counted = fig2.successes(12, 6, 150)[Fraction(1)]
     assert stats.binomtest(counted, 150, float(stats.binom.sf(5, 12, 0.5))).pvalue > 1e-4
 
 
 def test_intervals_are_wilsons() -> None:
     for successes, trials in ((0, 10), (3, 10), (10, 10), (85, 100)):
         low, high = stats.binomtest(successes, trials).proportion_ci(method="wilson")
-        assert over_selection.wilson(successes, trials) == pytest.approx((low, high), abs=1e-6)
+        assert fig2.wilson(successes, trials) == pytest.approx((low, high), abs=1e-6)
 
 
-def test_fig4(make: Any) -> None:
-    outcome = make("lotto-fig4")
+def test_fig4(reproduce: Any) -> None:
+    outcome = reproduce("lotto-fig4")
     check(outcome, "lotto-fig4", leaving_out="no", refinement_does_best="yes")
-    assert refinement.improvement(np.array([8.0, 4.0, 2.0, 1.0]), 0.5) == 4.0
+    assert fig4.improvement(np.array([8.0, 4.0, 2.0, 1.0]), 0.5) == 4.0
     row = outcome.table[(outcome.table["exponent"] == 1.0) & (outcome.table["excluded"] == 0.2)].iloc[0]
     assert row["improvement"] == pytest.approx(141)
     assert row["(1-d)^-p (paper)"] == pytest.approx(1.25)
 
 
-def test_fig5(make: Any) -> None:
-    outcome = make("lotto-fig5")
+def test_fig5(reproduce: Any) -> None:
+    outcome = reproduce("lotto-fig5")
     check(outcome, "lotto-fig5", at_most_20="yes")
     table = outcome.table
     exact = 1 - table["initial_percent"] / table["target_percent"]
@@ -91,21 +92,21 @@ def test_fig5(make: Any) -> None:
     assert (table["largest_exclusion"] <= exact + 1e-12).all()
 
 
-def test_fig6(make: Any) -> None:
-    outcome = make("lotto-fig6")
+def test_fig6(reproduce: Any) -> None:
+    outcome = reproduce("lotto-fig6")
     check(outcome, "lotto-fig6", more_than_5="yes", t_above="yes", epsilon_1="partly")
     values = outcome.table["value"].to_numpy()
     assert values == pytest.approx([1.3132e-7, 1, 1.396e-8, 8.899e-6, 1, 1.774, 265.26], rel=1e-3)
 
 
-def test_fig10(make: Any) -> None:
-    outcome = make("lotto-fig10")
+def test_fig10(reproduce: Any) -> None:
+    outcome = reproduce("lotto-fig10")
     check(outcome, "lotto-fig10", **{"server-centric_costs": "yes", "1.8_client": "partly"})
     assert (outcome.table["server-centric"] > outcome.table["client-centric"]).all()
 
 
 def test_multipliers_that_are_consistent_with_a_number_give_it() -> None:
-    low, high = security.consistent("server-centric", 2.25, 2.35)
-    assert security.epsilons(200_000, low)["server-centric"] == pytest.approx(2.35, abs=1e-3)
-    assert security.epsilons(200_000, high)["server-centric"] == pytest.approx(2.25, abs=1e-3)
+    low, high = consistent("server-centric", 2.25, 2.35)
+    assert epsilons(200_000, low)["server-centric"] == pytest.approx(2.35, abs=1e-3)
+    assert epsilons(200_000, high)["server-centric"] == pytest.approx(2.25, abs=1e-3)
     assert low < high < 6.27

@@ -5,12 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.reproduction.contract import Bench
-from analysis.reproduction.lotto import fig8 as lotto_fig8
-from analysis.reproduction.lotto import fig9 as lotto_fig9
-from analysis.reproduction.lotto import table3
+from analysis.reproduction.contract import ReproductionContext
+from analysis.reproduction.lotto import fig8, fig9, table3
 from analysis.reproduction.lotto.heterogeneity import Setting
-from analysis.reproduction.lotto.overhead import INFORMED_SIZES, Size
+from analysis.reproduction.lotto.overhead import INFORMED_SCALES, OverheadScale
 from testbed.experiment.loader import apply_override, validated
 from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import points
@@ -21,7 +19,7 @@ SETTING = Setting(20, 4, model="logistic", samples_per_client=12, test_samples=1
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+def context(tmp_path: Path) -> ReproductionContext:
     """Runs without Ray."""
 
     def run(experiment: Experiment, directory: Path) -> list[RunRecords]:
@@ -30,68 +28,73 @@ def bench(tmp_path: Path) -> Bench:
         local = validated(data, experiment.name)
         return [RunRecords(path) for path in run_all(local, directory, where=experiment.name, resume=True)]
 
-    return Bench("small", tmp_path, run, lambda line: None)
+    return ReproductionContext("small", tmp_path, run, lambda line: None)
 
 
 @pytest.mark.parametrize("scale", ["small", "paper"])
 def test_experiments_of_both_scales_validate(scale: str) -> None:
-    fig9, fig8 = lotto_fig9.SIZES[scale], lotto_fig8.SIZES[scale]
-    for name, selection in lotto_fig9.STRATEGIES.items():
-        swept = lotto_fig9.experiment(fig9.setting, name, fig9.rounds, selection, {"seed": range(fig9.seeds)})
-        assert len(list(points(swept, name))) == fig9.seeds
-    assert list(fig8.snapshots) == sorted(fig8.snapshots)
+    size = fig9.SCALES[scale]
+    for name, selection in fig9.STRATEGIES.items():
+        swept = fig9.experiment(size.setting, name, size.rounds, selection, {"seed": range(size.seeds)})
+        assert len(list(points(swept, name))) == size.seeds
+    snapshots = fig8.SCALES[scale].snapshots
+    assert list(snapshots) == sorted(snapshots)
 
 
-def test_table_3_compares_with_oort(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    tiny = Size(
+def test_table_3_compares_with_oort(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = OverheadScale(
         ("FEMNIST",),
         {20: 4},
         {"FEMNIST": 3},
         workload={"dataset": "digits", "model": "logistic", "samples_per_client": 20},
     )
-    monkeypatch.setitem(INFORMED_SIZES, "small", tiny)
-    made = table3.make(bench)
-    assert made.table["protocol"].tolist() == ["Oort", "Cli-Ctr", "Srv-Ctr"] * 2
-    assert (made.table.query("protocol == 'Oort'")["server ×"] == 1).all()
-    assert len(made.claims) == 4
+    monkeypatch.setitem(INFORMED_SCALES, "small", tiny)
+    result = table3.run_table3(context)
+    assert result.table["protocol"].tolist() == ["Oort", "Cli-Ctr", "Srv-Ctr"] * 2
+    assert (result.table.query("protocol == 'Oort'")["server ×"] == 1).all()
+    assert len(result.claims) == 4
 
 
-def test_figure_8_asks_everybody_at_each_snapshot(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(lotto_fig8.SIZES, "small", lotto_fig8.Size(SETTING, (1, 3)))
-    made = lotto_fig8.make(bench)
-    assert made.table["of clients"].tolist() == [
+def test_figure_8_asks_everybody_at_each_snapshot(
+    context: ReproductionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(fig8.SCALES, "small", fig8.HeterogeneityScale(SETTING, (1, 3)))
+    result = fig8.run_fig8(context)
+    assert result.table["of clients"].tolist() == [
         "data quality, round 1", "data quality, round 3", "compute time, fastest = 1",
     ]  # fmt: skip
-    assert made.table["largest"].iloc[-1] == pytest.approx(SETTING.population**1.2)  # Zipf, over its whole range
-    assert all(path.stat().st_size for path in made.figures)
+    assert result.table["largest"].iloc[-1] == pytest.approx(SETTING.population**1.2)  # Zipf, over its whole range
+    assert all(path.stat().st_size for path in result.figures)
 
 
 def test_worst_by_both_is_all_of_them_or_none() -> None:
     values = np.arange(1.0, 11.0)
-    assert lotto_fig8.worst_by_both(values, -values) == 0.2  # who has the least data quality is the slowest
-    assert lotto_fig8.worst_by_both(values, values) == 0.0
+    assert fig8.worst_by_both(values, -values) == 0.2  # who has the least data quality is the slowest
+    assert fig8.worst_by_both(values, values) == 0.0
 
 
-def test_figure_9_measures_the_time_to_the_target(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    size = lotto_fig9.Size(SETTING, rounds=3, seeds=2, target=0.001)
-    monkeypatch.setitem(lotto_fig9.SIZES, "small", size)
-    made = lotto_fig9.make(bench)
-    assert made.table["strategy"].tolist() == list(lotto_fig9.STRATEGIES)
-    assert set(made.table["reached"]) == {"2 of 2"}
-    assert made.table["speed-up"].iloc[0] == 1
-    assert made.table["speed-up (paper)"].iloc[2] == 2.1
-    assert all(claim.agrees in ("yes", "partly", "no") for claim in made.claims)
-    assert all(path.stat().st_size for path in made.figures)
+def test_figure_9_measures_the_time_to_the_target(
+    context: ReproductionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = fig9.TimeToAccuracyScale(SETTING, rounds=3, seeds=2, target=0.001)
+    monkeypatch.setitem(fig9.SCALES, "small", size)
+    result = fig9.run_fig9(context)
+    assert result.table["strategy"].tolist() == list(fig9.STRATEGIES)
+    assert set(result.table["reached"]) == {"2 of 2"}
+    assert result.table["speed-up"].iloc[0] == 1
+    assert result.table["speed-up (paper)"].iloc[2] == 2.1
+    assert all(claim.agrees in ("yes", "partly", "no") for claim in result.claims)
+    assert all(path.stat().st_size for path in result.figures)
 
 
 def test_a_target_that_is_not_reached_leaves_claims_open() -> None:
-    times = {name: np.array([1.0, np.nan]) for name in lotto_fig9.STRATEGIES}
-    assert {claim.agrees for claim in lotto_fig9.claims(times)} == {None}
+    times = {name: np.array([1.0, np.nan]) for name in fig9.STRATEGIES}
+    assert {claim.agrees for claim in fig9.claims(times)} == {None}
 
 
 def _claims(slower: list[float], faster: list[float]) -> list[str | None]:
-    times = {name: np.array(slower) for name in lotto_fig9.STRATEGIES} | {"Lotto, or": np.array(faster)}
-    return [claim.agrees for claim in lotto_fig9.claims(times)]
+    times = {name: np.array(slower) for name in fig9.STRATEGIES} | {"Lotto, or": np.array(faster)}
+    return [claim.agrees for claim in fig9.claims(times)]
 
 
 def test_claims_follow_their_intervals() -> None:
@@ -101,6 +104,6 @@ def test_claims_follow_their_intervals() -> None:
 
 
 def test_speed_up_is_the_geometric_mean_of_pairs() -> None:
-    ratio, low, high = lotto_fig9.speed_up(np.array([8.0, 2.0]), np.array([1.0, 1.0]))
+    ratio, low, high = fig9.speed_up(np.array([8.0, 2.0]), np.array([1.0, 1.0]))
     assert ratio == pytest.approx(4)
     assert low < 4 < high

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from analysis.reproduction.contract import Bench, Reproduced
-from analysis.reproduction.lotto import reconstruction as lotto_reconstruction
-from analysis.reproduction.lotto.reconstruction import PARTICIPANTS, SIZES, Size, chance
+from analysis.reproduction.contract import ReproductionContext, ReproductionResult
+from analysis.reproduction.lotto import fig1a
+from analysis.reproduction.lotto.fig1a import PARTICIPANTS, SCALES, ReconstructionScale, chance
 from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
@@ -27,17 +27,17 @@ def _run(experiment: Experiment, directory: Path) -> list[RunRecords]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def result(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lotto_reconstruction, "STEP_PARTICIPANTS", S)
-        patch.setitem(SIZES, "small", Size((5, 6), ((30, 6), (10, 9)), 12, 2))
+        patch.setattr(fig1a, "STEP_PARTICIPANTS", S)
+        patch.setitem(SCALES, "small", ReconstructionScale((5, 6), ((30, 6), (10, 9)), 12, 2))
         lines: list[str] = []
         out = tmp_path_factory.mktemp("fig1a")
-        yield lotto_reconstruction.make(Bench("small", out, _run, lines.append))
+        yield fig1a.run_fig1a(ReproductionContext("small", out, _run, lines.append))
 
 
-def test_what_was_measured(made: Reproduced) -> None:
-    table = made.table
+def test_what_was_measured(result: ReproductionResult) -> None:
+    table = result.table
     assert len(table) == 2 * 3
     at_random = table[table["selection"] == "random"]
     assert (at_random["rate"] == 1).all()
@@ -51,21 +51,21 @@ def test_what_was_measured(made: Reproduced) -> None:
     assert (lotto["exact"] <= lotto["Corollary 1 (paper)"]).all()
 
 
-def test_what_is_claimed(made: Reproduced) -> None:
-    assert [claim.agrees for claim in made.claims] == ["yes"] * 3
-    assert made.claims[0].measured.startswith("s = 8: from x = 2 at t = 5, 4 at t = 6 on ")
+def test_what_is_claimed(result: ReproductionResult) -> None:
+    assert [claim.agrees for claim in result.claims] == ["yes"] * 3
+    assert result.claims[0].measured.startswith("s = 8: from x = 2 at t = 5, 4 at t = 6 on ")
     assert (
         "t = 6: contradict-dropouts from x = 4, shrink-the-sum from x = 4, split-the-sharing from x = 3"
-        in (made.remarks[0])
+        in (result.remarks[0])
     )
-    assert "t = 5:" not in made.remarks[0]
-    assert made.remarks[1].startswith("Honest clients refused something in 0 of the ")
+    assert "t = 5:" not in result.remarks[0]
+    assert result.remarks[1].startswith("Honest clients refused something in 0 of the ")
 
 
-def test_the_figures_are_there(made: Reproduced) -> None:
-    names = [path.name for path in made.figures]
+def test_the_figures_are_there(result: ReproductionResult) -> None:
+    names = [path.name for path in result.figures]
     assert names == [f"lotto-fig1a-{what}.{kind}" for what in ("steps", "rates") for kind in ("png", "pdf")]
-    assert all(path.stat().st_size > 5000 for path in made.figures)
+    assert all(path.stat().st_size > 5000 for path in result.figures)
 
 
 @pytest.mark.parametrize(("dishonest", "threshold"), [(20, 6), (30, 7), (60, 8)])

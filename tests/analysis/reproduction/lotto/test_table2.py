@@ -3,16 +3,16 @@
 import pandas as pd
 import pytest
 
-from analysis.reproduction.lotto.overhead import COST_TABLES, SILENT, SIZES, Size, experiment
-from analysis.reproduction.lotto.overhead_verdict import largest
+from analysis.reproduction.lotto.overhead import COST_TABLES, SCALES, SILENT, OverheadScale, experiment
+from analysis.reproduction.lotto.overhead_claims import largest
 from analysis.reproduction.lotto.table2 import _SELECTIONS, claims
 from testbed.experiment.stages import check_points
 from testbed.experiment.sweep import points
 
 
-@pytest.mark.parametrize("scale", sorted(SIZES))
+@pytest.mark.parametrize("scale", sorted(SCALES))
 def test_every_experiment_validates(scale: str) -> None:
-    size = SIZES[scale]
+    size = SCALES[scale]
     for application in size.applications:
         for costs in COST_TABLES:
             for population in size.participants:
@@ -25,7 +25,7 @@ def test_every_experiment_validates(scale: str) -> None:
                     assert str(point.experiment.rounds) in str(size)
 
 
-def test_the_authors_costs_replace_those_that_are_known(tiny: Size) -> None:
+def test_the_authors_costs_replace_those_that_are_known(tiny: OverheadScale) -> None:
     ours, theirs = (
         experiment(tiny, "FEMNIST", costs, 8, [{"protocol": "random"}]).time.costs for costs in ("testbed", "authors")
     )

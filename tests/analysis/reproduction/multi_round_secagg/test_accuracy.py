@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.reproduction.accuracy_curves import AccuracyCurves
 from analysis.reproduction.catalogue import named
-from analysis.reproduction.contract import Bench, Claim, Reproduction
-from analysis.reproduction.multi_round_secagg import accuracy as multiround_accuracy
-from analysis.reproduction.multi_round_secagg import tasks as multiround_tasks
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext
+from analysis.reproduction.multi_round_secagg import accuracy, tasks
+from analysis.reproduction.multi_round_secagg.accuracy_claims import ablation_claims, claims
 from analysis.reproduction.multi_round_secagg.published import (
     LEARNING_RATES,
     PARTITION,
@@ -26,7 +27,6 @@ from analysis.reproduction.multi_round_secagg.published import (
 )  # fmt: skip
 from analysis.reproduction.multi_round_secagg.tasks import DIGITS, TASKS, task_of
 from analysis.reproduction.multi_round_secagg.training import Task, Trained, dropout_probabilities, experiment, train
-from analysis.reproduction.multi_round_secagg.verdict import ablation_claims, claims
 from testbed.errors import ExperimentError
 from testbed.experiment.loader import apply_override, validated
 from testbed.experiment.schema import Experiment
@@ -41,7 +41,7 @@ TINY = replace(
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+def context(tmp_path: Path) -> ReproductionContext:
     """Runs without Ray."""
 
     def run(swept: Experiment, directory: Path) -> list[RunRecords]:
@@ -50,7 +50,7 @@ def bench(tmp_path: Path) -> Bench:
         local = validated(data, swept.name)
         return [RunRecords(path) for path in run_all(local, directory, where=swept.name, resume=True)]
 
-    return Bench("small", tmp_path, run, lambda line: None)
+    return ReproductionContext("small", tmp_path, run, lambda line: None)
 
 
 def _reproduction(name: str) -> Reproduction:
@@ -73,9 +73,9 @@ def test_experiments_of_every_task_validate(name: str, place: int) -> None:
 
 
 def test_every_task_keeps_the_papers_users_and_seeds() -> None:
-    for tasks in TASKS.values():
-        assert {(task.population, task.participants, task.seeds) for task in tasks} == {(120, 12, 5)}
-    assert all(tasks[2].rates == LEARNING_RATES for tasks in TASKS.values())
+    for each in TASKS.values():
+        assert {(task.population, task.participants, task.seeds) for task in each} == {(120, 12, 5)}
+    assert all(each[2].rates == LEARNING_RATES for each in TASKS.values())
 
 
 def test_the_papers_tables_have_all_schemes() -> None:
@@ -109,9 +109,9 @@ def test_dropouts_are_drawn_by_seed_from_the_papers_values() -> None:
 # -- through the runs -----------------------------------------------------------------------------------------------
 
 
-def test_schemes_of_a_seed_have_data_model_and_absences_in_common(bench: Bench) -> None:
+def test_schemes_of_a_seed_have_data_model_and_absences_in_common(context: ReproductionContext) -> None:
     swept = experiment(TINY, "non-IID", 3, [SCHEMES[RANDOM], SCHEMES[T3]], [0.1])
-    one, other = bench.run(swept, bench.out / "runs")
+    one, other = context.run_experiment(swept, context.out / "runs")
 
     def absent(run: RunRecords) -> set[tuple[int, int]]:
         asked = run.exchanges[run.exchanges["stage"] == "check-in"]
@@ -122,11 +122,11 @@ def test_schemes_of_a_seed_have_data_model_and_absences_in_common(bench: Bench) 
     assert absent(one) == absent(other)
 
 
-def test_table_5_tiny(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_5_tiny(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
     task = replace(TINY, settings={"non-IID": TINY.settings["non-IID"]})
-    monkeypatch.setitem(multiround_tasks.TASKS, "multiround-fig7", (task, task, task))
-    made = _reproduction("multiround-table5").make(bench)
-    table = made.table.set_index("scheme")
+    monkeypatch.setitem(tasks.TASKS, "multiround-fig7", (task, task, task))
+    result = _reproduction("multiround-table5").run(context)
+    table = result.table.set_index("scheme")
     assert list(table.index) == list(SCHEMES)
     assert table.loc[T4, "non-IID % (paper)"] == 92.51
     assert (table.drop(PARTITION)["non-IID %"] > 10).all()  # ten classes
@@ -134,28 +134,28 @@ def test_table_5_tiny(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert int(table.loc[T6, "non-IID T strong"]) >= 6
     assert table.loc[RANDOM, "non-IID C"] == 12
     assert table.loc[T6, "non-IID skipped %"] >= table.loc[T3, "non-IID skipped %"]
-    assert len(made.claims) == 4
-    assert [path.name for path in made.figures] == ["multiround-fig7.png", "multiround-fig7.pdf"]
-    assert all(path.stat().st_size for path in made.figures)
-    assert "digits" in made.remarks[0]
+    assert len(result.claims) == 4
+    assert [path.name for path in result.figures] == ["multiround-fig7.png", "multiround-fig7.pdf"]
+    assert all(path.stat().st_size for path in result.figures)
+    assert "digits" in result.remarks[0]
 
 
-def test_the_better_of_two_learning_rates_is_taken(bench: Bench) -> None:
+def test_the_better_of_two_learning_rates_is_taken(context: ReproductionContext) -> None:
     task = replace(TINY, settings={"IID": TINY.settings["IID"]}, rates=(1e-6, 0.1), seeds=1, rounds=5)
-    results, rates = train(bench, task)
+    results, rates = train(context, task)
     assert rates == {"IID": 0.1}
     assert set(results) == {"IID"}
 
 
-def test_figure_9_tiny(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figure_9_tiny(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
     task = replace(TINY, settings={"IID": TINY.settings["IID"]}, by_label=False, rounds=2, seeds=1)
-    monkeypatch.setitem(multiround_tasks.TASKS, "multiround-fig9", (task, task, task))
-    monkeypatch.setattr(multiround_accuracy, "SIZES", {(24, 12): "a", (48, 24): "b"})
-    made = _reproduction("multiround-fig9").make(bench)
-    assert made.table["N, K"].tolist() == ["24, 12"] * 6 + ["48, 24"] * 6
-    assert not [name for name in made.table if "(paper)" in name]
-    assert len(made.claims) == 7
-    assert made.claims[-1].claim.startswith("partition fails to train")
+    monkeypatch.setitem(tasks.TASKS, "multiround-fig9", (task, task, task))
+    monkeypatch.setattr(accuracy, "ABLATION_PANELS", {(24, 12): "a", (48, 24): "b"})
+    result = _reproduction("multiround-fig9").run(context)
+    assert result.table["N, K"].tolist() == ["24, 12"] * 6 + ["48, 24"] * 6
+    assert not [name for name in result.table if "(paper)" in name]
+    assert len(result.claims) == 7
+    assert result.claims[-1].claim.startswith("partition fails to train")
 
 
 # -- what is made of it ---------------------------------------------------------------------------------------------
@@ -215,9 +215,8 @@ def test_comparable_is_within_the_papers_margin() -> None:
 def _trained(skipped: int, total: int = 100) -> Trained:
     accuracy = 50 + np.tile(NOISE[:, None], (1, 4))
     seeds = np.full(5, float(skipped))
-    return Trained(
-        np.array([25, 50, 75, 100]), accuracy, seeds.astype(np.int64), total, 24, True, 24, np.zeros(5), np.zeros(5)
-    )
+    curves = AccuracyCurves(np.array([25, 50, 75, 100]), accuracy, total)
+    return Trained(curves, seeds.astype(np.int64), 24, True, 24, np.zeros(5), np.zeros(5))
 
 
 def test_partition_fails_to_train_when_hardly_any_round_has_a_sum() -> None:
@@ -231,8 +230,8 @@ def test_partition_fails_to_train_when_hardly_any_round_has_a_sum() -> None:
 
 
 def test_the_accuracy_at_the_end_is_of_the_last_tenth() -> None:
-    one = _trained(0)
-    rising = replace(one, rounds=np.array([50, 90, 91, 100]), accuracy=np.array([[0.0, 10.0, 60.0, 80.0]]))
+    curves = _trained(0).curves
+    rising = replace(curves, rounds=np.array([50, 90, 91, 100]), accuracy=np.array([[0.0, 10.0, 60.0, 80.0]]))
     assert rising.late.tolist() == [70.0]
 
 

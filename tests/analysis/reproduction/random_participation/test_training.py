@@ -7,21 +7,21 @@ import numpy as np
 import pytest
 
 from analysis.bounds.random_participation import Participation
+from analysis.reproduction.accuracy_curves import AccuracyCurves
 from analysis.reproduction.catalogue import named
-from analysis.reproduction.contract import Bench, Scale
+from analysis.reproduction.contract import ReproductionContext, Scale
 from analysis.reproduction.random_participation import accuracy, training
-from analysis.reproduction.random_participation.training import (
-    DIGITS,
-    FIG6,
-    FIG7,
+from analysis.reproduction.random_participation.published import (
+    EPSILON,
+    FEW_CLIENTS,
+    MANY_CLIENTS,
     NONE,
     OLS,
     PROPOSED,
     WCS,
-    Learned,
-    Size,
-    Tried,
+    Scenario,
 )
+from analysis.reproduction.random_participation.training import DIGITS, RateSearch, TrainingTask
 from testbed.errors import ExperimentError
 from testbed.experiment.loader import apply_override, validated
 from testbed.experiment.schema import Experiment
@@ -30,7 +30,7 @@ from testbed.running import run_all
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+def context(tmp_path: Path) -> ReproductionContext:
     """Runs without Ray."""
 
     def run(swept: Experiment, directory: Path) -> list[RunRecords]:
@@ -39,57 +39,59 @@ def bench(tmp_path: Path) -> Bench:
         local = validated(data, swept.name)
         return [RunRecords(path) for path in run_all(local, directory, where=swept.name, resume=True)]
 
-    return Bench("small", tmp_path, run, lambda line: None)
+    return ReproductionContext("small", tmp_path, run, lambda line: None)
 
 
-@pytest.mark.parametrize("setting", [FIG6, FIG7])
-def test_the_noise_is_the_papers(setting: training.Setting) -> None:
-    noise = training.sigmas(setting)
+@pytest.mark.parametrize("scenario", [MANY_CLIENTS, FEW_CLIENTS])
+def test_the_noise_is_the_papers(scenario: Scenario) -> None:
+    noise = training.required_noise(scenario)
     assert list(noise) == [NONE, PROPOSED, WCS, OLS]
-    for scheme, published in setting.published.items():
+    for scheme, published in scenario.sigmas.items():
         assert noise[scheme] == pytest.approx(published, rel=0.005)
 
 
-TINY = Size(
+TINY = TrainingTask(
     {"dataset": "digits", "model": "logistic"},
     20, Participation(8, 0.2, 0.5), rounds=4, rates=(0.01, 1.0), seeds=2, evaluations=2, notes=("Tiny.",),
 )  # fmt: skip
 
 
-def test_a_tiny_figure_through_real_runs(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tiny_figure_through_real_runs(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "DIGITS", TINY)
-    made = accuracy.make(FIG6, bench)
-    assert made.table["scheme"].tolist() == [NONE, PROPOSED, WCS, OLS]
-    assert made.table["accuracy [%]"].between(0, 100).all()
-    least, most = (made.table[f"epsilon of a round, {bound}"] for bound in ("at least", "guaranteed"))
+    result = accuracy.run_training(MANY_CLIENTS, context)
+    assert result.table["scheme"].tolist() == [NONE, PROPOSED, WCS, OLS]
+    assert result.table["accuracy [%]"].between(0, 100).all()
+    least, most = (result.table[f"epsilon of a round, {bound}"] for bound in ("at least", "guaranteed"))
     assert (least[1:] <= most[1:] * (1 + 1e-9)).all()
-    wcs = made.table["scheme"] == WCS
-    assert most[wcs].item() == pytest.approx(training.EPSILON, rel=1e-6)
-    assert made.table["of 4, guaranteed"][wcs].item() > training.EPSILON
-    assert all(path.stat().st_size > 5000 for path in made.figures)
-    assert len(made.claims) == 4
-    assert any("Tiny." in remark for remark in made.remarks)
-    written = {path: path.stat().st_mtime_ns for path in (bench.out / "runs").rglob("rounds.parquet")}
+    wcs = result.table["scheme"] == WCS
+    assert most[wcs].item() == pytest.approx(EPSILON, rel=1e-6)
+    assert result.table["of 4, guaranteed"][wcs].item() > EPSILON
+    assert all(path.stat().st_size > 5000 for path in result.figures)
+    assert len(result.claims) == 4
+    assert any("Tiny." in remark for remark in result.remarks)
+    written = {path: path.stat().st_mtime_ns for path in (context.out / "runs").rglob("rounds.parquet")}
     assert len(written) == 2 * 4 + 2 * 4
 
-    noise = training.sigmas(FIG6)
-    tried = training.tried_rates(bench, FIG6.title, TINY, noise)
-    again = training.train(bench, FIG6.title, TINY, noise, {scheme: grid.best for scheme, grid in tried.items()})
-    assert [grid.best for grid in tried.values()] == made.table["learning rate"].tolist()
-    assert [one.late.mean() for one in again.values()] == pytest.approx(made.table["accuracy [%]"].tolist())
-    assert {path: path.stat().st_mtime_ns for path in (bench.out / "runs").rglob("rounds.parquet")} == written
+    noise = training.required_noise(MANY_CLIENTS)
+    tried = training.search_rates(context, MANY_CLIENTS.title, TINY, noise)
+    again = training.train(
+        context, MANY_CLIENTS.title, TINY, noise, {scheme: grid.best for scheme, grid in tried.items()}
+    )
+    assert [grid.best for grid in tried.values()] == result.table["learning rate"].tolist()
+    assert [one.late.mean() for one in again.values()] == pytest.approx(result.table["accuracy [%]"].tolist())
+    assert {path: path.stat().st_mtime_ns for path in (context.out / "runs").rglob("rounds.parquet")} == written
 
 
-def test_every_scheme_is_compared_at_the_best_of_its_rates_on_another_seed(bench: Bench) -> None:
+def test_every_scheme_is_compared_at_the_best_of_its_rates_on_another_seed(context: ReproductionContext) -> None:
     swept: list[Experiment] = []
 
     def run(experiment: Experiment, directory: Path) -> list[RunRecords]:
         swept.append(experiment)
-        return bench.run(experiment, directory)
+        return context.run_experiment(experiment, directory)
 
-    watched = replace(bench, run=run)
+    watched = replace(context, run_experiment=run)
     noise = {NONE: 0.0, WCS: 7.665}
-    tried = training.tried_rates(watched, "tiny", TINY, noise)
+    tried = training.search_rates(watched, "tiny", TINY, noise)
     rates = {scheme: grid.best for scheme, grid in tried.items()}
     training.train(watched, "tiny", TINY, noise, rates)
     assert [one.seed for one in swept] == [0, 1, 2]
@@ -101,59 +103,59 @@ def test_every_scheme_is_compared_at_the_best_of_its_rates_on_another_seed(bench
 
 
 def test_the_best_rate_is_said_with_those_that_were_tried() -> None:
-    inner = Tried((0.01, 0.03, 0.1), (20.0, 60.0, 30.0))
+    inner = RateSearch((0.01, 0.03, 0.1), (20.0, 60.0, 30.0))
     assert inner.best == 0.03
     assert str(inner) == "0.03 (0.01: 20%, 0.03: 60%, 0.1: 30%)"
-    lost = Tried((0.01, 0.03, 0.1), (20.0, 60.0, float("nan")))
+    lost = RateSearch((0.01, 0.03, 0.1), (20.0, 60.0, float("nan")))
     assert lost.best == 0.03
-    equal = Tried((0.01, 0.03, 0.1), (20.0, 60.0, 60.0))
+    equal = RateSearch((0.01, 0.03, 0.1), (20.0, 60.0, 60.0))
     assert equal.best == 0.1
     assert "there may be a better one" in str(equal)
 
 
-def learned(late: float) -> Learned:
-    return Learned(np.array([5, 10]), np.array([[1.0, late], [2.0, late + 0.5], [1.5, late - 0.5]]), 10)
+def learned(late: float) -> AccuracyCurves:
+    return AccuracyCurves(np.array([5, 10]), np.array([[1.0, late], [2.0, late + 0.5], [1.5, late - 0.5]]), 10)
 
 
 def test_claims_follow_the_accuracies_seed_by_seed() -> None:
     results = {NONE: learned(80), PROPOSED: learned(70), WCS: learned(40), OLS: learned(10)}
-    assert [claim.agrees for claim in accuracy.accuracy_claims(FIG6, results)] == ["yes"] * 3
+    assert [claim.agrees for claim in accuracy.accuracy_claims(MANY_CLIENTS, results)] == ["yes"] * 3
     results[OLS] = learned(60)
-    assert [claim.agrees for claim in accuracy.accuracy_claims(FIG6, results)] == ["yes", "no", "yes"]
-    noisy = Learned(np.array([10]), np.array([[60.0], [10.0], [50.0]]), 10)
-    assert accuracy.accuracy_claims(FIG6, results | {OLS: noisy})[1].agrees is None
+    assert [claim.agrees for claim in accuracy.accuracy_claims(MANY_CLIENTS, results)] == ["yes", "no", "yes"]
+    noisy = AccuracyCurves(np.array([10]), np.array([[60.0], [10.0], [50.0]]), 10)
+    assert accuracy.accuracy_claims(MANY_CLIENTS, results | {OLS: noisy})[1].agrees is None
 
 
 def test_the_proposed_noise_is_found_to_be_no_guarantee() -> None:
-    for setting in (FIG6, FIG7):
-        size = replace(TINY, rounds=2)
-        noise = {PROPOSED: training.sigmas(setting)[PROPOSED]}
-        frame = accuracy.table(setting, size, noise, {PROPOSED: 0.03}, {PROPOSED: learned(70)})
-        claim = accuracy.privacy_claim(setting, size, frame)
+    for scenario in (MANY_CLIENTS, FEW_CLIENTS):
+        task = replace(TINY, rounds=2)
+        noise = {PROPOSED: training.required_noise(scenario)[PROPOSED]}
+        frame = accuracy.table(scenario, task, noise, {PROPOSED: 0.03}, {PROPOSED: learned(70)})
+        claim = accuracy.privacy_claim(scenario, task, frame)
         assert claim.agrees == "no"
-        assert frame["epsilon of a round, at least"].item() > training.EPSILON
+        assert frame["epsilon of a round, at least"].item() > EPSILON
         assert frame[["learning rate", "learning rate (paper)"]].iloc[0].tolist() == [0.03, 0.002]
 
 
-def test_the_papers_scale_needs_the_papers_data(bench: Bench) -> None:
+def test_the_papers_scale_needs_the_papers_data(context: ReproductionContext) -> None:
     (one,) = named(["random-participation-fig7"])
     with pytest.raises(ExperimentError, match="--data DIR"):
-        one.make(replace(bench, scale="paper"))
+        one.run(replace(context, scale="paper"))
 
 
-@pytest.mark.parametrize("setting", [FIG6, FIG7])
+@pytest.mark.parametrize("scenario", [MANY_CLIENTS, FEW_CLIENTS])
 @pytest.mark.parametrize("scale", ["small", "paper"])
-def test_with_the_papers_data_the_federation_is_the_papers(setting: training.Setting, scale: Scale) -> None:
-    size = training.size_of(setting, scale, Path("/data"))
-    swept = training.experiment(setting.title, size, [(0.0, 0.1), (1.0, 0.1)], 1)
-    assert (swept.workload.dataset, swept.workload.samples_per_client) == ("emnist", setting.who.local_samples)
-    assert (swept.population, swept.selection.client_rate) == (setting.population, setting.who.client_rate)
+def test_with_the_papers_data_the_federation_is_the_papers(scenario: Scenario, scale: Scale) -> None:
+    task = training.task_of(scenario, scale, Path("/data"))
+    swept = training.experiment(scenario.title, task, [(0.0, 0.1), (1.0, 0.1)], 1)
+    assert (swept.workload.dataset, swept.workload.samples_per_client) == ("emnist", scenario.who.local_samples)
+    assert (swept.population, swept.selection.client_rate) == (scenario.population, scenario.who.client_rate)
     assert [one["clip"] for one in swept.sweep["aggregation"]] == ["none", 1.0]
     if scale == "paper":
-        assert set(setting.rates.values()) <= set(size.rates)
+        assert set(scenario.rates.values()) <= set(task.rates)
 
 
-@pytest.mark.parametrize("size", [DIGITS, training.size_of(FIG6, "paper", Path("/data"))])
-def test_a_batch_has_about_seventy_samples(size: Size) -> None:
-    who = size.who
-    assert size.population * who.local_samples * who.client_rate * who.sample_rate == pytest.approx(70, rel=0.02)
+@pytest.mark.parametrize("task", [DIGITS, training.task_of(MANY_CLIENTS, "paper", Path("/data"))])
+def test_a_batch_has_about_seventy_samples(task: TrainingTask) -> None:
+    who = task.who
+    assert task.population * who.local_samples * who.client_rate * who.sample_rate == pytest.approx(70, rel=0.02)

@@ -1,0 +1,331 @@
+"""Lotto's Figure 1a carried out: what x dishonest participants do to secure aggregation, and how often there are so
+many of them (Jiang et al., arXiv 2401.02880, section 2.3 and Corollary 1).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from scipy.stats import binom
+
+from analysis.attacks.outcomes import Share
+from analysis.bounds.lotto import secagg_fails
+from analysis.figures.style import COLUMN_INCHES, house_style, protocol_colours, save
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
+from testbed.experiment.schema import Experiment
+from testbed.records import RunRecords
+
+PARTICIPANTS, OVER_SELECTION = 10, 1.3
+POPULATION = 100
+STEP_PARTICIPANTS = 20
+SIGNED, SHRUNK, SPLIT = ("signed", "contradict-dropouts"), ("none", "shrink-the-sum"), ("none", "split-the-sharing")
+UNSIGNED = ("none", "contradict-dropouts")
+_LABELS = {
+    SIGNED: "signed; contradict-dropouts",
+    UNSIGNED: "none; contradict-dropouts",
+    SHRUNK: "none; shrink-the-sum",
+    SPLIT: "none; split-the-sharing",
+}
+_LOOKS = {SIGNED: ("#000000", "o"), UNSIGNED: ("#7F7F7F", "x"), SHRUNK: ("#0072B2", "s"), SPLIT: ("#D55E00", "^")}
+_CHOOSES = {
+    "random": {"prefer-dishonest": {"honest": 1}},
+    "lotto-client-centric": "keep-dishonest-candidates",
+    "lotto-server-centric": "keep-dishonest-candidates",
+}
+
+_NAMES = {"random": "random, of the server's choice"}
+
+
+@dataclass(frozen=True)
+class ReconstructionScale:
+    """How much is run.
+
+    Attributes:
+        thresholds: t of the 20 participants in the first figure, each signed; above 13 without signatures, too.
+        settings: (c, t) of the second, of 100 clients and 10 participants.
+        rounds: of each setting under Lotto.
+        random_rounds: of each setting where the server chooses, which leaves nothing to chance.
+    """
+
+    thresholds: Sequence[int]
+    settings: Sequence[tuple[int, int]]
+    rounds: int
+    random_rounds: int
+
+
+_SETTINGS = ((20, 6), (20, 7), (20, 8), (10, 7), (10, 9))
+SCALES = {
+    "small": ReconstructionScale((11, 14, 17), _SETTINGS, 100, 20),
+    "paper": ReconstructionScale((11, 14, 17), _SETTINGS, 3000, 100),
+}
+
+
+def experiment(
+    population: int,
+    participants: int,
+    selection: str,
+    attacks: Sequence[Any],
+    aggregation: Mapping[str, Any],
+    dishonest: int,
+    rounds: int,
+    seed: int,
+) -> Experiment:
+    """One point: the cheapest training there is, under a malicious server."""
+    return Experiment.model_validate(
+        {
+            "name": f"{selection}, {dishonest} dishonest, t = {aggregation['threshold']}",
+            "seed": seed,
+            "rounds": rounds,
+            "population": population,
+            "workload": {"dataset": "digits", "model": "logistic", "batch_size": 32, "evaluate_every": rounds},
+            "selection": {"protocol": selection, "participants": participants},
+            "aggregation": {"protocol": "secagg", **aggregation},
+            "adversary": {"dishonest": dishonest, "server": list(attacks)},
+            "time": {"compute": "modelled"},
+            "cluster": {"network": "in-process"},
+        }
+    )
+
+
+def sums_had(run: RunRecords) -> list[int]:
+    """For each attacked round how many honest updates are in the smallest sum that the server had; 1 is a victim's."""
+    told = run.events.loc[run.events["kind"] == "attack", "detail"]
+    found = []
+    for detail in told[told.str.startswith(("contradict-dropouts: ", "shrink-the-sum: ", "split-the-sharing: "))]:
+        if "; reconstructed, " in detail:
+            over = re.search(r": sum over (\d+) of ", detail)
+            found.append(1 if over is None else int(over[1]))
+        else:
+            found.append(0)
+    return found
+
+
+# -- at which x ------------------------------------------------------------------------------------------------------
+
+
+def steps(context: ReproductionContext, scale: ReconstructionScale) -> pd.DataFrame:
+    """One row per (consistency, attack, t, x): honest updates in the smallest sum, when everybody takes part."""
+    s, rows = STEP_PARTICIPANTS, []
+    for t in scale.thresholds:
+        for consistency, attack in (SIGNED, UNSIGNED, SHRUNK, SPLIT):
+            if consistency == "none" and 3 * t <= 2 * s:
+                continue  # neither server nor clients begin
+            context.progress(f"s = {s}, t = {t}, consistency {consistency}, {attack}, x = 0 to {s - 2}")
+            aggregation = {"threshold": t, "consistency": consistency}
+            point = experiment(s, s, "random", [attack], aggregation, 0, 1, t)
+            swept = point.model_copy(update={"sweep": {"adversary.dishonest": list(range(s - 1))}})
+            for x, run in enumerate(context.run_experiment(swept, context.out / f"steps-{t}-{consistency}-{attack}")):
+                had = sums_had(run)[0]
+                refused = int((run.events["kind"] == "refusal").sum())
+                rows.append((consistency, attack, t, x, had, s - x if had == 0 else had, refused))
+    columns = ["consistency", "attack", "t", "x", "had", "smallest", "refused"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _first(frame: pd.DataFrame, kind: tuple[str, str], t: int) -> tuple[int, bool]:
+    """From which x on a victim's update was had, and whether at every greater one, too, and at no smaller one."""
+    chosen = frame[(frame["consistency"] == kind[0]) & (frame["attack"] == kind[1]) & (frame["t"] == t)]
+    alone = chosen.sort_values("x")["had"].to_numpy() == 1
+    first = int(np.argmax(alone)) if alone.any() else STEP_PARTICIPANTS
+    return first, bool(alone[first:].all())
+
+
+def _draw_steps(frame: pd.DataFrame, path: Path) -> list[Path]:
+    s, thresholds = STEP_PARTICIPANTS, sorted(set(frame["t"]))
+    with house_style():
+        figure, panels = plt.subplots(1, len(thresholds), figsize=(2 * COLUMN_INCHES, 2.1), sharey=True)
+        for axes, t in zip(np.atleast_1d(panels), thresholds, strict=True):
+            for (consistency, attack), (colour, marker) in _LOOKS.items():
+                rows = frame[(frame["consistency"] == consistency) & (frame["attack"] == attack) & (frame["t"] == t)]
+                if len(rows):
+                    axes.plot(
+                        rows["x"],
+                        rows["smallest"],
+                        color=colour,
+                        marker=marker,
+                        markersize=3,
+                        linewidth=0.8,
+                        label=_LABELS[consistency, attack],
+                        clip_on=False,
+                    )
+            axes.axvline(2 * t - s, color="#7F7F7F", linestyle=":", linewidth=0.9)
+            axes.text(2 * t - s + 0.3, 1.01 * s, f"2t − s = {2 * t - s}", fontsize=6.5, va="bottom", ha="center")
+            axes.set_title(f"t = {t}" + ("" if 3 * t > 2 * s else " (none: refused)"), pad=12)
+            axes.set_yticks([1, 5, 10, 15, 20])
+            axes.set_ylim(0, s)
+            axes.grid(axis="y")
+        np.atleast_1d(panels)[0].set_ylabel("honest updates in\nthe smallest sum had")
+        handles, labels = np.atleast_1d(panels)[-1].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="upper center", ncols=4, bbox_to_anchor=(0.5, -0.02))
+        figure.supxlabel(f"dishonest among {s} participants (x)", fontsize=7.5, y=0.0)
+        figure.tight_layout()
+        files = save(figure, path)
+        plt.close(figure)
+    return files
+
+
+# -- how often there are so many -----------------------------------------------------------------------------------
+
+
+def chance(dishonest: int, threshold: int) -> float:
+    """Pr[|C| >= s and x >= 2t - s] exactly, when the server keeps every dishonest candidate and n is what it is."""
+    p = OVER_SELECTION * PARTICIPANTS / POPULATION
+    honest = POPULATION - dishonest
+    x = np.arange(2 * threshold - PARTICIPANTS, min(dishonest, PARTICIPANTS - 1) + 1)
+    return float((binom.pmf(x, dishonest, p) * binom.sf(PARTICIPANTS - x - 1, honest, p)).sum())
+
+
+def rates(context: ReproductionContext, scale: ReconstructionScale) -> pd.DataFrame:
+    """One row per (selection, c, t): how often a victim's update was reconstructed, beside Corollary 1."""
+    rows = []
+    for seed, (dishonest, t) in enumerate(scale.settings, 1):
+        for selection, chooses in _CHOOSES.items():
+            rounds = scale.random_rounds if selection == "random" else scale.rounds
+            context.progress(f"{selection}, n = {POPULATION}, c = {dishonest}, t = {t}: {rounds} rounds")
+            point = experiment(
+                POPULATION,
+                PARTICIPANTS,
+                selection,
+                [chooses, "contradict-dropouts"],
+                {"threshold": t},
+                dishonest,
+                rounds,
+                seed,
+            )
+            (run,) = context.run_experiment(point, context.out / f"rates-{selection}-{dishonest}-{t}")
+            share = Share.of(sums_had(run).count(1), len(run.rounds))
+            bound = secagg_fails(dishonest, PARTICIPANTS, OVER_SELECTION, POPULATION, t)
+            lotto = selection != "random"
+            rows.append(
+                {
+                    "selection": selection,
+                    "c": dishonest,
+                    "t": t,
+                    "rounds": share.trials,
+                    "reconstructed": share.count,
+                    "rate": share.rate,
+                    "95% low": share.low,
+                    "95% high": share.high,
+                    "exact": chance(dishonest, t) if lotto else 1.0,
+                    "Corollary 1 (paper)": bound if lotto else float("nan"),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _draw_rates(frame: pd.DataFrame, path: Path) -> list[Path]:
+    settings = list(dict.fromkeys(zip(frame["c"], frame["t"], strict=True)))
+    selections = list(_CHOOSES)
+    colours = protocol_colours(selections)
+    with house_style():
+        figure, axes = plt.subplots(figsize=(COLUMN_INCHES, 2.4))
+        for place, selection in enumerate(selections):
+            rows = frame[frame["selection"] == selection].set_index(["c", "t"])
+            for at, setting in enumerate(settings):
+                label = _NAMES.get(selection, selection) if at == 0 else None
+                _point(axes, at + 0.2 * (place - 1), rows.loc[setting], colours[selection], "osD"[place], label)
+        for at, (c, t) in enumerate(settings):
+            bound = secagg_fails(c, PARTICIPANTS, OVER_SELECTION, POPULATION, t)
+            axes.plot([at - 0.1, at + 0.4], [bound, bound], color="#7F7F7F", label="Corollary 1" if at == 0 else None)
+        axes.set_yscale("log")
+        axes.set_ylim(1e-6, 2)
+        axes.set_xticks(range(len(settings)), [f"c = {c}\nt = {t}" for c, t in settings])
+        axes.set_ylabel("rounds in which a victim's\nupdate was reconstructed")
+        axes.grid(axis="y")
+        axes.legend(loc="upper center", ncols=2, bbox_to_anchor=(0.42, -0.18))
+        files = save(figure, path)
+        plt.close(figure)
+    return files
+
+
+def _point(axes: Axes, x: float, row: Any, colour: str, marker: str, label: str | None) -> None:
+    """A rate and its interval; where nothing was reconstructed, the interval's end with an arrow down."""
+    look: dict[str, Any] = {"color": colour, "markersize": 3.5, "linewidth": 0.9, "label": label}
+    if row["reconstructed"]:
+        reach = [[row["rate"] - row["95% low"]], [row["95% high"] - row["rate"]]]
+        axes.errorbar([x], [row["rate"]], reach, marker=marker, linestyle="", **look)
+        return
+    high = row["95% high"]
+    axes.plot([x], [high], marker="v", linestyle="", **look)
+    axes.plot([x, x], [high / 10, high], color=colour, linewidth=0.9, linestyle=":")
+
+
+# -- together --------------------------------------------------------------------------------------------------------
+
+
+def run_fig1a(context: ReproductionContext) -> ReproductionResult:
+    """Run the attacks at the context's scale."""
+    scale = SCALES[context.scale]
+    reached, table = steps(context, scale), rates(context, scale)
+    figures = [
+        *_draw_steps(reached, context.out / "lotto-fig1a-steps"),
+        *_draw_rates(table, context.out / "lotto-fig1a-rates"),
+    ]
+    return ReproductionResult(table, figures, claims(reached, table), remarks(reached))
+
+
+def claims(reached: pd.DataFrame, table: pd.DataFrame) -> list[Claim]:
+    """Sections 2.3 and 3.4, statement by statement."""
+    s, thresholds = STEP_PARTICIPANTS, sorted(set(reached["t"]))
+    signed = {t: _first(reached, SIGNED, t) for t in thresholds}
+    as_said = all(found == (2 * t - s, True) for t, found in signed.items())
+    at_random, lotto = table[table["selection"] == "random"], table[table["selection"] != "random"]
+    within = (lotto["95% low"] <= lotto["Corollary 1 (paper)"]).all()
+    total = int(at_random["rounds"].sum())
+    return [
+        Claim(
+            "With x >= 2t - s dishonest participants the server sees a participant's update (Figure 1a)",
+            f"s = {s}: from x = {', '.join(f'{found[0]} at t = {t}' for t, found in signed.items())} on the update was "
+            "reconstructed, at no smaller x",
+            agreement(as_said),
+        ),
+        Claim(
+            "A server that selects as it likes makes SecAgg fail with probability 1",
+            f"{int(at_random['reconstructed'].sum())} of {total} rounds",
+            agreement(int(at_random["reconstructed"].sum()) == total),
+        ),
+        Claim(
+            "Under Lotto SecAgg fails with at most the probability of Corollary 1",
+            "; ".join(
+                f"c = {c}, t = {t}: {int(rows['reconstructed'].sum())} of {int(rows['rounds'].sum())} rounds "
+                f"(bound {rows['Corollary 1 (paper)'].iloc[0]:.2g})"
+                for (c, t), rows in lotto.groupby(["c", "t"], sort=False)
+            ),
+            agreement(within),
+        ),
+    ]
+
+
+def remarks(reached: pd.DataFrame) -> list[str]:
+    """What the paper does not have, and what limits this."""
+    found = []
+    for t in sorted(set(reached.loc[reached["consistency"] == "none", "t"])):
+        firsts = [f"{attack} from x = {_first(reached, ('none', attack), t)[0]}" for _, attack in list(_LOOKS)[1:]]
+        found.append(f"t = {t}: {', '.join(firsts)}")
+    noticed = reached[(reached["had"] == 1) & (reached["refused"] > 0)]
+    return [
+        f"Without signed survivors (not in the paper) one victim's update was had with fewer: {'; '.join(found)}.",
+        f"Honest clients refused something in {len(noticed)} of the {int((reached['had'] == 1).sum())} runs in which a "
+        "victim's update was reconstructed.",
+        "Reconstructed: masks removed, and the result is what one update can be (weight, highest level, multiples of "
+        "the weight). The tests compare it with what the victim has quantised, bit for bit.",
+        "The server keeps every dishonest candidate under Lotto, and takes dishonest clients for all places but one "
+        "where it may choose. The workload is logistic regression on the digits: the attack does not depend on it. "
+        "exact: the chance that enough candidates, and 2t - s dishonest ones, come up.",
+    ]
+
+
+REPRODUCTIONS = (
+    Reproduction(
+        "lotto-fig1a",
+        "A victim's update under SecAgg with x dishonest participants, and how often Lotto lets there be so many",
+        "Jiang et al., Lotto, arXiv 2401.02880, Figure 1a and Corollary 1",
+        run_fig1a,
+    ),
+)

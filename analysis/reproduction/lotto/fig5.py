@@ -1,0 +1,73 @@
+"""Lotto's Figure 5: how many clients population refinement may leave out."""
+
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from analysis.bounds.lotto_parameters import largest_exclusion
+from analysis.figures.style import COLUMN_INCHES, house_style, save
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
+from analysis.reproduction.lotto.published import PAPER
+
+TARGETS = (0.1, 0.2, 0.3, 0.4)
+_FINE = 100_000  # clients, so that whole ones do not show
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+
+
+def run_fig5(context: ReproductionContext) -> ReproductionResult:
+    """The largest exclusion for four target base rates, in whole clients."""
+    rows = []
+    for target in TARGETS:
+        for percent in range(1, round(100 * target) + 1):
+            excluded = largest_exclusion(_FINE, percent * _FINE // 100, target)
+            assert excluded is not None
+            rows.append(
+                {
+                    "target_percent": round(100 * target),
+                    "initial_percent": percent,
+                    "largest_exclusion": excluded / _FINE,
+                    "largest_exclusion (paper)": 0.75 if (target, percent) == (0.2, 5) else None,
+                }
+            )
+    table = pd.DataFrame(rows)
+    at = table[(table["target_percent"] == 20) & (table["initial_percent"] == 5)]["largest_exclusion"].iloc[0]
+    return ReproductionResult(
+        table=table[table["initial_percent"] % 5 == 0].reset_index(drop=True),
+        figures=_draw(table, context.out / "lotto-fig5"),
+        claims=[
+            Claim(
+                "5% dishonest at first, at most 20% wanted: exclude at most 75%",
+                f"{100 * at:.4g}%",
+                agreement(at == 0.75),
+            ),
+        ],
+        remarks=["In the worst case all excluded clients are honest: d = 1 - initial rate / target rate."],
+    )
+
+
+def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with house_style():
+        figure = Figure(figsize=(COLUMN_INCHES, 2.1), layout="constrained")
+        axes = figure.add_subplot()
+        for (target, part), colour in zip(table.groupby("target_percent"), _COLOURS, strict=True):
+            axes.plot(part["initial_percent"], 100 * part["largest_exclusion"], color=colour, label=f"{target}%")
+        axes.plot(5, 75, "k*", markersize=7, markeredgewidth=0, label="paper")
+        axes.legend(title="target base rate", loc="upper right", title_fontsize=7)
+        axes.set_xlim(0, 40)
+        axes.set_ylim(0, 100)
+        axes.set_xlabel("Initial base rate of dishonest clients [%]")
+        axes.set_ylabel("Largest exclusion d [%]")
+        axes.grid()
+        return save(figure, path)
+
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="lotto-fig5",
+        title="The largest exclusion that keeps a base rate of dishonest clients",
+        source=f"{PAPER}, Figure 5",
+        run=run_fig5,
+    ),
+)

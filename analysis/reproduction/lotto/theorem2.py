@@ -1,0 +1,241 @@
+"""Theorem 2 of Lotto (arXiv 2401.02880, section 3.4) held against a server that really attacks.
+
+The paper proves how unlikely it is that dishonest participants are more than eta times their due, and measures nothing.
+Here the server runs the protocol, with real verifiable random functions and proofs, and removes honest candidates
+first (`keep-dishonest-candidates`), which is the worst that the theorem allows for. Parameters are such that the bound
+is neither 0 nor 1, so that some hundred rounds tell.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+from scipy.stats import binom
+
+from analysis.attacks.outcomes import Attained, Share, attained
+from analysis.bounds.lotto import allowed, selection_probability
+from analysis.bounds.tails import survival
+from analysis.figures.style import COLUMN_INCHES, house_style, protocol_colours, save
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
+from testbed.experiment.loader import validated
+
+POPULATION, DISHONEST, PARTICIPANTS, FACTOR, ETA = 100, 10, 10, 1.3, 2.0
+ROUNDS = {"small": 300, "paper": 3000}
+_LOTTO = ("lotto-client-centric", "lotto-server-centric")
+_KEEP = "keep-dishonest-candidates"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One selection protocol under one server.
+
+    Attributes:
+        selection: the protocol.
+        server: its misbehaviours; none: an honest server.
+        minimum: n_min, as far down as the server understates the population; None where nobody knows of one.
+    """
+
+    selection: str
+    server: tuple[str, ...] = ()
+    minimum: int | None = None
+
+    @property
+    def label(self) -> str:
+        """A directory's name, and the run's."""
+        parts = (self.selection, *self.server, *(() if self.minimum is None else (f"n_min={self.minimum}",)))
+        return ",".join(parts)
+
+    @property
+    def probability(self) -> Fraction | None:
+        """p, of a client to be a candidate; None without lots."""
+        return None if self.minimum is None else selection_probability(PARTICIPANTS, FACTOR, self.minimum)
+
+    def bound(self, most: int) -> float | None:
+        """Theorem 2: Pr[x > most] is at most this; None where there is no such guarantee."""
+        return None if self.probability is None else survival(most, DISHONEST, self.probability)
+
+    def exact(self, most: int) -> float | None:
+        """Pr[x > most] of a server that keeps all its candidates: also |C| >= s, or there is no round."""
+        if self.probability is None:
+            return None
+        p = float(self.probability)
+        honest = POPULATION - DISHONEST
+        return float(
+            sum(
+                binom.pmf(ours, DISHONEST, p) * binom.sf(PARTICIPANTS - ours - 1, honest, p)
+                for ours in range(most + 1, DISHONEST + 1)
+            )
+        )
+
+
+CONDITIONS = (
+    Condition("random"),
+    Condition("random", ("prefer-dishonest",)),
+    *(Condition(protocol, (_KEEP,), POPULATION) for protocol in _LOTTO),
+    *(Condition(protocol, (_KEEP, "understate-population"), POPULATION // 2) for protocol in _LOTTO),
+)
+
+
+def experiment_of(condition: Condition, rounds: int) -> Any:
+    """The experiment: a small model, no masks, nobody drops out; selection is all that matters."""
+    selection: dict[str, Any] = {"protocol": condition.selection, "participants": PARTICIPANTS}
+    if condition.minimum is not None:
+        selection |= {"over_selection": FACTOR, "min_population": condition.minimum}
+    return validated(
+        {
+            "name": condition.label,
+            "seed": 1,
+            "rounds": rounds,
+            "population": POPULATION,
+            "workload": {"dataset": "digits", "model": "logistic", "batch_size": 100, "evaluate_every": rounds},
+            "selection": selection,
+            "aggregation": {"protocol": "plain"},
+            "time": {"compute": "modelled"},
+            "cluster": {"network": "in-process"},
+            "adversary": {"dishonest": DISHONEST, "server": list(condition.server)},
+        },
+        "lotto-theorem2",
+    )
+
+
+def run_theorem2(context: ReproductionContext) -> ReproductionResult:
+    """Run every condition, and hold how often x exceeds each number against the theorem."""
+    rounds = ROUNDS[context.scale]
+    found = {}
+    for condition in CONDITIONS:
+        context.progress(f"{condition.label}: {rounds} rounds")
+        (run,) = context.run_experiment(experiment_of(condition, rounds), context.out / condition.label)
+        found[condition] = attained(run)
+    rows = [_row(condition, attacked) for condition, attacked in found.items()]
+    remarks = (
+        f"{rounds} rounds each, n = {POPULATION}, c = {DISHONEST}, s = {PARTICIPANTS}, a = {FACTOR}; the paper's "
+        "example (n = 2e5, c = 1e3, s = 200, eta = 10) has a bound of 1.3e-7, which no number of rounds tells from 0.",
+        "x counts as 0 in rounds with fewer than s candidates: they end without participants, also in `worst case`, "
+        "the exact probability for a server that keeps all its candidates.",
+        "Intervals are Clopper and Pearson's, of 95% each where nothing else is said.",
+    )
+    return ReproductionResult(pd.DataFrame(rows), draw(found, context.out), claims(found), remarks)
+
+
+def _row(condition: Condition, attacked: Attained) -> dict[str, Any]:
+    most = allowed(POPULATION, DISHONEST, PARTICIPANTS, ETA)
+    share, done = attacked.exceeding(most), max(len(attacked.dishonest), 1)
+    return {
+        "selection": condition.selection,
+        "server": " + ".join(condition.server) or "honest",
+        "n_min": "–" if condition.minimum is None else str(condition.minimum),
+        "rounds": attacked.planned,
+        "completed": attacked.completed,
+        "refused": attacked.refused,
+        "mean x": sum(attacked.dishonest) / done,
+        "max x": max(attacked.dishonest, default=0),
+        f"Pr[x/s > {ETA:g} c/n]": share.rate,
+        "low": share.low,
+        "high": share.high,
+        "worst case": condition.exact(most),
+        "Theorem 2": condition.bound(most),
+    }
+
+
+def claims(found: dict[Condition, Attained]) -> list[Claim]:
+    """The theorem, its tightness, and what it is a protection from."""
+    under_lotto = {condition: one for condition, one in found.items() if condition.minimum is not None}
+    compared = len(under_lotto) * DISHONEST  # so many intervals hold together with 95% (Bonferroni)
+    above = [
+        (condition, most)
+        for condition, one in under_lotto.items()
+        for most in range(DISHONEST)
+        if one.exceeding(most, 1 - 0.05 / compared).low > (condition.bound(most) or 0.0)
+    ]
+    tightest = [
+        (condition, one.exceeding(allowed(POPULATION, DISHONEST, PARTICIPANTS, ETA)))
+        for condition, one in under_lotto.items()
+        if condition.minimum != POPULATION
+    ]
+    most = allowed(POPULATION, DISHONEST, PARTICIPANTS, ETA)
+    tight = all(share.low <= (condition.bound(most) or 0.0) <= share.high for condition, share in tightest)
+    trusted = found[CONDITIONS[1]]
+    return [
+        Claim(
+            "Theorem 2: Pr[x/s > eta c/n] <= 1 - BinCDF(floor(eta c s/n); c, p), for each announced round",
+            f"of {compared} rates (each variant and n_min, each x), {len(above)} lie above the bound "
+            "(with intervals that hold together with 95%)",
+            "no" if above else "yes",
+        ),
+        Claim(
+            "the bound is for a server that keeps all dishonest candidates and understates n down to n_min",
+            "; ".join(
+                f"{condition.selection}: {_percent(share)}, bound {100 * (condition.bound(most) or 0):.1f}%"
+                for condition, share in tightest
+            )
+            + (": attained" if tight else ": not attained"),
+            "yes" if tight else "partly",
+        ),
+        Claim(
+            "where the server chooses freely, it can fill the round with its own clients",
+            f"random, prefer-dishonest: x = {min(trusted.dishonest)} to {max(trusted.dishonest)} of {PARTICIPANTS}",
+            agreement(min(trusted.dishonest) == min(PARTICIPANTS, DISHONEST)),
+        ),
+    ]
+
+
+def _percent(share: Share) -> str:
+    return f"{100 * share.rate:.1f}% [{100 * share.low:.1f}, {100 * share.high:.1f}]"
+
+
+def draw(found: dict[Condition, Attained], out: Path) -> list[Path]:
+    """Pr[x > k] for each k with its interval, beside the theorem, for both n_min; writes PNG and PDF."""
+    with house_style():
+        figure = Figure(figsize=(2 * COLUMN_INCHES, 2.5), layout="constrained")
+        panels = figure.subplots(1, 2, sharey=True)
+        colours = protocol_colours(["random", *_LOTTO])
+        everywhere = [one for one in found if one.minimum is None]
+        for panel, minimum in zip(panels, (POPULATION, POPULATION // 2), strict=True):
+            shown = [*everywhere, *(one for one in found if one.minimum == minimum)]
+            bound = [shown[-1].bound(most) or 0.0 for most in range(PARTICIPANTS)]
+            panel.step(range(PARTICIPANTS), bound, where="mid", color="#888888", label="Theorem 2")
+            for place, condition in enumerate(shown):
+                shares = [found[condition].exceeding(most) for most in range(PARTICIPANTS)]
+                drawn = [most for most, share in enumerate(shares) if share.count]
+                rates = [shares[most].rate for most in drawn]
+                ends = [
+                    [shares[most].rate - shares[most].low for most in drawn],
+                    [shares[most].high - shares[most].rate for most in drawn],
+                ]
+                honest = not condition.server
+                panel.errorbar(
+                    [most + 0.12 * (place - 1.5) for most in drawn],
+                    rates,
+                    ends,
+                    linestyle="none",
+                    capsize=1.5,
+                    marker="x" if honest else "o",
+                    markersize=3.5,
+                    elinewidth=0.8,
+                    color=colours[condition.selection],
+                    label=f"{condition.selection}, {'honest' if honest else 'malicious'} server",
+                )
+            panel.set_yscale("log")
+            panel.set_ylim(0.5 / max(one.planned for one in found.values()), 1.6)
+            panel.set_xticks(range(PARTICIPANTS))
+            panel.set_xlabel(f"k, of s = {PARTICIPANTS} participants")
+            told = "the true n" if minimum == POPULATION else f"n = {minimum} of {POPULATION}, as n_min allows"
+            panel.set_title(f"Lotto is told {told}")
+            panel.grid(axis="y")
+        panels[0].set_ylabel("Pr[more than k are dishonest]")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=3)
+        return save(figure, out / "lotto-theorem2")
+
+
+REPRODUCTIONS = (
+    Reproduction(
+        "lotto-theorem2",
+        "The dishonest fraction that a malicious server attains, against Theorem 2's bound",
+        "Lotto (arXiv 2401.02880), Theorem 2 in section 3.4; the paper gives no measurement",
+        run_theorem2,
+    ),
+)

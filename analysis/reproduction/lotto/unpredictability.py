@@ -1,0 +1,135 @@
+"""Client-centric selection of Lotto against server-centric: what a server gains that can predict who will be selected.
+
+The paper (arXiv 2401.02880, section 3.4 and appendix B) argues that a server which evaluates the public function of the
+server-centric variant beforehand can reserve a place for the client that will stand most often, on whose
+participations the privacy of many rounds hangs; with verifiable random functions it cannot. Here both are attacked
+(`reserve-most-selected`): by prediction where there is one, else by guessing, from who has taken part most often.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.stats import binom
+
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
+from testbed.experiment.loader import validated
+from testbed.records import RunRecords
+
+POPULATION, PARTICIPANTS, FACTOR = 100, 10, 1.3
+SCALES = {"small": (100, 2), "paper": (1000, 20)}  # rounds, and seeds
+_VARIANTS = ("lotto-server-centric", "lotto-client-centric")
+_SERVERS: dict[str, list[str]] = {"honest": [], "reserves a place": ["reserve-most-selected"]}
+
+
+def experiment_of(variant: str, server: str, rounds: int, seeds: int) -> Any:
+    """Nobody is dishonest but the server."""
+    return validated(
+        {
+            "name": f"{variant}, {server}",
+            "rounds": rounds,
+            "population": POPULATION,
+            "workload": {"dataset": "digits", "model": "logistic", "batch_size": 100, "evaluate_every": rounds},
+            "selection": {"protocol": variant, "participants": PARTICIPANTS, "over_selection": FACTOR},
+            "aggregation": {"protocol": "plain"},
+            "time": {"compute": "modelled"},
+            "cluster": {"network": "in-process"},
+            "adversary": {"dishonest": 0, "server": _SERVERS[server]},
+            "sweep": {"seed": list(range(1, seeds + 1))},
+        },
+        "lotto-unpredictability",
+    )
+
+
+def participations(run: RunRecords) -> npt.NDArray[np.int64]:
+    """`(n,)` rounds that each client took part in."""
+    return np.bincount(run.participation["client"], minlength=POPULATION)
+
+
+def reserved_first(run: RunRecords) -> int | None:
+    """The client for which a place was kept first; None when that never happened."""
+    kept = run.events.loc[run.events["kind"] == "attack", "detail"]
+    return int(kept.iloc[0].rpartition(" ")[2]) if len(kept) else None
+
+
+def most_of(rounds: int, probability: float) -> float:
+    """The expected maximum of n independent Binomial(rounds, probability)."""
+    reached = np.arange(rounds)
+    return float((1 - binom.cdf(reached, rounds, probability) ** POPULATION).sum())
+
+
+def run_unpredictability(context: ReproductionContext) -> ReproductionResult:
+    """Run both variants under both servers, and see how often the client with the most participations takes part."""
+    rounds, seeds = SCALES[context.scale]
+    rows = []
+    for variant in _VARIANTS:
+        for server in _SERVERS:
+            context.progress(f"{variant}, server {server}: {rounds} rounds with each of {seeds} seeds")
+            experiment = experiment_of(variant, server, rounds, seeds)
+            runs = context.run_experiment(
+                experiment, context.out / experiment.name.replace(", ", "-").replace(" ", "-")
+            )
+            rows.append(_row(variant, server, rounds, runs))
+    frame = pd.DataFrame(rows)
+    remarks = (
+        f"n = {POPULATION}, s = {PARTICIPANTS}, a = {FACTOR}, {rounds} rounds, means over {seeds} seeds; the paper "
+        "argues and bounds (Corollaries 2 and 3), and measures nothing.",
+        "`most`: participations of the client with the most. `first reserved`: those of the client that the server "
+        "chose before the first round (server-centric: by prediction; client-centric: the first that it guessed).",
+        f"The expected maximum is {most_of(rounds, PARTICIPANTS / POPULATION):.1f} for clients that take part with "
+        f"probability s/n, {most_of(rounds, FACTOR * PARTICIPANTS / POPULATION):.1f} for being a candidate (a s/n).",
+    )
+    return ReproductionResult(frame, (), claims(frame), remarks)
+
+
+def _row(variant: str, server: str, rounds: int, runs: list[RunRecords]) -> dict[str, Any]:
+    counts = [participations(run) for run in runs]
+    reserved = [(count, client) for count, run in zip(counts, runs, strict=True) for client in [reserved_first(run)]]
+    forced = [(int(count[client]), int(count.max())) for count, client in reserved if client is not None]
+    return {
+        "selection": variant,
+        "server": server,
+        "rounds": rounds,
+        "seeds": len(runs),
+        "most": float(np.mean([count.max() for count in counts])),
+        "first reserved": float(np.mean([own for own, _ in forced])) if forced else None,
+        "it is the most": sum(own == most for own, most in forced),
+    }
+
+
+def claims(frame: pd.DataFrame) -> list[Claim]:
+    """What the prediction brings."""
+    rows = {(row["selection"], row["server"]): row for _, row in frame.iterrows()}
+    predicted, guessed = (rows[variant, "reserves a place"] for variant in _VARIANTS)
+    honest = [f"{rows[variant, 'honest']['most']:.1f}" for variant in _VARIANTS]
+    seeds = predicted["seeds"]
+    return [
+        Claim(
+            "server-centric: the server predicts the client selected most often and reserves its place with certainty",
+            f"named before round 1, that client took part most often of all with {predicted['it is the most']} of "
+            f"{seeds} seeds: {predicted['first reserved']:.1f} times; under an honest server the most is {honest[0]}",
+            "yes" if predicted["it is the most"] == seeds else "partly",
+        ),
+        Claim(
+            "client-centric: the server cannot predict who is selected most often until training stops",
+            f"its first guess took part most often of all with {guessed['it is the most']} of {seeds} seeds",
+            agreement(guessed["it is the most"] < seeds),
+        ),
+        Claim(
+            "so the client-centric variant leaks less in the worst case",
+            f"the most that a client takes part: {guessed['most']:.1f} by guessing, {predicted['most']:.1f} by "
+            f"prediction; {honest[1]} and {honest[0]} under honest servers",
+            agreement(guessed["most"] < predicted["most"]),
+        ),
+    ]
+
+
+REPRODUCTIONS = (
+    Reproduction(
+        "lotto-unpredictability",
+        "How often a server can make one client take part, with and without predicting who will be selected",
+        "Lotto (arXiv 2401.02880), section 3.4 and appendix B; the paper gives no measurement",
+        run_unpredictability,
+    ),
+)

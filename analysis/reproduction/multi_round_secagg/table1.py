@@ -1,0 +1,57 @@
+"""Multi-RoundSecAgg's Table 1: how many sets of users a scheme can choose.
+
+So et al., Securing Secure Aggregation, arXiv 2106.03328, sections 4 to 6; N = 120, K = 12.
+"""
+
+import pandas as pd
+
+from analysis.bounds.batch_partition import family_size
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
+from analysis.reproduction.multi_round_secagg.schemes import PAPER, PARTITION, RANDOM, SELECTED, USERS, WEIGHTED
+
+TABLE_1 = {
+    RANDOM: (1, "~10^16"),
+    WEIGHTED: (1, "~10^16"),
+    PARTITION: (12, "10"),
+    "batch-partition, T = 6": (6, "190"),
+    "batch-partition, T = 4": (4, "4060"),
+    "batch-partition, T = 3": (3, "91389"),
+}
+"""T of each scheme, and the family size that the paper prints."""
+
+
+def run_table1(context: ReproductionContext) -> ReproductionResult:
+    """Exact integers beside the paper's."""
+    sizes = {name: family_size(USERS, SELECTED, privacy) for name, (privacy, _) in TABLE_1.items()}
+    rows = [
+        {"scheme": name, "T": privacy, "family size": sizes[name], "family size (paper)": printed}
+        for name, (privacy, printed) in TABLE_1.items()
+    ]
+    three = sizes["batch-partition, T = 3"]
+    claims = [
+        Claim(
+            "random selection has about 10^16 sets",
+            f"C(120, 12) = {sizes[RANDOM]:,} = {sizes[RANDOM]:.2e}",
+            agreement(5e15 < sizes[RANDOM] < 5e16),
+        ),
+        *(
+            Claim(
+                f"{name} has {TABLE_1[name][1]} sets", f"{sizes[name]}", agreement(str(sizes[name]) == TABLE_1[name][1])
+            )
+            for name in (PARTITION, "batch-partition, T = 6", "batch-partition, T = 4")
+        ),
+        Claim(
+            "T = 3 has 91389 sets", f"C(40, 4) = {three}: the paper's is one too few", agreement(str(three) == "91389")
+        ),
+    ]
+    return ReproductionResult(pd.DataFrame.from_records(rows), claims=claims, remarks=["By formula: R = C(N/T, K/T)."])
+
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="multiround-table1",
+        title="The number of sets each scheme can choose",
+        source=f"{PAPER}, Table 1",
+        run=run_table1,
+    ),
+)

@@ -1,0 +1,42 @@
+"""Whether a user-defined class keeps its contract: it inherits from a base class here, and misspells nothing."""
+
+import difflib
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from testbed.errors import ExperimentError
+
+_ALIKE = 0.85  # "max_participants" and "maximum_participants"; not "learned" and "learn"
+
+
+def check_subclass(found: Any, base: type, name: str, key: str, former: Mapping[str, str]) -> None:
+    """Raise `ExperimentError` unless `found` inherits from `base`, overrides what is abstract, and misspells nothing.
+
+    Misspelt is a public name much like one of `base` that the class leaves at its default: it would have no effect.
+
+    Args:
+        found: what the experiment names.
+        base: the contract.
+        name: as the experiment names it.
+        key: where it does, e.g. ``selection.protocol``.
+        former: what names of the contract were called before, to what they are called now.
+    """
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ExperimentError(f"{key}: {name}: must be a class that inherits from {base.__module__}.{base.__name__}")
+    lacking = [one for one in dir(base) if getattr(getattr(found, one, None), "__isabstractmethod__", False)]
+    if lacking:
+        raise ExperimentError(f"{key}: {name}: lacks {', '.join(lacking)}; see {base.__module__}.{base.__name__}")
+    hooks = [one for one in dir(base) if not one.startswith("_")]
+    own = {one: kind for kind in reversed(inspect.getmro(found)) for one in _public(kind) if not issubclass(base, kind)}
+    for one in own:
+        if one in former:
+            raise ExperimentError(f"{key}: {name}: {one} is now called {former[one]}")
+        close = difflib.get_close_matches(one, [hook for hook in hooks if hook not in own], n=1, cutoff=_ALIKE)
+        if one not in hooks and close:
+            raise ExperimentError(f"{key}: {name}: {one} has no effect; did you mean {close[0]!r}?")
+
+
+def _public(kind: type) -> list[str]:
+    """The public names that a class itself has, those that are annotated only among them."""
+    return [one for one in {**vars(kind), **inspect.get_annotations(kind)} if not one.startswith("_")]

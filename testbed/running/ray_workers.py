@@ -1,0 +1,104 @@
+"""Points on Ray: each worker has actors of its own on the cluster that they share."""
+
+import contextlib
+import threading
+from collections.abc import Callable
+
+from cluster.hosts import connection, placement
+from cluster.hosts.session import RaySession
+from testbed.engine.federation import Progress
+from testbed.errors import ClusterError
+from testbed.experiment.input_files import located
+from testbed.experiment.schema import Cluster, Experiment
+from testbed.records import RunDirectory
+from testbed.running.observers import Observer
+from testbed.running.open_runs import OpenRun
+from testbed.running.point_workers import OnProgress, PointWorker
+from testbed.running.preparation import PlannedRun
+from testbed.signals import stop_on_signals
+
+
+def join(address: str | None, stack: contextlib.ExitStack) -> None:
+    """Connect to Ray, or start it here until `stack` closes; raises `ClusterError` when that cannot be."""
+    try:
+        if connection.connect(address):
+            stack.callback(connection.disconnect)
+    except SystemExit:  # Ray's answer to SIGTERM while it starts
+        raise KeyboardInterrupt from None
+    stop_on_signals()  # Ray has put a handler of its own
+
+
+def for_points(
+    observer: Observer, open_run: Callable[[PlannedRun], OpenRun], cluster: Cluster, points: int
+) -> list["RayWorker"]:
+    """As many workers as there is room for on the cluster that this process has joined, at most one for each point."""
+    cpus, count = connection.cpus(), 1
+    if points > 1:
+        count = placement.runs_at_a_time(cluster, points, cpus, connection.memory_bytes())
+
+    def hosts(experiment: Experiment) -> int:
+        return placement.hosts_for(experiment.cluster, experiment.population, cpus, count)
+
+    return [RayWorker(observer, open_run, hosts, count) for _ in range(count)]
+
+
+class RayWorker(PointWorker):
+    """Runs points on actors of its own, which are kept while the points want as many hosts.
+
+    Args:
+        observer, open_run: see `PointWorker`.
+        hosts: the number of hosts that a point gets.
+        workers: how many of these share the cluster.
+    """
+
+    def __init__(
+        self,
+        observer: Observer,
+        open_run: Callable[[PlannedRun], OpenRun],
+        hosts: Callable[[Experiment], int],
+        workers: int,
+    ) -> None:
+        super().__init__(observer, open_run)
+        self._hosts = hosts
+        self._workers = workers
+        self._session: RaySession | None = None
+        self._kept_for: tuple[Cluster, int] | None = None
+        self._turn = threading.Lock()
+
+    def close(self) -> None:
+        """End the actors, and with them what runs on them."""
+        super().close()
+        self._release()
+
+    def _release(self) -> None:
+        with self._turn:
+            session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def _prepare(self, run: PlannedRun) -> None:
+        cluster = run.point.experiment.cluster
+        wanted = (cluster, self._hosts(run.point.experiment))
+        if self._session is not None and self._kept_for == wanted:
+            return
+        self._release()
+        session = RaySession(cluster.address, wanted[1], cluster.gpus_per_host, sessions=self._workers)
+        with self._turn:
+            if not self._closed.is_set():
+                self._session, self._kept_for = session, wanted
+                return
+        session.close()
+        raise ClusterError("stopped while the hosts were started; go on with --resume")
+
+    def _run_rounds(self, run: PlannedRun, records: RunDirectory, on_progress: OnProgress) -> None:
+        session = self._session
+        if session is None:  # closed in this very moment
+            raise ClusterError("stopped before its first round; go on with --resume")
+
+        def unless_closed(progress: Progress) -> None:
+            if self._closed.is_set():
+                raise ClusterError("stopped; go on with --resume")
+            on_progress(progress)
+
+        there = located(run.point.experiment).model_copy(update={"provenance": {"modules": dict(run.modules)}})
+        session.run(there, run.simulation_seed, records.path, unless_closed)

@@ -1,0 +1,113 @@
+"""Lotto's messages, in the order in which they are sent, and what of them is signed and registered."""
+
+from hashlib import sha256
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, signed_content
+from testbed.selection.lotto.parameters import AgreedListParameters
+
+LIST_DOMAIN = b"testbed/lotto/participant-list/v1"
+MAXIMUM_PARTICIPANTS = 100_000
+Term = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]  # of a fraction that a float's shortest decimal gives
+
+
+# -- stage 1: the round is announced, candidates claim to be some -----------------------------------------------------
+
+
+class Candidacy(Message, frozen=True):
+    """The client's number, its proof, or both; nothing when it only acknowledges."""
+
+    output: Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)] | None = None
+    proof: Annotated[bytes, msgspec.Meta(min_length=80, max_length=80)] | None = None
+
+
+class Announce(Message, frozen=True):
+    """A round begins: its number, the population n, participants s and the over-selection factor a as a fraction."""
+
+    stage: ClassVar[str] = "lotto/announce"
+    Answer: ClassVar[type[Message] | None] = Candidacy
+    announces: ClassVar[bool] = True
+
+    round: RoundNumber
+    population: Count
+    participants: Count
+    factor_numerator: Term
+    factor_denominator: Term
+    pulse: Signature64 | None = None
+
+
+# -- stage 2: participants verify and sign their list -----------------------------------------------------------------
+
+
+class ParticipantEntry(Message, frozen=True):
+    """One row of a participant list: who, its registration key, and why it is a candidate."""
+
+    client: ClientId
+    registration_key: Key32
+    output: Annotated[bytes, msgspec.Meta(min_length=32, max_length=64)]
+    proof: Annotated[bytes, msgspec.Meta(max_length=80)]
+
+
+class ListRegistration(Message, frozen=True):
+    """The beacon's receipt for this list; its pulse, where the round was not announced before."""
+
+    receipt: Signature64
+    pulse: Signature64 | None = None
+
+
+class ListSignature(Message, frozen=True):
+    """The client has verified the list and signs it."""
+
+    signature: Signature64
+
+
+class ParticipantList(Message, frozen=True):
+    """The outcome of selection as the server tells it."""
+
+    stage: ClassVar[str] = "lotto/participants"
+    Answer: ClassVar[type[Message] | None] = ListSignature
+
+    round: RoundNumber
+    population: Count
+    participants: Annotated[list[ParticipantEntry], msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)]
+    beacon: ListRegistration | None = None
+
+
+# -- stage 3: they see each other's signatures ------------------------------------------------------------------------
+
+
+class Agreed(Message, frozen=True):
+    """The client has seen enough signatures and takes part."""
+
+
+class SignedBy(Message, frozen=True):
+    """One signature and whose it is."""
+
+    client: ClientId
+    signature: Signature64
+
+
+class ListSignatures(Message, frozen=True):
+    """The participants' signatures on the list, sent round by the server."""
+
+    stage: ClassVar[str] = "lotto/signatures"
+    Answer: ClassVar[type[Message] | None] = Agreed
+
+    round: RoundNumber
+    signatures: Annotated[list[SignedBy], msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)]
+
+
+# -- what is signed, and registered -----------------------------------------------------------------------------------
+
+
+def list_content(experiment_id: bytes, parameters: AgreedListParameters, message: ParticipantList) -> bytes:
+    """Canonical bytes of the experiment and (r, n, s, a, P), which participants sign."""
+    rows = [[entry.client, entry.registration_key, entry.output, entry.proof] for entry in message.participants]
+    return signed_content(experiment_id, message.round, message.population, *parameters.terms, rows)
+
+
+def list_digest(content: bytes) -> bytes:
+    """What the beacon registers of a list with this content, 32 bytes."""
+    return sha256(b"testbed/lotto/participant-list-digest/v1" + content).digest()

@@ -1,0 +1,146 @@
+"""Parameters of Lotto (Jiang et al., arXiv 2401.02880, section 3), and of protocols that are built on its parts.
+
+A protocol whose participants verify and sign their list has `AgreedListParameters`; one that announces each round to
+all clients, `AnnouncedParameters`; both variants of Lotto can refine the population, `LottoParameters`.
+"""
+
+from fractions import Fraction
+from functools import cached_property
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from testbed.selection.contract import SelectionParameters
+from testbed.selection.lotto.refinement import Refinement
+
+MOST_ROUNDS = 10_000_000
+
+
+class AgreedListParameters(SelectionParameters):
+    """Parameters of every protocol whose participants verify and sign their list."""
+
+    over_selection: float = Field(
+        1.3,
+        ge=1,
+        le=100,
+        description="Over-selection factor a (the paper's alpha): a*s candidates are expected",
+    )
+    min_population: int | None = Field(
+        None,
+        gt=0,
+        description="n_min: clients refuse to take part in a smaller population (default: the smallest that an honest "
+        "server announces)",
+    )
+    round_beacon: Literal["none", "public"] = Field(
+        "none",
+        description="public: a randomness beacon opens each round; what it publishes then stands in what the VRF or "
+        "PRF is evaluated on, so that nobody knows outputs ahead, and it registers one participant list a round. none: "
+        "the paper's protocol",
+    )
+    beacon_latency_ms: float = Field(
+        50.0, ge=0, le=1e6, description="Between the server and the beacon, one way; it is asked twice in a round"
+    )
+    signatures: Literal["strict"] | Annotated[int, Field(gt=0)] = Field(
+        "strict",
+        description="Signatures on the list that a client needs to see: 'strict' (all s, the paper's) or a number q; "
+        "then up to s-q participants may be lost, or have been shown another list",
+    )
+
+    def check(self, population: int) -> None:
+        """n_min must not exceed n, nor a quorum s."""
+        super().check(population)
+        if self.min_population is not None and self.min_population > population:
+            raise ValueError(
+                f"min_population: n_min = {self.min_population} of a population of {population}; at most {population}"
+            )
+        if self.signatures != "strict" and self.signatures > self.participants:
+            raise ValueError(f"signatures: {self.signatures} of {self.participants} participants; at most all")
+
+    @property
+    def refinement(self) -> Refinement | None:
+        """How the population is refined; None: it is not."""
+        return None
+
+    def smallest_population(self, population: int) -> int:
+        """The smallest n that an honest server may announce of `population` clients."""
+        return population if self.refinement is None else self.refinement.smallest(population)
+
+    @property
+    def by_losses(self) -> str:
+        """See `SelectionParameters.by_losses`."""
+        return "refine.by: loss" if self.refinement is not None and "loss" in self.refinement.by else ""
+
+    @cached_property
+    def factor(self) -> Fraction:
+        """The over-selection factor as the exact decimal fraction that the experiment says."""
+        return Fraction(str(self.over_selection))
+
+    @property
+    def terms(self) -> tuple[int | str, ...]:
+        """What clients agreed to beforehand and sign with every list: s and a."""
+        return self.participants, self.factor.numerator, self.factor.denominator
+
+    def quorum_of(self, listed: int) -> int:
+        """Signatures that a client needs to see on a list of so many."""
+        return listed if self.signatures == "strict" else self.signatures
+
+
+class AnnouncedParameters(AgreedListParameters):
+    """Parameters of protocols that announce a round to all clients."""
+
+    max_round_gap: Annotated[int, Field(gt=0, le=MOST_ROUNDS)] | Literal["auto", "none"] | None = Field(
+        "auto",
+        description="G: a client refuses a round whose number is more than this above the last one that it has heard "
+        "of; 'none' (or null): it accepts any later number, and a server that knows its own clients' outputs announces "
+        "favourable rounds alone; 'auto': 1, and none with `refine`, where clients outside the refined population "
+        "hear nothing",
+    )
+
+    def check(self, population: int) -> None:
+        """As for every such protocol; with `refine` a gap would refuse honest rounds."""
+        super().check(population)
+        if self.refinement is not None and isinstance(self.max_round_gap, int):
+            raise ValueError(
+                f"max_round_gap: {self.max_round_gap} with `refine`: clients outside the refined population hear "
+                "nothing of a round, and would take the next one for skipped; leave one of the two out"
+            )
+
+    @property
+    def round_gap(self) -> int | None:
+        """G; None: any later number is accepted."""
+        if self.max_round_gap == "auto":
+            return 1 if self.refinement is None else None
+        return self.max_round_gap if isinstance(self.max_round_gap, int) else None
+
+
+class LottoParameters(AgreedListParameters):
+    """Parameters of both variants."""
+
+    refine: Refinement | None = Field(
+        None, description="Population refinement (informed selection): draw only from the better clients"
+    )
+
+    def check(self, population: int) -> None:
+        """As for every such protocol; n_min and s must not exceed what refinement may leave of n."""
+        super().check(population)
+        smallest = self.smallest_population(population)
+        if self.refine is not None and not smallest:
+            most = self.refine.largest(population, max(self.participants, self.min_population or 0))
+            raise ValueError(
+                f"refine.exclude: {self.refine.exclude:g} by two metrics with or may leave nobody; at most {most:g}"
+            )
+        if self.min_population is not None and self.min_population > smallest:
+            raise ValueError(
+                f"min_population: n_min = {self.min_population}, and `refine` may leave {smallest} of {population} "
+                f"clients; at most {smallest}, or a smaller refine.exclude"
+            )
+        if self.participants > smallest:
+            raise ValueError(
+                f"participants: {self.participants}, and `refine` may leave {smallest} of {population} clients; "
+                f"at most {smallest}, or a smaller refine.exclude"
+            )
+
+    @property
+    def refinement(self) -> Refinement | None:
+        """See `AgreedListParameters.refinement`."""
+        return self.refine

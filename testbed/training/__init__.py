@@ -1,0 +1,1 @@
+"""Model broadcast and local training: the protocol between selection and aggregation in a round."""

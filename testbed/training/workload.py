@@ -1,0 +1,130 @@
+"""What the federation needs of a workload, whatever its clients learn; what a workload can beyond that is a contract of
+its own. Nothing here knows of parties or messages.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class LocalUpdate:
+    """What one client's local training gave.
+
+    Attributes:
+        delta: (d,) float32, the local model minus the model that was given.
+        samples: training samples that the client holds, FedAvg's weight n_k (McMahan et al. 2017).
+        loss: mean training loss over all examples processed, each measured before its own step; 0.0 for a
+            client without samples.
+        examples_processed: samples times epochs, what modelled compute is charged for.
+        squared_loss: mean of the squared loss over the same examples; None: the workload does not say.
+    """
+
+    delta: npt.NDArray[np.float32]
+    samples: int
+    loss: float
+    examples_processed: int
+    squared_loss: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """How good a model is on held-out data.
+
+    Attributes:
+        loss: mean loss over the held-out samples.
+        accuracy: share of them classified correctly, 0 to 1.
+        samples: how many were held out.
+    """
+
+    loss: float
+    accuracy: float
+    samples: int
+
+
+@runtime_checkable
+class Workload(Protocol):
+    """What clients learn, as a federation needs it; `workloads.contract` shows a complete one.
+
+    Every result is a function of the experiment and the arguments: never of which process asks, of the order of the
+    calls, or of earlier calls.
+    """
+
+    @property
+    def dimension(self) -> int:
+        """d, the number of model parameters."""
+
+    @property
+    def sample_counts(self) -> npt.NDArray[np.int64]:
+        """(population,) int64: the training samples of each client."""
+
+    def initial_model(self) -> npt.NDArray[np.float32]:
+        """(d,) float32: the model before round 1, the same on every machine for the same seed."""
+
+    def train(self, client: int, model: npt.NDArray[np.float32], round_number: int) -> LocalUpdate:
+        """Train `model` on the client's own samples, as one round does.
+
+        Args:
+            client: 0 <= client < population.
+            model: (d,) float32; it may be read-only or memory-mapped and is not changed.
+            round_number: 1 for the first round.
+        """
+
+    def evaluate(self, model: npt.NDArray[np.float32]) -> Evaluation | None:
+        """Evaluate `model`, (d,) float32, on held-out samples; None: nothing is learned that could be measured."""
+
+
+@runtime_checkable
+class LabelledWorkload(Workload, Protocol):
+    """A workload whose samples have labels, which some models of availability go by."""
+
+    def label_counts(self) -> npt.NDArray[np.int64]:
+        """(population, classes) int64: how many training samples of each class each client holds."""
+
+
+@runtime_checkable
+class PartlySharedWorkload(LabelledWorkload, Protocol):
+    """A workload that can leave out the samples that all clients share: these tell no client from another."""
+
+    def own_label_counts(self) -> npt.NDArray[np.int64]:
+        """As `label_counts`, of the samples that a client alone holds."""
+
+
+@runtime_checkable
+class GradientWorkload(Workload, Protocol):
+    """A workload with gradients of single samples, as DP-SGD needs it."""
+
+    def check_gradient_sum(self) -> None:
+        """Raise `ExperimentError` where single samples have no gradients, as with batch normalisation."""
+
+    def gradient_sum(
+        self,
+        client: int,
+        model: npt.NDArray[np.float32],
+        round_number: int,
+        samples: npt.NDArray[np.int64],
+        clip: float | None,
+    ) -> LocalUpdate:
+        """The sum of the gradients of some of the client's samples, each scaled down to norm `clip` if it is longer.
+
+        Args:
+            client, model, round_number: as in `Workload.train`.
+            samples: (k,) int64, positions among the client's samples, k >= 0; the caller has drawn them.
+            clip: C; None: gradients are not clipped.
+
+        Returns:
+            ``delta`` is the sum, no change of the model; ``examples_processed`` is k.
+        """
+
+
+@runtime_checkable
+class InspectableWorkload(Workload, Protocol):
+    """A workload of which can be said what a server knows that chose the model and has samples to evaluate it on."""
+
+    def parameter_shapes(self) -> list[tuple[int, ...]]:
+        """The shape of each parameter, in the order of the model's vector, which begins with them."""
+
+    def known_samples(self) -> npt.NDArray[np.float32]:
+        """`(m, ...)` float32: the samples that models are evaluated on, as the model takes them."""

@@ -1,0 +1,201 @@
+"""The table in its five formats."""
+
+import io
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from analysis.comparison.overhead import compare
+from analysis.comparison.report import render
+from analysis.units import bytes_unit, seconds_unit
+from testbed.errors import ExperimentError
+from testbed.records import RunRecords, find_runs
+
+MakeRun = Callable[..., RunRecords]
+FORMATS = ("text", "markdown", "csv", "latex", "json")
+PROTOCOLS = ("random", "lotto-client-centric", "batch-partition")
+
+
+@pytest.fixture
+def sweep(make_run: MakeRun) -> list[RunRecords]:
+    """Three protocols; one has failed rounds, one label is hard to typeset."""
+    labels = dict(zip(PROTOCOLS, ("random", "lotto_100% & more | $x$", "batch-partition"), strict=True))
+    return [
+        make_run(
+            name, name, label=labels[name], sweep={"selection.protocol": name}, rounds=5,
+            failing={} if name == "random" else {2: "aborted"},
+        )
+        for name in PROTOCOLS
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def grid(make_run: MakeRun) -> list[RunRecords]:
+    """Two populations, three protocols, two seeds, long labels, plain aggregation."""
+    return [
+        make_run(
+            f"{name}-{population}-{seed}", name, population=population, seed=seed, rounds=2, aggregation="plain",
+            sweep={"selection.protocol": name, "population": population, "seed": seed},
+        )
+        for name, population, seed in product(PROTOCOLS, (40, 100), (1, 2))
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_same_records_give_the_same_bytes(sweep: list[RunRecords], tmp_path: Path, kind: str) -> None:
+    first = render(compare(sweep), kind)
+    assert first.endswith("\n")
+    again = sorted(find_runs(tmp_path), key=lambda run: PROTOCOLS.index(run.path.name))
+    assert render(compare(again), kind) == first
+
+
+def test_csv_and_json_hold_every_column_in_base_units(sweep: list[RunRecords]) -> None:
+    frame = compare(sweep)
+    table = pd.read_csv(io.StringIO(render(frame, "csv")))
+    assert table.columns.tolist() == frame.columns.tolist()
+    pd.testing.assert_series_equal(table["round_s"], frame["round_s"])
+    pd.testing.assert_series_equal(table["client_bytes_ratio"], frame["client_bytes_ratio"])
+    found = json.loads(render(frame, "json"))
+    assert found["baseline"] == "random"
+    assert [row["server_bytes"] for row in found["rows"]] == frame["server_bytes"].tolist()
+    assert all(list(row) == frame.columns.tolist() for row in found["rows"])
+
+
+def test_json_has_null_for_what_is_unknown(make_run: MakeRun) -> None:
+    (row,) = json.loads(render(compare([make_run("run", rounds=0)]), "json"))["rows"]
+    assert row["round_s"] is None
+    assert row["multi_round_privacy_weak"] is None
+    assert row["rounds_completed"] == 0
+
+
+def test_text_shows_the_numbers_in_scaled_units(sweep: list[RunRecords]) -> None:
+    frame = compare(sweep)
+    text = render(frame, "text")
+    assert max(map(len, text.splitlines())) <= 118
+    first = next(line for line in text.splitlines() if line.startswith("random"))
+    numbers = re.findall(r"[\d.]+", first)
+    assert numbers[:3] == [f"{frame.loc[0, 'round_s']:.1f}", f"{frame.loc[0, 'round_s_half_width']:.1f}", "1.000"]
+    assert numbers[6] == f"{frame.loc[0, 'server_bytes'] / 1e6:.1f}"
+    assert "Server traffic [MB]" in text
+    assert "4/0/1" in text
+    assert "Per update:" in text
+    assert "ratio to random" in text
+
+
+def test_per_update_is_shown_only_where_a_round_failed(make_run: MakeRun) -> None:
+    frame = compare([make_run("run", rounds=2)])
+    for kind in ("text", "markdown", "latex"):
+        assert "/update" not in render(frame, kind)
+    assert "round_s_per_update" in render(frame, "csv")
+
+
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_without_an_interval_or_a_mean_nothing_is_made_up(make_run: MakeRun, rounds: int) -> None:
+    frame = compare([make_run("run", rounds=rounds)])
+    for kind in ("text", "markdown", "latex"):
+        assert "nan" not in render(frame, kind).lower()
+    row = next(line for line in render(frame, "text").splitlines() if line.startswith("random"))
+    assert "±" not in row
+    assert ("–" in row) == (rounds == 0)
+
+
+def test_settings_seeds_and_plain_aggregation_are_named(grid: list[RunRecords]) -> None:
+    frame = compare(grid)
+    text = render(frame, "text")
+    lines = text.splitlines()
+    assert [line for line in lines if line.startswith("population=")] == ["population=40", "population=100"] * 2
+    assert "over 2 seeds" in text
+    assert "sees each update alone" in text
+    markdown = render(frame, "markdown").splitlines()
+    assert markdown[0].startswith("| Setting | Protocol | Round time [s] |")
+    assert sum(line.startswith("| population=40 | ") for line in markdown) == 3
+
+
+def test_long_labels_are_shortened_to_fit(make_run: MakeRun) -> None:
+    label = "a-selection-protocol-of-somebody-who-likes-long-names,over_selection=1.3,participants=100"
+    frame = compare([make_run("run", label=label, rounds=3, failing={1: "aborted"})])
+    text = render(frame, "text")
+    assert max(map(len, text.splitlines()[:6])) <= 118
+    assert "…" in text
+    assert label in render(frame, "markdown")
+
+
+def test_a_bound_is_marked(sweep: list[RunRecords]) -> None:
+    frame = compare(sweep)
+    frame["multi_round_privacy_weak_certified"] = frame["label"] == "random"
+    frame["multi_round_privacy_weak_lower_bound"] = 3
+    for kind, mark in (("text", "≥3"), ("markdown", "≥3"), ("latex", r"$\geq$3")):
+        assert render(frame, kind).count(mark) == 2
+
+
+def test_every_markdown_row_has_all_cells(sweep: list[RunRecords]) -> None:
+    table, note = render(compare(sweep), "markdown").split("\n\n")
+    cells = [len(re.split(r"(?<!\\)\|", line)) for line in table.splitlines()]
+    assert len(cells) == 5
+    assert len(set(cells)) == 1
+    assert note.startswith("Means over completed rounds")
+
+
+def test_every_latex_row_has_all_cells(sweep: list[RunRecords], grid: list[RunRecords]) -> None:
+    for runs in (sweep, grid):
+        source = render(compare(runs), "latex")
+        for columns, body in re.findall(r"\\begin\{tabular\}\{(\w+)\}(.*?)\\end\{tabular\}", source, re.DOTALL):
+            rows = [line for line in body.splitlines() if line.endswith(r"\\")]
+            for row in rows:
+                spans = sum(int(span) - 1 for span in re.findall(r"\\multicolumn\{(\d+)\}", row))
+                assert len(re.split(r"(?<!\\)&", row)) + spans == len(columns)
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX on this machine")
+def test_latex_compiles(sweep: list[RunRecords], grid: list[RunRecords], tmp_path: Path) -> None:
+    tables = "".join(render(compare(runs), "latex") for runs in (sweep, grid))
+    document = "\\documentclass[twocolumn]{article}\\usepackage{booktabs}\\begin{document}\n%s\\end{document}\n"
+    (tmp_path / "table.tex").write_text(document % tables)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_unfinished_runs_are_marked(make_run: MakeRun, tmp_path: Path) -> None:
+    runs = [make_run("done", rounds=3), make_run("stopped", "lotto-client-centric", rounds=3, failing={2: "aborted"})]
+    for kind in ("text", "markdown", "latex"):
+        assert "nfinished" not in render(compare(runs), kind)
+    file = tmp_path / "stopped" / "experiment.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"rounds": 10}))
+    frame = compare([RunRecords(run.path) for run in runs])
+    assert frame["rounds_planned"].tolist() == [3, 10]
+    for kind in ("text", "markdown", "latex"):
+        rendered = render(frame, kind)
+        assert "2/0/1 of 10" in rendered
+        assert "3/0/0 of" not in rendered
+        assert "Unfinished, of so many rounds planned" in " ".join(rendered.split())
+
+
+def test_an_unknown_format_is_an_error(make_run: MakeRun) -> None:
+    with pytest.raises(ExperimentError, match="text, markdown, csv, latex, json"):
+        render(compare([make_run("run", rounds=1)]), "html")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([0.0042], "4.20 ms"), ([0.5], "500.0 ms"), ([1.5, 90.0], "1.50 s"), ([105.6, 3000.0], "105.6 s"),
+     ([150.0], "2.50 min"), ([9000.0], "2.50 h"), ([], "1.00 s")],
+)  # fmt: skip
+def test_seconds(values: list[float], expected: str) -> None:
+    assert seconds_unit(values).text(min(values, default=1.0)) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([12.0], "12 B"), ([1500.0, 9e9], "1.50 kB"), ([64.88e6], "64.9 MB"), ([6.56e9, 0.0], "6.56 GB")],
+)
+def test_bytes(values: list[float], expected: str) -> None:
+    assert bytes_unit(values).text(values[0]) == expected

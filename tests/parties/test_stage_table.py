@@ -1,0 +1,78 @@
+"""The table of a client's stages: each question in its states, in one round, and nothing after a refusal."""
+
+import pytest
+
+from testbed.errors import Refusal
+from testbed.messages import Message
+from testbed.parties.stage_table import Progress, Row, StageTable
+
+
+class Begin(Message, frozen=True):
+    """The first question."""
+
+
+class Continue(Message, frozen=True):
+    """The one after it."""
+
+
+class Repeat(Message, frozen=True):
+    """May be asked again and again, once all is done."""
+
+
+TABLE = StageTable(
+    start="new",
+    rows={
+        Begin: Row(after={"new"}, then="begun", check="p.begun", begins=True),
+        Continue: Row(after={"begun"}, then="done", check="p.out-of-order", detail="round {round} is not due"),
+    },
+)
+
+
+def begun() -> Progress:
+    progress = TABLE.progress()
+    with progress.answering(Begin(), 3):
+        assert progress.round == 3
+    return progress
+
+
+def test_questions_come_once_and_in_order() -> None:
+    progress = begun()
+    with progress.answering(Continue(), 3):
+        pass
+    assert progress.state == "done"
+    for question, check in ((Begin(), "p.begun"), (Continue(), "p.out-of-order")):
+        with pytest.raises(Refusal) as refused:
+            progress.check(question, 3)
+        assert refused.value.check == check
+
+
+def test_all_are_of_the_round_that_was_begun() -> None:
+    with pytest.raises(Refusal, match="round 4 is not due"):
+        begun().check(Continue(), 4)
+    with pytest.raises(Refusal, match="round 3 is not due"):
+        TABLE.progress().check(Continue(), 3)
+
+
+def test_nothing_is_answered_after_a_refusal() -> None:
+    progress = begun()
+    with pytest.raises(Refusal, match="forged"), progress.answering(Continue(), 3):
+        raise Refusal("p.forged", "forged")
+    with pytest.raises(Refusal, match="round 3 is not due"):
+        progress.check(Continue(), 3)
+
+
+def test_a_question_out_of_order_leaves_the_client_where_it_was() -> None:
+    progress = TABLE.progress()
+    with pytest.raises(Refusal), progress.answering(Continue(), 3):
+        pass
+    assert progress.state == "new"
+
+
+def test_a_protocol_that_is_built_upon_another_has_more_rows() -> None:
+    progress = TABLE.extended({Repeat: Row(after={"begun"}, then="begun", check="p.nothing")}).progress()
+    with progress.answering(Begin(), 3):
+        pass
+    for _ in range(2):
+        with progress.answering(Repeat(), 3):
+            pass
+    assert Repeat not in TABLE.rows

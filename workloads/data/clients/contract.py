@@ -1,0 +1,90 @@
+"""What a data set gives: the samples of a population of clients, with a held-out part."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.experiment.workload import WorkloadSection
+from testbed.experiment.workload_specs import DatasetSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Batch: TypeAlias = "tuple[Tensor, Tensor]"
+"""Samples as a model takes them, and their labels: (n,) int64, or (n, positions) int64; both on the CPU."""
+
+IGNORED = -100
+"""The label of a position that is none, such as padding (what torch's cross_entropy leaves out)."""
+
+
+class ClientData(ABC):
+    """Training samples of a population of clients, with a held-out part.
+
+    Attributes:
+        description: one line for a person.
+        sample_counts: (population,) int64, the training samples of each client.
+    """
+
+    description: str
+    sample_counts: NDArray[np.int64]
+
+    @abstractmethod
+    def shard(self, client: int) -> Batch:
+        """One client's training samples."""
+
+    @abstractmethod
+    def held_out(self) -> Batch:
+        """The samples for evaluation."""
+
+    @abstractmethod
+    def label_counts(self) -> NDArray[np.int64]:
+        """(population, classes) int64: training samples of each class at each client."""
+
+    def own_label_counts(self) -> NDArray[np.int64]:
+        """(population, classes) int64: the same without samples that all clients share, if there are such."""
+        return self.label_counts()
+
+
+class ClientImages(ClientData):
+    """Labelled images.
+
+    Attributes:
+        classes: number of labels.
+        height, width: in pixels.
+        channels: 1 for grey images, which models take as (n, height, width) float32; 3 for images in colour, as
+            (n, height, width, 3) float32 or, where the model scales them itself, (n, 3, height, width) uint8.
+    """
+
+    classes: int
+    height: int
+    width: int
+    channels: int = 1
+
+
+class ClientText(ClientData):
+    """Sequences of words: samples are (n, length) int64, and so are their labels, the words that follow.
+
+    Attributes:
+        vocabulary_size: words, special ones included.
+    """
+
+    vocabulary_size: int
+
+    def label_counts(self) -> NDArray[np.int64]:
+        """(population, 1) int64: a next word is no class, so all samples count as one."""
+        return self.sample_counts[:, None].copy()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset(DatasetSpec):
+    """A built-in data set.
+
+    Attributes:
+        load: from the experiment's ``workload``, the population and the seed to the clients' data.
+    """
+
+    load: Callable[[WorkloadSection, int, int], ClientData]

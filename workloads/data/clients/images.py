@@ -1,0 +1,194 @@
+"""Images for classification: bytes with labels, their scaling, and one data set spread over the clients."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.experiment.workload import WorkloadSection
+from workloads.data.clients import partition
+from workloads.data.clients.contract import Batch, ClientImages
+from workloads.randomness import Purpose, stream
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Samples(Protocol):
+    """Labelled images that are there, or are made when they are taken."""
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """(n,) int64."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one image: height and width, and 3 if it is in colour."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, numbers: NDArray[np.int64]) -> "LabelledImages":
+        """The samples with the given numbers, int64."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledImages:
+    """Images as bytes, the form in which they take the least memory.
+
+    Attributes:
+        images: (n, height, width) or (n, height, width, 3) uint8.
+        labels: (n,) int64.
+    """
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one image: height and width, and 3 if it is in colour."""
+        return self.images.shape[1:]
+
+    @property
+    def nbytes(self) -> int:
+        """Of memory that they take."""
+        return self.images.nbytes + self.labels.nbytes
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, numbers: NDArray[np.int64]) -> "LabelledImages":
+        """The samples with the given numbers, int64."""
+        return LabelledImages(self.images[numbers], self.labels[numbers])
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How bytes become the numbers that a model sees: (byte - mean) / deviation.
+
+    Attributes:
+        mean, deviation: in bytes; of images in colour, of each of their channels.
+    """
+
+    mean: float | tuple[float, ...]
+    deviation: float | tuple[float, ...]
+
+    def __call__(self, images: NDArray[np.uint8]) -> "Tensor":
+        """uint8 images as a float32 tensor of the same shape, in memory that torch has allocated (so that its
+        alignment, and with it the last bit of a sum, is the same in every process)."""
+        import torch  # here: data sets are described without it
+
+        mean, factor = torch.tensor(self.mean), 1.0 / torch.tensor(self.deviation, dtype=torch.float64)
+        return torch.from_numpy(images).to(torch.float32).sub_(mean).mul_(factor.to(torch.float32))
+
+
+def joined(parts: list[LabelledImages]) -> LabelledImages:
+    """All images of at least one part, in this order."""
+    return LabelledImages(
+        np.concatenate([part.images for part in parts]), np.concatenate([part.labels for part in parts])
+    )
+
+
+def split_stratified(
+    samples: LabelledImages, test_share: float, random: np.random.Generator
+) -> tuple[LabelledImages, LabelledImages]:
+    """Training and test parts of the same class frequencies (to the nearest sample), in random order."""
+    test_parts, train_parts = [], []
+    for label in np.unique(samples.labels):
+        members = random.permutation(np.flatnonzero(samples.labels == label))
+        test_size = round(test_share * len(members))
+        test_parts.append(members[:test_size])
+        train_parts.append(members[test_size:])
+    train = random.permutation(np.concatenate(train_parts))
+    test = random.permutation(np.concatenate(test_parts))
+    return samples.take(train), samples.take(test)
+
+
+class ScaledImages(ClientImages):
+    """Images that are bytes until a client trains: what `samples` and `held_out_samples` give is scaled here.
+
+    Attributes:
+        scaling: from bytes to model input.
+    """
+
+    scaling: Scaling
+
+    @abstractmethod
+    def samples(self, client: int) -> LabelledImages:
+        """One client's training samples."""
+
+    @abstractmethod
+    def held_out_samples(self) -> LabelledImages:
+        """The samples for evaluation."""
+
+    def shard(self, client: int) -> Batch:
+        return self._scaled(self.samples(client))
+
+    def held_out(self) -> Batch:
+        return self._scaled(self.held_out_samples())
+
+    def _scaled(self, samples: LabelledImages) -> Batch:
+        import torch  # here: data sets are described without it
+
+        return self.scaling(samples.images), torch.from_numpy(samples.labels)
+
+
+class PartitionedDataset(ScaledImages):
+    """One data set in memory, spread over the clients by a partitioner.
+
+    Args:
+        train, test: the two parts.
+        classes: number of labels.
+        scaling: from bytes to model input.
+        description: one line for a person.
+        section: partition, samples_per_client, test_samples.
+        population, seed: of the experiment.
+
+    Raises:
+        ExperimentError: a client would hold too few samples.
+    """
+
+    def __init__(
+        self,
+        train: Samples,
+        test: Samples,
+        *,
+        classes: int,
+        scaling: Scaling,
+        description: str,
+        section: WorkloadSection,
+        population: int,
+        seed: int,
+    ) -> None:
+        self.classes = classes
+        self.height, self.width, *channels = train.shape
+        self.channels = channels[0] if channels else 1
+        self.description = description
+        self._train = train
+        self.scaling = scaling
+        self._assignment = partition.assign(
+            train.labels,
+            population,
+            section.partition,
+            section.samples_per_client,
+            stream(seed, Purpose.PARTITION),
+        )
+        self.sample_counts = self._assignment.counts
+        if section.test_samples is not None and section.test_samples < len(test):
+            chosen = stream(seed, Purpose.TEST_SUBSET).permutation(len(test))[: section.test_samples]
+            test = test.take(chosen)
+        self._test = test
+
+    def samples(self, client: int) -> LabelledImages:
+        return self._train.take(self._assignment.of(client))
+
+    def held_out_samples(self) -> LabelledImages:
+        return self._test.take(np.arange(len(self._test)))
+
+    def label_counts(self) -> NDArray[np.int64]:
+        return self._assignment.label_counts(self._train.labels, self.classes)
+
+    def own_label_counts(self) -> NDArray[np.int64]:
+        """(population, classes) int64: the same without the samples that all clients share."""
+        return self._assignment.own_label_counts(self._train.labels, self.classes)

@@ -1,0 +1,202 @@
+"""Partitioners: which client holds which samples of one data set.
+
+Each gives every sample to exactly one client and is a function of its arguments and the generator alone. With the
+shared-data strategy some samples are set aside first and held by every client.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.errors import ExperimentError
+from testbed.experiment.workload import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Which samples each client holds, as two arrays (a population of 10**6 makes no 10**6 objects).
+
+    Attributes:
+        order: (samples,) int64, numbers of the samples that one client alone holds, those of client 0 first.
+        offsets: (population + 1,) int64; those of client i are ``order[offsets[i]:offsets[i + 1]]``.
+        shared: (s,) int64, numbers of the samples that every client holds besides; mostly none.
+    """
+
+    order: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    shared: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    def of(self, client: int) -> NDArray[np.int64]:
+        """The sample numbers of one client, int64: its own, then the shared ones."""
+        own = self.order[self.offsets[client] : self.offsets[client + 1]]
+        return np.concatenate([own, self.shared]) if len(self.shared) else own
+
+    @property
+    def own_counts(self) -> NDArray[np.int64]:
+        """(population,) int64: samples that each client alone holds."""
+        return np.diff(self.offsets)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """(population,) int64: samples of each client, the shared ones included."""
+        return self.own_counts + len(self.shared)
+
+    def own_label_counts(self, labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
+        """(population, classes) int64: samples of each label that each client alone holds."""
+        population = len(self.offsets) - 1
+        holder = np.repeat(np.arange(population), self.own_counts)
+        cells = np.bincount(holder * classes + labels[self.order], minlength=population * classes)
+        return cells.reshape(population, classes).astype(np.int64)
+
+    def label_counts(self, labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
+        """(population, classes) int64: samples of each label at each client, the shared ones included."""
+        return self.own_label_counts(labels, classes) + np.bincount(labels[self.shared], minlength=classes)
+
+    def limited(self, limit: int) -> "Assignment":
+        """The same assignment with at most `limit` samples for each client: the shared ones and its own first ones."""
+        own = max(0, limit - len(self.shared))
+        position = np.arange(len(self.order)) - np.repeat(self.offsets[:-1], self.own_counts)
+        offsets = _offsets(np.minimum(self.own_counts, own))
+        return Assignment(self.order[position < own], offsets, self.shared)
+
+
+def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
+
+
+def _equal_sizes(samples: int, parts: int) -> NDArray[np.int64]:
+    """(parts,) int64: sizes that differ by at most one and add up to `samples`."""
+    return np.full(parts, samples // parts, dtype=np.int64) + (np.arange(parts) < samples % parts)
+
+
+def iid(samples: int, population: int, random: np.random.Generator) -> Assignment:
+    """A random equal share (sizes differ by at most one) of `samples` samples for each client."""
+    return Assignment(random.permutation(samples), _offsets(_equal_sizes(samples, population)))
+
+
+def dirichlet(labels: NDArray[np.int64], population: int, alpha: float, random: np.random.Generator) -> Assignment:
+    """Equal shares whose class mix is drawn for each client from Dir(alpha * class frequencies).
+
+    Hsu, Qi and Brown 2019 (arXiv 1909.06335), section 2. Samples are drawn without replacement: where a
+    client's mix asks for a class that is used up, the draw is repeated among the classes that are left.
+
+    Args:
+        labels: (samples,) int64 >= 0.
+        alpha: concentration; towards 0 each client has one class, towards infinity the clients are alike.
+    """
+    classes, class_sizes = np.unique(labels, return_counts=True)
+    # The samples of class k are taken from the front of pools[k].
+    pools = [random.permutation(np.flatnonzero(labels == label)) for label in classes]
+    taken = np.zeros(len(classes), dtype=np.int64)
+    sizes = _equal_sizes(len(labels), population)
+    prior = class_sizes / len(labels)
+    parts: list[NDArray[np.int64]] = []
+    for size in sizes[sizes > 0]:  # the clients without samples, if any, come last
+        mix = random.dirichlet(alpha * prior)
+        before = taken.copy()
+        missing = int(size)
+        while missing:
+            left = class_sizes - taken
+            weights = np.where(left > 0, mix, 0.0)
+            if weights.sum() <= 0.0:  # nothing is left of any class that this client wants
+                weights = left.astype(np.float64)
+            drawn = np.minimum(random.multinomial(missing, weights / weights.sum()), left)
+            taken += drawn
+            missing -= int(drawn.sum())
+        parts.extend(pool[start:stop] for pool, start, stop in zip(pools, before, taken, strict=True) if stop > start)
+    return Assignment(np.concatenate(parts), _offsets(sizes))
+
+
+def label_shards(
+    labels: NDArray[np.int64], population: int, shards_per_client: int, random: np.random.Generator
+) -> Assignment:
+    """Samples sorted by label, cut into equal shards, `shards_per_client` random shards for each client.
+
+    McMahan et al. 2017 (arXiv 1602.05629), section 3 (there: 200 shards of 300 MNIST digits, 2 for each of
+    100 clients). Samples of one label are in random order, and shard sizes differ by at most one.
+    """
+    shuffled = random.permutation(len(labels))
+    by_label = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    sizes = _equal_sizes(len(labels), population * shards_per_client)
+    dealt = random.permutation(len(sizes))
+    dealt_sizes = sizes[dealt]
+    # Position p of the result, in the dealt shard that begins at `begin`, is sample p - begin of that shard.
+    begin = _offsets(dealt_sizes)[:-1]
+    source = np.arange(len(labels)) + np.repeat(_offsets(sizes)[:-1][dealt] - begin, dealt_sizes)
+    return Assignment(by_label[source], _offsets(dealt_sizes.reshape(population, shards_per_client).sum(axis=1)))
+
+
+def shared_samples(labels: NDArray[np.int64], count: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """(count,) int64, sorted: samples that all clients hold, as many of each label as of any other.
+
+    Zhao et al. 2018 (arXiv 1806.00582), section 4.1: the shared data are uniform over the classes. Which labels have
+    one sample more, where the number does not go into that of the labels, is random; of a label with too few samples
+    all are taken.
+
+    Raises:
+        ExperimentError: not one sample would be left for the clients.
+    """
+    if count >= len(labels):
+        raise ExperimentError(
+            f"workload.partition.shared_samples: {count} of the {len(labels)} training samples; lower it, so that "
+            "samples are left for the clients"
+        )
+    # The first sample of every label in random order, then the second ones, and so on.
+    shuffled = random.permutation(len(labels))
+    by_label = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    sizes = np.bincount(labels)
+    turn = np.arange(len(labels)) - np.repeat(_offsets(sizes)[:-1], sizes)
+    precedence = random.permutation(len(sizes))[labels[by_label]]
+    return np.sort(by_label[np.lexsort((precedence, turn))[:count]])
+
+
+def assign(
+    labels: NDArray[np.int64],
+    population: int,
+    section: Partition,
+    limit: int | None,
+    random: np.random.Generator,
+) -> Assignment:
+    """Spread labelled samples over the clients as the experiment says.
+
+    Args:
+        labels: (samples,) int64.
+        population: number of clients.
+        section: ``workload.partition``.
+        limit: ``workload.samples_per_client``, or None.
+
+    Raises:
+        ExperimentError: clients would hold fewer samples than ``minimum_samples``.
+    """
+    if not section.shared_samples:
+        assignment = _spread(labels, population, section, random)
+    else:
+        shared = shared_samples(labels, section.shared_samples, random)
+        private = np.setdiff1d(np.arange(len(labels)), shared, assume_unique=True)
+        spread = _spread(labels[private], population, section, random)
+        assignment = Assignment(private[spread.order], spread.offsets, shared)
+    if limit is not None:
+        assignment = assignment.limited(limit)
+    _require_samples(assignment.own_counts, len(labels), section)
+    return assignment
+
+
+def _spread(labels: NDArray[np.int64], population: int, section: Partition, random: np.random.Generator) -> Assignment:
+    if section.scheme != "label-shards":  # known at once, before any work
+        _require_samples(_equal_sizes(len(labels), population), len(labels), section)
+    if section.scheme == "iid":
+        return iid(len(labels), population, random)
+    if section.scheme == "dirichlet":
+        return dirichlet(labels, population, section.alpha, random)
+    return label_shards(labels, population, section.shards_per_client, random)
+
+
+def _require_samples(counts: NDArray[np.int64], samples: int, section: Partition) -> None:
+    short = int((counts < section.minimum_samples).sum())
+    if short:
+        raise ExperimentError(
+            f"workload.partition: {short} of {len(counts)} clients would hold fewer than minimum_samples = "
+            f"{section.minimum_samples} of the {samples} training samples ({section.scheme}); lower "
+            "population or set workload.partition.minimum_samples: 0 to allow clients without data"
+        )

@@ -1,0 +1,1 @@
+"""What files of data sets look like, and how they are read."""

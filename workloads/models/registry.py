@@ -1,0 +1,148 @@
+"""The built-in models: an entry each, with what it takes and the function that makes it.
+
+Read whenever an experiment is checked, on machines without torch too: a model's module is imported when it is made.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+from testbed.errors import ExperimentError
+from testbed.experiment.workload_specs import Form, ModelSpec
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Sizes(NamedTuple):
+    """What a model is made for.
+
+    Attributes:
+        outputs: classes, or words of the vocabulary.
+        height, width, channels: of the images; of text, 0.
+    """
+
+    outputs: int
+    height: int = 0
+    width: int = 0
+    channels: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model(ModelSpec):
+    """A built-in model.
+
+    Attributes:
+        constructor: ``module:function`` under `workloads.models`, from `Sizes` to a network.
+    """
+
+    constructor: str
+
+
+_MODELS = (
+    Model(name="logistic", takes={Form.GREY: None}, constructor="classifiers:logistic"),
+    Model(name="mlp", takes={Form.GREY: None}, constructor="classifiers:mlp"),
+    Model(name="cnn", takes={Form.GREY: None}, constructor="classifiers:cnn", summary="small"),
+    Model(
+        name="femnist-cnn",
+        takes={Form.GREY: 28},
+        constructor="classifiers:femnist_cnn",
+        summary="1,018,174 parameters at 62 classes, the FEMNIST model of the Lotto paper; 28x28 images only",
+    ),
+    Model(
+        name="mnist-cnn",
+        takes={Form.GREY: 28},
+        constructor="classifiers:mnist_cnn",
+        summary="McMahan et al. 2017; 1,663,370 parameters at ten classes; 28x28",
+    ),
+    Model(
+        name="emnist-cnn",
+        takes={Form.GREY: 28},
+        constructor="classifiers:emnist_cnn",
+        summary="Hasircioglu and Gunduz 2022; 156,526 at 62 classes; 28x28",
+    ),
+    Model(
+        name="lenet",
+        takes={Form.GREY: 28, Form.COLOUR: 32},
+        constructor="classifiers:lenet",
+        summary="62,006 at ten classes in colour; 32x32 in colour or 28x28 in grey",
+    ),
+    Model(
+        name="vgg11",
+        takes={Form.COLOUR: 32},
+        constructor="vgg:vgg11",
+        summary="9,271,780 at 100 classes; 32x32 in colour",
+    ),
+    Model(
+        name="mobilenet-v2",
+        takes={Form.PHOTO: None},
+        constructor="mobilenet:mobilenet_v2",
+        summary="width 0.25; a vector of 1,009,736 at 596 classes",
+    ),
+    Model(
+        name="albert",
+        takes={Form.TEXT: None},
+        constructor="albert:albert",
+        summary="base configuration, causal; a vector of 15,091,680",
+    ),
+    Model(name="albert-small", takes={Form.TEXT: None}, constructor="albert:albert_small", summary="the same, small"),
+)
+
+
+def specs() -> tuple[Model, ...]:
+    """All of them, in the order in which messages list them."""
+    return _MODELS
+
+
+def image_model(name: str, height: int, width: int, classes: int, channels: int = 1) -> "nn.Module":
+    """A model of images without storage (torch's meta device): shapes only; `workloads.training.local` gives it memory.
+
+    Args:
+        name: of a model of grey images (N, H, W), or of colour images: (N, H, W, 3), or (N, 3, H, W) bytes.
+        height, width: of the images, in pixels.
+        classes: number of labels.
+        channels: of the images, 1 or 3.
+
+    Raises:
+        ExperimentError: an unknown name, or images that the model cannot take.
+    """
+    kind, forms = ("grey", {Form.GREY}) if channels == 1 else ("colour", {Form.COLOUR, Form.PHOTO})
+    model = _known(name, f"{kind} images", forms)
+    needed = next(size for form, size in model.takes.items() if form in forms)
+    if needed is not None and (height, width) != (needed, needed):
+        raise ExperimentError(
+            f"workload.model: {name} needs {needed}x{needed} images, these are {height}x{width}; use another model "
+            "(grey images of any size: logistic, mlp, cnn)"
+        )
+    return _made(model, Sizes(classes, height, width, channels))
+
+
+def text_model(name: str, vocabulary_size: int) -> "nn.Module":
+    """A model of text without storage, as `image_model`.
+
+    Args:
+        name: ``albert`` or ``albert-small``.
+        vocabulary_size: words, special ones included.
+
+    Raises:
+        ExperimentError: an unknown name.
+    """
+    return _made(_known(name, "text", {Form.TEXT}), Sizes(vocabulary_size))
+
+
+def _known(name: str, data: str, forms: set[Form]) -> Model:
+    """The model of this name among those that take one of `forms`."""
+    known = {model.name: model for model in _MODELS if not forms.isdisjoint(model.takes)}
+    if name not in known:
+        raise ExperimentError(f"workload.model: {name!r} is no model of {data}; allowed: {', '.join(known)}")
+    return known[name]
+
+
+def _made(model: Model, sizes: Sizes) -> "nn.Module":
+    import torch  # here: models are described without it
+
+    module, _, function = model.constructor.partition(":")
+    constructor = getattr(import_module(f"workloads.models.{module}"), function)
+    with torch.device("meta"):  # there the layers' constructors draw no random numbers
+        network: nn.Module = constructor(sizes)
+    return network
