@@ -17,6 +17,7 @@ from unittest.mock import patch
 from testbed.aggregation.secagg import client as secagg_client
 from testbed.aggregation.secagg.batches import CompleteBatches
 from testbed.aggregation.secagg.client import SecAggClient
+from testbed.aggregation.secagg.participant import Participant
 from testbed.aggregation.secagg_plus.client import SecAggPlusClient
 from testbed.selection.lotto.announcement import AnnouncedClient
 from testbed.selection.lotto.client import LottoClient
@@ -28,6 +29,7 @@ from tests.search.runner import kind_of, plays
 from tests.search.world import Federation, remembered
 
 CLIENTS = (
+    Participant,
     SecAggClient,
     SecAggPlusClient,
     training.Trainer,
@@ -96,7 +98,7 @@ def _other_decisions() -> list[Mutant]:
 
 
 def _mixes(owner: type) -> tuple[str, ...]:
-    if owner is SecAggClient:
+    if owner in (Participant, SecAggClient):
         return ("secagg, 2", "secagg, no", "secagg, 1", "secagg, whole", "lotto-client-centric with secagg")
     if owner is CompleteBatches:
         return ("whole batches",)

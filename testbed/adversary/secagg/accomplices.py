@@ -4,12 +4,13 @@ from typing import Annotated, ClassVar
 
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import AdvertiseKeys, CheckSurvivors, Many, ShareOf, SurvivorsSignature
-from testbed.aggregation.secagg.turns import State, Turn, Turns
+from testbed.aggregation.secagg.stages import STATES
 from testbed.aggregation.secagg_plus.client import SecAggPlusClient
 from testbed.aggregation.secagg_plus.messages import AnnounceGraph
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.messages import Key32, Message, RoundNumber
 from testbed.parties.client import handles
+from testbed.parties.stage_table import Row, StageTable
 
 
 class HandedOver(Message, frozen=True):
@@ -29,19 +30,21 @@ class HandOver(Message, frozen=True):
     round: RoundNumber
 
 
-_ALWAYS = frozenset(State)
-_BEGINS = Turn(_ALWAYS, State.ADVERTISED)  # also when it has taken part in another sum of this round
+_ORDER = "secagg.out-of-order"
+_ALWAYS = {*STATES, "refused"}
+_BEGINS = Row(after=_ALWAYS, then="advertised", check=_ORDER, begins=True)  # also after another sum of this round
 
 
 class SecAggAccomplice(SecAggClient, answers=(*SecAggClient.questions, HandOver)):
     """An honest client in everything that others can see, up to the survivors; it begins as often as it is asked to."""
 
-    TURNS: ClassVar[Turns] = {
-        **SecAggClient.TURNS,
-        AdvertiseKeys: _BEGINS,
-        CheckSurvivors: Turn(_ALWAYS, State.SIGNED),
-        HandOver: Turn(frozenset({State.MASKED, State.SIGNED, State.REVEALED}), None),
-    }
+    STAGES: ClassVar[StageTable] = SecAggClient.STAGES.extended(
+        {
+            AdvertiseKeys: _BEGINS,
+            CheckSurvivors: Row(after=_ALWAYS, then="signed", check=_ORDER),
+            HandOver: Row(after={"masked", "signed", "revealed"}, then="", check=_ORDER),
+        }
+    )
 
     def check_size(self, participants: int) -> None:
         """Any list will do."""
@@ -49,26 +52,26 @@ class SecAggAccomplice(SecAggClient, answers=(*SecAggClient.questions, HandOver)
     @handles(CheckSurvivors)
     def on_check_survivors(self, message: CheckSurvivors) -> SurvivorsSignature:
         """Sign every set of survivors, as often as asked; the last one is what it would unmask."""
-        with self.in_turn(message):
+        with self.progress.answering(message, message.round):
             self.survivors = set(message.survivors)
             return self.sign_survivors(message.survivors)
 
     @handles(HandOver)
     def on_hand_over(self, message: HandOver) -> HandedOver:
         """Both shares of every peer."""
-        with self.in_turn(message):
-            opened = sorted(self.open_shares().items())
-            return HandedOver(
-                self.mask_secret,
-                [ShareOf(peer, shares[:SHARE_BYTES]) for peer, shares in opened],
-                [ShareOf(peer, shares[SHARE_BYTES : 2 * SHARE_BYTES]) for peer, shares in opened],
-            )
+        self.progress.check(message, message.round)
+        opened = sorted(self.open_shares().items())
+        return HandedOver(
+            self.mask_secret,
+            [ShareOf(peer, shares[:SHARE_BYTES]) for peer, shares in opened],
+            [ShareOf(peer, shares[SHARE_BYTES : 2 * SHARE_BYTES]) for peer, shares in opened],
+        )
 
 
 class SecAggPlusAccomplice(SecAggPlusClient):
     """An accomplice where masks are shared among neighbours: it begins as often as it is asked to, with any list."""
 
-    TURNS: ClassVar[Turns] = {**SecAggPlusClient.TURNS, AnnounceGraph: _BEGINS}
+    STAGES: ClassVar[StageTable] = SecAggPlusClient.STAGES.extended({AnnounceGraph: _BEGINS})
 
     def check_size(self, participants: int) -> None:
         """Any list will do, whatever it has agreed on."""

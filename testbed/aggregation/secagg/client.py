@@ -2,17 +2,16 @@
 
 What the server says is believed where a client cannot check it: who has dropped out, as long as t clients say that
 they were told the same (``consistency: none``: without that). Everything else is checked, and a check that fails ends
-the client's part in the round. Which question may come when is a table: `turns`.
+the client's part in the round. Which question may come when is a table: `stages`.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.noise import NoisyRole
 from testbed.aggregation.secagg.dealt_shares import (
     MASK_KEY,
     SELF_MASK,
@@ -47,9 +46,9 @@ from testbed.aggregation.secagg.messages import (
 )
 from testbed.aggregation.secagg.noise import SecAggNoise, SharesAndNoise, UnmaskAndRemove
 from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.participant import Participant
 from testbed.aggregation.secagg.peer_graph import CompleteGraph, PeerGraph
-from testbed.aggregation.secagg.turns import TURNS, State, Turns
-from testbed.crypto import shamir, signatures
+from testbed.crypto import shamir
 from testbed.crypto.failures import InvalidSignature, OpeningFailed
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.masks import add_masks, word_dtype
@@ -58,18 +57,16 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Vector
 from testbed.parties.client import Client, handles
-from testbed.training.client import RoundUpdate, trained_update, training_digest
+from testbed.training.client import trained_update
 
 SEALING_PURPOSE = b"testbed/secagg/sealing/v1"
 MASK_PURPOSE = b"testbed/secagg/mask/v1"
 
 
-class SecAggClient(NoisyRole):
+class SecAggClient(Participant):
     """One participant of one round; the methods follow the protocol's stages.
 
     Attributes:
-        state: how far it has come.
-        round: the round that it takes part in.
         graph: who are peers, once it has been told.
         batches: who may be summed with whom.
         training: digest of what it was asked to train.
@@ -86,8 +83,6 @@ class SecAggClient(NoisyRole):
         revealed: by peer, the kind of the share that it has revealed.
     """
 
-    TURNS: ClassVar[Turns] = TURNS
-    parameters: SecAggParameters
     noise: SecAggNoise
     graph: PeerGraph
     training: bytes
@@ -103,55 +98,18 @@ class SecAggClient(NoisyRole):
 
     def __init__(self, client: Client, parameters: SecAggParameters) -> None:
         super().__init__(client, parameters)
-        self.state = State.IDLE
-        self.round = -1
         self.batches = parameters.batch_policy(self.environment.batches)
         self.sealing_keys: dict[int, bytes] = {}
         self.received: dict[int, bytes] = {}
         self.opened: dict[int, bytes] = {}
         self.revealed: dict[int, int] = {}
 
-    @property
-    def number(self) -> int:
-        """The client's."""
-        return self.client.number
-
-    @contextmanager
-    def in_turn(self, question: Any) -> Iterator[None]:
-        """Refuse a question that is not in turn, or of another round; a refusal meanwhile ends the client's part."""
-        turn = self.TURNS[type(question)]
-        begins = turn.then is State.ADVERTISED
-        if self.state not in turn.after or not (begins or question.round == self.round):
-            detail = f"{type(question).__name__} of round {question.round} is not what comes next"
-            raise Refusal("secagg.out-of-order", detail)
-        if turn.then is None:
-            yield
-            return
-        self.state = State.ENDED
-        yield
-        self.state = turn.then
-
-    def secret(self, purpose: str) -> bytes:
-        """32 secret bytes of this round for one purpose."""
-        return self.environment.randomness.secret(self.number, self.round, f"secagg {purpose}")
-
-    def sign(self, domain: bytes, content: bytes) -> bytes:
-        """The client's signature."""
-        assert self.client.identity is not None
-        meter("ed25519.sign")
-        return self.client.identity.signing.sign(domain + self.environment.experiment_id, content)
-
-    def verify(self, registered: bytes, domain: bytes, content: bytes, signature: bytes) -> None:
-        """Raise `InvalidSignature` unless it is one of the registered key's."""
-        meter("ed25519.verify")
-        signatures.verify(registered, domain + self.environment.experiment_id, content, signature)
-
     # -- AdvertiseKeys --------------------------------------------------------------------------------------------
 
     @handles(AdvertiseKeys)
     def on_advertise_keys(self, message: AdvertiseKeys) -> KeyAdvert:
         """AdvertiseKeys: make two key pairs and sign their public halves."""
-        with self.in_turn(message):
+        with self.progress.answering(message, message.round):
             return self.advertise(message.round, self.peer_graph(message))
 
     def peer_graph(self, message: Any) -> PeerGraph:
@@ -163,39 +121,17 @@ class SecAggClient(NoisyRole):
             raise Refusal("secagg.threshold-too-low", f"t = {message.threshold} of {message.participants}")
         return CompleteGraph(message.participants, message.threshold)
 
-    def check_size(self, participants: int) -> None:
-        """Refuse a round of so many, where no honest server has such."""
-        agreed = self.client.agreed_participants
-        if self.environment.participants_are_agreed and agreed is None:
-            raise Refusal("secagg.not-agreed", "no participant list was agreed on in this round")
-        if agreed is not None and participants != len(agreed):
-            raise Refusal("secagg.other-participants", f"{participants} announced, {len(agreed)} agreed on")
-        if participants < 2:
-            raise Refusal("secagg.alone", "the sum of one update hides nothing")
-        fewest = self.environment.minimum_participants
-        if participants < fewest:
-            raise Refusal("secagg.too-few-participants", f"{participants} announced, never fewer than {fewest}")
-        most = self.environment.maximum_participants
-        if participants > most:
-            raise Refusal("secagg.too-many-participants", f"{participants} announced, never more than {most}")
-
     def advertise(self, round_number: int, graph: PeerGraph) -> KeyAdvert:
         """Make the keys."""
         update = trained_update(self, round_number)  # a number used before would bring the same masks again
         self.round, self.graph = round_number, graph
-        self.training = self._digest_of_training(update)
+        self.training = self.digest_of_training(update)
         self.sealing = PrivateKey.from_seed(self.secret("sealing key"))
         self.mask_secret = self.secret("mask key")
         self.mask = PrivateKey.from_seed(self.mask_secret)
         meter("x25519.generate", 2)
         content = self.advert_content(self.number, self.sealing.public, self.mask.public)
         return KeyAdvert(self.sealing.public, self.mask.public, self.sign(KEYS_DOMAIN, content))
-
-    def _digest_of_training(self, update: RoundUpdate) -> bytes:
-        """What stands for all that the update was trained from, in what is signed; empty where nothing is to."""
-        if self.parameters.model_binding == "none":
-            return b""
-        return training_digest(update.question, anew=self.environment.compute.measured)
 
     def advert_content(self, client: int, sealing_key: bytes, mask_key: bytes) -> bytes:
         """What a client signs with its keys."""
@@ -206,7 +142,7 @@ class SecAggClient(NoisyRole):
     @handles(ShareKeys)
     def on_share_keys(self, message: ShareKeys) -> SealedForPeers:
         """ShareKeys: verify the peers' keys; share the mask key and the self-mask seed among them."""
-        with self.in_turn(message):
+        with self.progress.answering(message, message.round):
             return self.share(message.adverts)
 
     def share(self, shown: Sequence[AdvertOf]) -> SealedForPeers:
@@ -269,28 +205,9 @@ class SecAggClient(NoisyRole):
                 continue
             content = self.advert_content(client, advert.sealing_key, advert.mask_key)
             try:
-                self.verify(self._registered(client), KEYS_DOMAIN, content, advert.signature)
+                self.verify(self.registered(client), KEYS_DOMAIN, content, advert.signature)
             except InvalidSignature:
-                raise self._not_signed(client) from None
-
-    def _not_signed(self, client: int) -> Refusal:
-        """What a peer's signature that does not verify says.
-
-        A client cannot tell forged keys from genuine ones of a peer that was sent another model: only the server could
-        tell it that peer's digest, and it may lie. So one name says both; an honest server leaves either out before.
-        """
-        if self.parameters.model_binding == "none":
-            return Refusal("secagg.forged-keys", f"client {client} has not signed the keys shown for it")
-        return Refusal(
-            "secagg.other-keys-or-training",
-            f"client {client} has not signed the keys shown for it with the model that this client was sent: "
-            "it was sent another, or they are forged",
-        )
-
-    def _registered(self, client: int) -> bytes:
-        """A peer's signing key: of the list that was agreed on, and from nowhere else where one was."""
-        agreed = self.client.agreed_participants
-        return agreed[client] if agreed is not None else self.environment.directory.signing_key(client)
+                raise self.not_signed(client) from None
 
     def associated(self, sender: int, receiver: int) -> bytes:
         """What sealed shares are bound to: they open for a receiver that was shown the same keys."""
@@ -301,7 +218,7 @@ class SecAggClient(NoisyRole):
     @handles(MaskInput)
     def on_mask_input(self, message: MaskInput, private: SealedFromPeers) -> Masked:
         """MaskedInputCollection: encode the update and mask it against everybody who has shared."""
-        with self.in_turn(message):
+        with self.progress.answering(message, message.round):
             return Masked(self.masked_input(private.shares))
 
     def masked_input(self, rows: Sequence[SharesFor]) -> Vector:
@@ -354,7 +271,7 @@ class SecAggClient(NoisyRole):
     @handles(CheckSurvivors)
     def on_check_survivors(self, message: CheckSurvivors) -> SurvivorsSignature:
         """ConsistencyCheck: sign the one set of survivors that this client will unmask."""
-        with self.in_turn(message):
+        with self.progress.answering(message, message.round):
             self.survivors = self.believable(message.survivors)
             self.batches.check_survivors(message.survivors)
             return self.sign_survivors(message.survivors)
@@ -386,13 +303,13 @@ class SecAggClient(NoisyRole):
     @handles(Unmask)
     def on_unmask(self, message: Unmask) -> Shares:
         """Unmasking: reveal one share for each peer, once t clients have signed the same survivors."""
-        with self.in_turn(message):
+        with self.progress.answering(message, message.round):
             return self.unmask(message.signatures)
 
     @handles(UnmaskAndRemove)
     def on_unmask_and_remove(self, message: UnmaskAndRemove) -> SharesAndNoise:
         """Reveal the same, and one share of the noise of each survivor that is more than the drop-outs call for."""
-        with self.in_turn(message):
+        with self.progress.answering(message, message.round):
             self._check_signatures(message.signatures)
             opened = self.open_shares()
             shares = self._shares(opened)
@@ -402,7 +319,7 @@ class SecAggClient(NoisyRole):
     @handles(UnmaskSurvivors)
     def on_unmask_survivors(self, message: UnmaskSurvivors) -> Shares:
         """Reveal the same on the server's word alone, where the experiment says so (``consistency: none``)."""
-        with self.in_turn(message):
+        with self.progress.answering(message, message.round):
             if self.parameters.consistency != "none":
                 raise Refusal("secagg.unsigned-survivors", "nobody has signed the survivors")
             self.survivors = self.believable(message.survivors)
@@ -422,7 +339,7 @@ class SecAggClient(NoisyRole):
             raise Refusal("secagg.too-few-signatures", f"{count} signatures, threshold {self.graph.threshold}")
         for client, signature in signed.items():
             try:
-                self.verify(self._registered(client), SURVIVORS_DOMAIN, self.survivors_signed, signature)
+                self.verify(self.registered(client), SURVIVORS_DOMAIN, self.survivors_signed, signature)
             except InvalidSignature:
                 raise Refusal("secagg.inconsistent-survivors", f"client {client} signed another set") from None
 
@@ -471,9 +388,9 @@ class SecAggClient(NoisyRole):
     @handles(ProveShare)
     def on_prove_share(self, message: ProveShare) -> ShareKey:
         """Show the key of the share that this client has revealed: it opens nothing else (`share_disputes`)."""
-        with self.in_turn(message):
-            dealer = message.dealer
-            if self.revealed.get(dealer) != message.kind or dealer == self.number:
-                detail = f"the share of client {dealer} that is asked for was not revealed"
-                raise Refusal("secagg.not-revealed", detail)
-            return ShareKey(share_key(self.sealing_keys[dealer], dealer, self.number, message.kind))
+        self.progress.check(message, message.round)
+        dealer = message.dealer
+        if self.revealed.get(dealer) != message.kind or dealer == self.number:
+            detail = f"the share of client {dealer} that is asked for was not revealed"
+            raise Refusal("secagg.not-revealed", detail)
+        return ShareKey(share_key(self.sealing_keys[dealer], dealer, self.number, message.kind))

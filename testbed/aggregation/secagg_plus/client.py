@@ -17,7 +17,7 @@ from testbed.aggregation.secagg.messages import (
     SealedFromPeers,
     Shares,
 )
-from testbed.aggregation.secagg.turns import TURNS, State, Turns, turn
+from testbed.aggregation.secagg.stages import STAGES, row
 from testbed.aggregation.secagg_plus.graph import RegularGraph
 from testbed.aggregation.secagg_plus.messages import (
     AnnounceGraph,
@@ -36,25 +36,29 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import signed_content
 from testbed.parties.client import handles
+from testbed.parties.stage_table import StageTable
 
-PLUS_TURNS: Turns = {
-    AnnounceGraph: turn(State.IDLE, State.ADVERTISED),
-    ShareKeysAmongNeighbours: turn(State.ADVERTISED, State.SHARED),
-    MaskInputAmongNeighbours: turn(State.SHARED, State.MASKED),
-    CheckSurvivors: TURNS[CheckSurvivors],
-    UnmaskNeighbours: turn(State.SIGNED, State.REVEALED),
-    ProveShare: TURNS[ProveShare],
-}
+STAGES_AMONG_NEIGHBOURS = StageTable(
+    start=STAGES.start,
+    rows={
+        AnnounceGraph: row("new", "advertised"),
+        ShareKeysAmongNeighbours: row("advertised", "shared"),
+        MaskInputAmongNeighbours: row("shared", "masked"),
+        CheckSurvivors: STAGES.rows[CheckSurvivors],
+        UnmaskNeighbours: row("signed", "revealed"),
+        ProveShare: STAGES.rows[ProveShare],
+    },
+)
 
 
-class SecAggPlusClient(SecAggClient, answers=tuple(PLUS_TURNS)):
+class SecAggPlusClient(SecAggClient, answers=tuple(STAGES_AMONG_NEIGHBOURS.rows)):
     """One participant of one round; its questions are those of `secagg` where both protocols have the same.
 
     Attributes:
         tags: by neighbour, its word that it has masked with this client.
     """
 
-    TURNS: ClassVar[Turns] = PLUS_TURNS
+    STAGES: ClassVar[StageTable] = STAGES_AMONG_NEIGHBOURS
     parameters: SecAggPlusParameters
     graph: RegularGraph
     tags: dict[int, bytes]
@@ -64,7 +68,7 @@ class SecAggPlusClient(SecAggClient, answers=tuple(PLUS_TURNS)):
     @handles(AnnounceGraph)
     def on_announced_graph(self, message: AnnounceGraph) -> KeyAdvert:
         """Find the own neighbourhood; make two key pairs and sign their public halves and the list."""
-        with self.in_turn(message):
+        with self.progress.answering(message, message.round):
             return self.advertise(message.round, self.peer_graph(message))
 
     def peer_graph(self, message: Any) -> RegularGraph:
@@ -97,7 +101,7 @@ class SecAggPlusClient(SecAggClient, answers=tuple(PLUS_TURNS)):
         self, message: ShareKeysAmongNeighbours, private: NeighbourKeys
     ) -> SealedForPeers:
         """Verify the neighbours' keys; share the mask key and the self-mask seed among them."""
-        with self.in_turn(message):
+        with self.progress.answering(message, message.round):
             return self.share(private.adverts)
 
     def check_adverts(self, adverts: dict[int, AdvertOf], count: int) -> None:
@@ -113,7 +117,7 @@ class SecAggPlusClient(SecAggClient, answers=tuple(PLUS_TURNS)):
         self, message: MaskInputAmongNeighbours, private: SealedFromPeers
     ) -> MaskedAmongNeighbours:
         """Mask the update, and tell each neighbour that it is masked with it; who is not told keeps back its share."""
-        with self.in_turn(message):
+        with self.progress.answering(message, message.round):
             masked = self.masked_input(private.shares)
             meter("aead.seal", len(self.received))
             tags = []
@@ -145,7 +149,7 @@ class SecAggPlusClient(SecAggClient, answers=tuple(PLUS_TURNS)):
     @handles(UnmaskNeighbours)
     def on_unmask_neighbours(self, message: UnmaskNeighbours, private: NeighbourSignatures) -> Shares:
         """Reveal one share for each neighbour, once enough of them have signed the same survivors."""
-        with self.in_turn(message):
+        with self.progress.answering(message, message.round):
             self.tags = {row.client: row.tag for row in private.masked_with}
             return self.unmask(private.signatures)
 

@@ -17,7 +17,6 @@ from testbed.aggregation.secagg.messages import (
     SignatureOf,
     Unmask,
 )
-from testbed.aggregation.secagg.turns import State
 
 N = 6
 T = 4
@@ -132,7 +131,7 @@ def _both_kinds_of_shares(stands: Any, colluders: int) -> tuple[int, int]:
             signed = {c: a.signature for c, a in (await network.ask(told, CheckSurvivors(1, survivors))).items()}
             for client in bad:  # a colluder signs both sets
                 role = small.client(client).role(SecAggClient, small.parameters)
-                role.state = State.MASKED
+                role.progress.state = "masked"
                 signed[client] = role.on_check_survivors(CheckSurvivors(1, survivors)).signature
             rows = [SignatureOf(c, s) for c, s in sorted(signed.items())]
             revealed = (await network.ask(told, Unmask(1, rows))).valid()

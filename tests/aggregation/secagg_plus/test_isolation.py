@@ -16,7 +16,6 @@ from testbed.adversary.secagg.accomplices import HandOver, SecAggAccomplice
 from testbed.adversary.secagg.reconstruction import Attempt, Contradicting
 from testbed.aggregation.secagg.messages import CheckSurvivors, Shares, SignatureOf
 from testbed.aggregation.secagg.round_state import SecAggRound
-from testbed.aggregation.secagg.turns import Turns
 from testbed.aggregation.secagg_plus.client import SecAggPlusClient
 from testbed.aggregation.secagg_plus.messages import (
     MaskedAmongNeighbours,
@@ -29,6 +28,7 @@ from testbed.aggregation.secagg_plus.server import SecAggPlus
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec, handles
+from testbed.parties.stage_table import StageTable
 
 N = 20
 DISHONEST = (0, 1)  # a tenth, as the parameters say; then k = 6 and t = 5
@@ -38,7 +38,7 @@ DELTAS = np.random.default_rng(4).uniform(-1, 1, (N, 6)).astype(np.float32)
 class Accomplice(SecAggAccomplice, SecAggPlusClient, answers=(*SecAggPlusClient.questions, HandOver)):
     """Signs and hands over whatever it is asked for."""
 
-    TURNS: ClassVar[Turns] = {**SecAggPlusClient.TURNS, **SecAggAccomplice.TURNS}
+    STAGES: ClassVar[StageTable] = SecAggPlusClient.STAGES.extended(SecAggAccomplice.STAGES.rows)
 
 
 class Plan(NamedTuple):
