@@ -19,6 +19,7 @@ from testbed.aggregation.secagg.batches import CompleteBatches
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.participant import Participant
 from testbed.aggregation.secagg_plus.client import SecAggPlusClient
+from testbed.parties.stage_table import Progress
 from testbed.selection.lotto.announcement import AnnouncedClient
 from testbed.selection.lotto.client import LottoClient
 from testbed.selection.lotto.server_centric import ServerCentricClient
@@ -84,8 +85,10 @@ def _other_decisions() -> list[Mutant]:
     yes: Callable[..., Any] = lambda self, *_: True  # noqa: E731
     no: Callable[..., Any] = lambda self, *_: False  # noqa: E731
     nothing: Callable[..., Any] = lambda self, *_: None  # noqa: E731
+    in_any_order: Callable[..., Any] = lambda self, message, number: self._table.rows[type(message)]  # noqa: E731
     plus, whole = ("secagg-plus",), ("whole batches",)
     return [
+        Mutant("stages may come in any order", Progress, "check", in_any_order, _mixes(SecAggClient)),
         Mutant("envelopes not bound to the list of keys", SecAggClient, "common_digest", unbound, ("secagg,",)),
         Mutant("signatures of those outside the sum count", SecAggClient, "signers", everybody, whole),
         Mutant("nobody may be declared dead but oneself", SecAggClient, "may_be_left_out", yes, ("secagg,",)),

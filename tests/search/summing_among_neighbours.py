@@ -41,7 +41,7 @@ class SummingAmongNeighbours(Summing):
         """As for `secagg`, once in a round; afterwards a client's neighbourhood."""
         if not self.participants:
             return super().lists()
-        return {client: self.roles[client].around for client in self.adverts}
+        return {client: self.roles[client].graph.around(client) for client in self.adverts}
 
     def advertise(self, client: int, size: int) -> None:
         """As in `secagg`, of those that are on their list."""

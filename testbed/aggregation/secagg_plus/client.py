@@ -5,6 +5,7 @@ neighbourhood is what the list of participants says, that its neighbours have be
 have signed one set of survivors of the whole round.
 """
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from testbed.aggregation.secagg.client import SecAggClient
@@ -82,17 +83,18 @@ class SecAggPlusClient(SecAggClient, answers=tuple(STAGES_AMONG_NEIGHBOURS.rows)
             raise Refusal("secagg-plus.other-list", "the participants are not those that were agreed on")
         if self.number not in listed:
             raise Refusal("secagg-plus.not-in-list", "sent a list that this client is not in")
-        told = (message.neighbours, message.threshold)
         try:
             own = self.parameters.neighbourhood(len(listed))
         except ValueError as error:
             raise Refusal("secagg-plus.no-neighbourhood", str(error)) from None
-        if told != (own.neighbours, own.threshold):
-            raise Refusal("secagg-plus.other-neighbourhood", f"k, t = {told} is not what the experiment says")
+        if (message.neighbours, message.threshold) != (own.neighbours, own.threshold):
+            detail = f"k, t = {(message.neighbours, message.threshold)} is not what the experiment says"
+            raise Refusal("secagg-plus.other-neighbourhood", detail)
         if 2 * own.threshold <= own.neighbours + 1:
             raise Refusal("secagg.threshold-too-low", f"t = {own.threshold} of {own.neighbours + 1}")
         meter("message", len(listed))
-        return RegularGraph.of_round(self.environment.experiment_id, message.round, message.participants, own)
+        told = replace(own, neighbours=message.neighbours, threshold=message.threshold)
+        return RegularGraph.of_round(self.environment.experiment_id, message.round, message.participants, told)
 
     # -- ShareKeys ------------------------------------------------------------------------------------------------
 
