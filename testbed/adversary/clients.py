@@ -7,7 +7,7 @@ from pydantic import Field
 
 from testbed.adversary.lotto.rounds import ALL_LISTS, CLIENT_CENTRIC, VERIFIABLE_BATCHES
 from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions
-from testbed.aggregation.noise import NoisyRole, noise_policy_of
+from testbed.aggregation.noise import NoisyRole, noise_of
 from testbed.emulation.compute.cost import meter
 from testbed.parties.client import Role, RoleSpec, handles
 from testbed.privacy.mechanisms.noise import NoiseShare
@@ -153,7 +153,7 @@ class SkipNoise(ClientMisbehaviour, NoisyRole):
     @classmethod
     def concerns(cls, spec: RoleSpec) -> bool:
         """Where participants add noise at all."""
-        return super().concerns(spec) and noise_policy_of(spec.parameters) is not None
+        return super().concerns(spec) and noise_of(spec.parameters) is not None
 
     def noise_to_add(self, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
         """None."""

@@ -23,7 +23,7 @@ EVERYBODY: dict[str, Any] = {
 
 
 def mechanism(done: Any) -> Skellam:
-    found = done.federation.privacy.ledger.accountant.of_round
+    found = done.federation.privacy.ledger.plan.accountant.of_round
     assert isinstance(found, Skellam)
     assert found.noise_multiplier == MULTIPLIER
     return found
