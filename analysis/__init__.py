@@ -1,7 +1,10 @@
 """What the results mean: measures, tables, figures and metrics of runs. Reads only what `testbed.records` holds.
 
-`measures` turns one run into tidy frames per round, `losses` counts who was lost where, `summary` makes one flat
-object; `rows` says which runs are repetitions of each other and which is the baseline, `overhead` compares, `pairing`
-compares round by round, `dropouts` tabulates losses, `rendering` prints, `figures` and `availability_figures` draw;
-`multi_round` holds the metrics of the participation matrix.
+`comparison` turns runs into frames: `measures` per round, `losses` (who was lost where), `summary` (one flat object a
+run), `rows` (which runs are repetitions, which is the baseline), `overhead` and `pairs` (the comparison, over all
+rounds or round by round), `dropouts`, `tuning`. `figures` draws them. `multi_round` holds the metrics of the
+participation matrix, `privacy` what runs have spent, `attacks` attacks on records, carried out, `bounds` the papers'
+guarantees as numbers, and `reproduction` the papers' tables and figures.
+
+`tables` is the one way to text, Markdown, LaTeX, CSV and JSON; `markup` escapes names for each; `units` scales.
 """

@@ -158,6 +158,11 @@ def data(frame: pd.DataFrame, format: str) -> str:
     return csv(frame) if format == "csv" else to_json({"rows": frame})
 
 
+def rows_of_every(frame: pd.DataFrame, number: int) -> pd.DataFrame:
+    """Each so many-th row, and the last."""
+    return frame.iloc[[place for place in range(len(frame)) if (place + 1) % number == 0 or place + 1 == len(frame)]]
+
+
 def csv(frame: pd.DataFrame) -> str:
     """The frame as CSV. A text that a spreadsheet would take for a formula begins with an apostrophe; numbers do not.
 

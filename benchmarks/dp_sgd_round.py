@@ -22,8 +22,8 @@ import numpy as np
 
 import workloads
 from benchmarks.report import arguments, emit
-from testbed.engine.federation import Plan
 from testbed.engine.in_process import federation_in_process
+from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory
 

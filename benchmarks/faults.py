@@ -29,8 +29,8 @@ from benchmarks import breaking
 from benchmarks.breaking import SUM, Moment, Poison
 from benchmarks.report import arguments, emit
 from cluster.hosts.session import RaySession
-from testbed.engine.federation import Plan
 from testbed.engine.in_process import run_in_process
+from testbed.engine.plan import Plan
 from testbed.errors import ClusterError
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory, RunRecords
@@ -157,14 +157,14 @@ class Trials:
             (Moment(round_number, stage, path.with_name(f"{path.name}.marker-{number}"), times), victims)
             for number, (round_number, stage, victims, times) in enumerate(faults)
         ]
-        outcome = "went on"
+        outcome = "continued"
         began = time.monotonic()
         with RaySession(None, HOSTS, coordinator_class=breaking.breaking(*moments)) as session:
             try:
                 session.run(described, 0, path, lambda progress: None)
             except ClusterError as error:
                 outcome = f"stopped ({str(error).split(';')[0]}), resumed"
-        if outcome != "went on":
+        if outcome != "continued":
             with RaySession(None, HOSTS) as session:
                 session.run(described, 0, path, lambda progress: None)
         missed = [moment.stage for moment, _ in moments if not moment.marker.exists()]
@@ -278,7 +278,11 @@ def poisoned(at: Trials) -> Row:
         with RaySession(None, hosts) as session:
             session.run(described, 0, paths[-1], lambda progress: None)
     row = at.row(
-        "a host, by each message to one client", "train", "client left out, run went on", paths[1], RunRecords(paths[0])
+        "a host, by each message to one client",
+        "train",
+        "client left out, run continued",
+        paths[1],
+        RunRecords(paths[0]),
     )
     left_out = RunRecords(paths[1]).events.query("kind == 'poisoned'")["party"].tolist()
     assert left_out == [f"client:{Poison.KILLS}"], left_out

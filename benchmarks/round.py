@@ -25,7 +25,7 @@ import ray
 from benchmarks.floors import bare_training_loop
 from benchmarks.report import arguments, emit
 from cluster.hosts.session import RaySession
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
 
 MODEL = "femnist-cnn"

@@ -24,7 +24,7 @@ from benchmarks.floors import bare_training_loop
 from benchmarks.report import arguments, emit, table
 from benchmarks.scale_cases import MODEL, experiment_of, lotto, variations
 from benchmarks.scale_measuring import PARTS, ROUND, Measured, measure, timed_session
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
 
 SMALLEST = 1000

@@ -23,7 +23,7 @@ from testbed.network.recorder import OUTCOMES, Event, Exchanges
 _log = logging.getLogger(__name__)
 
 RAYS_SWITCH = "RAY_enable_metrics_collection"
-MAXIMUM_WORDS = 64  # values that one tag takes in one run: a class of one's own may name checks as it likes
+MAXIMUM_WORDS = 64  # values that one tag takes in one run: a user-defined class may name checks as it likes
 LONGEST_WORD = 100
 _OTHER = "other"
 

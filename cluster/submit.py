@@ -20,7 +20,7 @@ PROJECT = "~/sortition-testbed"
 def main(arguments: Sequence[str]) -> int:
     """Run ``testbed run`` with `arguments` on this node's cluster; returns its exit code (see `testbed.commands.main`).
 
-    Works in `PROJECT` when that exists. A lost connection (SIGHUP) stops the run like Ctrl-C: ``--resume`` goes on.
+    Works in `PROJECT` when that exists. A lost connection (SIGHUP) stops the run like Ctrl-C.
     """
     project = Path(PROJECT).expanduser()
     if project.is_dir():

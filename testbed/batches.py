@@ -57,7 +57,8 @@ class Batches:
         batch = int(self.of[client])
         end = int(self._ends[batch])
         members = self._grouped[end - int(self.sizes[batch]) : end]
-        return members[members != client]
+        others: Ids = members[members != client]
+        return others
 
     @cached_property
     def _grouped(self) -> Ids:

@@ -20,11 +20,11 @@ from testbed.errors import CodeCrashed, TestbedError, reason
 OnCrash = Literal["stop", "drop", "raise"]
 """What a crash in a client's code does: end the run; lose the client; come through as it is (unit tests)."""
 
-_HOUSE = Path(__file__).parents[1]
-_OURS = tuple(f"{_HOUSE / package}{os.sep}" for package in ("testbed", "cluster", "workloads", "analysis"))
+_ROOT = Path(__file__).parents[1]
+_OURS = tuple(f"{_ROOT / package}{os.sep}" for package in ("testbed", "cluster", "workloads", "analysis"))
 _LIBRARIES = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
-_WATCHING = str(_HOUSE / "testbed" / "running" / "observing.py")  # who watches a run is no part of it
+_WATCHING = str(_ROOT / "testbed" / "running" / "observers.py")  # who watches a run is no part of it
 _LONGEST_TRACEBACK = 10_000  # characters; the end says most
 
 
@@ -69,7 +69,7 @@ class Crash:
         """The error that ends the run."""
         lost = "on_crash: drop would count such clients as lost"
         line = f"client {self.client} crashed in round {round_number} at {stage}: {self.error}{_place(self)}"
-        return CodeCrashed(f"{line}; mend it and go on with --resume ({lost})", self.trace)
+        return CodeCrashed(f"{line}; fix it and rerun with --resume ({lost})", self.trace)
 
     def encoded(self) -> bytes:
         """As bytes for `decoded`, which need not trust them."""
@@ -98,7 +98,7 @@ def is_crash(error: BaseException) -> bool:
 
 
 @contextmanager
-def locating_crashes(what: str, then: str = "; mend it and go on with --resume") -> Iterator[None]:
+def locating_crashes(what: str, then: str = "; fix it and rerun with --resume") -> Iterator[None]:
     """Make of what code of the user's own raises in the block a `CodeCrashed` that says where.
 
     Args:

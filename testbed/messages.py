@@ -83,8 +83,8 @@ class Vector:
         return b"".join(self._packed_chunk(begin, width) for begin in range(0, len(self), _CHUNK))
 
     def _packed_chunk(self, begin: int, width: int) -> bytes:
-        lanes = np.ascontiguousarray(self.values[begin : begin + _CHUNK], dtype=f"<u{width}")
-        bits = np.unpackbits(lanes.view(np.uint8).reshape(-1, width), axis=1, bitorder="little")
+        words = np.ascontiguousarray(self.values[begin : begin + _CHUNK], dtype=f"<u{width}")
+        bits = np.unpackbits(words.view(np.uint8).reshape(-1, width), axis=1, bitorder="little")
         return np.packbits(bits[:, : self.bits], bitorder="little").tobytes()
 
     def digest(self, *, anew: bool = False) -> bytes:
@@ -128,9 +128,9 @@ class Vector:
         for begin in range(0, length, _CHUNK):
             part = values[begin : begin + _CHUNK]
             flat = np.unpackbits(packed[begin * bits // 8 : -(-(begin + len(part)) * bits // 8)], bitorder="little")
-            lanes = np.zeros((len(part), 8 * width), np.uint8)
-            lanes[:, :bits] = flat[: len(part) * bits].reshape(len(part), bits)
-            part[:] = np.packbits(lanes, axis=1, bitorder="little").view(f"<u{width}").reshape(-1)
+            unpacked = np.zeros((len(part), 8 * width), np.uint8)
+            unpacked[:, :bits] = flat[: len(part) * bits].reshape(len(part), bits)
+            part[:] = np.packbits(unpacked, axis=1, bitorder="little").view(f"<u{width}").reshape(-1)
         return cls(values, bits)
 
     def __eq__(self, other: object) -> bool:
@@ -246,7 +246,8 @@ def decode(kind: type[MessageType], data: bytes) -> MessageType:
 
 def _decode_with(decoder: msgspec.msgpack.Decoder[Any], kind: type[MessageType], data: bytes) -> MessageType:
     try:
-        return decoder.decode(data)
+        message: MessageType = decoder.decode(data)
+        return message
     except ProtocolError:
         raise
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:

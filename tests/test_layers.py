@@ -14,10 +14,7 @@ from tests.repository import ROOT
 # To be opened; whoever opens one removes it here.
 CLOSED = [
     ["testbed.aggregation.secagg_plus.client", "testbed.aggregation.secagg_plus.server"],
-    ["testbed.engine.federation", "testbed.privacy.recorder"],
     [f"testbed.experiment.{name}" for name in ("loader", "schema", "stages", "sweep")],
-    ["testbed.experiment.workload", "testbed.experiment.workload_checks"],
-    ["testbed.parties.client", "testbed.training"],
 ]
 
 # What `testbed` imports late of the packages above it. The command imports what each verb needs when it is called, so

@@ -4,8 +4,8 @@ import numpy as np
 
 from testbed.errors import ExperimentError
 from testbed.experiment.workload import WorkloadSection
-from testbed.plugins import options as own_options
-from testbed.plugins.classes import own_class
+from testbed.plugins import options as plugin_options
+from testbed.plugins.classes import plugin_class
 from testbed.training.workload import Workload
 from workloads.training.threads import one_thread
 
@@ -18,9 +18,9 @@ def load(section: WorkloadSection, population: int, seed: int) -> Workload:
             not a `Workload` of this population. Errors of the class's own are passed on unchanged.
     """
     name = section.dataset
-    made_by = own_class(name, "workload.dataset")
+    made_by = plugin_class(name, "workload.dataset")
     one_thread()  # of what the module has loaded, too
-    workload = own_options.made(made_by, name, "workload", section, population, seed)
+    workload = plugin_options.made(made_by, name, "workload", section, population, seed)
     if not isinstance(workload, Workload):
         lacking = [part for part in vars(Workload) if not part.startswith("_") and not hasattr(workload, part)]
         raise ExperimentError(f"workload.dataset: {name} lacks {', '.join(lacking)}; see workloads/contract.py")

@@ -63,7 +63,7 @@ class Target:
     """A model of images whose gradients can be differentiated once more.
 
     Args:
-        name: of `workloads.models.classifiers`; raises `ExperimentError` for one whose vector holds more than
+        name: of `workloads.models.registry`; raises `ExperimentError` for one whose vector holds more than
         parameters. shape: of an image, (height, width) or (height, width, 3). classes: number of labels. parameters:
         `(d,)` float32, the model.
     """

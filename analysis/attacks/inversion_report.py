@@ -24,6 +24,7 @@ from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.markup import figure_text
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
+from workloads.training.classification import ImageClassification
 
 Images = npt.NDArray[np.floating]
 _MOST_IMAGES = 64  # sought at once; Geiping et al. find little in more
@@ -80,19 +81,17 @@ class Inverter:
 
     def __init__(self, run: RunRecords, first: int, last: int) -> None:
         self.victims = Victims(run)
-        data = getattr(self.victims.workload, "data", None)
-        if data is None or not hasattr(data, "height"):
-            raise ExperimentError(
-                f"{run.path}: does not learn images with a model of workloads.models.classifiers; nothing to invert"
-            )
-        self.data: Any = data
+        workload = self.victims.workload
+        if not isinstance(workload, ImageClassification):
+            raise ExperimentError(f"{run.path}: does not learn images with a built-in model; nothing to invert")
+        self.data = data = workload.data
         self.view = view(run, first, last)
         self.estimates = estimates(self.view, self.victims.weights)
         held_out = data.held_out()[0]
         self.low, self.high = float(held_out.min()), float(held_out.max())
         self.held_out = held_out
-        name = self.victims.workload.model_name
-        self.target = Target(name, tuple(held_out.shape[1:]), data.classes, self.view.model)
+        classes = data.label_counts().shape[1]
+        self.target = Target(workload.model_name, tuple(held_out.shape[1:]), classes, self.view.model)
 
     def invert(self, client: int, search: Search, *, alone: bool = False) -> Inversion:
         """Seek the images of `client`; `alone`: take the recovered update for its own, whatever is in it.
@@ -131,11 +130,16 @@ class Inverter:
         order = np.concatenate((theirs, rest))
         prior = self._pixels(self.held_out.numpy().mean(axis=0))
         return Inversion(
-            client, group, float(errors(update[None], truth[None])[0]),
-            Found(sought[order], found.labels[order], found.cost, found.cosine), originals,
-            costs[mine, theirs], ((originals - prior) ** 2).reshape(len(originals), -1).mean(axis=1),
-            true_labels.numpy(), section.epochs * -(-int(counts[client]) // section.batch_size),
-        )  # fmt: skip
+            client=client,
+            group=group,
+            error=float(errors(update[None], truth[None])[0]),
+            found=Found(sought[order], found.labels[order], found.cost, found.cosine),
+            originals=originals,
+            mse=costs[mine, theirs],
+            prior_mse=((originals - prior) ** 2).reshape(len(originals), -1).mean(axis=1),
+            true_labels=true_labels.numpy(),
+            steps=section.epochs * -(-int(counts[client]) // section.batch_size),
+        )
 
     def _pixels(self, images: Images) -> Images:
         pixels: Images = (images - self.low) / (self.high - self.low)
@@ -182,9 +186,8 @@ def pictures(found: Sequence[tuple[str, Inversion]], path: Path) -> list[Path]:
     most = max(len(made.originals) for _, made in found)
     with house_style():
         figure, axes = plt.subplots(
-            len(found), 2 * most, squeeze=False,
-            figsize=(max(COLUMN_INCHES, 1.2 * most), 0.95 * len(found) + 0.3),
-        )  # fmt: skip
+            len(found), 2 * most, squeeze=False, figsize=(max(COLUMN_INCHES, 1.2 * most), 0.95 * len(found) + 0.3)
+        )
         for axis in axes.flat:
             axis.set_axis_off()
         for line, (name, made) in zip(axes, found, strict=True):

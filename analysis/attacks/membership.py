@@ -107,7 +107,8 @@ class _Threshold:
 
     def __call__(self, across: Floats) -> Floats:
         place = np.rint((across - self._first) * _PER_DEVIATION).astype(np.int64)
-        return self._table[np.clip(place, 0, len(self._table) - 1)]
+        values: Floats = self._table[np.clip(place, 0, len(self._table) - 1)]
+        return values
 
 
 def _portions(trials: int) -> Iterator[int]:

@@ -25,7 +25,9 @@ from testbed.adversary.model_inconsistency import (
     inspectable,
 )
 from testbed.adversary.section import AdversarySection, name_of, options
+from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.noise import noise_of
+from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
@@ -121,7 +123,7 @@ def recovered_samples(run: RunRecords, victims: Victims) -> list[RecoveredSample
         expected = int(victims.workload.sample_counts[asked].sum())
         made = imprint_of(inspectable(workload), expected, _gain(run), number)
         bins = made.samples_in(seen.mean * seen.weight)
-        true = np.concatenate([workload.training_samples(client) for client in survivors]).reshape(-1, made.pixels)
+        true = np.concatenate([victims.samples(client) for client in survivors]).reshape(-1, made.pixels)
         peak = float(np.ptp(inspectable(workload).known_samples()))
         best = np.full(len(true), -np.inf)
         for candidate in bins:
@@ -174,23 +176,23 @@ def _gain(run: RunRecords) -> float:
     return chosen.gain
 
 
-def _step(section: Any) -> float:
+def _step(section: AggregationParameters) -> float:
     """Between two values that a coordinate can have in what is summed; 0: any float, or they are rounded rotated."""
-    if noise_of(section) is not None:
+    if noise_of(section) is not None or not isinstance(section, SecAggParameters):
         return 0.0
-    quantisation = getattr(section, "quantisation", None)
-    return 0.0 if quantisation is None else float(2 * quantisation.clip / quantisation.highest)
+    return float(2 * section.quantisation.clip / section.quantisation.highest)
 
 
-def _clipped(section: Any, victims: Victims, client: int, seen: RoundAggregate, number: int) -> Floats:
+def _clipped(
+    section: AggregationParameters, victims: Victims, client: int, seen: RoundAggregate, number: int
+) -> Floats:
     """A client's update as it may be summed: nobody could have more of it."""
     delta = victims.workload.train(client, seen.model, number).delta.astype(np.float64)
-    noise, quantisation = noise_of(section), getattr(section, "quantisation", None)
     clipped: Floats = delta
-    if noise is not None:
+    if (noise := noise_of(section)) is not None:
         clipped = delta * min(1.0, noise.clip / max(float(np.linalg.norm(delta)), 1e-300))
-    elif quantisation is not None:
-        clipped = np.clip(delta, -quantisation.clip, quantisation.clip)
+    elif isinstance(section, SecAggParameters):
+        clipped = np.clip(delta, -section.quantisation.clip, section.quantisation.clip)
     return clipped
 
 

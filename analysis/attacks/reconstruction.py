@@ -75,7 +75,8 @@ def spanned(participation: npt.ArrayLike, group: Integers) -> bool:
 def _row_space(matrix: Floats) -> Floats:
     """`(rank, n)` orthonormal rows."""
     _, singular, right = np.linalg.svd(matrix, full_matrices=False)
-    return right[singular > singular[0] * max(matrix.shape) * np.finfo(np.float64).eps]
+    rows: Floats = right[singular > singular[0] * max(matrix.shape) * np.finfo(np.float64).eps]
+    return rows
 
 
 def errors(estimated: Floats, true: npt.NDArray[np.float32]) -> Floats:

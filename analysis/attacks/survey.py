@@ -14,9 +14,9 @@ from analysis.attacks.limits import limit
 from analysis.attacks.outcomes import attacks, attained
 from analysis.tables import Table, require_format, to_json
 from analysis.tables import render as render_table
-from testbed.adversary.catalogue import OF_PARTY, names
-from testbed.adversary.section import AdversarySection, name_of
-from testbed.engine.federation import Plan
+from testbed.adversary.catalogue import OF_PARTY, names, update_recovered
+from testbed.adversary.section import PARTIES, AdversarySection, name_of
+from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
@@ -108,9 +108,9 @@ def survey_of(experiment: Experiment, tried: Sequence[Trial], where: str) -> Exp
 
 def _adversary(section: AdversarySection, trial: Trial) -> dict[str, list[Any]]:
     """What is tried, outermost, beside its companions."""
-    parties = {}
-    for party in OF_PARTY:
-        listed = {name_of(one): one for one in getattr(section, party)}
+    parties: dict[str, list[Any]] = {}
+    for party in PARTIES:
+        listed = {name_of(one): one for one in section.named(party)}
         tried = [listed.pop(trial.name, trial.name)] if party == trial.party else []
         parties[party] = [*tried, *listed.values()]
     return parties
@@ -123,8 +123,7 @@ def findings(experiment: Experiment, tried: Sequence[Trial], runs: Sequence[RunR
 
 def _finding(trial: Trial, run: RunRecords, bound: str) -> Finding:
     found, events = attained(run, trial.name), attacks(run.events)
-    gave_away = events["detail"].str.contains(r": victim \d+\b.*\b(?:recovered|reconstructed)\b")
-    recovered = events.loc[gave_away, "round"].nunique()
+    recovered = events.loc[[update_recovered(detail) for detail in events["detail"]], "round"].nunique()
     verdict: Verdict
     if not found.attacked:
         verdict = "did not arise"
@@ -134,8 +133,15 @@ def _finding(trial: Trial, run: RunRecords, bound: str) -> Finding:
         verdict = "bounded" if bound else "not protected"
     checks = tuple(f"{check} at {stage}" for check, stage, _ in found.checks)
     return Finding(
-        trial, verdict, checks, bound, found.attacked, found.refused, found.completed, int(recovered)
-    )  # fmt: skip
+        trial=trial,
+        verdict=verdict,
+        checks=checks,
+        limit=bound,
+        attacked=found.attacked,
+        refused=found.refused,
+        completed=found.completed,
+        recovered=int(recovered),
+    )
 
 
 # -- printing -------------------------------------------------------------------------------------------------------

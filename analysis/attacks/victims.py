@@ -4,16 +4,25 @@ Local training is a function of the experiment, the client, the model and the ro
 no server may see.
 """
 
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 import workloads
 from testbed.arrays import Floats
+from testbed.errors import ExperimentError
 from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
+
+
+@runtime_checkable
+class ShowsSamples(Protocol):
+    """A workload whose training samples an attack can be measured against."""
+
+    def training_samples(self, client: int) -> npt.NDArray[np.float32]:
+        """`(n, ...)` float32: a client's inputs, as the model takes them."""
 
 
 class Victims:
@@ -29,7 +38,7 @@ class Victims:
         seed = self.experiment.seed
         self.seed = int(provenance["simulation_seed"]) if seed is None else seed
         section = self.experiment.workload
-        self.workload: Any = workloads.build(section, self.experiment.population, self.seed)
+        self.workload = workloads.build(section, self.experiment.population, self.seed)
 
     @property
     def weights(self) -> Floats:
@@ -38,6 +47,12 @@ class Victims:
             return np.ones(self.experiment.population)
         counts: Floats = np.asarray(self.workload.sample_counts, np.float64)
         return counts
+
+    def samples(self, client: int) -> npt.NDArray[np.float32]:
+        """`(n, ...)` float32: a client's inputs; raises `ExperimentError` for a workload that does not show them."""
+        if not isinstance(self.workload, ShowsSamples):
+            raise ExperimentError("workload.dataset: needs training_samples(client) for an attack to be measured")
+        return self.workload.training_samples(client)
 
     def updates(self, model: npt.NDArray[np.float32], round_number: int) -> npt.NDArray[np.float32]:
         """`(n, d)` float32: what each client learns (or would learn, had it been chosen) from `model` in this round."""

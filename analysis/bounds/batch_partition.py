@@ -15,6 +15,7 @@ from math import comb
 import numpy as np
 
 from analysis.bounds.tails import cdf, survival
+from analysis.bounds.validation import require_at_least
 from testbed.arrays import Floats
 from testbed.batches import Batches
 
@@ -67,27 +68,28 @@ def unavailable_round(users: int, selected: int, privacy: int, dropout: Dropout)
     """
     batches = batches_of(users, selected, privacy)
     wanted = selected // privacy
-    if np.isscalar(dropout) and np.ptp(batches.sizes) == 0:
-        whole = (1 - _exact(float(dropout))) ** int(batches.sizes[0])  # type: ignore[arg-type]
-        return cdf(wanted - 1, len(batches), whole)
+    if isinstance(dropout, float | int) and np.ptp(batches.sizes) == 0:
+        return cdf(wanted - 1, len(batches), _whole_batch(batches, dropout))
     first, counts = _counts(batches_available(batches, dropout))
     return float(counts[: max(0, wanted - first)].sum())
 
 
 def _available_round(batches: Batches, wanted: int, dropout: Dropout) -> float:
     """One less `unavailable_round`, also where that is tiny."""
-    if np.isscalar(dropout) and np.ptp(batches.sizes) == 0:
-        whole = (1 - _exact(float(dropout))) ** int(batches.sizes[0])  # type: ignore[arg-type]
-        return survival(wanted - 1, len(batches), whole)
+    if isinstance(dropout, float | int) and np.ptp(batches.sizes) == 0:
+        return survival(wanted - 1, len(batches), _whole_batch(batches, dropout))
     first, counts = _counts(batches_available(batches, dropout))
     return float(counts[max(0, wanted - first) :].sum())
 
 
+def _whole_batch(batches: Batches, dropout: float) -> Fraction:
+    """The chance that all members of a batch are there, where all batches are of one size; exactly."""
+    return (1 - _exact(dropout)) ** int(batches.sizes[0])
+
+
 def batches_of(users: int, selected: int, privacy: int) -> Batches:
     """The batches that the selection uses; raises as `family_size` does."""
-    for name, value in (("users", users), ("selected", selected), ("privacy", privacy)):
-        if value < 1:
-            raise ValueError(f"{name}: {value}; must be at least 1")
+    require_at_least(1, users=users, selected=selected, privacy=privacy)
     if selected > users:
         raise ValueError(f"selected: K = {selected} of {users} users")
     if selected % privacy:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from math import lgamma, log
-from typing import Any
 
 import numpy as np
 
@@ -10,8 +9,8 @@ from analysis.attacks.outcomes import Share
 from analysis.bounds import convergence, full_rank
 from analysis.bounds.batch_partition import Dropout, average_cardinality, batches_of, family_size, unavailable_round
 from analysis.bounds.batch_partition_simulated import simulated
+from analysis.bounds.rows import Row, found
 
-Row = dict[str, Any]
 _DIGITS = 4300  # what Python prints of an integer
 _SEED = 0  # simulations are the same every time; other seeds by calling what is simulated
 _BEYOND = 2  # rounds are simulated up to so many times N
@@ -33,7 +32,7 @@ def batch_partition_bounds(users: int, selected: int, privacy: int, dropout: Dro
         **(spread if chances.ndim else {}),
         "batches": len(batches),
         "largest_batch": int(batches.sizes.max()),
-        **_found("family_size", size, f"an integer of {int(logarithm) + 1} digits"),
+        **found("family_size", size, f"an integer of {int(logarithm) + 1} digits"),
         "family_size_log10": logarithm,
         "average_cardinality": average_cardinality(users, selected, privacy, dropout),
         "unavailable_round": unavailable_round(users, selected, privacy, dropout),
@@ -42,19 +41,19 @@ def batch_partition_bounds(users: int, selected: int, privacy: int, dropout: Dro
 
 def simulated_cardinality(users: int, selected: int, privacy: int, dropout: Dropout, rounds: int) -> Row:
     """The same by simulation of so many rounds of fair selection, with standard error and 95% interval."""
-    found = simulated(users, selected, privacy, dropout, rounds, _SEED)
+    measured = simulated(users, selected, privacy, dropout, rounds, _SEED)
     return {
         "simulated_rounds": rounds,
-        "simulated_cardinality": found.cardinality,
-        "simulated_error": found.error,
-        **_share("simulated_unavailable", found.unavailable),
+        "simulated_cardinality": measured.cardinality,
+        "simulated_error": measured.error,
+        **_share("simulated_unavailable", measured.unavailable),
     }
 
 
 def full_rank_report(users: int, selected: int, rounds: int, trials: int) -> Row:
     """Theorem 3 for N rounds, and (with trials) how often P had full rank after `rounds`, with 95% intervals."""
     unstated = "the theorem does not state its constant c'"
-    row: Row = {**_found("theorem3_uniform", None, unstated), **_independent(users, selected)}
+    row: Row = {**found("theorem3_uniform", None, unstated), **_independent(users, selected)}
     if trials:
         row |= {"full_rank_rounds": rounds, "full_rank_trials": trials}
         most = max(rounds, _BEYOND * users)
@@ -62,7 +61,7 @@ def full_rank_report(users: int, selected: int, rounds: int, trials: int) -> Row
             reached = full_rank.rounds_until_full_rank(draw(users, selected), users, trials, most, _SEED)
             median = float(np.median(reached))
             row |= _share(f"full_rank_{name}", Share.of(int((reached <= rounds).sum()), trials))
-            row |= _found(f"full_rank_{name}_median", median if median <= most else None, f"more than {most} rounds")
+            row |= found(f"full_rank_{name}_median", median if median <= most else None, f"more than {most} rounds")
     return row
 
 
@@ -86,14 +85,10 @@ def convergence_report(
 
 def _independent(users: int, selected: int) -> Row:
     if 2 * selected >= users:
-        return _found("theorem3_independent", None, "stated for K below N/2")
+        return found("theorem3_independent", None, "stated for K below N/2")
     bound = full_rank.independent_bound(users, selected)
-    return _found("theorem3_independent", bound if bound > 0 else None, f"(30) says nothing here: {bound:.3g}")
+    return found("theorem3_independent", bound if bound > 0 else None, f"(30) says nothing here: {bound:.3g}")
 
 
 def _share(name: str, share: Share) -> Row:
     return {name: share.rate, f"{name}_low": share.low, f"{name}_high": share.high}
-
-
-def _found(name: str, value: Any, reason: str) -> Row:
-    return {name: value} if value is not None else {name: None, f"{name}_reason": reason}

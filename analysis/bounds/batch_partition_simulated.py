@@ -14,7 +14,7 @@ from analysis.bounds.batch_partition import Dropout, batches_available, batches_
 from testbed.errors import RoundSkipped
 from testbed.selection.batch_partition import BatchPartitionParameters, BatchPartitionSelection
 
-_STRETCHES = 50  # rounds depend on those before them, means of long stretches hardly
+_BLOCKS = 50  # rounds depend on those before them, means of long blocks hardly
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Simulated:
 
     Attributes:
         cardinality: mean users in a round, skipped rounds included.
-        error: its standard error, from the means of 50 stretches of rounds.
+        error: its standard error, from the means of 50 blocks of rounds (batch means).
         unavailable: the rounds that were skipped, of all.
     """
 
@@ -45,21 +45,21 @@ def simulated(
     Raises:
         ValueError: as `average_cardinality`, or rounds are no such multiple.
     """
-    if rounds < _STRETCHES or rounds % _STRETCHES:
-        raise ValueError(f"simulate: {rounds} rounds; must be a positive multiple of {_STRETCHES}")
+    if rounds < _BLOCKS or rounds % _BLOCKS:
+        raise ValueError(f"simulate: {rounds} rounds; must be a positive multiple of {_BLOCKS}")
     batches_available(batches_of(users, selected, privacy), dropout)  # for its errors
     parameters = BatchPartitionParameters(participants=selected, privacy=privacy, mode="fair" if fair else "uniform")
     selection = BatchPartitionSelection(parameters, users)
-    coin, chances = np.random.default_rng(seed), np.asarray(dropout, np.float64)
+    rng, chances = np.random.default_rng(seed), np.asarray(dropout, np.float64)
     participations, sizes = np.zeros(users, np.int64), np.zeros(rounds, np.int64)
     for number in range(rounds):
-        present = np.flatnonzero(coin.random(users) >= chances)
+        present = np.flatnonzero(rng.random(users) >= chances)
         try:
-            members = selection.batches.members(selection.choose(present, participations, coin))
+            members = selection.batches.members(selection.choose(present, participations, rng))
         except RoundSkipped:
             continue
         participations[members] += 1
         sizes[number] = len(members)
-    means = sizes.reshape(_STRETCHES, -1).mean(axis=1)
-    error = float(means.std(ddof=1)) / sqrt(_STRETCHES)
+    means = sizes.reshape(_BLOCKS, -1).mean(axis=1)
+    error = float(means.std(ddof=1)) / sqrt(_BLOCKS)
     return Simulated(float(sizes.mean()), error, Share.of(int((sizes == 0).sum()), rounds))

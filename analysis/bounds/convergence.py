@@ -22,6 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binom
 
+from analysis.bounds.validation import require_at_least, require_positive
+from testbed.arrays import Floats
+
 _LEAST_CONVEXITY = 1e-12  # of the smoothness
 
 
@@ -46,9 +49,7 @@ class Problem:
     initial_distance: float
 
     def __post_init__(self) -> None:
-        for name in ("smoothness", "convexity"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name}: {getattr(self, name)}; must be above 0")
+        require_positive(smoothness=self.smoothness, convexity=self.convexity)
         if self.convexity > self.smoothness:
             raise ValueError(f"convexity: mu = {self.convexity:g} is above rho = {self.smoothness:g}")
         if self.convexity < _LEAST_CONVEXITY * self.smoothness:
@@ -56,9 +57,13 @@ class Problem:
                 f"convexity: mu = {self.convexity:g}; must be at least {_LEAST_CONVEXITY:g} of rho = "
                 f"{self.smoothness:g}: with less the bound says nothing"
             )
-        for name in ("gradient_variance", "gradient_bound", "heterogeneity", "initial_distance"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ValueError(f"{name}: {getattr(self, name)}; must be at least 0")
+        require_at_least(
+            0,
+            gradient_variance=self.gradient_variance,
+            gradient_bound=self.gradient_bound,
+            heterogeneity=self.heterogeneity,
+            initial_distance=self.initial_distance,
+        )
 
     def gamma(self, local_steps: int) -> float:
         """max(8 rho / mu, E)."""
@@ -94,7 +99,7 @@ def repaired(
     _check(users, selected, privacy, local_steps, completed, rounds)
     beta = _beta(problem, users, selected, privacy, local_steps)
     counts = np.arange(rounds + 1)
-    rates = _rate(problem, local_steps, beta, counts)
+    rates = _rate(problem, local_steps, beta, counts.astype(np.float64))
     return float(binom.pmf(counts, rounds, completed) @ rates)
 
 
@@ -105,7 +110,7 @@ def _beta(problem: Problem, users: int, selected: int, privacy: int, local_steps
     return spread * local_steps**2 * problem.gradient_bound
 
 
-def _rate(problem: Problem, local_steps: int, beta: float, completed: np.ndarray | float) -> np.ndarray | float:
+def _rate(problem: Problem, local_steps: int, beta: float, completed: Floats | float) -> Floats | float:
     rho, mu, gamma = problem.smoothness, problem.convexity, problem.gamma(local_steps)
     drift = 8 * (local_steps - 1) ** 2 * problem.gradient_bound
     alpha = problem.gradient_variance + 6 * rho * problem.heterogeneity + drift
@@ -118,9 +123,7 @@ def _check(users: int, selected: int, privacy: int, local_steps: int, completed:
         raise ValueError(f"selected: K = {selected} of {users} users")
     if selected % privacy or users % privacy:
         raise ValueError(f"privacy: T = {privacy} must divide K = {selected} and N = {users} in Theorem 2")
-    if local_steps < 1:
-        raise ValueError(f"local_steps: {local_steps}; must be at least 1")
+    require_at_least(1, local_steps=local_steps)
     if not 0 <= completed <= 1:
         raise ValueError(f"completed: {completed:g} is no share of the rounds")
-    if rounds < 0:
-        raise ValueError(f"rounds: {rounds}; must be at least 0")
+    require_at_least(0, rounds=rounds)

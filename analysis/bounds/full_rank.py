@@ -34,12 +34,12 @@ def independent_bound(users: int, selected: int) -> float:
 
 def uniform_round(users: int, selected: int) -> Callable[[np.random.Generator], Integers]:
     """Draws a round of K users, uniformly: `random` where enough users are there and all drop out equally often."""
-    return lambda coin: np.isin(np.arange(users), coin.choice(users, selected, replace=False)).astype(np.int64)
+    return lambda rng: np.isin(np.arange(users), rng.choice(users, selected, replace=False)).astype(np.int64)
 
 
 def independent_round(users: int, selected: int) -> Callable[[np.random.Generator], Integers]:
     """Draws a round of each user with probability K/N: `bernoulli`, K/(N(1-p)) of those there, who are 1-p of all."""
-    return lambda coin: (coin.random(users) < selected / users).astype(np.int64)
+    return lambda rng: (rng.random(users) < selected / users).astype(np.int64)
 
 
 def rounds_until_full_rank(
@@ -54,8 +54,8 @@ def rounds_until_full_rank(
         most: rounds of a run.
         seed: of the generator.
     """
-    coin = np.random.default_rng(seed)
-    return np.array([_full_at(np.array([draw(coin) for _ in range(most)]), users) for _ in range(trials)], np.int64)
+    rng = np.random.default_rng(seed)
+    return np.array([_full_at(np.array([draw(rng) for _ in range(most)]), users) for _ in range(trials)], np.int64)
 
 
 def _full_at(rounds: Integers, users: int) -> int:

@@ -16,18 +16,19 @@ from typing import Any, Literal
 import numpy as np
 
 from analysis.bounds.lotto import selection_probability
-from analysis.bounds.lotto_dp import PrivacyCost, cheapest, repeated_by_any, repeated_by_participants, some
-from analysis.bounds.noise_left import NoiseLeft
+from analysis.bounds.lotto_dp import PrivacyCost, at_least_one, least_epsilon, repeated_by_any, repeated_by_participants
+from analysis.bounds.residual_noise import ResidualNoise
 from analysis.bounds.tails import hypergeometric_survival, survival, survivals
 from analysis.bounds.verifiable_batch_partition import Setting
 from analysis.bounds.verifiable_batch_partition import bound as batches_exceed
+from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.batches import Batches
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.privacy.accounting.accountant import Accountant
 from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
 
 Server = Literal["honest but curious", "malicious"]
-COULD_BE = 10**9  # n_max of Corollary 3: clients that there could be at all
+MAX_POPULATION = 10**9  # n_max of Corollary 3: clients that there could be at all
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ class _Training:
     delta: float
 
     @cached_property
-    def left(self) -> NoiseLeft:
+    def left(self) -> ResidualNoise:
         """How much noise hides a client, at least."""
-        return NoiseLeft.of(self.plan)
+        return ResidualNoise.of(self.plan)
 
     @property
     def population(self) -> int:
@@ -80,9 +81,9 @@ class _Training:
     def guarantee(
         self, server: Server, because: str, dishonest: Sequence[float], repeated: Callable[[int], float]
     ) -> Guarantee:
-        """With the chances p_k and q_r of `cheapest`."""
+        """With the chances p_k and q_r of `least_epsilon`."""
         everybody, fewest = (
-            cheapest(self.delta, dishonest, repeated, self.rounds, self._cost(server == "malicious", few))
+            least_epsilon(self.delta, dishonest, repeated, self.rounds, self._cost(server == "malicious", few))
             for few in (False, True)
         )
         shared = self.plan.aggregation.shares_noise
@@ -155,7 +156,7 @@ def _skipping(training: _Training) -> tuple[list[float], str]:
     if not _uniform(training):
         return [1.0] * most + [0.0], f"; up to {most} beside it skip their noise in every round"
     tails = (hypergeometric_survival(k, training.population - 1, len(skipping), others) for k in range(most))
-    return [*(some(training.rounds, tail) for tail in tails), 0.0], "; up to k by chance skip their noise"
+    return [*(at_least_one(training.rounds, tail) for tail in tails), 0.0], "; up to k by chance skip their noise"
 
 
 def _uniform(training: _Training) -> bool:
@@ -179,7 +180,7 @@ def _participation(training: _Training) -> tuple[Fraction, int | None, str]:
     if _uniform(training):
         return Fraction(s, n), None, f"{s} of {n} by chance, all of them there"
     whole = protocol == "verifiable-batch-partition" or (protocol == "batch-partition" and parameters.mode == "uniform")
-    if whole and always and getattr(parameters, "refine", None) is None:
+    if whole and always:
         assert selection.batches is not None
         wanted, batches = s // parameters.privacy, len(selection.batches)
         return Fraction(wanted, batches), None, f"{wanted} of {batches} batches by chance, all of them there"
@@ -203,17 +204,13 @@ def _malicious(training: _Training) -> Guarantee:
     protocol = parameters.protocol
     if protocol.startswith("lotto-"):
         p = _selection_probability(training)
-        dishonest = training.chances(lambda last: [some(rounds, tail) for tail in survivals(last, c, p)])
+        dishonest = training.chances(lambda last: [at_least_one(rounds, tail) for tail in survivals(last, c, p)])
         if protocol == "lotto-server-centric":
-            most = max(COULD_BE, training.population)
-            return training.guarantee(
-                "malicious", f"Corollary 3 of Lotto, a candidate with probability at most {float(p):.4g}", dishonest,
-                lambda r: repeated_by_any(most, r, rounds, p),
-            )  # fmt: skip
-        return training.guarantee(
-            "malicious", f"Corollary 2 of Lotto, a candidate with probability at most {float(p):.4g}", dishonest,
-            lambda r: repeated_by_participants(s, r, rounds, p),
-        )  # fmt: skip
+            most = max(MAX_POPULATION, training.population)
+            because = f"Corollary 3 of Lotto, a candidate with probability at most {float(p):.4g}"
+            return training.guarantee("malicious", because, dishonest, lambda r: repeated_by_any(most, r, rounds, p))
+        because = f"Corollary 2 of Lotto, a candidate with probability at most {float(p):.4g}"
+        return training.guarantee("malicious", because, dishonest, lambda r: repeated_by_participants(s, r, rounds, p))
     if protocol == "verifiable-batch-partition":
         return _malicious_with_verified_batches(training, parameters)
     batches = training.plan.selection.batches
@@ -229,19 +226,22 @@ def _malicious(training: _Training) -> Guarantee:
 
 def _malicious_with_verified_batches(training: _Training, parameters: Any) -> Guarantee:
     setting = Setting(
-        training.population, training.participants, parameters.privacy, parameters.factor, training.dishonest,
-        parameters.min_population,
-    )  # fmt: skip
+        population=training.population,
+        participants=training.participants,
+        privacy=parameters.privacy,
+        over_selection=parameters.factor,
+        dishonest=training.dishonest,
+        min_population=parameters.min_population,
+    )
     dishonest = training.chances(
-        lambda last: [some(training.rounds, batches_exceed(setting, k)[0]) for k in range(last + 1)]
+        lambda last: [at_least_one(training.rounds, batches_exceed(setting, k)[0]) for k in range(last + 1)]
     )
     because = (
         f"a batch is a candidate with probability at most {float(setting.p):.4g}, wherever the dishonest clients are"
     )
     return training.guarantee(
-        "malicious", because, dishonest,
-        lambda r: repeated_by_any(setting.batches, r, training.rounds, setting.p),
-    )  # fmt: skip
+        "malicious", because, dishonest, lambda r: repeated_by_any(setting.batches, r, training.rounds, setting.p)
+    )
 
 
 def _selection_probability(training: _Training) -> Fraction:
@@ -278,7 +278,8 @@ def _of_dp_sgd(training: _Training, accountant: SubsampledGaussianAccountant) ->
     found = PrivacyCost(before.epsilon({1.0: training.rounds}, training.delta), None, training.rounds)
     because = f"weak client sampling: a client takes part with probability {rate:.4g}, by a coin of its own"
     honest = Guarantee("honest but curious", found, found, because)
-    if training.plan.experiment.aggregation.server == "untrusted":  # type: ignore[union-attr]
+    aggregation = training.plan.experiment.aggregation
+    if isinstance(aggregation, RandomParticipationParameters) and aggregation.server == "untrusted":
         return [honest, Guarantee("malicious", found, found, f"{because}, and adds noise of its own")]
     nothing = PrivacyCost(inf, None, None, reason="the server is trusted with the sums before it adds noise")
     return [honest, Guarantee("malicious", nothing, nothing, nothing.reason)]

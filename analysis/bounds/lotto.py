@@ -11,6 +11,7 @@ from math import ceil, floor
 from numbers import Integral
 
 from analysis.bounds.tails import survival
+from analysis.bounds.validation import require_at_least
 
 
 def selection_probability(
@@ -27,8 +28,8 @@ def selection_probability(
     Raises:
         ValueError: a number is out of range.
     """
-    _at_least("participants", participants, 1)
-    _at_least("min_population", min_population, 1)
+    require_at_least(1, participants=participants)
+    require_at_least(1, min_population=min_population)
     return min(
         Fraction(1),
         Fraction(floor(_factor(over_selection) * participants * 2**output_bits / min_population), 2**output_bits),
@@ -89,7 +90,7 @@ def secagg_fails(
         min_population: n_min.
         threshold: t, a number above s/2 and at most s, or a fraction of s, rounded up.
     """
-    _at_least("dishonest", dishonest, 0)
+    require_at_least(0, dishonest=dishonest)
     p = selection_probability(participants, over_selection, min_population)
     return survival(tolerated(participants, threshold), dishonest, p)
 
@@ -122,10 +123,10 @@ def tolerated(participants: int, threshold: int | float | Fraction) -> int:
 def check_counts(population: int, dishonest: int, participants: int, min_population: int) -> None:
     """`ValueError` unless s and c are at most n, and n_min is at most n."""
     _check_population(population, participants)
-    _at_least("dishonest", dishonest, 0)
+    require_at_least(0, dishonest=dishonest)
     if dishonest > population:
         raise ValueError(f"dishonest: {dishonest} of a population of {population}")
-    _at_least("min_population", min_population, 1)
+    require_at_least(1, min_population=min_population)
     if min_population > population:
         raise ValueError(f"min_population: n_min = {min_population} of a population of {population}")
 
@@ -146,11 +147,6 @@ def _factor(over_selection: float | Fraction) -> Fraction:
 
 
 def _check_population(population: int, participants: int) -> None:
-    _at_least("participants", participants, 1)
+    require_at_least(1, participants=participants)
     if participants > population:
         raise ValueError(f"participants: {participants} of a population of {population}")
-
-
-def _at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise ValueError(f"{name}: {value}; must be at least {least}")

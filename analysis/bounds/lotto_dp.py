@@ -18,6 +18,7 @@ import numpy as np
 
 from analysis.bounds.lotto import selection_probability, tolerated
 from analysis.bounds.tails import survival, survivals, survivals_over_trials
+from analysis.bounds.validation import require_at_least, require_inside
 from testbed.privacy.accounting.renyi import Divergences, epsilon
 from testbed.privacy.mechanisms.skellam import Skellam
 
@@ -53,11 +54,11 @@ class Training:
     maximum_population: int = 10**9
 
     def __post_init__(self) -> None:
-        for name, least in (("dishonest", 0), ("participants", 1), ("rounds", 1), ("maximum_population", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}: {getattr(self, name)}; must be at least {least}")
-        if not 0 < self.delta < 1:
-            raise ValueError(f"delta: {self.delta}; must be above 0 and below 1")
+        require_at_least(0, dishonest=self.dishonest)
+        require_at_least(
+            1, participants=self.participants, rounds=self.rounds, maximum_population=self.maximum_population
+        )
+        require_inside(delta=self.delta)
         _ = self.p, self.tolerated  # they check what they are made of
 
     @cached_property
@@ -97,17 +98,20 @@ def cost_with_lotto(training: Training, variant: Variant, again: Callable[[int],
 
     `again` gives other q_r than the variant's, from r.
     """
-    p = dishonest_majorities(training)
+    p = too_many_dishonest(training)
     if p[-1] >= training.delta:
         return PrivacyCost(inf, None, None, reason=_too_many(training, p[-1]))
     divergences = lru_cache(maxsize=None)(lambda k: _divergences(training, k))
-    return cheapest(
-        training.delta, p, again or (lambda r: repeated(training, variant, r)), training.rounds,
-        lambda k, r, delta: epsilon(divergences(k), r, delta),
-    )  # fmt: skip
+    return least_epsilon(
+        training.delta,
+        dishonest=p,
+        repeated=again or (lambda r: repeated(training, variant, r)),
+        rounds=training.rounds,
+        cost=lambda k, r, delta: epsilon(divergences(k), r, delta),
+    )
 
 
-def cheapest(
+def least_epsilon(
     delta: float,
     dishonest: Sequence[float],
     repeated: Callable[[int], float],
@@ -159,10 +163,10 @@ def cost_without_lotto(training: Training) -> PrivacyCost:
     return PrivacyCost(found, chosen, training.rounds)
 
 
-def dishonest_majorities(training: Training) -> list[float]:
+def too_many_dishonest(training: Training) -> list[float]:
     """p_k for k = 0, 1, ..., min(c, 2t - s - 1): Pr[a round of R has more than k dishonest candidates], at most."""
     last = min(training.dishonest, training.tolerated)
-    return [some(training.rounds, tail) for tail in survivals(last, training.dishonest, training.p)]
+    return [at_least_one(training.rounds, tail) for tail in survivals(last, training.dishonest, training.p)]
 
 
 def repeated(training: Training, variant: Variant, r: int) -> float:
@@ -179,7 +183,7 @@ def repeated(training: Training, variant: Variant, r: int) -> float:
 
 def repeated_by_any(parties: int, r: int, rounds: int, p: Fraction) -> float:
     """Pr[any of so many parties, known beforehand, is a candidate in more than r rounds]."""
-    return some(parties, survival(r, rounds, p))
+    return at_least_one(parties, survival(r, rounds, p))
 
 
 def repeated_by_participants(participants: int, r: int, rounds: int, p: Fraction) -> float:
@@ -193,7 +197,7 @@ def repeated_by_participants(participants: int, r: int, rounds: int, p: Fraction
         return float(-np.expm1(participants * np.log1p(-again).sum()))
 
 
-def some(times: int, chance: float) -> float:
+def at_least_one(times: int, chance: float) -> float:
     """1 - (1 - chance)**times: Pr[it happens in one of so many independent trials], also where that is tiny."""
     return 1.0 if chance == 1 else -expm1(times * log1p(-chance))
 

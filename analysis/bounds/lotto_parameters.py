@@ -10,6 +10,7 @@ from fractions import Fraction
 from math import ceil, floor
 
 from analysis.bounds.lotto import candidates_suffice, decimal, dishonest_fraction_exceeds, secagg_fails
+from analysis.bounds.validation import require_inside
 
 MAXIMUM_OVER_SELECTION = 100  # what an experiment may say
 _STEPS = 1000  # over-selection factors are searched in thousandths
@@ -24,7 +25,7 @@ def smallest_min_population(
     target: float,
 ) -> int | None:
     """The smallest n_min, from s to n, with Pr[SecAgg fails] <= target (Corollary 1)."""
-    _check_target(target)
+    require_inside(target=target)
     return _smallest(
         lambda least: secagg_fails(dishonest, participants, over_selection, least, threshold) <= target,
         participants,
@@ -41,7 +42,7 @@ def smallest_min_population_for_fraction(
     target: float,
 ) -> int | None:
     """The smallest n_min, from s to n, with Pr[x/s > eta c/n] <= target (Theorem 2)."""
-    _check_target(target)
+    require_inside(target=target)
     return _smallest(
         lambda least: (
             dishonest_fraction_exceeds(population, dishonest, participants, over_selection, eta, least) <= target
@@ -55,7 +56,7 @@ def smallest_threshold(
     dishonest: int, participants: int, over_selection: float | Fraction, min_population: int, target: float
 ) -> int | None:
     """The smallest t, above s/2 and at most s, with Pr[SecAgg fails] <= target: it bears the most drop-outs."""
-    _check_target(target)
+    require_inside(target=target)
     return _smallest(
         lambda t: secagg_fails(dishonest, participants, over_selection, min_population, t) <= target,
         participants // 2 + 1,
@@ -77,8 +78,7 @@ def largest_exclusion(population: int, dishonest: int, base_rate: float | Fracti
 
 def smallest_over_selection(population: int, participants: int, sufficiency: float) -> Fraction | None:
     """The smallest a, in thousandths, with Pr[|C| >= s] >= `sufficiency` (Theorem 1)."""
-    if not 0 < sufficiency < 1:
-        raise ValueError(f"sufficiency: {sufficiency}; must be above 0 and below 1")
+    require_inside(sufficiency=sufficiency)
     found = _smallest(
         lambda step: candidates_suffice(population, participants, Fraction(step, _STEPS)) >= sufficiency,
         _STEPS,
@@ -91,7 +91,7 @@ def largest_over_selection(
     dishonest: int, participants: int, min_population: int, threshold: int | float | Fraction, target: float
 ) -> Fraction | None:
     """The largest a, in thousandths, with Pr[SecAgg fails] <= target: more candidates are more to choose from."""
-    _check_target(target)
+    require_inside(target=target)
     broken = _smallest(
         lambda step: secagg_fails(dishonest, participants, Fraction(step, _STEPS), min_population, threshold) > target,
         _STEPS,
@@ -116,8 +116,3 @@ def _smallest(holds: Callable[[int], bool], first: int, last: int) -> int | None
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle + 1, high)
     return low
-
-
-def _check_target(target: float) -> None:
-    if not 0 < target < 1:
-        raise ValueError(f"target: {target}; must be above 0 and below 1")

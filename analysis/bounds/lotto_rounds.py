@@ -24,12 +24,13 @@ from analysis.bounds.lotto import selection_probability, tolerated
 from analysis.bounds.lotto_dp import (
     PrivacyCost,
     Training,
+    at_least_one,
     cost_with_lotto,
     repeated_by_any,
     repeated_by_participants,
-    some,
 )
 from analysis.bounds.tails import log10_survival, survival
+from analysis.bounds.validation import require_at_least
 
 _SPARED = 1000  # of delta, what is left for rounds with more candidates than counted with
 
@@ -60,9 +61,7 @@ class BrokenRounds:
         rounds: int,
         gap: int | None,
     ) -> None:
-        for name, value in (("rounds", rounds), ("round_gap", rounds if gap is None else gap)):
-            if value < 1:
-                raise ValueError(f"{name}: {value}; must be at least 1")
+        require_at_least(1, rounds=rounds, round_gap=rounds if gap is None else gap)
         p = selection_probability(participants, over_selection, min_population)
         self._of = tolerated(participants, threshold), dishonest, p
         self.rounds, self.gap = rounds, gap
@@ -70,7 +69,7 @@ class BrokenRounds:
 
     def some_of(self, numbers: int) -> float:
         """Pr[one of so many numbers is broken]."""
-        return some(numbers, self.chance)
+        return at_least_one(numbers, self.chance)
 
     def log10_some_of(self, numbers: int) -> float:
         """Its decimal logarithm, also where there is no double; -inf where it cannot happen."""
@@ -127,9 +126,9 @@ def candidates_at_most(training: Training, population: int) -> tuple[int, float]
     low, high = min(training.participants, population), population
     while low < high:
         middle = (low + high) // 2
-        enough = some(training.rounds, survival(middle, population, training.p)) <= training.delta / _SPARED
+        enough = at_least_one(training.rounds, survival(middle, population, training.p)) <= training.delta / _SPARED
         low, high = (low, middle) if enough else (middle + 1, high)
-    return low, some(training.rounds, survival(low, population, training.p))
+    return low, at_least_one(training.rounds, survival(low, population, training.p))
 
 
 def lists_at_once(candidates: int, dishonest: int, participants: int) -> int:

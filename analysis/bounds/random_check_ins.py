@@ -7,7 +7,7 @@ makes a dummy where nobody has.
 
 The formulas of `fixed_window` and `fixed_window_approximate` are those of the theorem on the fixed window **as known to
 the authors of this project, who had no copy of the paper to compare them with**; tests check the former against exact
-divergences. `granted` is not theirs.
+divergences. `pure_privacy_assumed` is not theirs.
 """
 
 from collections.abc import Callable
@@ -56,7 +56,7 @@ def fixed_window_approximate(sigma: float, rate: float, steps: int, delta: float
     return float(epsilon[there].min(initial=inf))
 
 
-def granted(sigma: float, rate: float, steps: int, delta: float) -> float:
+def pure_privacy_assumed(sigma: float, rate: float, steps: int, delta: float) -> float:
     """More than Balle et al. claim: (eps0, delta0) is taken for pure eps0, at delta + delta0. No guarantee.
 
     Least over how delta is split.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, isfinite, log
-from typing import Any, Literal
+from typing import Literal
 
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.optimize import brentq
@@ -11,9 +11,10 @@ from scipy.optimize import brentq
 from analysis.bounds import random_participation as one_round
 from analysis.bounds import random_participation_composed as many_rounds
 from analysis.bounds.random_participation import Delta, Participation, epsilon_at, sigma_at
+from analysis.bounds.rows import Row
+from analysis.bounds.validation import require_at_least, require_inside
 
-Row = dict[str, Any]
-Standing = Literal["guarantee", "other-mechanism", "as-published", "lower-bound"]
+Soundness = Literal["guarantee", "other-mechanism", "as-published", "lower-bound"]
 SOUND = "wcs"
 """The analysis whose numbers this project reports."""
 
@@ -24,7 +25,7 @@ class Analysis:
 
     Attributes:
         name: key in the report.
-        standing: ``guarantee``; ``other-mechanism``: a guarantee for another algorithm (without random participation,
+        soundness: ``guarantee``; ``other-mechanism``: a guarantee for another algorithm (without random participation,
             or with all samples shuffled); ``as-published``: no guarantee; ``lower-bound``: no guarantee can be better.
         source: where it comes from.
         delta: of one round.
@@ -32,7 +33,7 @@ class Analysis:
     """
 
     name: str
-    standing: Standing
+    soundness: Soundness
     source: str
     delta: Delta
     loss: Callable[[Participation, float], PrivacyLossDistribution]
@@ -40,30 +41,48 @@ class Analysis:
 
 ANALYSES = (
     Analysis(
-        "wcs", "guarantee", "weak client sampling, Theorem 5.2",
-        one_round.weak_client_sampling, many_rounds.weak_client_sampling,
+        "wcs",
+        "guarantee",
+        "weak client sampling, Theorem 5.2",
+        one_round.weak_client_sampling,
+        many_rounds.weak_client_sampling,
     ),
     Analysis(
-        "ols", "other-mechanism", "only local sampling (all clients take part), Theorem 5.1",
-        one_round.only_local_sampling, many_rounds.only_local_sampling,
+        "ols",
+        "other-mechanism",
+        "only local sampling (all clients take part), Theorem 5.1",
+        one_round.only_local_sampling,
+        many_rounds.only_local_sampling,
     ),
     Analysis(
-        "cs", "other-mechanism", "centralized shuffling, Corollary 5.3",
-        one_round.centralized_shuffling, many_rounds.centralized_shuffling,
+        "cs",
+        "other-mechanism",
+        "centralized shuffling, Corollary 5.3",
+        one_round.centralized_shuffling,
+        many_rounds.centralized_shuffling,
     ),
     Analysis(
-        "theorem_4_1", "as-published", "Theorem 4.1 as printed; also a lower bound: all gradients parallel",
-        one_round.as_printed, many_rounds.as_printed,
+        "theorem_4_1",
+        "as-published",
+        "Theorem 4.1 as printed; also a lower bound: all gradients parallel",
+        one_round.as_printed,
+        many_rounds.as_printed,
     ),
     Analysis(
-        "theorem_4_1_recentred", "as-published", "Theorem 4.1 centred on x', which gives the paper's numbers",
-        one_round.recentred, many_rounds.recentred,
+        "theorem_4_1_recentred",
+        "as-published",
+        "Theorem 4.1 centred on x', which gives the paper's numbers",
+        one_round.recentred,
+        many_rounds.recentred,
     ),
     Analysis(
-        "orthogonal_pair", "lower-bound", "two neighbouring data sets, others' gradients orthogonal",
-        one_round.orthogonal_pair, many_rounds.orthogonal_pair,
+        "orthogonal_pair",
+        "lower-bound",
+        "two neighbouring data sets, others' gradients orthogonal",
+        one_round.orthogonal_pair,
+        many_rounds.orthogonal_pair,
     ),
-)  # fmt: skip
+)
 
 
 def random_participation_bounds(
@@ -89,10 +108,8 @@ def random_participation_bounds(
     Raises:
         ValueError: a value out of range, with its name and what is allowed.
     """
-    if not 0 < delta < 1:
-        raise ValueError(f"delta: {delta}; must be above 0 and below 1")
-    if rounds < 1:
-        raise ValueError(f"rounds: {rounds}; must be at least 1")
+    require_inside(delta=delta)
+    require_at_least(1, rounds=rounds)
     if (epsilon is None) == (sigma is None):
         raise ValueError("epsilon: give either epsilon or sigma")
     if epsilon is not None and not 0 < epsilon < 1e3:
@@ -116,7 +133,7 @@ def random_participation_bounds(
         else:
             assert epsilon is not None
             row[f"{analysis.name}_sigma"] = _finite(noise_by(analysis, who, epsilon, delta, rounds))
-        row[f"{analysis.name}_standing"] = analysis.standing
+        row[f"{analysis.name}_standing"] = analysis.soundness
     return row
 
 
@@ -158,5 +175,5 @@ def _warning(who: Participation, delta: float, clients: int | None) -> Row:
     records = (clients or 0) * who.local_samples
     if not records or delta < 1 / records:
         return {}
-    return {"warning": f"delta {delta:g} is not below 1/{records}, one over the number of records: it would allow to "
-            "publish whole records"}  # fmt: skip
+    warning = f"delta {delta:g} is not below 1/{records}, one over the number of records: it would allow to publish"
+    return {"warning": f"{warning} whole records"}

@@ -3,17 +3,14 @@
 No value is NaN or infinite. A probability below the smallest double reads 0.0; its decimal logarithm stands beside it.
 """
 
-from collections.abc import Mapping
 from fractions import Fraction
 from math import isfinite
-from typing import Any
 
 from analysis.bounds import lotto, lotto_parameters
 from analysis.bounds.lotto_dp import PrivacyCost, Training, cost_with_lotto, cost_without_lotto
 from analysis.bounds.lotto_rounds import BrokenRounds, cost_with_parallel_lists
+from analysis.bounds.rows import Row, finite, found
 from analysis.bounds.tails import log10_survival
-
-Row = dict[str, Any]
 
 
 def lotto_bounds(
@@ -66,16 +63,16 @@ def lotto_bounds(
 
 def _over_rounds(broken: BrokenRounds) -> Row:
     """Corollary 1 for a server that chooses which round numbers happen."""
-    found = {
+    numbers_of = {
         "some_round_fails": broken.rounds,
         "first_round_fails": broken.reached(1),
         "round_fails_with_beacon": broken.reached(1),
     }
-    row: Row = {"rounds": broken.rounds, **_found("round_gap", broken.gap, "clients accept any later number")}
-    for name, numbers in found.items():
+    row: Row = {"rounds": broken.rounds, **found("round_gap", broken.gap, "clients accept any later number")}
+    for name, numbers in numbers_of.items():
         value = broken.log10_some_of(numbers)
         row |= {name: broken.some_of(numbers)}
-        row |= _found(f"{name}_log10", value if isfinite(value) else None, "it cannot happen")
+        row |= finite(f"{name}_log10", value, "it cannot happen")
     return row | {"failing_rounds_expected": broken.expected, "failing_share_expected": broken.share}
 
 
@@ -136,15 +133,15 @@ def lotto_plan(
         "candidates_suffice": lotto.candidates_suffice(population, participants, over_selection),
     }
     missed = f"secagg_fails stays above {target:g} even with"
-    plan |= _found("smallest_min_population", smallest, f"{missed} the whole population as n_min")
+    plan |= found("smallest_min_population", smallest, f"{missed} the whole population as n_min")
     plan |= _exclusion("largest_exclusion", smallest, population, f"{missed} nobody left out")
     highest = lotto_parameters.smallest_threshold(dishonest, participants, over_selection, least, target)
-    plan |= _found("smallest_threshold", highest, f"{missed} t = s = {participants}")
+    plan |= found("smallest_threshold", highest, f"{missed} t = s = {participants}")
     enough = lotto_parameters.smallest_over_selection(population, participants, sufficiency)
     too_few = f"candidates_suffice stays below {sufficiency:g} up to a = {lotto_parameters.MAXIMUM_OVER_SELECTION}"
-    plan |= _found("smallest_over_selection", None if enough is None else float(enough), too_few)
+    plan |= found("smallest_over_selection", None if enough is None else float(enough), too_few)
     most = lotto_parameters.largest_over_selection(dishonest, participants, least, t, target)
-    plan |= _found("largest_over_selection", None if most is None else float(most), f"{missed} a = 1")
+    plan |= found("largest_over_selection", None if most is None else float(most), f"{missed} a = 1")
     if base_rate is not None:
         excluded = lotto_parameters.largest_exclusion(population, dishonest, base_rate)
         rest = None if excluded is None else population - excluded
@@ -157,7 +154,7 @@ def lotto_plan(
         )
         plan["eta"] = eta
         above = f"dishonest_fraction_exceeds stays above {target:g} even with the whole population as n_min"
-        plan |= _found("smallest_min_population_for_eta", bound, above)
+        plan |= found("smallest_min_population_for_eta", bound, above)
     return plan
 
 
@@ -167,21 +164,18 @@ def _fraction_remarks(allowed: int, dishonest: int, participants: int, p: Fracti
     if allowed < participants:
         return _logarithm(name, allowed, dishonest, p)
     reason = f"it cannot happen: a round has {participants} participants"
-    return {f"{name}_reason": reason, **_found(f"{name}_log10", None, reason)}
+    return {f"{name}_reason": reason, **found(f"{name}_log10", None, reason)}
 
 
 def _logarithm(name: str, k: int, dishonest: int, p: Fraction) -> Row:
-    value = log10_survival(k, dishonest, p)
-    return _found(f"{name}_log10", value if isfinite(value) else None, "it cannot happen")
+    return finite(f"{name}_log10", log10_survival(k, dishonest, p), "it cannot happen")
 
 
 def _cost(name: str, cost: PrivacyCost) -> Row:
-    finite = isfinite(cost.epsilon)
-    reason = cost.reason or "no noise is left in the sum"
-    row = _found(f"{name}_epsilon", cost.epsilon if finite else None, reason)
+    row = finite(f"{name}_epsilon", cost.epsilon, cost.reason or "no noise is left in the sum")
     row |= {f"{name}_k": cost.dishonest, f"{name}_r": cost.rounds}
-    if name != "insecure":
-        row |= {f"{name}_p_k": cost.p_k, f"{name}_q_r": cost.q_r} if finite else {}
+    if name != "insecure" and isfinite(cost.epsilon):
+        row |= {f"{name}_p_k": cost.p_k, f"{name}_q_r": cost.q_r}
     return row
 
 
@@ -189,9 +183,4 @@ def _exclusion(name: str, rest: int | None, population: int, reason: str) -> Row
     """The fraction d, and how many clients that is, when `rest` of the population remain."""
     excluded = None if rest is None else population - rest
     fraction = None if excluded is None else lotto_parameters.exclusion(excluded, population)
-    return _found(name, fraction, reason) | {f"{name}_clients": excluded}
-
-
-def _found(name: str, value: Any, reason: str) -> Row:
-    row: Mapping[str, Any] = {name: value} if value is not None else {name: None, f"{name}_reason": reason}
-    return dict(row)
+    return found(name, fraction, reason) | {f"{name}_clients": excluded}

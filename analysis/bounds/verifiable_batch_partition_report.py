@@ -1,11 +1,10 @@
-"""The bounds of verifiable batch partition as one flat object; see `analysis.bounds.report` for what holds of them."""
+"""The bounds of verifiable batch partition as one flat object; see `analysis.bounds.rows` for what holds of it."""
 
 from fractions import Fraction
-from math import isfinite
 
 from analysis.bounds import verifiable_batch_partition as bounds
 from analysis.bounds.lotto import threshold_of
-from analysis.bounds.report import Row
+from analysis.bounds.rows import Row, finite
 
 _MOST_DISHONEST = 100_000
 _MOST_WORK = 100_000_000
@@ -60,8 +59,6 @@ def _exceeding(name: str, setting: bounds.Setting, above: int) -> Row:
     """The upper bound over all placements, how it was found, and what equal shares attain."""
     value, digits, how = bounds.bound(setting, above)
     attained, share = bounds.exceeding_shares(setting, above)
-    row: Row = {name: value, f"{name}_by": how, f"{name}_log10": digits if isfinite(digits) else None}
-    if not isfinite(digits):
-        row[f"{name}_log10_reason"] = "it cannot happen"
+    row: Row = {name: value, f"{name}_by": how, **finite(f"{name}_log10", digits, "it cannot happen")}
     row |= {f"{name}_attained": attained, f"{name}_attained_members": share}
     return row | {f"{name}_random": 0.0 if value == 0.0 == attained else bounds.exceeds_at_random(setting, above)}

@@ -40,8 +40,8 @@ def _of_row(row: Row) -> pd.DataFrame:
     for column in [f"{group}_{outcome}" for group in GROUPS for outcome in (*LOST, CRASHED)]:
         total[f"{column}_per_round"] = total[column] / max(rounds, 1)
     frame = total.reset_index()
-    keys = {"setting": row.setting, "label": row.label, "seeds": len(row.runs)}
-    return frame.assign(**keys, rounds=rounds, rounds_recorded=recorded)[[*_KEYS, *total]]
+    frame = frame.assign(setting=row.setting, label=row.label, seeds=len(row.runs))
+    return frame.assign(rounds=rounds, rounds_recorded=recorded)[[*_KEYS, *total]]
 
 
 # -- printing -------------------------------------------------------------------------------------------------------

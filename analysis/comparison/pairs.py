@@ -1,8 +1,8 @@
-"""The overhead table of protocols that met the same misfortunes: round by round against the baseline.
+"""The overhead table of protocols that met the same drop-outs: round by round against the baseline.
 
 Rounds of two runs are matched by their number, and only those count that both runs completed. A ratio of means over
 such pairs says more than one over all rounds: what made a round slow for both, a far-off straggler or a dropout that
-the server has to wait for, cancels out. That needs the same misfortunes in both runs, as `testbed trace record` and
+the server has to wait for, cancels out. That needs the same drop-outs in both runs, as `testbed trace record` and
 `selection.recorded` make them; the table says of how many pairs this holds.
 """
 

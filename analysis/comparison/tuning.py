@@ -52,9 +52,9 @@ def tuned(runs: Sequence[tuple[Mapping[str, Any], RunRecords]], keys: Sequence[s
     frame = frame.sort_values("setting", key=lambda column: column.map(order), kind="stable", ignore_index=True)
     counted = frame[f"{by}_accuracy"].astype(float)
     frame["is_best"] = False
-    for setting, places in frame.groupby("setting", sort=False).groups.items():
+    for name, places in frame.groupby("setting", sort=False).groups.items():
         if counted[places].isna().all():
-            where = f" with {setting}" if setting else ""
+            where = f" with {name}" if name else ""
             raise ExperimentError(f"no accuracy was measured{where}, so no value is the best; see `testbed status`")
         frame.loc[counted[places].idxmax(), "is_best"] = True
     return frame

@@ -13,6 +13,7 @@ from analysis.figures.elements import (
     bars,
     legend_inches,
     line_styles,
+    marked,
     part_handles,
     positions,
     protocol_axis,
@@ -75,10 +76,14 @@ def availability(rows: Sequence[Row]) -> Figure:
         for axes, share in zip(panels[:, column], ("reachable", "lost_so_far"), strict=True):
             values = 100 * curve[share]
             (handles[row.label],) = axes.plot(
-                x, values["mean"], line, color=colour, marker=marker, markersize=3, linewidth=1.0,
-                markevery=max(1, len(curve) // 12), markeredgecolor="white", markeredgewidth=0.4,
+                x,
+                values["mean"],
+                line,
+                color=colour,
+                linewidth=1.0,
+                **marked(marker, len(curve)),
                 label=figure_text(row.label),
-            )  # fmt: skip
+            )
             if len(row.runs) > 1:
                 axes.fill_between(x, values["min"], values["max"], color=colour, alpha=0.15, linewidth=0)
     for column, setting in enumerate(settings):

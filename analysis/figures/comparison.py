@@ -25,6 +25,7 @@ from analysis.figures.elements import (
     bars,
     legend_inches,
     line_styles,
+    marked,
     part_handles,
     positions,
     protocol_axis,
@@ -180,10 +181,8 @@ def _accuracy(rows: Sequence[Row]) -> Figure:
             (panels[1, column], curve["round"]),
         ):
             (handles[row.label],) = axes.plot(
-                x, 100 * curve["mean"], line, color=colour, marker=marker, markersize=3,
-                markevery=max(1, len(curve) // 12), markeredgecolor="white", markeredgewidth=0.4,
-                label=figure_text(row.label),
-            )  # fmt: skip
+                x, 100 * curve["mean"], line, color=colour, **marked(marker, len(curve)), label=figure_text(row.label)
+            )
             if len(row.runs) > 1:
                 axes.fill_between(x, 100 * curve["least"], 100 * curve["most"], color=colour, alpha=0.15, linewidth=0)
     for column, setting in enumerate(settings):

@@ -115,3 +115,9 @@ def line_styles(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
         styles[label] = (_LINES[counts[protocol] % len(_LINES)], _MARKERS[place % len(_MARKERS)])
         counts[protocol] += 1
     return styles
+
+
+def marked(marker: str, points: int) -> dict[str, Any]:
+    """A line of so many points with about a dozen markers on it."""
+    look = {"markersize": 3, "markeredgecolor": "white", "markeredgewidth": 0.4}
+    return {"marker": marker, "markevery": max(1, points // 12), **look}

@@ -60,9 +60,15 @@ def _points(axes: Axes, noisy: pd.DataFrame, without: pd.DataFrame, key: str) ->
     values = sorted(shown[key].unique())
     for (value, part), marker in zip(shown.groupby(other), "osD^v+x*" * len(shown), strict=False):
         axes.errorbar(
-            [values.index(one) for one in part[key]], 100 * part["accuracy"], yerr=100 * part["half_width"].fillna(0),
-            marker=marker, markersize=3.5, capsize=2, linewidth=1.0, label=told.format(value),
-        )  # fmt: skip
+            [values.index(one) for one in part[key]],
+            100 * part["accuracy"],
+            yerr=100 * part["half_width"].fillna(0),
+            marker=marker,
+            markersize=3.5,
+            capsize=2,
+            linewidth=1.0,
+            label=told.format(value),
+        )
     for accuracy in without["accuracy"]:
         axes.axhline(100 * accuracy, color="black", linewidth=0.8, linestyle=":", label="no noise")
     axes.set_xticks(range(len(values)), [f"{value:g}" for value in values])

@@ -103,7 +103,8 @@ def _online_seconds(trace: AvailabilityTrace, times: Floats) -> Floats:
         moments = np.sort(moments)
         total = np.append(0.0, np.cumsum(moments))
         before = np.searchsorted(moments, times)
-        return before * times - total[before]
+        total_passed: Floats = before * times - total[before]
+        return total_passed
 
     return passed(trace.online_from_s) - passed(trace.online_until_s)
 
@@ -132,8 +133,8 @@ def bandwidth(traces: BandwidthTraces) -> Figure:
     for trace, colour in zip(drawn, _TRACE_COLOURS, strict=False):
         part = slice(traces.offsets[trace], traces.offsets[trace + 1])
         x = np.append(traces.time_s[part], traces.period_s[trace]) / size
-        over_time.stairs(traces.rate_bytes_s[part] / BYTES_PER_MBIT, x, color=colour, linewidth=0.7,
-                         baseline=None)  # fmt: skip
+        rate = traces.rate_bytes_s[part] / BYTES_PER_MBIT
+        over_time.stairs(rate, x, color=colour, linewidth=0.7, baseline=None)
     over_time.set_ylabel("Rate [Mbit/s]")
     over_time.set_title(f"Rate over time, {len(drawn)} of {count} traces", loc="left")
     following = np.append(traces.time_s[1:], 0.0)
@@ -166,8 +167,8 @@ def schedule(recorded: Schedule) -> Figure:
     ):
         number = np.bincount(recorded.round[recorded.fate == fate], minlength=recorded.last_round + 1)[1:]
         if number.any():
-            axes.stairs(number, np.append(rounds, recorded.last_round + 1) - 0.5, color=colour, label=label,
-                        baseline=None, linewidth=1.0)  # fmt: skip
+            edges = np.append(rounds, recorded.last_round + 1) - 0.5
+            axes.stairs(number, edges, color=colour, label=label, baseline=None, linewidth=1.0)
     axes.set_xlabel("Round")
     axes.set_ylabel("Clients")
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))

@@ -18,7 +18,7 @@ _FEW_COLUMNS = 4  # sets of so many columns are looked through at once
 
 
 @dataclass
-class Standing:
+class BoundState:
     """What is known about the space of one rank.
 
     Attributes:
@@ -32,7 +32,7 @@ class Standing:
     proof: str
 
     @property
-    def settled(self) -> bool:
+    def proved(self) -> bool:
         """Whether the word is the lightest."""
         return self.lower_bound == self.word.weight
 
@@ -45,7 +45,7 @@ def silent(line: str) -> None:
     """Say nothing."""
 
 
-class Settling:
+class BoundSearch:
     """Finds the lightest word of the spaces of a chain, as far as time allows.
 
     Args:
@@ -60,10 +60,10 @@ class Settling:
         self._spaces: dict[int, Space] = {}
         self._asked: set[tuple[str, int]] = set()
         self.ranks = list(range(1, len(chain.basis) + 1)) if ranks is None else list(ranks)
-        self.standings = {rank: self._first(rank) for rank in self.ranks}
+        self.states = {rank: self._first(rank) for rank in self.ranks}
         self._spread()
 
-    def settle(self, time_limit_s: float) -> dict[int, Standing]:
+    def run(self, time_limit_s: float) -> dict[int, BoundState]:
         """Ask the methods, the cheap ones first; returns what is known then, by rank.
 
         Args:
@@ -71,19 +71,18 @@ class Settling:
         """
         deadline = time.thread_time() + time_limit_s
         # The last sets of columns take longest, and lighter words found there have new largest spaces: twice, and late.
-        for method in (
-            self._few_columns, self._modulo_2, self._modulo_3, self._columns, self._columns, self._program,
-        ):  # fmt: skip
+        quick = (self._few_columns, self._modulo_2, self._modulo_3)
+        for method in (*quick, self._columns, self._columns, self._program):
             self._sweep(method, deadline)
-        return self.standings
+        return self.states
 
-    def _first(self, rank: int) -> Standing:
+    def _first(self, rank: int) -> BoundState:
         """Without any search: every word has a class, and the smallest may be isolated."""
         space = self._space(rank)
         word, smallest = self._chain.words[rank - 1], int(space.sizes.min())
         if word.weight > smallest and rank == len(space.sizes):
             word = space.within([int(space.sizes.argmin())])
-        return Standing(word, smallest, "smallest class")
+        return BoundState(word, smallest, "smallest class")
 
     def _space(self, rank: int) -> Space:
         if rank not in self._spaces:
@@ -96,13 +95,13 @@ class Settling:
             left, right = 0, len(ranks) - 1
             middle = right
             while left <= right and time.thread_time() < deadline:
-                standing = self.standings[ranks[middle]]
+                state = self.states[ranks[middle]]
                 asked = (method.__name__, ranks[middle])
-                if not standing.settled and asked not in self._asked:
+                if not state.proved and asked not in self._asked:
                     self._asked.add(asked)
                     method(ranks[middle], deadline)
                     self._spread()
-                if standing.lower_bound >= value:
+                if state.lower_bound >= value:
                     left = middle + 1
                 else:
                     right = middle - 1
@@ -112,32 +111,32 @@ class Settling:
         """The values that are not proved and the ranks that have them, the smallest value first."""
         values: dict[int, list[int]] = {}
         for rank in self.ranks:
-            if not self.standings[rank].settled:
-                values.setdefault(self.standings[rank].word.weight, []).append(rank)
+            if not self.states[rank].proved:
+                values.setdefault(self.states[rank].word.weight, []).append(rank)
         return sorted(values.items())
 
     def _spread(self) -> None:
         """Carry words to later spaces and proofs to earlier ones."""
         lightest: Word | None = None
         for rank in self.ranks:
-            standing = self.standings[rank]
-            if lightest is None or standing.word.weight < lightest.weight:
-                lightest = standing.word
-            standing.word = lightest
+            state = self.states[rank]
+            if lightest is None or state.word.weight < lightest.weight:
+                lightest = state.word
+            state.word = lightest
         for rank, later in zip(self.ranks[-2::-1], self.ranks[:0:-1], strict=True):
-            if self.standings[later].lower_bound > self.standings[rank].lower_bound:
-                self.standings[rank].lower_bound = self.standings[later].lower_bound
-                self.standings[rank].proof = self.standings[later].proof
+            if self.states[later].lower_bound > self.states[rank].lower_bound:
+                self.states[rank].lower_bound = self.states[later].lower_bound
+                self.states[rank].proof = self.states[later].proof
 
     def _improve(self, rank: int, bound: int, proof: str, support: Sequence[int] | None = None) -> None:
-        standing = self.standings[rank]
+        state = self.states[rank]
         if support is not None:
             word = self._space(rank).within(support)
-            if word.weight < standing.word.weight:
-                standing.word = word
+            if word.weight < state.word.weight:
+                state.word = word
         # A bound above what is attained would be an error of floating point, not a proof.
-        if standing.lower_bound < bound <= standing.word.weight:
-            standing.lower_bound, standing.proof = bound, proof
+        if state.lower_bound < bound <= state.word.weight:
+            state.lower_bound, state.proof = bound, proof
 
     # -- the methods --------------------------------------------------------------------------------------------------
 
@@ -148,11 +147,11 @@ class Settling:
         self._exhaust(rank, deadline, dependent_columns.MOST_CLASSES)
 
     def _exhaust(self, rank: int, deadline: float, most: int) -> None:
-        space, standing = self._space(rank), self.standings[rank]
-        if min(dependent_columns.reach(space, most), standing.word.weight) <= standing.lower_bound:
+        space, state = self._space(rank), self.states[rank]
+        if min(dependent_columns.reach(space, most), state.word.weight) <= state.lower_bound:
             return
         self._tell(f"rank {rank}: dependent columns")
-        found = dependent_columns.exhaust(space, standing.word.weight, deadline, most)
+        found = dependent_columns.exhaust(space, state.word.weight, deadline, most)
         self._improve(rank, found.lower_bound, "dependent columns", found.support)
 
     def _modulo_2(self, rank: int, deadline: float) -> None:
@@ -165,8 +164,8 @@ class Settling:
         code = small_codes.Code.of(self._space(rank), prime)
         if code is not None:
             self._tell(f"rank {rank}: code modulo {prime}")
-            standing = self.standings[rank]
-            bound = small_codes.lower_bound(code, standing.word.weight, standing.lower_bound)
+            state = self.states[rank]
+            bound = small_codes.lower_bound(code, state.word.weight, state.lower_bound)
             self._improve(rank, bound, f"code modulo {prime}")
 
     def _program(self, rank: int, deadline: float) -> None:

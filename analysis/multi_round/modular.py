@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
 from analysis.multi_round.participation import Integers
 
@@ -33,7 +34,7 @@ def reduced(matrix: Integers, prime: int) -> tuple[Integers, Integers, Integers]
     return matrix[: len(pivots)], np.array(pivots, np.int64), sources[: len(pivots)]
 
 
-def eliminate(matrix: Integers, row: int, column: int, prime: int) -> None:
+def eliminate(matrix: npt.NDArray[np.signedinteger], row: int, column: int, prime: int) -> None:
     """Make column `column` a unit vector with its 1 in row `row`, where it is not zero; in place."""
     matrix[row] = matrix[row] * pow(int(matrix[row, column]), -1, prime) % prime
     factors = matrix[:, column].copy()

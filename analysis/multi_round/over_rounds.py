@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.multi_round.bound_search import Settling, Standing, Tell, silent
+from analysis.multi_round.bound_search import BoundSearch, Tell, silent
 from analysis.multi_round.participation import Integers, cardinalities, checked, fairness_gaps, strong_privacies
 from analysis.multi_round.row_spaces import Chain
 from testbed.arrays import Floats
@@ -65,7 +65,8 @@ class OverRounds:
     @property
     def certified(self) -> npt.NDArray[np.bool_]:
         """Where `weak` is the weak T of Remark 1."""
-        return self.lower_bound == self.weak
+        certified: npt.NDArray[np.bool_] = self.lower_bound == self.weak
+        return certified
 
     def combination(self, number: int) -> dict[int, int]:
         """The coefficient of each round (from 0) in a combination that attains `weak` after round `number`.
@@ -79,10 +80,16 @@ class OverRounds:
     def frame(self) -> pd.DataFrame:
         """One row per round: its number (from 1), the metrics under their names here, certified and proof."""
         columns: dict[str, Any] = {
-            "round": np.arange(1, len(self) + 1), "strong": self.strong, "weak": self.weak,
-            "lower_bound": self.lower_bound, "certified": self.certified, "rank": self.rank,
-            "fairness": self.fairness, "cardinality": self.cardinality, "proof": list(self.proof),
-        }  # fmt: skip
+            "round": np.arange(1, len(self) + 1),
+            "strong": self.strong,
+            "weak": self.weak,
+            "lower_bound": self.lower_bound,
+            "certified": self.certified,
+            "rank": self.rank,
+            "fairness": self.fairness,
+            "cardinality": self.cardinality,
+            "proof": list(self.proof),
+        }
         return pd.DataFrame(columns)
 
 
@@ -98,16 +105,23 @@ def over_rounds(participation: npt.ArrayLike, time_limit_s: float = TIME_LIMIT_S
     matrix = checked(participation)
     rounds, clients = matrix.shape
     chain = Chain.of(matrix)
-    standings = Settling(chain, tell=tell).settle(time_limit_s)
+    states = BoundSearch(chain, tell=tell).run(time_limit_s)
     weak, bound = np.full(rounds, clients, np.int64), np.full(rounds, clients, np.int64)
     proof = [NOTHING] * rounds
     for number in np.flatnonzero(chain.ranks):
-        standing = standings[int(chain.ranks[number])]
-        weak[number], bound[number], proof[number] = standing.word.weight, standing.lower_bound, standing.proof
+        state = states[int(chain.ranks[number])]
+        weak[number], bound[number], proof[number] = state.word.weight, state.lower_bound, state.proof
     return OverRounds(
-        strong_privacies(matrix), weak, bound, chain.ranks, fairness_gaps(matrix), cardinalities(matrix), tuple(proof),
-        {rank: standing.word.combination for rank, standing in standings.items()}, chain.basis,
-    )  # fmt: skip
+        strong=strong_privacies(matrix),
+        weak=weak,
+        lower_bound=bound,
+        rank=chain.ranks,
+        fairness=fairness_gaps(matrix),
+        cardinality=cardinalities(matrix),
+        proof=tuple(proof),
+        _combinations={rank: state.word.combination for rank, state in states.items()},
+        _basis=chain.basis,
+    )
 
 
 def weak_privacy(participation: npt.ArrayLike, time_limit_s: float = 2.0, tell: Tell = silent) -> WeakPrivacy:
@@ -127,10 +141,8 @@ def weak_privacy(participation: npt.ArrayLike, time_limit_s: float = 2.0, tell: 
     rank = len(chain.basis)
     if not rank:
         return WeakPrivacy(clients, clients, True, None)
-    standing: Standing = Settling(chain, [rank], tell).settle(time_limit_s)[rank]
+    state = BoundSearch(chain, [rank], tell).run(time_limit_s)[rank]
     combination = [0] * rounds
-    for row, coefficient in zip(chain.basis.tolist(), standing.word.combination, strict=False):
+    for row, coefficient in zip(chain.basis.tolist(), state.word.combination, strict=False):
         combination[row] = coefficient
-    return WeakPrivacy(
-        standing.word.weight, standing.lower_bound, standing.settled, tuple(combination), standing.proof
-    )  # fmt: skip
+    return WeakPrivacy(state.word.weight, state.lower_bound, state.proved, tuple(combination), state.proof)

@@ -11,7 +11,7 @@ from analysis.comparison.measures import participation_matrix, summed_clients
 from analysis.comparison.summary import protocol_name
 from analysis.multi_round.bound_search import Tell, silent
 from analysis.multi_round.over_rounds import TIME_LIMIT_S, OverRounds, over_rounds
-from analysis.tables import Table, csv, require_format, to_json
+from analysis.tables import Table, csv, require_format, rows_of_every, to_json
 from analysis.tables import render as render_table
 from testbed.display import visible
 from testbed.errors import ExperimentError
@@ -70,8 +70,7 @@ class Measured:
         reachable = frame["rank"] > 0
         for column in ("strong", "weak", "lower_bound"):
             frame[column] = frame[column].astype("Int64").where(reachable)
-        places = np.arange(1, len(frame) + 1)
-        return frame[(places % every == 0) | (places == len(frame))].reset_index(drop=True)
+        return rows_of_every(frame, every).reset_index(drop=True)
 
 
 def measured(run: RunRecords, time_limit_s: float = TIME_LIMIT_S, tell: Tell = silent) -> Measured:
@@ -117,13 +116,13 @@ def _text(run: Measured) -> str:
     row = run.frame(len(run.metrics)).iloc[-1]
     certificate = run.certificate()
     weak = f"{row['weak']}" if row["certified"] else f"at most {row['weak']}, at least {row['lower_bound']}"
-    settled = int(run.metrics.certified.sum())
+    certified = int(run.metrics.certified.sum())
     lines = {
         "T strong": f"{row['strong']}",
         "T weak": f"{weak} (by {row['proof']})",
         "  attained by": _combination(certificate),
         "  which leaves": _clients(certificate["clients"]),
-        "  certified": f"in {settled} of {len(run.metrics)} rounds",
+        "  certified": f"in {certified} of {len(run.metrics)} rounds",
         "F": f"{row['fairness']:.4g}",
         "C": f"{row['cardinality']:.4g}",
     }

@@ -45,8 +45,9 @@ def simulate(parameters: SelectionParameters, unavailable: npt.ArrayLike, rounds
         raise ExperimentError(f"selection.{error}") from None
     protocol = selection_protocol(parameters, population)
     if tuple(protocol.stages) != (STAGE,):
+        name = parameters.model_dump().get("protocol", type(protocol).__name__)
         raise ExperimentError(
-            f"selection: {getattr(parameters, 'protocol', protocol)} has stages {', '.join(protocol.stages)}; only "
+            f"selection: {name} has stages {', '.join(protocol.stages)}; only "
             f"protocols that need no more than {STAGE} can be simulated without a federation"
         )
     return asyncio.run(_rounds(protocol, away, rounds, Randomness(seed)))

@@ -71,7 +71,7 @@ class Code:
         """How many words of this weight or less a code of this size has on average."""
         rank, columns = self.generators.shape
         words = sum(math.comb(columns, count) * (self.prime - 1) ** (count - 1) for count in range(1, weight + 1))
-        return (2 if self.even else 1) * words / self.prime ** (columns - rank)
+        return float((2 if self.even else 1) * words / self.prime ** (columns - rank))
 
 
 def saturated(rows: Integers, prime: int) -> Integers | None:
@@ -156,7 +156,8 @@ def _cheapest(rank: int, weight: int, most_covered: list[int], length: int, prim
 
 def _systematic(generators: Integers, prime: int) -> tuple[Integers, Integers]:
     """Reduced row echelon form, and the pivot columns: the first ones that are independent."""
-    matrix, pivots = generators.astype(np.int16), []
+    matrix = generators.astype(np.int16)
+    pivots: list[int] = []
     for column in range(matrix.shape[1]):
         done = len(pivots)
         if done == len(matrix):

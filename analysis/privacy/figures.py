@@ -40,9 +40,14 @@ def draw(runs: Sequence[Spending], out: Path, name: str = "privacy") -> list[Pat
         for budget in sorted({run.budget for run in runs if run.budget is not None}):
             axes.axhline(budget, color="#888888", linewidth=0.7)
             axes.annotate(
-                "budget", (1, budget), xycoords=("axes fraction", "data"), xytext=(2, 0), textcoords="offset points",
-                color="#666666", va="center",
-            )  # fmt: skip
+                "budget",
+                (1, budget),
+                xycoords=("axes fraction", "data"),
+                xytext=(2, 0),
+                textcoords="offset points",
+                color="#666666",
+                va="center",
+            )
         for kind, (said, line) in _KINDS.items():
             if kind in shown:
                 axes.plot([], [], line, color="#444444", label=said)

@@ -7,12 +7,12 @@ from typing import Any
 
 from analysis.bounds.informed_privacy import Guarantee, guarantees
 from analysis.tables import Table, render
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
+from testbed.engine.privacy_recorder import records_of
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.privacy.caveats import caveats
 from testbed.privacy.noise_plan import NoisePlan
-from testbed.privacy.recorder import noise_plan, records_of
 from testbed.privacy.section import PrivacySection
 
 
@@ -87,7 +87,7 @@ def planned(
 
         workload = workloads.build(experiment.workload, experiment.population, plan.seed)
         dimension = workload.dimension
-    noise = noise_plan(plan, dimension)
+    noise = plan.noise_plan(dimension)
     if noise is None:
         raise ExperimentError(
             f"{label}: aggregation {experiment.aggregation.protocol} adds no noise in this experiment, so that nothing "

@@ -4,21 +4,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from analysis.markup import markdown
 from analysis.privacy.planned import Planned, guarantee_table, listed, number, planned
 from analysis.privacy.spent import EPSILONS, Spending
-from analysis.tables import Table, require_format, to_json
+from analysis.tables import Table, require_format, rows_of_every, to_json
 from analysis.tables import render as render_table
 from testbed.display import visible
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
 from testbed.plugins.classes import NotImportedError
 from testbed.privacy.caveats import caveats
-from testbed.privacy.recorder import noise_plan
 from testbed.records import RunRecords
 
 _SAID = {
@@ -46,7 +44,7 @@ def adds_noise(run: RunRecords) -> bool:
     if run.model is None:
         return True
     try:
-        return noise_plan(Plan(_experiment(run), _seed(run)), len(run.model)) is not None
+        return Plan(_experiment(run), _seed(run)).noise_plan(len(run.model)) is not None
     except NotImportedError:
         return not run.frame("privacy").empty
     except ExperimentError as error:
@@ -137,7 +135,7 @@ def _text(spent: Spending, plan: Planned | None, every: int | None) -> str:
     if every is not None:
         rows = [
             [str(row["round"]), str(row["charged"]), *[number(row[f"{kind}_max"], "inf") for kind in EPSILONS]]
-            for row in _kept(spent.by_round, every).to_dict("records")
+            for row in rows_of_every(spent.by_round, every).to_dict("records")
         ]
         by_round = listed(["round", "charged", *[_SAID[kind] for kind in EPSILONS]], rows)
         text += "\n  The largest of a client, by round\n" + render_table(by_round, "text")
@@ -155,11 +153,5 @@ def _json(spent: Spending, plan: Planned | None, every: int) -> dict[str, Any]:
         "clients": len(spent.clients),
         **{f"{kind}_{said}": value for kind in EPSILONS for said, value in quantiles(spent, kind).items()},
         "guarantees": None if plan is None else plan.rows(),
-        "by_round": _kept(spent.by_round, every),
+        "by_round": rows_of_every(spent.by_round, every),
     }
-
-
-def _kept(frame: pd.DataFrame, every: int) -> pd.DataFrame:
-    """Every so many rounds, and the last."""
-    places = np.arange(1, len(frame) + 1)
-    return frame[(places % every == 0) | (places == len(frame))]

@@ -60,9 +60,14 @@ def spending(run: RunRecords) -> Spending:
     section = run.experiment.get("privacy") or {}
     budget = section.get("budget")
     return Spending(
-        run, float(rows["delta"].iloc[0]), None if budget is None else float(budget), why_stopped(run),
-        len(run.rounds), last, _by_round(rows, run.rounds["round"].tolist()),
-    )  # fmt: skip
+        run=run,
+        delta=float(rows["delta"].iloc[0]),
+        budget=None if budget is None else float(budget),
+        stopped=why_stopped(run),
+        rounds=len(run.rounds),
+        clients=last,
+        by_round=_by_round(rows, run.rounds["round"].tolist()),
+    )
 
 
 def check_complete(run: RunRecords) -> None:

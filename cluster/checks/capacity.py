@@ -15,7 +15,7 @@ import psutil
 
 from cluster.checks.probe import NodeFacts
 from cluster.hosts.placement import Node, hosts_for, runs_at_a_time, spread
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.errors import ClusterError, ExperimentError, TraceError
 from testbed.experiment.schema import Experiment
 

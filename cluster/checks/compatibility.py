@@ -18,7 +18,7 @@ from cluster.checks.probe import NodeFacts, facts_here, start_probes, understood
 from cluster.hosts.connection import connect, disconnect
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.input_files import digests, located
-from testbed.experiment.plugin_classes import own_classes
+from testbed.experiment.plugin_classes import plugin_classes
 from testbed.experiment.schema import Experiment
 from testbed.files.uris import is_uri
 from testbed.plugins import sources
@@ -57,7 +57,7 @@ def check(address: str, experiments: Sequence[Experiment], out: str | None = Non
                 same = [node for node in alive if node.versions.get("testbed") == here.versions.get("testbed")]
                 places = [located(experiment) for experiment in experiments]
                 files = {path: digest for place in places for path, digest in digests(place).items()}
-                files |= sources.digests(name for place in places for _, name in own_classes(place))
+                files |= sources.digests(name for place in places for _, name in plugin_classes(place))
                 asked = understood({node.node_id: probes[node.node_id] for node in same}, places)
                 findings += inputs(same, files, asked)
         if out is not None:

@@ -121,10 +121,10 @@ class Probe:
         """What is wrong with the experiments' classes here (or empty), and digests of their files, own modules too."""
         from importlib import import_module
 
-        from testbed.engine.federation import Plan
+        from testbed.engine.plan import Plan
         from testbed.errors import TestbedError
         from testbed.experiment.input_files import digests
-        from testbed.experiment.plugin_classes import own_classes
+        from testbed.experiment.plugin_classes import plugin_classes
         from testbed.plugins import sources
 
         files: dict[str, str] = {}
@@ -134,7 +134,7 @@ class Probe:
                 if not experiment.workload.is_built_in:
                     import_module(experiment.workload.dataset.partition(":")[0])
                 files |= digests(experiment)
-                files |= sources.digests(name for _, name in own_classes(experiment))
+                files |= sources.digests(name for _, name in plugin_classes(experiment))
         except (TestbedError, ImportError) as error:
             return str(error), files
         return "", files

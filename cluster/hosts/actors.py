@@ -18,8 +18,9 @@ from cluster.hosts.ray_hosts import RayHosts
 from cluster.metrics import RunMetrics
 from testbed.arrays import Ids
 from testbed.crashes import locating_crashes
-from testbed.engine.federation import Federation, Plan, Progress
-from testbed.experiment.plugin_classes import own_classes
+from testbed.engine.federation import Federation, Progress
+from testbed.engine.plan import Plan
+from testbed.experiment.plugin_classes import plugin_classes
 from testbed.experiment.schema import Experiment
 from testbed.messages import Vector
 from testbed.network.hosts import Delivery, HostAnswers
@@ -53,7 +54,7 @@ class ClientHost:
             plan = Plan(experiment, simulation_seed)
             workload = workloads.build(experiment.workload, experiment.population, plan.seed)
             environment = plan.environment(workload)
-        check_own_modules(experiment)
+        check_plugin_modules(experiment)
         numbers = owned_by(index, hosts, experiment.population)
         self._host = Host(numbers, environment, plan.roles, last_round=last_round, on_crash=experiment.on_crash)
         return os.getpid(), ray.get_runtime_context().get_node_id()
@@ -188,7 +189,7 @@ class Coordinator:
             keys = await self._hosts.register(plan.with_beacon)
         workload = workloads.build(experiment.workload, experiment.population, plan.seed)
         plan.check_sums(workload)
-        check_own_modules(experiment)
+        check_plugin_modules(experiment)
         live = functools.partial(
             LiveNetwork,
             listen_host=ray.util.get_node_ip_address(),
@@ -270,11 +271,11 @@ class Coordinator:
         return list(self._hosts.processes)
 
 
-def check_own_modules(experiment: Experiment) -> None:
+def check_plugin_modules(experiment: Experiment) -> None:
     """Raise `ExperimentError` when the user's own modules here are not those that the run's provenance will name."""
     wanted = (experiment.provenance or {}).get("modules")
     if wanted is not None:
-        names = [name for _, name in own_classes(experiment)]
+        names = [name for _, name in plugin_classes(experiment)]
         sources.check_same(wanted, names, f"node {ray.util.get_node_ip_address()}")
 
 

@@ -83,9 +83,9 @@ def typed(error: RayError) -> TestbedError:
         return cause
     if isinstance(error, RayActorError) and not isinstance(error, RayTaskError):
         line = " ".join(str(error).split())[:300]
-        return ClusterError(f"a process of the run was lost: {line}; go on with --resume")
+        return ClusterError(f"a process of the run was lost: {line}; rerun with --resume")
     line = "".join(traceback.format_exception_only(cause or error)).strip().splitlines()[-1]  # without Ray's wrapping
-    return ClusterError(f"{type(error).__name__}: {line}; go on with --resume")
+    return ClusterError(f"{type(error).__name__}: {line}; rerun with --resume")
 
 
 def _check(address: str) -> None:

@@ -254,7 +254,7 @@ class RayHosts:
                 if found >= MAXIMUM_QUARANTINED:
                     raise ClusterError(
                         f"host {index} died on client after client at {part.kind.stage}; out of memory? "
-                        "lower cluster.clients_per_host, see Ray's logs, and go on with --resume"
+                        "lower cluster.clients_per_host, see Ray's logs, and rerun with --resume"
                     )
             elif len(suspects) > 1 and (isolating or deaths[name] >= enough):
                 pending[:0] = _halves(piece)
@@ -293,12 +293,12 @@ class RayHosts:
             if self._experiment.seed is None:
                 raise ClusterError(
                     f"host {index} died and its clients' secrets with it (the experiment has no seed); "
-                    "go on with --resume"
+                    "rerun with --resume"
                 )
             if self._restarts[index] > MAXIMUM_RESTARTS:
                 raise ClusterError(
                     f"host {index} died {self._restarts[index]} times in one round ({why}); see Ray's logs, "
-                    "and go on with --resume"
+                    "and rerun with --resume"
                 )
             ray.kill(self._actors[index], no_restart=True)  # it may live on beyond a network that is away
             others = [place for number, place in enumerate(self._places) if number != index]
@@ -319,7 +319,7 @@ class RayHosts:
             await asyncio.wait_for(_awaited(self._actors[index].alive.remote()), START_TIMEOUT_S)
         except TimeoutError:
             raise ClusterError(
-                f"host {index} is lost and no node has room for another; go on with --resume when there is, "
+                f"host {index} is lost and no node has room for another; rerun with --resume when there is, "
                 "or with fewer hosts"
             ) from None
         await self._prepare_one(index)

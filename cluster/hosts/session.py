@@ -91,9 +91,9 @@ class RaySession:
         directory: Path | None,
         on_progress: Callable[[Progress], None],
     ) -> None:
-        """Run (or go on with) one experiment to its end; `directory` is an existing run directory.
+        """Run (or resume) one experiment to its end; `directory` is an existing run directory.
 
-        A coordinator that dies is started anew and goes on from the checkpoint, at most `MAXIMUM_RESTARTS` times
+        A coordinator that dies is started again and continues from the checkpoint, at most `MAXIMUM_RESTARTS` times
         without a finished round in between. Raises the `TestbedError` that ended the run; what was recorded before
         stays.
         """
@@ -111,7 +111,7 @@ class RaySession:
                 restarts = 1 if done > finished_rounds else restarts + 1
                 finished_rounds = done
                 if path is None or restarts > MAXIMUM_RESTARTS:
-                    raise ClusterError(f"{loss}; see Ray's logs, and go on with --resume") from None
+                    raise ClusterError(f"{loss}; see Ray's logs, and rerun with --resume") from None
                 interruption = f"{loss}; the run went on from round {done}"
                 RunLog(path).write("coordinator-restarted", round=done, reason=str(loss))
                 with self._turn:
@@ -125,11 +125,11 @@ class RaySession:
         """Raise `ClusterError` when the node of this process has gone, where coordinator and PKI have to live."""
         own = ray.get_runtime_context().get_node_id()
         if not any(node.node_id == own and answers(node) for node in alive_nodes(ray.nodes())):
-            raise ClusterError(f"Ray on this machine has ended ({loss}); go on with --resume") from None
+            raise ClusterError(f"Ray on this machine has ended ({loss}); rerun with --resume") from None
 
     def _stop_if_closed(self) -> None:
         if self._closed:
-            raise ClusterError("the session was closed; go on with --resume")
+            raise ClusterError("the session was closed; rerun with --resume")
 
     def _run(
         self,

@@ -122,7 +122,7 @@ def copied(directory: Path, into: Path) -> None:
 def check_free(target: Path) -> None:
     """Raise `RunError` when results of a new run cannot be put at `target`, because something is there."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise RunError(f"{target}: is there already; give another directory with --to, or --resume to go on with it")
+        raise RunError(f"{target}: is there already; give another directory with --to, or --resume to continue it")
 
 
 def settled(fresh: Path, target: Path) -> Path:

@@ -21,7 +21,7 @@ from testbed.errors import ExperimentError, RunError
 from testbed.experiment.loader import load, validated
 from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import points
-from testbed.plugins.classes import OWN_CLASS
+from testbed.plugins.classes import PLUGIN_NAME
 
 EXPERIMENT = "experiment.yaml"
 INPUTS = "inputs"
@@ -30,7 +30,7 @@ MAXIMUM_UPLOAD_BYTES = 100 * 1024**2  # what Ray's dashboard takes (ray_constant
 _LEFT_OUT = {"__pycache__", ".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 _NAMED = 3  # largest files that an error names
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can say
-_NAMING = ("protocol", "model", "dataset", "server", "clients")  # keys whose values may be classes of one's own
+_NAMING = ("protocol", "model", "dataset", "server", "clients")  # keys whose values may be user-defined classes
 _COSTS = "time.costs"  # a file's name only until the experiment is loaded
 
 
@@ -179,7 +179,7 @@ def _with_names(plain: Any, typed: Any, inputs: _Inputs) -> Any:
 
 
 def _own_names(plain: Any) -> Iterator[str]:
-    """The classes of the user's own that the experiment names, as package.module:Name; its sweep's too."""
+    """The user-defined classes that the experiment names, as package.module:Name; its sweep's too."""
     if isinstance(plain, dict):
         for key, value in plain.items():
             if _is_own(str(key)):
@@ -202,7 +202,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _is_own(name: str) -> bool:
-    return re.match(OWN_CLASS, name) is not None
+    return re.match(PLUGIN_NAME, name) is not None
 
 
 def _code() -> dict[str, Path]:

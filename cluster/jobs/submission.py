@@ -19,8 +19,7 @@ from typing import Any
 
 import aiohttp
 
-from cluster.jobs import authentication, interpreter, package
-from cluster.jobs import downloads as fetching
+from cluster.jobs import authentication, downloads, interpreter, package
 from cluster.jobs.dashboard import connected, default_address, talking
 from testbed.errors import ClusterError, ExperimentError, RunError
 from testbed.files.names import file_name
@@ -86,9 +85,9 @@ class Jobs:
         """Upload a packed experiment and start it; returns the submission id.
 
         Args:
-            packed: of `packing.pack`.
+            packed: of `package.pack`.
             out: of `records_at`.
-            resume: go on with what is at `out`.
+            resume: continue what is at `out`.
             accept_changed_code: also with other own modules than it began with.
         """
         name = packed.experiment.name
@@ -172,10 +171,10 @@ class Jobs:
             if is_uri(job.out):
                 from testbed.records.mirror import fetched
 
-                fetching.copied(fetched(job.out), fresh)
+                downloads.copied(fetched(job.out), fresh)
             else:
-                fetching.unpacked(self._sent(id, job.out), fresh)
-            fetching.settled(fresh, place)
+                downloads.unpacked(self._sent(id, job.out), fresh)
+            downloads.settled(fresh, place)
         return to
 
     def _sent(self, id: str, directory: str) -> bytes:
@@ -188,7 +187,7 @@ class Jobs:
         try:
             while not self.job(fetch).over:
                 time.sleep(_POLL_S)
-            return fetching.received(self.logs(fetch))
+            return downloads.received(self.logs(fetch))
         finally:
             with contextlib.suppress(ClusterError, ExperimentError, RuntimeError):
                 self._client.delete_job(fetch)

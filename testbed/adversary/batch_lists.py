@@ -1,7 +1,7 @@
 """A malicious server of `verifiable-batch-partition`: which candidate batches it takes, what it tells of them.
 
-The decisions are those of a malicious Lotto server (`lotto_lists`), made for batches. What it says about the round is
-in `lotto_rounds`, what nobody needs batches for (a client twice, forged signatures) in `lotto_lists`.
+The decisions are those of a malicious Lotto server (`testbed.adversary.lotto`), made for batches. What needs no batches
+(what it says about the round, a client twice, forged signatures) is there.
 """
 
 from collections.abc import Sequence
@@ -11,21 +11,17 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from testbed.adversary.lotto.lists import OmitOptions, ShowDifferentLists
-from testbed.adversary.lotto.rounds import (
-    VERIFIABLE_BATCHES,
-    LottoMisbehaviour,
-    PopulationOptions,
-    SmallerPopulationOptions,
-    all_signatures,
-)
+from testbed.adversary.lotto.different_lists import ShowDifferentLists
+from testbed.adversary.lotto.misbehaviour import VERIFIABLE_BATCHES, LottoMisbehaviour, TakesEverySignature
+from testbed.adversary.lotto.populations import PopulationOptions, SmallerPopulationOptions
+from testbed.adversary.lotto.residual_removal import OmitHonestCandidates, ReserveMostSelected
 from testbed.adversary.misbehaviour import MisbehaviourOptions
 from testbed.arrays import Ids
 from testbed.crypto import vrf
 from testbed.network.contract import ids
 from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.lotto.candidacy import under_threshold
-from testbed.selection.lotto.messages import Announce, ListSignatures, ParticipantEntry, ParticipantList, SignedBy
+from testbed.selection.lotto.messages import Announce, ParticipantEntry, ParticipantList
 from testbed.selection.lotto.server import GroupMessages
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, batch_value
 
@@ -36,12 +32,6 @@ class BatchMisbehaviour(LottoMisbehaviour, VerifiableBatchServer):
     """Any misbehaviour that is about batches."""
 
     applies_to: ClassVar[tuple[str, ...]] = (VERIFIABLE_BATCHES,)
-
-    def dishonest_members(self, batches: Ids) -> Ids:
-        """How many members of each of `batches` work for the server."""
-        of_each = np.bincount(self.batches.of[list(self.dishonest)], minlength=len(self.batches))
-        found: Ids = of_each[batches]
-        return found
 
 
 # -- residual removal: nobody can tell ------------------------------------------------------------------------------
@@ -58,58 +48,71 @@ class KeepDishonestBatches(BatchMisbehaviour):
             return super().choose(candidates, round_)
         mixed = round_.rng("residual removal").permutation(candidates)
         chosen = mixed[np.argsort(-self.dishonest_members(mixed), kind="stable")][: self.wanted]
-        dishonest, of = int(self.dishonest_members(chosen).sum()), len(self.batches.members(chosen))
+        dishonest, of = int(self.dishonest_members(chosen).sum()), len(self.members(chosen))
         self.record_attack(
             KeepDishonestBatches, f"{dishonest} of {of} participants are dishonest; {len(candidates)} candidate batches"
         )
         return np.sort(chosen)
 
 
-class OmitHonestBatches(BatchMisbehaviour):
-    """Leaves out batches without dishonest members, all but the victims'; then the list may be too short."""
+class ReserveMostSelectedBatch(ReserveMostSelected, BatchMisbehaviour):
+    """Keeps a place for the batch with an honest member, one of whose members has taken part most often."""
 
-    name: ClassVar[str] = "omit-honest-candidates"
-    Options: ClassVar[type[MisbehaviourOptions]] = OmitOptions
+    name: ClassVar[str] = ReserveMostSelected.name
+    applies_to: ClassVar[tuple[str, ...]] = (VERIFIABLE_BATCHES,)
+    candidate: ClassVar[str] = "batch"
 
-    def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
-        """The victims' batches and its own, even if these are fewer than K/T."""
-        if not self.attacking:
-            return super().choose(candidates, round_)
-        own = self.dishonest_members(candidates) > 0
-        honest, ours = candidates[~own], candidates[own]
-        kept = honest[: min(self.context.options_of(OmitHonestBatches).keep, self.wanted)]
-        chosen = np.append(kept, ours[: self.wanted - len(kept)])
-        left_out = len(honest) - len(kept)
-        self.record_attack(
-            OmitHonestBatches,
-            f"left out {left_out} of {len(honest)} honest candidate batches, {len(chosen)} of {self.wanted} remain",
-        )
-        return np.sort(chosen)
-
-
-class ReserveMostSelectedBatch(BatchMisbehaviour):
-    """Keeps a place for the batch that has taken part most often: the one that privacy over many rounds hangs on."""
-
-    name: ClassVar[str] = "reserve-most-selected"
-
-    def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
-        """That one, if it has an honest member, and others for the places that are left."""
-        victims = candidates[self.dishonest_members(candidates) < self.batches.sizes[candidates]]
-        if not self.attacking or not len(victims):
-            return super().choose(candidates, round_)
+    def target(self, victims: Ids, round_: SelectionRound) -> int:
+        """By the member that has."""
         often = np.zeros(len(self.batches), np.int64)
         np.maximum.at(often, self.batches.of, round_.participations)
-        target = int(victims[np.argmax(often[victims])])
-        self.record_attack(ReserveMostSelectedBatch, f"kept a place for batch {target}")
-        others = candidates[candidates != target]
-        rest = round_.rng("residual removal").choice(others, self.wanted - 1, replace=False)
-        return np.sort(np.append(rest, target))
+        return int(victims[np.argmax(often[victims])])
+
+
+class OmitHonestBatches(OmitHonestCandidates, BatchMisbehaviour):
+    """Leaves out batches without dishonest members, all but the victims'."""
+
+    name: ClassVar[str] = OmitHonestCandidates.name
+    applies_to: ClassVar[tuple[str, ...]] = (VERIFIABLE_BATCHES,)
+
+
+# -- the population ------------------------------------------------------------------------------------------------
+
+
+class TellMembersApart(TakesEverySignature, BatchMisbehaviour):
+    """Announces another population to every other client, and shows each a list with the population that it knows.
+
+    Each accepts what it sees, but they sign different content.
+    """
+
+    name: ClassVar[str] = "tell-different-populations"
+    applies_to: ClassVar[tuple[str, ...]] = (VERIFIABLE_BATCHES,)
+    Options: ClassVar[type[MisbehaviourOptions]] = SmallerPopulationOptions
+
+    def announcement_for(self, everyone: Ids, message: Announce) -> GroupMessages:
+        """Who is told of which population."""
+        if not self.attacking:
+            return super().announcement_for(everyone, message)
+        told = self._announced()
+        self.record_attack(TellMembersApart, f"n = {told} to every other client, {message.population} else")
+        return [(everyone[::2], message), (everyone[1::2], _replaced(message, population=told))]
+
+    def list_for(self, participants: Ids, message: ParticipantList) -> GroupMessages:
+        """To each the population that it was told of."""
+        if not self.attacking:
+            return super().list_for(participants, message)
+        odd = participants % 2 == 1
+        return [(participants[~odd], message), (participants[odd], _replaced(message, population=self._announced()))]
+
+    def _announced(self) -> int:
+        options: PopulationOptions = self.context.options_of(TellMembersApart)
+        return options.announced(self.population, self)
 
 
 # -- rows that are not what the protocol says ----------------------------------------------------------------------
 
 
-class _Stuffing(BatchMisbehaviour):
+class BatchStuffing(BatchMisbehaviour):
     """Puts batches with dishonest members, which were not drawn, in the places of all honest ones but the first."""
 
     def stuffed(self, entries: Sequence[ParticipantEntry], round_: SelectionRound) -> list[ParticipantEntry]:
@@ -121,7 +124,7 @@ class _Stuffing(BatchMisbehaviour):
         spare = [batch for batch in np.argsort(-every, kind="stable").tolist() if every[batch] and batch not in groups]
         honest = [batch for batch in groups if not every[batch]]
         for batch, ours in zip(honest[1:], spare, strict=False):
-            members = self.batches.members([ours]).tolist()
+            members = self.members(ids([ours])).tolist()
             groups[batch] = self.made_up(members, groups[honest[0]], round_)
         return [entry for rows in groups.values() for entry in rows]
 
@@ -137,7 +140,7 @@ def _others(stuffed: Sequence[ParticipantEntry], entries: Sequence[ParticipantEn
     return {entry.client for entry in stuffed} != {entry.client for entry in entries}
 
 
-class ForgeBatch(_Stuffing):
+class ForgeBatch(BatchStuffing):
     """Makes up the numbers of a batch, and tries until its value is below the threshold; the proofs it cannot make."""
 
     name: ClassVar[str] = "forge-output"
@@ -166,7 +169,7 @@ class ForgeBatch(_Stuffing):
         ]
 
 
-class CopyBatch(_Stuffing):
+class CopyBatch(BatchStuffing):
     """Gives the members of a batch that was not drawn the numbers and proofs of one that was."""
 
     name: ClassVar[str] = "copy-output"
@@ -209,6 +212,7 @@ class SplitBatch(BatchMisbehaviour):
 class ShowDifferentBatches(ShowDifferentLists, BatchMisbehaviour):
     """Shows two lists, each of K/T candidate batches that prove themselves, which differ by a batch."""
 
+    name: ClassVar[str] = ShowDifferentLists.name
     applies_to: ClassVar[tuple[str, ...]] = (VERIFIABLE_BATCHES,)
 
     def halves(self, participants: Ids, rows: list[ParticipantEntry]) -> list[tuple[Ids, list[ParticipantEntry]]]:
@@ -222,42 +226,3 @@ class ShowDifferentBatches(ShowDifferentLists, BatchMisbehaviour):
             (participants[first], [row for row in rows if of[row.client] != shown[-1]]),
             (participants[~first], [row for row in rows if of[row.client] != shown[0]]),
         ]
-
-
-class TellMembersApart(BatchMisbehaviour):
-    """Announces another population to every other client, and shows each a list with the population that it knows.
-
-    Each accepts what it sees, but they sign different content.
-    """
-
-    name: ClassVar[str] = "tell-different-populations"
-    Options: ClassVar[type[MisbehaviourOptions]] = SmallerPopulationOptions
-
-    def announcement_for(self, everyone: Ids, message: Announce) -> GroupMessages:
-        """Who is told of which population."""
-        if not self.attacking:
-            return super().announcement_for(everyone, message)
-        told = self._told()
-        self.record_attack(TellMembersApart, f"n = {told} to every other client, {message.population} else")
-        return [(everyone[::2], message), (everyone[1::2], _replaced(message, population=told))]
-
-    def list_for(self, participants: Ids, message: ParticipantList) -> GroupMessages:
-        """To each the population that it was told of."""
-        if not self.attacking:
-            return super().list_for(participants, message)
-        odd = participants % 2 == 1
-        return [(participants[~odd], message), (participants[odd], _replaced(message, population=self._told()))]
-
-    def valid_signatures(
-        self, answers: dict[int, object], message: ParticipantList, round_: SelectionRound
-    ) -> list[SignedBy]:
-        """Takes every signature: it knows that they are over different content."""
-        return all_signatures(answers) if self.attacking else super().valid_signatures(answers, message, round_)
-
-    def signatures_for(self, signers: Ids, message: ListSignatures) -> GroupMessages:
-        """Everybody gets all of them."""
-        return [(ids(signers), message)]
-
-    def _told(self) -> int:
-        options: PopulationOptions = self.context.options_of(TellMembersApart)
-        return options.told(self.population, self)

@@ -1,102 +1,62 @@
-"""Every built-in misbehaviour, by party. One more is one more line here.
+"""Every built-in misbehaviour, by party: the classes with a name of their own in the modules below, in this order.
 
-Classes of one name override the same decision in different protocols.
+One more in one of these modules is a class and nothing else; a new module is one more line. Classes of one name
+override the same decision in different protocols.
 """
 
 from collections.abc import Iterable
+from types import ModuleType
 
-from testbed.adversary.batch_lists import (
-    CopyBatch,
-    ForgeBatch,
-    KeepDishonestBatches,
-    OmitHonestBatches,
-    ReserveMostSelectedBatch,
-    ShowDifferentBatches,
-    SplitBatch,
-    TellMembersApart,
+from testbed.adversary import batch_lists, clients, free_choice, model_inconsistency
+from testbed.adversary.lotto import (
+    different_lists,
+    forged_entries,
+    forged_signatures,
+    parallel_lists,
+    populations,
+    residual_removal,
+    round_numbers,
+    skipped_rounds,
 )
-from testbed.adversary.clients import (
-    ClaimCandidacy,
-    ClaimFalseNumber,
-    InflateUtility,
-    SkipNoise,
-    WithholdNumber,
-    WrongSignature,
-)
-from testbed.adversary.free_choice import PreferDishonest
-from testbed.adversary.lotto.lists import (
-    CopyOutput,
-    ForgeOutput,
-    ForgeSignatures,
-    KeepDishonestCandidates,
-    ListTwice,
-    OmitHonestCandidates,
-    ReserveMostSelected,
-    ShowDifferentLists,
-)
-from testbed.adversary.lotto.parallel_lists import ParallelLists
-from testbed.adversary.lotto.rounds import (
-    GrindRound,
-    RefineOutHonest,
-    ReuseRound,
-    ShowDifferentPopulations,
-    TellDifferentPopulations,
-    UnderstatePopulation,
-)
-from testbed.adversary.lotto.skipped_rounds import AbortUnfavourableRounds, SkipRounds
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
-from testbed.adversary.model_inconsistency import PassOnAllKeys, SendCraftedModel, SendDifferentModels
-from testbed.adversary.secagg.broken_batches import BreakBatch
-from testbed.adversary.secagg.inconsistent_shares import DealInconsistentShares
-from testbed.adversary.secagg.parallel_sums import ParallelSums
-from testbed.adversary.secagg.reconstruction import ContradictDropouts
-from testbed.adversary.secagg.small_sums import ShrinkTheSum, SplitTheSharing
+from testbed.adversary.secagg import broken_batches, inconsistent_shares, parallel_sums, reconstruction, small_sums
 
-SERVER: tuple[type[ServerMisbehaviour], ...] = (
-    PreferDishonest,
-    KeepDishonestCandidates,
-    ReserveMostSelected,
-    OmitHonestCandidates,
-    UnderstatePopulation,
-    RefineOutHonest,
-    TellDifferentPopulations,
-    ShowDifferentPopulations,
-    ReuseRound,
-    GrindRound,
-    SkipRounds,
-    AbortUnfavourableRounds,
-    ForgeOutput,
-    CopyOutput,
-    ListTwice,
-    ShowDifferentLists,
-    ParallelLists,
-    ParallelSums,
-    ForgeSignatures,
-    KeepDishonestBatches,
-    ReserveMostSelectedBatch,
-    OmitHonestBatches,
-    TellMembersApart,
-    ForgeBatch,
-    CopyBatch,
-    SplitBatch,
-    ShowDifferentBatches,
-    ContradictDropouts,
-    ShrinkTheSum,
-    SplitTheSharing,
-    BreakBatch,
-    SendDifferentModels,
-    PassOnAllKeys,
-    SendCraftedModel,
+_MODULES: tuple[ModuleType, ...] = (
+    free_choice,
+    residual_removal,
+    populations,
+    round_numbers,
+    skipped_rounds,
+    forged_entries,
+    different_lists,
+    parallel_lists,
+    parallel_sums,
+    forged_signatures,
+    batch_lists,
+    reconstruction,
+    small_sums,
+    broken_batches,
+    model_inconsistency,
+    clients,
+    inconsistent_shares,
 )
-CLIENTS: tuple[type[ClientMisbehaviour], ...] = (
-    InflateUtility,
-    ClaimCandidacy,
-    ClaimFalseNumber,
-    WithholdNumber,
-    WrongSignature,
-    SkipNoise,
-    DealInconsistentShares,
-)
+
+
+def _declared(base: type[Misbehaviour]) -> tuple[type[Misbehaviour], ...]:
+    """The classes that derive from `base` and say their name, in the order in which they are written down."""
+    return tuple(
+        kind
+        for module in _MODULES
+        for kind in vars(module).values()
+        if isinstance(kind, type)
+        and issubclass(kind, base)
+        and kind.__module__ == module.__name__
+        and "name" in vars(kind)
+    )
+
+
+SERVER = _declared(ServerMisbehaviour)
+CLIENTS = _declared(ClientMisbehaviour)
 OF_PARTY: dict[str, tuple[type[Misbehaviour], ...]] = {"server": SERVER, "clients": CLIENTS}
 
 
@@ -114,3 +74,10 @@ def names(party: str, protocols: Iterable[str] | None = None) -> list[str]:
 def kinds_of(party: str, name: str) -> list[type[Misbehaviour]]:
     """The classes of one name."""
     return [kind for kind in OF_PARTY[party] if kind.name == name]
+
+
+def update_recovered(detail: str) -> bool:
+    """Whether the detail of an `attack` event says, as its misbehaviour does, that a single client's update was had."""
+    name, _, said = detail.partition(": ")
+    declared = [kind.update_recovered for kind in kinds_of("server", name) if kind.update_recovered is not None]
+    return any(pattern.search(said) for pattern in declared)

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import msgspec
 from pydantic import Field
 
-from testbed.adversary.lotto.rounds import ALL_LISTS, CLIENT_CENTRIC, VERIFIABLE_BATCHES
+from testbed.adversary.lotto.misbehaviour import ALL_LISTS, CLIENT_CENTRIC, VERIFIABLE_BATCHES
 from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions
 from testbed.aggregation.noise import NoisyRole, noise_of
 from testbed.emulation.compute.cost import meter
@@ -16,8 +16,6 @@ from testbed.selection.lotto.client_centric import ClientCentricClient
 from testbed.selection.lotto.messages import LIST_DOMAIN, Announce, Candidacy, ListSignature, ParticipantList
 from testbed.selection.verifiable_batch_partition import Prove, VerifiableBatchClient
 from testbed.training.client import Train, Trained, Trainer
-
-_LOSSES = {"loss": 1, "squared_loss": 2}  # fields of the report, and the power that a factor on the loss has in them
 
 
 class InflateOptions(MisbehaviourOptions):
@@ -41,8 +39,9 @@ class InflateUtility(ClientMisbehaviour, Trainer):
         if not self.attacks(message.round):
             return trained
         factor = self.context.options_of(InflateUtility).factor
-        true = {name: getattr(trained, name) for name in _LOSSES}
-        lies = {name: loss * factor ** _LOSSES[name] for name, loss in true.items() if loss is not None}
+        lies = {"loss": trained.loss * factor}
+        if trained.squared_loss is not None:
+            lies["squared_loss"] = trained.squared_loss * factor**2
         self.record_attack(InflateUtility, f"reported a loss of {lies['loss']:.4g} instead of {trained.loss:.4g}")
         return msgspec.structs.replace(trained, **lies)
 

@@ -7,21 +7,36 @@ from testbed.adversary.catalogue import kinds_of
 from testbed.adversary.clients import SkipNoise
 from testbed.adversary.misbehaviour import (
     SERVER_KINDS,
+    AggregationMisbehaviour,
     AttackContext,
     ClientMisbehaviour,
     Misbehaviour,
+    SelectionMisbehaviour,
+    ServerMisbehaviour,
+    TrainingMisbehaviour,
     dishonest_role,
     malicious_server,
 )
 from testbed.adversary.section import AdversarySection, Named, name_of, options
+from testbed.aggregation.contract import AggregationProtocol
 from testbed.errors import ExperimentError
 from testbed.parties.client import RoleSpec
-from testbed.plugins.classes import own_class
+from testbed.plugins.classes import plugin_class
 from testbed.randomness import Randomness
+from testbed.selection.contract import SelectionProtocol
+from testbed.training.server import Broadcast
 from testbed.training.workload import Workload
 
 if TYPE_CHECKING:
     from testbed.experiment.workload import WorkloadSection
+
+
+_OVERRIDDEN: dict[type[ServerMisbehaviour], type] = {
+    SelectionMisbehaviour: SelectionProtocol,
+    AggregationMisbehaviour: AggregationProtocol,
+    TrainingMisbehaviour: Broadcast,
+}
+"""Whose decisions a misbehaviour of each kind overrides."""
 
 
 class Adversary:
@@ -38,7 +53,7 @@ class Adversary:
         dishonest: their numbers.
 
     Raises:
-        ExperimentError: a class of one's own cannot be found, is none of a misbehaviour, or lacks the options given.
+        ExperimentError: a user-defined class cannot be found, is none of a misbehaviour, or lacks the options given.
     """
 
     def __init__(
@@ -65,9 +80,9 @@ class Adversary:
         """The class of the server that runs instead of `honest`, which has the decisions of `protocols`."""
         wanted, kinds = set(protocols), []
         for name, found in self._server.items():
-            fitting = [kind for kind in found if wanted & set(kind.applies_to)]
-            kinds += fitting[:1]
-            if fitting:
+            for kind in [kind for kind in found if wanted & set(kind.applies_to)][:1]:
+                _check_overrides(name, kind, honest)
+                kinds.append(kind)
                 self._unused.discard(name)
         return malicious_server(honest, kinds, self._context)
 
@@ -103,6 +118,15 @@ class Adversary:
             raise ExperimentError(f"adversary.{party}: {name} applies to none of this run's protocols; leave it out")
 
 
+def _check_overrides(name: str, kind: type[ServerMisbehaviour], honest: type) -> None:
+    overridden = next(protocol for base, protocol in _OVERRIDDEN.items() if issubclass(kind, base))
+    if not issubclass(honest, overridden):
+        raise ExperimentError(
+            f"adversary.server: {name} overrides decisions of {overridden.__name__} and applies to "
+            f"{', '.join(kind.applies_to)}; {honest.__name__} is none"
+        )
+
+
 def _checked(section: AdversarySection, party: str, name: str, chosen: Any, population: int) -> None:
     try:
         section.check_options(party, name, chosen, population)
@@ -115,7 +139,7 @@ def _found(party: str, one: Named, given: dict[type[Misbehaviour], Any]) -> list
     name = name_of(one)
     kinds: list[Any] = list(kinds_of(party, name))
     if ":" in name:
-        kinds = [own_class(name, f"adversary.{party}")]
+        kinds = [plugin_class(name, f"adversary.{party}")]
         bases = tuple(SERVER_KINDS) if party == "server" else (ClientMisbehaviour,)
         if not (isinstance(kinds[0], type) and issubclass(kinds[0], bases)):
             allowed = " or ".join(f"{base.__module__}.{base.__name__}" for base in bases)

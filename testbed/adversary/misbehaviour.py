@@ -76,6 +76,7 @@ class Misbehaviour:
         name: as an experiment says it.
         applies_to: names of the selection or aggregation protocols whose decisions it overrides, or "train".
         only_follows: whether it does its part where another class of the same name applies, and nothing by itself.
+        added_stages: those of questions that it adds to the protocols'.
         Options: what an experiment may set; may be replaced by a subclass of `MisbehaviourOptions`.
         update_recovered: found in what `record_attack` says where it has had a single client's update; None: it never
             says so.
@@ -85,6 +86,7 @@ class Misbehaviour:
     name: ClassVar[str]
     applies_to: ClassVar[tuple[str, ...]]
     only_follows: ClassVar[bool] = False
+    added_stages: ClassVar[tuple[str, ...]] = ()
     Options: ClassVar[type[MisbehaviourOptions]] = MisbehaviourOptions
     update_recovered: ClassVar[re.Pattern[str] | None] = None
     context: ClassVar[AttackContext]

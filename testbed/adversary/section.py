@@ -4,19 +4,20 @@ import difflib
 import math
 import re
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from testbed.adversary.catalogue import kinds_of, names
 from testbed.adversary.misbehaviour import AttackContext, Misbehaviour, MisbehaviourOptions
-from testbed.plugins.classes import OWN_CLASS
+from testbed.plugins.classes import PLUGIN_NAME
 from testbed.plugins.options import unknown
 from testbed.randomness import Randomness
 
 Named = str | dict[str, dict[str, Any]]
-_PARTIES = ("server", "clients")
+Party = Literal["server", "clients"]
+PARTIES: tuple[Party, ...] = ("server", "clients")
 _TRAINING = "train"  # what client misbehaviours name that belong to no selection or aggregation protocol
 
 
@@ -69,9 +70,9 @@ class AdversarySection(BaseModel):
         for one in given:
             name = name_of(one)
             if name in seen:
-                raise ValueError(f"{name} stands twice")
+                raise ValueError(f"duplicate {name}")
             seen.add(name)
-            if ":" in name and re.match(OWN_CLASS, name):
+            if ":" in name and re.match(PLUGIN_NAME, name):
                 continue
             kinds = kinds_of(party, name)
             if not kinds:
@@ -82,6 +83,10 @@ class AdversarySection(BaseModel):
             options(kinds[0], one)
         return given
 
+    def named(self, party: Party) -> list[Named]:
+        """The misbehaviours of a party."""
+        return self.server if party == "server" else self.clients
+
     def check(self, population: int, selection: str, aggregation: str) -> None:
         """Raise `ValueError` (one line: key, what is allowed) for what does not fit the rest of the experiment."""
         if isinstance(self.dishonest, list):
@@ -89,13 +94,13 @@ class AdversarySection(BaseModel):
             if beyond:
                 raise ValueError(f"dishonest: client {beyond[0]} of a population of {population}, counted from 0")
             if len(set(self.dishonest)) != len(self.dishonest):
-                raise ValueError("dishonest: a client stands twice")
+                raise ValueError("dishonest: a duplicate client")
         elif self.number_of(population) > population:
             raise ValueError(f"dishonest: {self.dishonest} of a population of {population}; at most {population}")
-        own = ":" in selection + aggregation  # what applies to a protocol of one's own is known where its class is
+        own = ":" in selection + aggregation  # what applies to a user-defined protocol is known where its class is
         protocols = {selection, aggregation, _TRAINING}
-        for party in _PARTIES:
-            for one in getattr(self, party):
+        for party in PARTIES:
+            for one in self.named(party):
                 name = name_of(one)
                 if not (":" in name or own or name in names(party, protocols)):
                     where = f"selection {selection} with aggregation {aggregation}"
@@ -114,7 +119,9 @@ class AdversarySection(BaseModel):
 
     def without_own(self) -> "AdversarySection":
         """The same without misbehaviours of the user's own."""
-        kept = {party: [one for one in getattr(self, party) if ":" not in name_of(one)] for party in _PARTIES}
+        kept: dict[str, Any] = {
+            party: [one for one in self.named(party) if ":" not in name_of(one)] for party in PARTIES
+        }
         return self.model_copy(update=kept)
 
     def attacks(self, round_number: int) -> bool:

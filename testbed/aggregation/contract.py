@@ -28,6 +28,11 @@ class AggregationParameters(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    stages: ClassVar[tuple[str, ...]] = ()
+    """Of a round of the built-in protocol, in order; empty: a user-defined class says them."""
+    further_stages: ClassVar[tuple[str, ...]] = ()
+    """Those that other settings bring, or that only some rounds have."""
+
     weights: Literal["samples", "equal"] = Field(
         "samples", description="Weight of a client's update: its number of training samples (FedAvg), or 1"
     )
@@ -36,6 +41,10 @@ class AggregationParameters(BaseModel):
         description="Where selection has batches: is a batch that has lost a member left out of the sum (whole), or "
         "are its other members summed, which ends multi-round privacy (ignored)?",
     )
+
+    def stages_of_round(self) -> tuple[str, ...]:
+        """The stages with these settings."""
+        return self.stages
 
     def atomic_batches(self, batches: Batches | None) -> Batches | None:
         """The batches that this aggregation must not break up; None where it may sum anybody with anybody."""

@@ -54,6 +54,8 @@ _UNREAD = (
 class RandomParticipationParameters(AggregationParameters):
     """Clients send sums of clipped gradients, and noise hides each sample (``sigma: 0``: nothing is hidden)."""
 
+    stages: ClassVar[tuple[str, ...]] = ("dp-sgd/gradient",)
+
     protocol: Literal["dp-sgd-random-participation"] = "dp-sgd-random-participation"
     sample_rate: float = Field(
         gt=0, le=1, allow_inf_nan=False, description="Probability with which a participant uses each sample (q)"
@@ -228,7 +230,7 @@ class RandomParticipation(AggregationProtocol):
     """Server side. A round that nobody takes part in is completed, not skipped."""
 
     parameters: RandomParticipationParameters
-    stages = ("dp-sgd/gradient",)
+    stages = RandomParticipationParameters.stages
     allows_empty_selection = True
 
     @property

@@ -18,6 +18,8 @@ from testbed.training.client import trained_update
 class PlainParameters(NoisyParameters):
     """The server sees every update, with its share of noise where participants add some."""
 
+    stages: ClassVar[tuple[str, ...]] = ("plain/update",)
+
     protocol: Literal["plain"] = "plain"
 
 
@@ -90,7 +92,7 @@ class Plain(AggregationProtocol):
     """Server side."""
 
     parameters: PlainParameters
-    stages = ("plain/update",)
+    stages = PlainParameters.stages
 
     @property
     def roles(self) -> list[RoleSpec]:

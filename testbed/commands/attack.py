@@ -80,7 +80,7 @@ def registrations(
     """
     from analysis.tables import Table, render
     from testbed.adversary.registration import attempts
-    from testbed.engine.federation import Plan
+    from testbed.engine.plan import Plan
     from testbed.experiment import load
     from testbed.experiment.plugin_classes import refuse_unless_imported
     from testbed.experiment.sweep import points

@@ -115,9 +115,16 @@ def bound_lotto(
         raise ExperimentError("--round-gap: needs --rounds, over which it holds")
     with in_options():
         row = lotto_bounds(
-            population, dishonest, participants, over_selection, min_population, eta, threshold_of(threshold), rounds,
-            round_gap,
-        )  # fmt: skip
+            population=population,
+            dishonest=dishonest,
+            participants=participants,
+            over_selection=over_selection,
+            min_population=min_population,
+            eta=eta,
+            threshold=threshold_of(threshold),
+            rounds=rounds,
+            round_gap=round_gap,
+        )
     _print(row, format, _BOUND_TEXT)
 
 
@@ -172,11 +179,16 @@ def bound_lotto_dp(
 
     with in_options():
         training = Training(
-            dishonest, participants, over_selection, population if min_population is None else min_population,
-            threshold_of(threshold), rounds, 1 / population if delta is None else delta,
-            Skellam(noise_multiplier, dimension, scale),
-            max(_COULD_BE, population) if maximum_population is None else maximum_population,
-        )  # fmt: skip
+            dishonest=dishonest,
+            participants=participants,
+            over_selection=over_selection,
+            min_population=population if min_population is None else min_population,
+            threshold=threshold_of(threshold),
+            rounds=rounds,
+            delta=1 / population if delta is None else delta,
+            mechanism=Skellam(noise_multiplier, dimension, scale),
+            maximum_population=max(_COULD_BE, population) if maximum_population is None else maximum_population,
+        )
         row = lotto_dp_costs(training, population, parallel_lists=parallel_lists)
     _print(row, format, _BOUND_DP_TEXT)
 
@@ -211,19 +223,39 @@ def plan_lotto(
 
     with in_options():
         row = lotto_plan(
-            population, dishonest, participants, over_selection, min_population, threshold_of(threshold), target,
-            sufficiency, base_rate, eta,
-        )  # fmt: skip
+            population=population,
+            dishonest=dishonest,
+            participants=participants,
+            over_selection=over_selection,
+            min_population=min_population,
+            threshold=threshold_of(threshold),
+            target=target,
+            sufficiency=sufficiency,
+            base_rate=base_rate,
+            eta=eta,
+        )
     _print(row, format, _PLAN_TEXT)
 
 
 # What the text says for a key; keys that are not here are not printed, the given ones stand on the first line.
 _GIVEN = {
-    "population": "n", "dishonest": "c", "participants": "s", "over_selection": "a", "min_population": "n_min",
-    "threshold": "t", "eta": "eta", "rounds": "R", "round_gap": "G", "delta": "delta",
-    "noise_multiplier": "noise multiplier", "dimension": "dimension", "scale": "scale", "target": "target",
-    "sufficiency": "sufficiency", "base_rate": "base rate",
-}  # fmt: skip
+    "population": "n",
+    "dishonest": "c",
+    "participants": "s",
+    "over_selection": "a",
+    "min_population": "n_min",
+    "threshold": "t",
+    "eta": "eta",
+    "rounds": "R",
+    "round_gap": "G",
+    "delta": "delta",
+    "noise_multiplier": "noise multiplier",
+    "dimension": "dimension",
+    "scale": "scale",
+    "target": "target",
+    "sufficiency": "sufficiency",
+    "base_rate": "base rate",
+}
 _BOUND_TEXT = {
     "selection_probability": "a client is a candidate",
     "candidates_suffice": "at least s candidates (Theorem 1)",

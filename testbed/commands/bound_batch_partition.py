@@ -20,9 +20,6 @@ BATCH_PARTITION_EPILOG = examples(
 )
 _SIMULATED_USERS = 1000  # of whom rounds are simulated without being asked to: seconds
 _SIMULATED_ROUNDS = 10_000
-_PROBLEM = (
-    "smoothness", "convexity", "gradient_variance", "gradient_bound", "heterogeneity", "initial_distance",
-)  # fmt: skip
 
 
 def _theorem2(symbol: str) -> Any:
@@ -76,8 +73,14 @@ def bound_batch_partition(
     from analysis.bounds.convergence import Problem
     from analysis.tables import to_json
 
-    given = dict(zip(_PROBLEM, (smoothness, convexity, gradient_variance, gradient_bound, heterogeneity,
-                                initial_distance), strict=True))  # fmt: skip
+    given = {
+        "smoothness": smoothness,
+        "convexity": convexity,
+        "gradient_variance": gradient_variance,
+        "gradient_bound": gradient_bound,
+        "heterogeneity": heterogeneity,
+        "initial_distance": initial_distance,
+    }
     missing = [name for name, value in given.items() if value is None]
     if missing and len(missing) < len(given):
         raise ExperimentError(f"--{missing[0].replace('_', '-')}: missing; Theorem 2 needs all of its inputs")

@@ -79,5 +79,5 @@ def _text(row: Mapping[str, Any]) -> str:
     for one in ANALYSES:
         value = row[f"{one.name}_{wanted}"]
         number = ("none" if wanted == "sigma" else "inf") if value is None else f"{value:.5g}"
-        lines.append(f"{one.name:{width}}  {wanted} {number:>8}  {_STANDING[one.standing]} ({one.source})")
+        lines.append(f"{one.name:{width}}  {wanted} {number:>8}  {_STANDING[one.soundness]} ({one.source})")
     return "\n".join([*lines, ""])

@@ -66,9 +66,16 @@ def bound_verifiable(
 
 _TINY = 1e-300  # what reads 0 is below it
 _GIVEN = {
-    "population": "n", "dishonest": "c", "participants": "K", "privacy": "T", "over_selection": "a",
-    "min_population": "n_min", "eta": "eta", "threshold": "t", "dropout": "dropout",
-}  # fmt: skip
+    "population": "n",
+    "dishonest": "c",
+    "participants": "K",
+    "privacy": "T",
+    "over_selection": "a",
+    "min_population": "n_min",
+    "eta": "eta",
+    "threshold": "t",
+    "dropout": "dropout",
+}
 _TEXT = {
     "selection_probability": "a batch of {largest_batch} is a candidate",
     "candidates_suffice": "at least {batches_wanted} of {batches} batches are candidates",
@@ -84,10 +91,9 @@ _EXACT = ("selection_probability", "candidates_suffice", "candidates_suffice_den
 def _text(row: Mapping[str, Any]) -> str:
     from analysis.tables import Table, render
 
-    honest = {
-        f"fewer_than_{h}_honest": f"some batch has 1 to {h - 1} honest members" if h > 2
-        else "some batch has 1 honest member" for h in range(2, row["privacy"] + 1)
-    }  # fmt: skip
+    honest = {"fewer_than_2_honest": "some batch has 1 honest member"} if row["privacy"] > 1 else {}
+    for least in range(3, row["privacy"] + 1):
+        honest[f"fewer_than_{least}_honest"] = f"some batch has 1 to {least - 1} honest members"
     shown = [(label.format_map(row), _value(row, key)) for key, label in (_TEXT | honest).items()]
     given = ", ".join(f"{name} = {number(row[key])}" for key, name in _GIVEN.items())
     return f"{given}\n{render(Table((), shown, ruled=False), 'text')}"

@@ -41,7 +41,7 @@ class Invocation:
 
     @property
     def resuming(self) -> str:
-        """The command line that goes on with this one."""
+        """The command line that resumes this one."""
         more = [] if "--resume" in self.arguments else ["--resume"]
         return shlex.join(["testbed", *self.arguments, *more])
 
@@ -68,7 +68,7 @@ ImportClasses = Annotated[
     typer.Option(
         IMPORT_CLASSES,
         metavar="",
-        help="Import the classes of your own that the experiment names, which runs the code of their modules.",
+        help="Import the user-defined classes that the experiment names, which runs the code of their modules.",
     ),
 ]
 

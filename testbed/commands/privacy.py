@@ -44,13 +44,14 @@ def privacy(
     figures: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Also draw planned and achieved epsilon over the rounds, as PNG and PDF.",
+            metavar="DIR",
+            help="Also draw planned and achieved epsilon over the rounds, as PNG and PDF.",
             show_default=False,
         ),
     ] = None,
     import_classes: ImportClasses = False,
     debug: Debug = False,
-) -> None:  # fmt: skip
+) -> None:
     """Print what the clients of runs have spent, planned and achieved, and what their selection guarantees."""
     runs = runs_in(directories)
     if figures is not None:

@@ -25,7 +25,7 @@ REPRODUCE_EPILOG = examples(
     "testbed reproduce lotto-table2 --scale paper --address HEAD:6379 --out reproductions/table2",
     "testbed reproduce multiround-table5 --data ~/mnist",
     "testbed reproduce all",
-    then="What is finished in the directory is not run again: the same command goes on after Ctrl-C. To make it anew, "
+    then="What is finished in the directory is not run again: the same command goes on after Ctrl-C. To repeat it, "
     "give another --out or delete the directory.",
 )
 

@@ -17,7 +17,7 @@ RUN_EPILOG = examples(
     "testbed run experiment.yaml --set cluster.parallel_runs=4",
     "testbed run experiment.yaml --out s3://bucket/runs/long",
     "testbed run experiment.yaml --out runs/long --resume",
-    then="Ctrl-C stops a run and keeps its finished rounds; --resume goes on with it.",
+    then="Ctrl-C stops a run and keeps its finished rounds; --resume continues it.",
 )
 
 
@@ -45,7 +45,7 @@ def run(
     resume: Annotated[
         bool,
         typer.Option(
-            "--resume", metavar="", help="Go on with the runs that are there; finished ones are left as they are."
+            "--resume", metavar="", help="Resume the runs that are there; finished ones are left as they are."
         ),
     ] = False,
     accept_changed_code: Annotated[
@@ -64,7 +64,7 @@ def run(
     Points on the wall clock, and those without Ray, run one after the other.
     """
     if accept_changed_code and not resume:
-        raise ExperimentError("--accept-changed-code: says how a run goes on; give --resume, too")
+        raise ExperimentError("--accept-changed-code: says how a run is resumed; give --resume, too")
     flags = {"address": address, "network": network, "hosts": hosts}
     given = [
         f"cluster.{key}={value if key == 'hosts' else quoted(value)}"
@@ -97,7 +97,7 @@ def run(
         _print_table(paths, where, console)
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
-        console.print(f"stopped; go on with: {invocation.resuming}")
+        console.print(f"stopped; resume with: {invocation.resuming}")
         raise typer.Exit(STOPPED) from None
 
 

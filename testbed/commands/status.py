@@ -144,8 +144,8 @@ def _one(run: "RunStatus", where: str) -> Text:
     for entry in run.events:
         lines.append(f"  {_moment(entry):10}", style="dim").append(_told(entry)).append("\n")
     if run.state == "interrupted":
-        file = run.path / "experiment.yaml"  # as good as the one that began it
-        lines.append("  go on with: ", style="dim")
+        file = run.path / "experiment.yaml"  # equivalent to the one that began it
+        lines.append("  resume with: ", style="dim")
         lines.append(f"{shlex.join(['testbed', 'run', str(file), '--out', where, '--resume'])}\n")
     return lines
 
@@ -176,7 +176,7 @@ def _several(found: _Found) -> Text:
         for name, value in _troubles(run):
             lines.append(f"  {visible(run.label)}: {name}: ", style="dim").append_text(value).append("\n")
     if states["interrupted"] or (states["not started"] and not states["running"]):
-        lines.append("  go on with: ", style="dim")
+        lines.append("  resume with: ", style="dim")
         lines.append(f"testbed run EXPERIMENT.yaml --out {shlex.quote(where)} --resume\n")
     return lines
 

@@ -48,9 +48,7 @@ def submit(
             "s3://, gs://, hdfs://; default: ~/testbed-runs/ and the experiment's name.",
         ),
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", metavar="", help="Go on with the runs that are at --out.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", metavar="", help="Resume the runs that are at --out.")] = False,
     accept_changed_code: Annotated[
         bool,
         typer.Option(
@@ -71,7 +69,7 @@ def submit(
     from testbed.files.names import file_name
 
     if accept_changed_code and not resume:
-        raise ExperimentError("--accept-changed-code: says how a run goes on; give --resume, too")
+        raise ExperimentError("--accept-changed-code: says how a run is resumed; give --resume, too")
     console = messages()
     # From here on it takes seconds to import what is needed.
     from cluster.jobs import downloads, package
@@ -108,13 +106,13 @@ def end(job: "Job", resuming: str | None = None) -> None:
 
     Args:
         job: ended.
-        resuming: the command that goes on with it.
+        resuming: the command that resumes it.
     """
     console = messages()
     if job.state == "SUCCEEDED":
         console.print(f"{job.id}: succeeded")
         return
-    again = f"; go on with: {resuming}" if resuming else "; submit again with --resume to go on"
+    again = f"; resume with: {resuming}" if resuming else "; submit again with --resume"
     again = "" if job.exit_code == 2 else again
     if job.state == "STOPPED":
         console.print(f"{job.id}: stopped{again}")

@@ -36,7 +36,7 @@ def validate(
     """Check an experiment file, and every point of its sweep, without running it.
 
     Training data and traces are read, and checked, only by `testbed run`. Nothing of yours is imported unless you say
-    so: --import-classes checks classes of your own, too.
+    so: --import-classes checks your own classes, too.
     """
     from testbed.experiment import load
     from testbed.experiment.sweep import points

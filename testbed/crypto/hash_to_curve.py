@@ -19,7 +19,7 @@ _ZERO_BLOCK = bytes(128)  # Z_pad: one input block of SHA-512
 
 def _square_root(square: int) -> int:
     """The even square root of a square modulo PRIME (RFC 9380 appendix I.2; sgn0 of it is 0)."""
-    root = gmpy2.powmod(square, _SQUARE_ROOT_EXPONENT, PRIME)
+    root: int = gmpy2.powmod(square, _SQUARE_ROOT_EXPONENT, PRIME)
     if (root * root - square) % PRIME:
         root = root * SQRT_MINUS_ONE % PRIME
     return PRIME - root if root & 1 else root
@@ -46,7 +46,8 @@ def hash_to_field(message: bytes, domain: bytes) -> int:
     domain = domain + bytes([len(domain)])
     first = sha512(_ZERO_BLOCK + message + FIELD_ELEMENT_BYTES.to_bytes(2, "big") + b"\x00" + domain).digest()
     uniform = sha512(first + b"\x01" + domain).digest()[:FIELD_ELEMENT_BYTES]
-    return gmpy2.mpz(int.from_bytes(uniform, "big")) % PRIME
+    element: int = gmpy2.mpz(int.from_bytes(uniform, "big")) % PRIME
+    return element
 
 
 def map_to_curve(u: int) -> tuple[int, int, int]:

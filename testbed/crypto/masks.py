@@ -1,8 +1,8 @@
 """The masks of secure aggregation: vectors over the integers modulo 2**bits, expanded from 32-byte seeds.
 
 The generator (PRG of Bonawitz et al., CCS 2017, section 3.3) is the AES-256-CTR key stream under the seed,
-from counter 0, read as little-endian unsigned integers of the smallest lane (16, 32 or 64 bits) that holds
-``bits``. Arithmetic runs modulo the lane, which 2**bits divides, and the result is cut to ``bits`` at the
+from counter 0, read as little-endian unsigned integers of the smallest word (16, 32 or 64 bits) that holds
+``bits``. Arithmetic runs modulo the word's range, which 2**bits divides, and the result is cut to ``bits`` at the
 end. A seed must be fresh for each round and purpose: two vectors hidden by one mask are not hidden.
 
 Safe to call from several threads at once: buffers are per thread, and AES runs without Python's global lock.
@@ -74,10 +74,10 @@ def add_masks(
         InvalidKey: if a seed is not 32 bytes long.
         ValueError: if the accumulator, the signs or ``bits`` are not as described; nothing is added then.
     """
-    lane = word_dtype(bits)
-    if accumulator.ndim != 1 or accumulator.dtype != lane:
+    word = word_dtype(bits)
+    if accumulator.ndim != 1 or accumulator.dtype != word:
         got = f"{accumulator.shape} {accumulator.dtype}"
-        raise ValueError(f"the accumulator must be (d,) {lane.__name__}, got {got}")
+        raise ValueError(f"the accumulator must be (d,) {word.__name__}, got {got}")
     if not (accumulator.flags.c_contiguous and accumulator.flags.writeable):
         raise ValueError("the accumulator must be contiguous and writable: it is changed in place")
     if len(seeds) != len(signs) or any(sign not in (1, -1) for sign in signs):
@@ -89,15 +89,15 @@ def add_masks(
     stream = _buffers.stream
     stream_bytes = stream.data
     elements = _CHUNK_BYTES // itemsize
-    lanes = stream[:_CHUNK_BYTES].view(f"<u{itemsize}")
-    largest = lane(2**bits - 1) if bits < 8 * itemsize else None
+    words = stream[:_CHUNK_BYTES].view(f"<u{itemsize}")
+    largest = word(2**bits - 1) if bits < 8 * itemsize else None
     masks = [
         (Cipher(AES(seed), _COUNTER_ZERO).encryptor().update_into, np.add if sign == 1 else np.subtract)
         for seed, sign in zip(seeds, signs, strict=True)
     ]
     for start in range(0, len(accumulator), elements):
         part = accumulator[start : start + elements]
-        zeros, values = _ZEROS[: part.nbytes], lanes[: len(part)]
+        zeros, values = _ZEROS[: part.nbytes], words[: len(part)]
         for encrypt_into, combine in masks:
             encrypt_into(zeros, stream_bytes)
             combine(part, values, out=part)

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
-from testbed.engine.federation import Federation, Plan, Progress
+from testbed.engine.federation import Federation, Progress
+from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
 from testbed.network.live import LiveClients, LiveNetwork
 from testbed.network.live.admission import connecting_s

@@ -11,8 +11,8 @@ from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.aggregation.secagg_plus.server import SecAggPlus
 from testbed.errors import ExperimentError
-from testbed.plugins import options as own_options
-from testbed.plugins.classes import own_class
+from testbed.plugins import options as plugin_options
+from testbed.plugins.classes import plugin_class
 from testbed.plugins.contracts import check_subclass
 from testbed.selection.batch_partition import (
     BatchPartitionParameters,
@@ -60,15 +60,6 @@ def _as_it_is(honest: Any, protocols: set[str]) -> Any:
     return honest
 
 
-def built_in_stages(parameters: SelectionParameters | AggregationParameters) -> tuple[str, ...] | None:
-    """The stages of the built-in protocol that `parameters` belong to; None for a class of the user's own."""
-    if isinstance(parameters, AggregationParameters):
-        aggregation = _AGGREGATION.get(type(parameters))
-        return None if aggregation is None else tuple(aggregation(parameters).stages)
-    selection = _SELECTION.get(type(parameters))
-    return None if selection is None else tuple(selection.stages)
-
-
 def selection_protocol(
     parameters: SelectionParameters, population: int, with_attacks: WithAttacks = _as_it_is
 ) -> SelectionProtocol:
@@ -85,9 +76,9 @@ def aggregation_protocol(
     return protocol
 
 
-def user_defined_protocol(section: str, name: str) -> type[SelectionProtocol] | type[AggregationProtocol]:
+def plugin_protocol(section: str, name: str) -> type[SelectionProtocol] | type[AggregationProtocol]:
     """The class ``package.module:Name`` of a section; raises `ExperimentError` where it does not keep the contract."""
-    found = own_class(name, f"{section}.protocol")
+    found = plugin_class(name, f"{section}.protocol")
     base = SelectionProtocol if section == "selection" else AggregationProtocol
     check_subclass(found, base, name, f"{section}.protocol", _FORMER_NAMES)
     return found
@@ -99,8 +90,8 @@ _FORMER_NAMES = {
 }
 
 
-def own_parameters(section: str, parameters: Any) -> tuple[Any, dict[str, Any]]:
-    """What a class of the user's own is constructed with: its parameters, and its options as keyword arguments.
+def plugin_parameters(section: str, parameters: Any) -> tuple[Any, dict[str, Any]]:
+    """What a user-defined class is constructed with: its parameters, and its options as keyword arguments.
 
     A class has the parameters of its attribute `Parameters`, or of the built-in protocol that it derives from. Others
     get the section as it is, and declare what further keys they take as keyword arguments of their ``__init__``.
@@ -112,15 +103,15 @@ def own_parameters(section: str, parameters: Any) -> tuple[Any, dict[str, Any]]:
     Raises:
         ExperimentError: no such class, or a key that it does not declare; one line each.
     """
-    kind = user_defined_protocol(section, parameters.protocol)
+    kind = plugin_protocol(section, parameters.protocol)
     declared = _declared(kind, SelectionParameters if section == "selection" else AggregationParameters)
     if declared is not None:
         given = parameters.model_dump(mode="json", exclude={"protocol"})
         whose = f" ({declared.__name__} of {parameters.protocol})"
-        return own_options.validated(declared, given, section, whose, unsaid=("protocol",)), {}
+        return plugin_options.validated(declared, given, section, whose, unsaid=("protocol",)), {}
     arguments = 2 if section == "selection" else 1
     further = parameters.model_extra or {}
-    return parameters, own_options.as_keywords(kind, parameters.protocol, section, further, arguments, "Parameters")
+    return parameters, plugin_options.as_keywords(kind, parameters.protocol, section, further, arguments, "Parameters")
 
 
 def _declared(kind: Any, base: type[Any]) -> type[Any] | None:
@@ -138,19 +129,19 @@ def _declared(kind: Any, base: type[Any]) -> type[Any] | None:
 
 
 def _server(section: str, parameters: Any, known: dict[Any, Any], with_attacks: WithAttacks, *arguments: Any) -> Any:
-    """A class of one's own counts as the built-in protocols too that it derives from."""
+    """A user-defined class counts as the built-in protocols, too, that it derives from."""
     name: str = parameters.protocol
     if type(parameters) in known:
         return with_attacks(known[type(parameters)], {name})(parameters, *arguments)
-    given, keywords = own_parameters(section, parameters)
+    given, keywords = plugin_parameters(section, parameters)
     if section == "selection":  # the aggregation's are checked for as many participants as there may be
         try:
             given.check(*arguments)
         except ValueError as error:
             raise ExperimentError(f"{section}.{error}") from None
-    honest = user_defined_protocol(section, name)
+    honest = plugin_protocol(section, name)
     names = {name, *(str(kind.model_fields["protocol"].default) for kind in known if issubclass(honest, known[kind]))}
-    own_options.bind(honest, name, f"{section}.protocol", (given, *arguments), keywords)
+    plugin_options.bind(honest, name, f"{section}.protocol", (given, *arguments), keywords)
     made = with_attacks(honest, names)(given, *arguments, **keywords)
     if "parameters" not in vars(made):
         raise ExperimentError(f"{section}.protocol: {name}: its __init__ must call super().__init__, and does not")

@@ -13,9 +13,9 @@ from testbed.messages import Vector
 from testbed.network.contract import RoundNetwork, no_ids
 from testbed.network.exclusion import EXCLUDED, ExcludingNetwork
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
-from testbed.selection.reports import reports_of, together
+from testbed.selection.reports import TrainingReports, merged, reports_of
 from testbed.training.client import Train
-from testbed.training.server import Asked, Broadcast, TrainingRound
+from testbed.training.server import Broadcast, TrainingRound
 from testbed.training.workload import Workload
 
 
@@ -44,6 +44,23 @@ class Outcome:
     aggregate: Aggregate | None = None
 
 
+@dataclass(frozen=True)
+class Training:
+    """What local training has come to.
+
+    Attributes:
+        trained: sorted clients that have reported it as done.
+        question: what the first of them were asked; aggregation goes by it.
+        loss: mean over those that have said one; None: nobody has.
+        reports: what the server learns of it; None: nobody was asked.
+    """
+
+    trained: Ids
+    question: Train
+    loss: float | None
+    reports: TrainingReports | None
+
+
 async def run_round(
     start: SelectionRound,
     network: RoundNetwork,
@@ -65,25 +82,29 @@ async def run_round(
     outcome = Outcome(model)
     await network.begin_round(start.number)
     try:
-        if len(excluded := start.memory.get(EXCLUDED, no_ids())):
-            start.network = ExcludingNetwork(network, excluded)
-        chosen = await selection.select(start)
-        if chosen.available is not None and aggregation.broadcasts_to_all:
-            chosen = replace(chosen, participants=chosen.available)
-        start.candidates, start.participants = chosen.candidates, chosen.participants
-        ready = _ready(aggregation, chosen)
-        begin = TrainingRound(start.number, network, ready, start.randomness, workload)
-        question = Train(start.number, Vector(model, 0))
-        asked = (Broadcast() if broadcast is None else broadcast).questions_for(begin, question)
-        trained = await _train(start, network, selection, asked, outcome)
-        known = (start.directory, len(model), start.experiment_id, start.randomness)
+        chosen = await _select(start, network, selection, aggregation)
+        begin = TrainingRound(start.number, network, _trainers(aggregation, chosen), start.randomness, workload)
+        training = await _train(begin, Broadcast() if broadcast is None else broadcast, model)
+        outcome.training_loss = training.loss
+        if training.reports is not None:
+            selection.learn(start, training.reports)
         aggregate = await aggregation.aggregate(
             AggregationRound(
-                start.number, network, chosen.participants, trained, *known,
-                selection.batches, selection.client_rate,
-                _samples_of(start, chosen.available), start.memory, asked[0][1],
+                number=start.number,
+                network=network,
+                participants=chosen.participants,
+                trained=training.trained,
+                directory=start.directory,
+                dimension=len(model),
+                experiment_id=start.experiment_id,
+                randomness=start.randomness,
+                batches=selection.batches,
+                client_rate=selection.client_rate,
+                available_samples=_samples_of(start, chosen.available),
+                memory=start.memory,
+                training=training.question,
             )
-        )  # fmt: skip
+        )
         outcome.model = (model + aggregate.mean).astype(np.float32)
         outcome.survivors, outcome.aggregate = aggregate.survivors, aggregate
     except (RoundAborted, Refusal) as end:
@@ -105,29 +126,39 @@ async def skipped_round(
     return Outcome(model, "skipped", reason)
 
 
-def _ready(aggregation: AggregationProtocol, chosen: Selection) -> Ids:
+async def _select(
+    start: SelectionRound, network: RoundNetwork, selection: SelectionProtocol, aggregation: AggregationProtocol
+) -> Selection:
+    """Who takes part; `start` says so, too, as the records of a round that ends early have it from there."""
+    if len(excluded := start.memory.get(EXCLUDED, no_ids())):
+        start.network = ExcludingNetwork(network, excluded)
+    chosen = await selection.select(start)
+    if chosen.available is not None and aggregation.broadcasts_to_all:
+        chosen = replace(chosen, participants=chosen.available)
+    start.candidates, start.participants = chosen.candidates, chosen.participants
+    return chosen
+
+
+def _trainers(aggregation: AggregationProtocol, chosen: Selection) -> Ids:
     """Who is to train; raises `RoundSkipped` where nobody was drawn and somebody should have been."""
     if not len(chosen.participants) and not aggregation.allows_empty_selection:
         raise RoundSkipped("nobody-selected", f"none of {chosen.candidates} available clients was drawn")
     return chosen.participants if chosen.ready is None else chosen.ready
 
 
-async def _train(
-    start: SelectionRound, network: RoundNetwork, selection: SelectionProtocol, asked: Asked, outcome: Outcome
-) -> Ids:
-    """Model broadcast and local training; who has reported it as done."""
+async def _train(begin: TrainingRound, broadcast: Broadcast, model: npt.NDArray[np.float32]) -> Training:
+    """Model broadcast and local training."""
+    asked = broadcast.questions_for(begin, Train(begin.number, Vector(model, 0)))
     reports, losses, trained = [], [], no_ids()
     for clients, question in asked:
         if not len(clients):
             continue
-        replies = await network.ask(clients, question)
+        replies = await begin.network.ask(clients, question)
         losses += [answer.loss for answer in replies.valid().values() if not math.isnan(answer.loss)]
         reports.append(reports_of(replies, clients))
         trained = np.union1d(trained, replies.ids)
-    outcome.training_loss = float(np.mean(losses)) if losses else None
-    if reports:
-        selection.learn(start, together(reports))
-    return trained
+    loss = float(np.mean(losses)) if losses else None
+    return Training(trained, asked[0][1], loss, merged(reports) if reports else None)
 
 
 def _samples_of(start: SelectionRound, available: Ids | None) -> int | None:

@@ -40,14 +40,14 @@ class _Strict:
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
             seen.add(key)
-        return dict(super().construct_mapping(node, deep))  # type: ignore[misc]
+        return dict(super().construct_mapping(node, deep))  # type: ignore[misc]  # of the loader mixed into
 
 
 class _Loader(_Strict, yaml.SafeLoader):
     """Says best where a mistake is."""
 
 
-class _QuickLoader(_Strict, plain_yaml.SAFE):  # type: ignore[misc]
+class _QuickLoader(_Strict, plain_yaml.SAFE):  # type: ignore[misc]  # chosen at run time
     """Is quick where PyYAML was built with libyaml."""
 
 

@@ -1,4 +1,4 @@
-"""The classes of the user's own that an experiment names, and where."""
+"""The user-defined classes that an experiment names, and where."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from testbed.experiment.schema import Experiment
 from testbed.plugins.classes import IMPORT_CLASSES
 
 
-def own_classes(experiment: Experiment) -> list[tuple[str, str]]:
+def plugin_classes(experiment: Experiment) -> list[tuple[str, str]]:
     """The key and the name, ``package.module:Name``, of each; of an experiment without a sweep."""
     named = [
         ("selection.protocol", experiment.selection.protocol),
@@ -25,8 +25,8 @@ def own_classes(experiment: Experiment) -> list[tuple[str, str]]:
 
 
 def refuse_unless_imported(experiments: Iterable[Experiment], where: str, import_classes: bool) -> None:
-    """Raise `ExperimentError` for classes of the user's own that may not be imported."""
-    names = list(dict.fromkeys(name for experiment in experiments for _, name in own_classes(experiment)))
+    """Raise `ExperimentError` for user-defined classes that may not be imported."""
+    names = list(dict.fromkeys(name for experiment in experiments for _, name in plugin_classes(experiment)))
     if names and not import_classes:
         raise ExperimentError(
             f"{where}: names classes of your own, whose modules this command imports only when asked: "

@@ -33,7 +33,7 @@ from testbed.errors import TestbedError
 from testbed.experiment.records_section import RecordsSection
 from testbed.experiment.workload import WorkloadSection
 from testbed.files.uris import path_or_uri
-from testbed.plugins.classes import OWN, OWN_CLASS, alternative_by
+from testbed.plugins.classes import OWN, PLUGIN_NAME, alternative_by
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
 from testbed.selection.batch_partition import BatchPartitionParameters, PartitionParameters
 from testbed.selection.contract import SelectionParameters
@@ -43,7 +43,7 @@ from testbed.selection.oort import OortParameters
 from testbed.selection.random_selection import BernoulliParameters, RandomParameters, WeightedRandomParameters
 from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters
 
-_OwnName = Annotated[str, Field(pattern=OWN_CLASS, description="A class of your own, as package.module:Name")]
+_OwnName = Annotated[str, Field(pattern=PLUGIN_NAME, description="A class of your own, as package.module:Name")]
 
 
 class OwnSelection(SelectionParameters):
@@ -104,6 +104,12 @@ def alternative_keys() -> dict[tuple[str, str], frozenset[str]]:
             if not fields[name].is_required():
                 found[name, str(fields[name].default)] = frozenset(fields) - getattr(model, "unread", frozenset())
     return found
+
+
+def protocol_parameters() -> list[type[SelectionParameters] | type[AggregationParameters]]:
+    """The parameter classes of the built-in protocols."""
+    alternatives = (*get_args(get_args(SelectionSection)[0]), *get_args(get_args(AggregationSection)[0]))
+    return [get_args(one)[0] for one in alternatives if Tag(OWN) not in get_args(one)]
 
 
 _COSTS_SCHEMA = WithJsonSchema(

@@ -5,11 +5,11 @@ and be compared with others that do. A deadline or a quorum may be of a stage th
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from testbed.adversary.catalogue import CLIENTS, SERVER
 from testbed.errors import ExperimentError
-from testbed.experiment.schema import Experiment
-from testbed.messages import Message
+from testbed.experiment.schema import Experiment, protocol_parameters
 
 _ALWAYS = "train"
 _WITH_AN_ADVERSARY = "adversary/"
@@ -17,20 +17,15 @@ RANDOM = "random"  # availability.dropout.stage: any stage after selection
 
 
 def known_stages() -> set[str]:
-    """The stages of all questions that any imported protocol asks."""
-    from testbed.engine import registry  # noqa: F401  its imports are the built-in protocols
-
-    return {kind.stage for kind in _kinds_of(Message) if kind.stage}
+    """The stages of all questions that a built-in protocol asks, or a built-in misbehaviour."""
+    declared = [stage for kind in protocol_parameters() for stage in (*kind.stages, *kind.further_stages)]
+    return {*declared, _ALWAYS, *(stage for kind in (*SERVER, *CLIENTS) for stage in kind.added_stages)}
 
 
 def stages_of(experiment: Experiment) -> tuple[str, ...] | None:
-    """The stages of a round, in order; None where a protocol is a class of the user's own, which is not imported."""
-    from testbed.engine.registry import built_in_stages
-
-    found = [built_in_stages(section) for section in (experiment.selection, experiment.aggregation)]
-    if found[0] is None or found[1] is None:
-        return None
-    return (*found[0], _ALWAYS, *found[1])
+    """The stages of a round, in order; None where a protocol is a user-defined class, which is not imported."""
+    selection, aggregation = (one.stages_of_round() for one in (experiment.selection, experiment.aggregation))
+    return (*selection, _ALWAYS, *aggregation) if selection and aggregation else None
 
 
 def check_points(
@@ -112,9 +107,3 @@ def _allowed(stage: str, shown: Sequence[str]) -> str:
     close = difflib.get_close_matches(stage, shown, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}allowed: {', '.join(shown)}"
-
-
-def _kinds_of(kind: type[Message]) -> Iterator[type[Message]]:
-    for derived in kind.__subclasses__():
-        yield derived
-        yield from _kinds_of(derived)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic.config import JsonDict
 
 from testbed.experiment.workload_specs import DatasetSpec, datasets, models, models_for
-from testbed.plugins.classes import OWN_CLASS
+from testbed.plugins.classes import PLUGIN_NAME
 
 
 def _list_datasets(schema: JsonDict) -> None:
@@ -201,7 +201,7 @@ class WorkloadSection(BaseModel):
     @field_validator("dataset")
     @classmethod
     def _dataset_is_known(cls, dataset: str) -> str:
-        if dataset not in datasets() and not re.fullmatch(OWN_CLASS, dataset):
+        if dataset not in datasets() and not re.fullmatch(PLUGIN_NAME, dataset):
             allowed = ", ".join((*datasets(), "package.module:ClassName"))
             raise ValueError(f"dataset {dataset!r} is unknown; allowed: {allowed}")
         return dataset

@@ -1,8 +1,10 @@
 """The one verb, `ask`, and what stands behind it.
 
-`contract` defines `Network`, `Replies` and who is missing; `hosts` what a network needs of the place where clients
-run; `emulated` the virtual clock; `fluid` how concurrent transfers share the server's link. Protocol code imports
-only from `testbed.network`.
+`contract` defines `Network`, `Ask`, `Replies` and who is missing. Two networks implement it: `emulated`, the virtual
+clock, with `fair_sharing/` for concurrent transfers on the server's link, and `live/`, the wall clock and TCP. Both
+build on `recorder` (what is recorded of a round), `stage` (one stage's arrays), `announced_rounds` (what clients know
+of earlier rounds) and `hosts` (what a network needs of the place where clients run). `exclusion` leaves clients out.
+Protocol code imports only from `testbed.network`.
 """
 
 from testbed.network.contract import Missing, Network, Replies

@@ -1,10 +1,10 @@
 """`ask` on a virtual clock: work runs as fast as the machine allows, time is computed.
 
 A stage for client i: server uplink share -> latency -> client downlink -> compute -> client uplink -> latency ->
-server downlink share. The server's link is shared max-min fairly (`fluid`). Transfers carry the transport's headers
-too. A client that goes offline stops sending and receiving there and then, and so does everybody when the stage ends:
-bytes that got through until then are counted. The model's limits: a download and an upload of one client do not
-overlap; TCP's slow start and loss are not modelled.
+server downlink share. The server's link is shared max-min fairly (`fair_sharing`). Transfers carry the transport's
+headers too. A client that goes offline stops sending and receiving there and then, and so does everybody when the
+stage ends: bytes that got through until then are counted. The model's limits: a download and an upload of one client
+do not overlap; TCP's slow start and loss are not modelled.
 """
 
 import functools

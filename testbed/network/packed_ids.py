@@ -1,4 +1,4 @@
-"""Sorted client numbers in little room, for their way between processes.
+"""Sorted client numbers in few bytes, for their way between processes.
 
 A stage that asks the whole population would carry 8 bytes for each of its clients to the hosts and back. An even range
 (all clients of a host) is three numbers; any other set is a bit for each number of its span, where that is smaller.

@@ -125,7 +125,7 @@ class RoundRecorder(RoundNetwork):
         self.round_number = round_number
         self._in_round = True
         self.exchanges: list[Exchanges] = []
-        self.events: list[Event] = self._between_rounds  # what happened since the last round is told in this one
+        self.events: list[Event] = self._between_rounds  # what happened since the last round is recorded in this one
         self._between_rounds = []
         self.crashes: list[tuple[str, Crash]] = []
         self.behind_s = 0.0

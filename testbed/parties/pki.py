@@ -85,12 +85,12 @@ class Directory:
         """The client's Ed25519 registration key; raises `Refusal` for a client that the PKI does not know."""
         if client not in self:
             raise Refusal("pki.unknown-client", f"client {client} is not registered with the PKI")
-        return self.signing[client].tobytes()
+        return bytes(self.signing[client])
 
     def vrf_key(self, client: int) -> bytes:
         """The client's VRF public key; raises `Refusal` for a client that the PKI does not know."""
         self.signing_key(client)
-        return self.vrf[client].tobytes()
+        return bytes(self.vrf[client])
 
 
 class PKI:
@@ -158,7 +158,7 @@ class PKI:
     def _vrf_secret(self, client: int) -> bytes:
         """The client's one VRF secret: with secrets from the operating system a new draw would be another key."""
         if client in self._board:
-            return self._vrf_secrets[client].tobytes()
+            return bytes(self._vrf_secrets[client])
         return self._randomness.identity_secret("pki", client, "vrf key")
 
     def register_many(self, requests: list[bytes]) -> list[bytes]:

@@ -84,15 +84,15 @@ def _add(total: npt.NDArray[Any], part: npt.NDArray[Any], *, may_wrap: bool) -> 
 
 
 def _one_shape(vectors: Sequence[Vector]) -> None:
-    """Raise `ProtocolError` unless all have one ring, lane and length (numpy would stretch or promote)."""
+    """Raise `ProtocolError` unless all have one ring, word and length (numpy would stretch or promote)."""
     first = vectors[0]
     for vector in vectors:
         if (vector.bits, vector.values.dtype, len(vector)) != (first.bits, first.values.dtype, len(first)):
             raise ProtocolError(f"vectors to sum differ: {first} and {vector}")
 
 
-def reduced(lanes: npt.NDArray[Any], bits: int) -> npt.NDArray[Any]:
-    """`lanes` modulo ``2**bits``, in place where bits are to be cut off."""
-    if bits < 8 * lanes.dtype.itemsize:
-        np.bitwise_and(lanes, lanes.dtype.type((1 << bits) - 1), out=lanes)
-    return lanes
+def reduced(words: npt.NDArray[Any], bits: int) -> npt.NDArray[Any]:
+    """`words` modulo ``2**bits``, in place where bits are to be cut off."""
+    if bits < 8 * words.dtype.itemsize:
+        np.bitwise_and(words, words.dtype.type((1 << bits) - 1), out=words)
+    return words

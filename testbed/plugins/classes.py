@@ -1,4 +1,4 @@
-"""Classes of the user's own, named ``package.module:Name`` in an experiment."""
+"""User-defined classes, named ``package.module:Name`` in an experiment."""
 
 import importlib
 import sys
@@ -9,7 +9,7 @@ from typing import Any
 from testbed.errors import ExperimentError
 from testbed.plugins import sources
 
-OWN_CLASS = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
+PLUGIN_NAME = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 """What such a name looks like."""
 
 IMPORT_CLASSES = "--import-classes"
@@ -30,7 +30,7 @@ def alternative_by(key: str, default: str) -> Callable[[Any], str]:
 
 
 class NotImportedError(ExperimentError):
-    """A class of somebody's own is needed, and nobody has said that its module may be imported."""
+    """A user-defined class is needed, and nobody has said that its module may be imported."""
 
 
 _importing = True  # of the whole process: what reads records may do so in several threads
@@ -38,7 +38,7 @@ _importing = True  # of the whole process: what reads records may do so in sever
 
 @contextmanager
 def importing_classes(allowed: bool) -> Iterator[None]:
-    """Whether `own_class` imports, until the end of the context; outside of any, it does.
+    """Whether `plugin_class` imports, until the end of the context; outside of any, it does.
 
     For what reads records that others have made: importing a module runs its code.
     """
@@ -50,7 +50,7 @@ def importing_classes(allowed: bool) -> Iterator[None]:
         _importing = before
 
 
-def own_class(name: str, key: str) -> Any:
+def plugin_class(name: str, key: str) -> Any:
     """The class that `name` names, looked for on PYTHONPATH and, last, in the working directory.
 
     Args:

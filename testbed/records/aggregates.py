@@ -79,8 +79,8 @@ def read(path: Path, round_number: int) -> RoundAggregate | None:
     except FileNotFoundError:
         return None
     except (TypeError, *ERRORS) as error:
-        raise RunError(f"{file}: damaged ({type(error).__name__}); run the experiment anew") from None
+        raise RunError(f"{file}: damaged ({type(error).__name__}); run the experiment again") from None
 
 
 def _cannot_write(path: Path, why: str) -> RunError:
-    return RunError(f"{path}: cannot write: {why}; what was recorded before is intact, go on with --resume")
+    return RunError(f"{path}: cannot write: {why}; what was recorded before is intact, rerun with --resume")

@@ -62,7 +62,7 @@ def decoded(stored: bytes, where: str) -> dict[str, Attempt]:
         }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(
-            f"{where}: damaged ({type(error).__name__}), and it says whose privacy was spent; begin anew with another "
+            f"{where}: damaged ({type(error).__name__}), and it says whose privacy was spent; start again with another "
             "--out"
         ) from None
 
@@ -70,7 +70,7 @@ def decoded(stored: bytes, where: str) -> dict[str, Attempt]:
 def write(path: Path, attempts: Mapping[str, Attempt]) -> None:
     """Put the file in its place, all of it on disk; raises `RunError` when it cannot."""
     file = path / FILE
-    with atomic_write(file, lambda why: RunError(f"{file}: cannot write: {why}; go on with --resume")) as open_file:
+    with atomic_write(file, lambda why: RunError(f"{file}: cannot write: {why}; rerun with --resume")) as open_file:
         open_file.write(json.dumps({name: vars(attempt) for name, attempt in attempts.items()}).encode())
     with contextlib.suppress(OSError):  # a file system that cannot: the file is in its place, its name may not last
         directory = os.open(path, os.O_RDONLY)

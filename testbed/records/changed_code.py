@@ -1,7 +1,7 @@
 """Runs that went on although the user's own modules had changed: what their provenance says of it.
 
 `provenance.modules` in ``experiment.yaml`` are the digests of the user's own modules when the run began;
-`provenance.changed_code` has an entry for each time that somebody insisted on going on with others.
+`provenance.changed_code` has an entry for each time that somebody insisted on resuming with others.
 """
 
 from collections.abc import Mapping

@@ -93,7 +93,7 @@ def read(path: Path) -> Found:
         return Found(None)
     raise RunError(
         f"{path / CHECKPOINT}: {lost}, and there is none before it; round {recorded} was reached, so nothing goes on "
-        f"without: {whole} from a copy, or begin anew with another --out, which does not know what this run released"
+        f"without: {whole} from a copy, or start again with another --out, which does not know what this run released"
     )
 
 
@@ -161,7 +161,7 @@ def keep(path: Path, *, copy: bool = False) -> None:
 
 def cannot_write(path: Path, why: str) -> RunError:
     """The error of a file that cannot be written."""
-    return RunError(f"{path}: cannot write: {why}; what was recorded before is intact, go on with --resume")
+    return RunError(f"{path}: cannot write: {why}; what was recorded before is intact, rerun with --resume")
 
 
 def _load(file: Path | IO[bytes]) -> Checkpoint:

@@ -3,7 +3,7 @@
 Wall-clock times, rates and restarts stand here and nowhere else. No result is computed from the log, and it may differ
 between identical runs; what a run found out is in its tables.
 
-Several processes may write to the same log: the one that drives the run, its coordinator, one that goes on with it on
+Several processes may write to the same log: the one that drives the run, its coordinator, one that resumes it on
 another machine. Each line goes out with one `write` to a file opened for appending, which the kernel does not
 interleave (a network file system may). A process killed within that call, or a full disk, leaves a torn line behind;
 `RunLog.write` then begins a new one, and `RunLog.read` leaves the torn one out. Who looks while another line is half

@@ -1,6 +1,6 @@
 """Records at a URI: a local copy to work on, brought together with what lies there before it is used.
 
-Runs write to the local copy; `RunDirectory` pushes what it writes (see `pushing`). Between the copy and the URI the
+Runs write to the local copy; `RunDirectory` pushes what it writes (see `uploads`). Between the copy and the URI the
 later checkpoint wins, run by run; at the same round with different checkpoints the URI does. What loses is at most a
 round that had not been pushed when another machine went on. A copy whose run has been removed from the URI, or
 replaced there by another run, is not deleted but put aside in the cache.

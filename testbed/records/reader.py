@@ -93,7 +93,7 @@ class RunRecords:
 
     @cached_property
     def exchanges_of_participants(self) -> "pd.DataFrame":
-        """The rows of `exchanges` of clients that were participants of that round, numbered anew."""
+        """The rows of `exchanges` of clients that were participants of that round, renumbered."""
         if self._few_exchanges:
             return self.exchanges[self._took_part(self.exchanges)].reset_index(drop=True)
         kept = []

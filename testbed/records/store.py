@@ -100,7 +100,7 @@ class Store:
     def files(self) -> dict[str, Stored]:
         """All files at and below this directory, by their names from here; empty when there is no such directory.
 
-        Raises `RunError` also when a name is none that may lie below a directory (see `confining`).
+        Raises `RunError` also when a name is none that may lie below a directory (see `confinement`).
         """
         selector = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
         found = self._retried("list", "", lambda: self._fs.get_file_info(selector))
@@ -199,7 +199,7 @@ class Store:
                     where = f"{self.shown}/{name}".rstrip("/")
                     raise RunError(
                         f"{where}: cannot {verb}: {_line(error)}{_advice(error)}; "
-                        "what is recorded on this machine is intact, go on with --resume"
+                        "what is recorded on this machine is intact, rerun with --resume"
                     ) from None
                 time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")

@@ -1,7 +1,7 @@
 """Bringing what a run records to the URI that its directory mirrors, so that what lies there is always consistent.
 
 Order is all: the files of a round, then the checkpoint that makes them count; merged tables, then the summary, then
-the rounds' parts go. A push cut off at any moment leaves what a kill leaves in a directory (see `writing`).
+the rounds' parts go. A push cut off at any moment leaves what a kill leaves in a directory (see `writer`).
 
 A round's push runs while the next round does. `.mirrored` in the run directory remembers up to which checkpoint both
 places are the same, and what the one at the URI looked like: when it has changed since, another machine writes there.
@@ -61,7 +61,8 @@ def stamp_of(checkpoint: Path | bytes) -> Stamp | None:
         return None
     except (TypeError, *ERRORS) as error:
         where = "the checkpoint at the URI" if isinstance(checkpoint, bytes) else str(checkpoint)
-        raise RunError(f"{where}: damaged checkpoint ({error}); restore it, or begin anew with another --out") from None
+        advice = "restore it, or start again with another --out"
+        raise RunError(f"{where}: damaged checkpoint ({error}); {advice}") from None
 
 
 def round_of(name: str) -> int | None:
@@ -118,7 +119,7 @@ class Mirror:
     def remember(self, memory: Memory) -> None:
         """Keep `memory` in the run directory."""
         file = self.path / _MEMORY
-        with atomic_write(file, lambda why: RunError(f"{file}: cannot write: {why}; go on with --resume")) as open_file:
+        with atomic_write(file, lambda why: RunError(f"{file}: cannot write: {why}; rerun with --resume")) as open_file:
             open_file.write(json.dumps(asdict(memory)).encode())
 
     def push_experiment(self) -> None:
@@ -213,5 +214,5 @@ class Mirror:
         what = "has gone" if there is None else f"is of round {there.round_number} and not of this run"
         raise RunError(
             f"{self.store.shown}: the checkpoint there {what}: another machine writes to this URI; "
-            "end one of the two, and go on with --resume"
+            "end one of the two, and rerun with --resume"
         )

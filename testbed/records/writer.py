@@ -7,7 +7,7 @@ checkpoint last, so a run that is killed at any moment loses at most the round i
 
 `finish` merges the parts into one file per table. Each of these says in its own metadata up to which round it is
 merged: what lies in parts up to that round is not read any more, so a kill between two tables, or while the parts
-are being deleted, neither loses nor doubles a row, and a finished run can be gone on with.
+are being deleted, neither loses nor doubles a row, and a finished run can be resumed.
 
 A directory that is the local copy of a URI (see `mirror`) has a `Mirror`: what is written here is pushed there.
 """
@@ -77,7 +77,7 @@ class RunDirectory:
         """A new run; raises `RunError` when `path` already holds one or is not an empty directory."""
         if path.exists() and not is_empty(path):
             what = "already holds a run" if (path / EXPERIMENT).exists() else "is there and is not an empty directory"
-            raise RunError(f"{path}: {what}; give another --out, or --resume to go on with it")
+            raise RunError(f"{path}: {what}; give another --out, or --resume to continue it")
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -95,7 +95,7 @@ class RunDirectory:
 
     @classmethod
     def reopen(cls, path: Path) -> "RunDirectory":
-        """An existing run, to go on with it; raises `RunError` when there is none."""
+        """An existing run, to resume it; raises `RunError` when there is none."""
         if not (path / EXPERIMENT).is_file():
             raise RunError(f"{path}: no run to resume here (no {EXPERIMENT}); leave out --resume to start one")
         return cls(path)
@@ -159,7 +159,7 @@ class RunDirectory:
         if not found and self._charged(round_number):
             raise RunError(
                 f"{self.path / attempts.FILE}: names no attempt at round {round_number}, whose rows in parts/ say that "
-                "clients were charged for one; restore the file, or begin anew with another --out"
+                "clients were charged for one; restore the file, or start again with another --out"
             )
         return found
 

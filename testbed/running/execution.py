@@ -10,14 +10,14 @@ from typing import Any
 
 import workloads
 from testbed.crashes import locating_crashes
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
+from testbed.engine.privacy_recorder import warnings as privacy_warnings
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.loader import load, set_key, validated
-from testbed.experiment.plugin_classes import own_classes
+from testbed.experiment.plugin_classes import plugin_classes
 from testbed.experiment.schema import Experiment
 from testbed.experiment.stages import check_points, stages_of
 from testbed.experiment.sweep import Point, points
-from testbed.privacy.recorder import warnings as privacy_warnings
 from testbed.records.mirror import local_staging_dir
 from testbed.running import workers
 from testbed.running.observers import Observer, Serialised
@@ -43,7 +43,7 @@ def run(
         out: the directory, or the URI of one (s3://..., gs://..., hdfs://...); default: ``output.directory`` of the
             experiment, else ``runs/<name>``. For a URI, what is returned is the local copy.
         network: "ray" or "in-process", instead of what the experiment says.
-        resume: go on with the runs that are there; finished ones are left as they are, missing ones are started.
+        resume: continue the runs that are there; finished ones are left as they are, missing ones are started.
         observer: told how it goes.
         accept_changed_code: resume although your own modules have changed since the run began; the run records it.
 
@@ -51,7 +51,7 @@ def run(
         ExperimentError: the experiment cannot be run as written, or (resume) is not the one that is there.
         RunError: a run directory exists (without resume), is in use by another run, or cannot be written.
         ClusterError: Ray cannot be reached, or lost more than the run can replace.
-        KeyboardInterrupt: SIGINT or SIGTERM; the records are those of all finished rounds, resume goes on with them.
+        KeyboardInterrupt: SIGINT or SIGTERM; the records are those of all finished rounds, resume continues with them.
 
     An error of one point stops the others: their finished rounds stay, and the error says which point it is of.
     """
@@ -150,5 +150,5 @@ def _check(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str, 
         [(point.where(where), point.experiment) for point in all_points],
         lambda one: stages.get(id(one)) or stages_of(one),
     )
-    for line in warnings(name for run in runs for _, name in own_classes(run.point.experiment)):
+    for line in warnings(name for run in runs for _, name in plugin_classes(run.point.experiment)):
         observer.warned(runs[0], line)

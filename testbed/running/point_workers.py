@@ -33,7 +33,7 @@ class PointWorker(ABC):
         self._closed = threading.Event()
 
     def run(self, run: PlannedRun) -> OpenRun:
-        """Run (or go on with) a point to its end; the run is left open, to be summarised."""
+        """Run (or resume) a point to its end; the run is left open, to be summarised."""
         opened = None
         try:
             self._prepare(run)  # first: without a cluster there is no run, and no directory

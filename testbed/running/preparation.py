@@ -9,7 +9,7 @@ from typing import Any
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.input_files import check_unchanged
 from testbed.experiment.loader import read_yaml, validated
-from testbed.experiment.plugin_classes import own_classes
+from testbed.experiment.plugin_classes import plugin_classes
 from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import Point
 from testbed.files.names import directory_names, file_name
@@ -20,7 +20,7 @@ from testbed.records.run_end import stopped
 from testbed.records.writer import is_empty
 
 ACCEPT_CHANGED_CODE = "--accept-changed-code"
-"""The option that goes on with a run although the user's own modules have changed."""
+"""The option that resumes a run although the user's own modules have changed."""
 
 _MAY_DIFFER = ("cluster", "output", "provenance")  # no result depends on them
 
@@ -33,12 +33,12 @@ class PlannedRun:
         point: the point.
         path: its run directory.
         simulation_seed: what stands in for the experiment's seed when it has none.
-        exists: whether a run is there, to go on with.
+        exists: whether a run is there, to be resumed.
         rounds_done: rounds recorded there.
         complete: all rounds are run, merged and summarised: nothing is left to do.
         stopped: why it ended before its last round and may not go on, in one line; empty otherwise.
         modules: digests of the user's own modules as they are now (`testbed.plugins.sources.digests`).
-        changed: those of them that are not what the run has recorded, and that it goes on with all the same.
+        changed: those of them that are not what the run has recorded, and with which it resumes all the same.
     """
 
     point: Point
@@ -71,12 +71,12 @@ def planned(points: Sequence[Point], out: Path, *, resume: bool, accept_changed_
     """The runs of all points, in their order.
 
     Without a seed, all points of a sweep get the same random `simulation_seed`, so that they differ in nothing else;
-    runs that are gone on with keep theirs, and those that are missing take it from the others.
+    runs that are resumed keep theirs, and those that are missing take it from the others.
 
     Args:
         points: all points of one experiment.
         out: the run's directory, or the sweep's.
-        resume: runs that are there will be gone on with, rather than being an error.
+        resume: runs that are there will be resumed, rather than being an error.
         accept_changed_code: also those whose own modules have changed since.
 
     Raises:
@@ -101,7 +101,7 @@ def planned(points: Sequence[Point], out: Path, *, resume: bool, accept_changed_
 
 
 def _names(point: Point) -> list[str]:
-    return [name for _, name in own_classes(point.experiment)]
+    return [name for _, name in plugin_classes(point.experiment)]
 
 
 def _refuse_what_is_there(path: Path) -> None:
@@ -109,7 +109,7 @@ def _refuse_what_is_there(path: Path) -> None:
     if not path.exists() or is_empty(path):
         return
     if (path / "experiment.yaml").is_file():
-        raise RunError(f"{path}: already holds a run; give another --out, or --resume to go on with it")
+        raise RunError(f"{path}: already holds a run; give another --out, or --resume to continue it")
     sweep = path.is_dir() and next(path.glob("*/experiment.yaml"), None) is not None
     what = "holds the runs of a sweep" if sweep else "is there and is not an empty directory"
     raise RunError(f"{path}: {what}; give another --out")
@@ -122,7 +122,7 @@ def _existing(point: Point, path: Path, accept_changed_code: bool) -> PlannedRun
     for key, was, given in differences(stored.plain(), point.experiment.plain()):
         raise ExperimentError(
             f"{path}: this run has {key}: {was}, the experiment {given}; "
-            "go on with the experiment as it was, or give another --out"
+            "resume with the experiment as it was, or give another --out"
         )
     provenance = stored.provenance or {}
     check_unchanged(provenance.get("files") or {}, point.experiment, str(path))
@@ -135,7 +135,7 @@ def _existing(point: Point, path: Path, accept_changed_code: bool) -> PlannedRun
         )
     seed = stored.seed if stored.seed is not None else provenance.get("simulation_seed")
     if not isinstance(seed, int) or seed < 0:
-        raise ExperimentError(f"{file}: provenance.simulation_seed: is required to go on with a run without seed")
+        raise ExperimentError(f"{file}: provenance.simulation_seed: is required to resume a run without seed")
     checkpoint = RunDirectory.reopen(path).checkpoint()
     done = 0 if checkpoint is None else checkpoint.round_number
     merged = not (path / "parts").exists() and (path / "summary.json").is_file()

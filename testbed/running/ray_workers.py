@@ -88,16 +88,16 @@ class RayWorker(PointWorker):
                 self._session, self._kept_for = session, wanted
                 return
         session.close()
-        raise ClusterError("stopped while the hosts were started; go on with --resume")
+        raise ClusterError("stopped while the hosts were started; rerun with --resume")
 
     def _run_rounds(self, run: PlannedRun, records: RunDirectory, on_progress: OnProgress) -> None:
         session = self._session
         if session is None:  # closed in this very moment
-            raise ClusterError("stopped before its first round; go on with --resume")
+            raise ClusterError("stopped before its first round; rerun with --resume")
 
         def unless_closed(progress: Progress) -> None:
             if self._closed.is_set():
-                raise ClusterError("stopped; go on with --resume")
+                raise ClusterError("stopped; rerun with --resume")
             on_progress(progress)
 
         there = located(run.point.experiment).model_copy(update={"provenance": {"modules": dict(run.modules)}})

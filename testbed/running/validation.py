@@ -1,7 +1,7 @@
 """What can be told of an experiment before anything runs, without its data: what `testbed validate` tells.
 
-`testbed run` tells the same before its first round, and then what only the data can tell (`executing`). Classes of the
-user's own are imported only when that is asked for; what hangs on them is then not checked, and said to be so.
+`testbed run` tells the same before its first round, and then what only the data can tell (`execution`). Classes of the
+user's own are imported only when that is asked for; what depends on them is then not checked, which the output says.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,17 +11,17 @@ from pathlib import Path
 from testbed.crashes import locating_crashes
 from testbed.emulation.availability import Scheduled
 from testbed.emulation.traces.schedule import Schedule
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
+from testbed.engine.privacy_recorder import check_budget
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.input_files import missing
-from testbed.experiment.plugin_classes import own_classes
+from testbed.experiment.plugin_classes import plugin_classes
 from testbed.experiment.schema import Experiment
 from testbed.experiment.stages import check_points, check_schedule, stages_of
 from testbed.experiment.sweep import Point
-from testbed.plugins import options as own_options
+from testbed.plugins import options as plugin_options
 from testbed.plugins import sources
-from testbed.plugins.classes import own_class
-from testbed.privacy.recorder import check_budget
+from testbed.plugins.classes import plugin_class
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Checked:
     """What was looked at, and what was not.
 
     Attributes:
-        imported: key and name of each class of the user's own, and the file that it came from (None: from none).
+        imported: key and name of each user-defined class, and the file that it came from (None: from none).
         not_imported: key and name of those that were left alone.
         warnings: a line each.
     """
@@ -45,7 +45,7 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
     Args:
         points: all of them.
         where: begins the lines of errors.
-        import_classes: whether to import classes of the user's own, and to check them too.
+        import_classes: whether to import user-defined classes, and to check them too.
 
     Raises:
         ExperimentError: a line for each mistake.
@@ -55,7 +55,7 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
     stages: dict[int, tuple[str, ...] | None] = {}
     lines: list[str] = []
     for point in points:
-        names = own_classes(point.experiment)
+        names = plugin_classes(point.experiment)
         checked.not_imported += [] if import_classes else [one for one in names if one not in checked.not_imported]
         try:
             with locating_crashes(f"{point.where(where)}: its preparation", then=""):
@@ -64,7 +64,7 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
                 if plan is not None:
                     check_plan(plan)
                 if import_classes:
-                    check_own_classes(point.experiment, plan)
+                    check_plugin_classes(point.experiment, plan)
                     checked.imported |= {(key, name): _file_of(name) for key, name in names}
         except (ExperimentError, TraceError) as error:
             lines += [f"{point.where(where)}: {line}" for line in str(error).splitlines()]
@@ -92,20 +92,20 @@ def check_plan(plan: Plan) -> None:
     check_budget(plan)
 
 
-def check_own_classes(experiment: Experiment, plan: Plan | None) -> None:
-    """Import the classes of the user's own that an experiment names beside its protocols, and check their options.
+def check_plugin_classes(experiment: Experiment, plan: Plan | None) -> None:
+    """Import the user-defined classes that an experiment names beside its protocols, and check their options.
 
     Raises:
         ExperimentError: no such class, an option that it does not declare, or links or factors that cannot be.
     """
     workload, availability = experiment.workload, experiment.availability
     if not workload.is_built_in:
-        kind = own_class(workload.dataset, "workload.dataset")
-        own_options.check_callable(kind, workload.dataset, "workload", workload.options, 3)
+        kind = plugin_class(workload.dataset, "workload.dataset")
+        plugin_options.check_callable(kind, workload.dataset, "workload", workload.options, 3)
     model = str(getattr(availability, "model", ""))
     if ":" in model:
-        kind = own_class(model, "availability.model")
-        own_options.check_callable(kind, model, "availability", getattr(availability, "options", {}), 3)
+        kind = plugin_class(model, "availability.model")
+        plugin_options.check_callable(kind, model, "availability", getattr(availability, "options", {}), 3)
     if plan is not None and ":" in experiment.devices.model:
         plan.speed_factors()
     if plan is not None and experiment.links.model is not None:
@@ -123,7 +123,7 @@ def warnings(names: Iterable[str]) -> list[str]:
 
 
 def _plan(experiment: Experiment, import_classes: bool) -> Plan | None:
-    """Its parts; None where they hang on protocols that are not to be imported. Own misbehaviours are left out then."""
+    """Its parts, without plug-in misbehaviours unless imported; None where its protocols are not to be imported."""
     if import_classes:
         return Plan(experiment, 0)
     if stages_of(experiment) is None:

@@ -11,7 +11,7 @@ When T does not divide N, the first N mod floor(N/T) batches have one member mor
 small), so none has fewer than T and a round may hold a few users more than K.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -27,6 +27,7 @@ from testbed.selection.contract import Selection, SelectionParameters, Selection
 class BatchPartitionParameters(SelectionParameters):
     """K/T whole batches of T users each."""
 
+    stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["batch-partition"] = "batch-partition"
     privacy: int = Field(5, gt=0, description="Batch size T: the multi-round privacy guarantee")
     mode: Literal["uniform", "fair"] = Field(
@@ -43,6 +44,7 @@ class BatchPartitionParameters(SelectionParameters):
 class PartitionParameters(SelectionParameters):
     """G = N/K fixed groups; one whole group takes part."""
 
+    stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["partition"] = "partition"
 
 
@@ -55,7 +57,7 @@ def check_batch_size(privacy: int, participants: int) -> None:
         )
 
 
-class SelectsBatches(SelectionProtocol):
+class BatchSelection(SelectionProtocol):
     """How many participants a round of K/T whole batches has.
 
     Attributes:
@@ -78,7 +80,7 @@ class SelectsBatches(SelectionProtocol):
         return self.batches.largest(self.wanted)
 
 
-class BatchPartitionSelection(SelectsBatches):
+class BatchPartitionSelection(BatchSelection):
     """Server side of `batch-partition` (and, with T = K and fair mode, of `partition`)."""
 
     stages = (STAGE,)

@@ -36,7 +36,7 @@ class CheckInRole(Role):
         return CheckInReply()
 
 
-async def who_is_there(round_: SelectionRound, pool: Ids | None = None) -> Replies:
+async def check_in_replies(round_: SelectionRound, pool: Ids | None = None) -> Replies:
     """The answers of the clients of `pool` (default: all) that are available in this round; only they are asked.
 
     They count as candidates until a protocol knows better.
@@ -48,5 +48,5 @@ async def who_is_there(round_: SelectionRound, pool: Ids | None = None) -> Repli
 
 
 async def check_in(round_: SelectionRound, pool: Ids | None = None) -> Ids:
-    """The clients of `pool` (default: all) that are available in this round, sorted; see `who_is_there`."""
-    return (await who_is_there(round_, pool)).ids
+    """The clients of `pool` (default: all) that are available in this round, sorted; see `check_in_replies`."""
+    return (await check_in_replies(round_, pool)).ids

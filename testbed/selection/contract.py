@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,16 @@ class SelectionParameters(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    stages: ClassVar[tuple[str, ...]] = ()
+    """Of a round of the built-in protocol, in order; empty: a user-defined class says them."""
+    further_stages: ClassVar[tuple[str, ...]] = ()
+    """Those that other settings bring, or that only some rounds have."""
+
     participants: Annotated[int, Field(gt=0, description="Participants of a round (K; Lotto: s)")] = 10
+
+    def stages_of_round(self) -> tuple[str, ...]:
+        """The stages with these settings."""
+        return self.stages
 
     @property
     def by_losses(self) -> str:
@@ -85,7 +94,7 @@ class SelectionRound:
         return np.arange(self.population, dtype=np.int64)
 
 
-def recalled(memory: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+def memory_copy(memory: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
     """A copy of a protocol's memory as a checkpoint holds it; raises `RunError` for what a checkpoint cannot hold."""
     arrays = {name: np.array(kept) for name, kept in memory.items()}
     for name, array in arrays.items():
@@ -123,7 +132,7 @@ class SelectionProtocol(ABC):
         population: number of clients n.
 
     Attributes:
-        stages: its stages, in order.
+        stages: its stages, in order; built-in ones have those that their parameters declare.
         needs_registration: whether clients must be registered with the PKI.
         participants_agree: whether clients verify the list of participants; then aggregation must insist on it.
         batches: groups of clients whose updates may only be summed together; None: anybody's may.

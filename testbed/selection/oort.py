@@ -20,7 +20,7 @@ with the mean utility of the round. What differs from that code:
 - A round has K participants whenever K are there: once too few are unexplored, more are exploited.
 """
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +28,10 @@ from pydantic import Field
 
 from testbed.arrays import Floats, Ids
 from testbed.network.contract import Replies, no_ids
-from testbed.selection.check_in import who_is_there
+from testbed.selection.check_in import STAGE, check_in_replies
 from testbed.selection.contract import Selection, SelectionParameters, SelectionRound
 from testbed.selection.oort_utility import PENALTY, ROUND_THRESHOLD, or_mean, preferred_duration_s, system_utility
-from testbed.selection.random_selection import ServersChoice
+from testbed.selection.random_selection import ServerChoice
 from testbed.selection.reports import TrainingReports
 
 _BONUS = 0.1  # of the staleness term sqrt(0.1 log R / L_i)
@@ -44,6 +44,7 @@ _SMALLEST_WEIGHT = 1e-12  # so that a score of 0 can be drawn, after all others
 class OortParameters(SelectionParameters):
     """K of the available clients, by what they are worth to training."""
 
+    stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["oort"] = "oort"
     exploration: float = Field(0.9, ge=0, le=1, description="epsilon at first: the share of unexplored clients")
     exploration_decay: float = Field(0.98, gt=0, le=1, description="epsilon is multiplied with it in each round")
@@ -76,7 +77,7 @@ class OortParameters(SelectionParameters):
         return "protocol: oort"
 
 
-class OortSelection(ServersChoice):
+class OortSelection(ServerChoice):
     """Server side. What it knows of the clients is in the round's memory:
 
     - `quality`, `duration_s`: `(n,)` float64, last data quality and response time; NaN before the first training. A
@@ -91,7 +92,7 @@ class OortSelection(ServersChoice):
 
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
-        replies = await who_is_there(round_)
+        replies = await check_in_replies(round_)
         return Selection(self.choose(replies, round_), len(replies))
 
     def choose(self, replies: Replies, round_: SelectionRound) -> Ids:
@@ -204,10 +205,15 @@ class OortSelection(ServersChoice):
         memory, n = round_.memory, self.population
         if "threshold" not in memory:
             memory |= {
-                "quality": np.full(n, np.nan), "duration_s": np.full(n, np.nan), "last": np.zeros(n, np.int64),
-                "count": np.zeros(n, np.int64), "exploited": no_ids(), "history": np.empty(0),
-                "learned": np.array(0), "threshold": np.array(self.parameters.round_threshold),
-            }  # fmt: skip
+                "quality": np.full(n, np.nan),
+                "duration_s": np.full(n, np.nan),
+                "last": np.zeros(n, np.int64),
+                "count": np.zeros(n, np.int64),
+                "exploited": no_ids(),
+                "history": np.empty(0),
+                "learned": np.array(0),
+                "threshold": np.array(self.parameters.round_threshold),
+            }
         return memory
 
 

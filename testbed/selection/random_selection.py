@@ -7,7 +7,7 @@ Federated Learning, arXiv 2106.03328, section 3.3 and appendix H.
 
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -26,6 +26,7 @@ class RandomParameters(SelectionParameters):
     With `recorded`, nothing is drawn: those that took part in the recorded round take part again.
     """
 
+    stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["random"] = "random"
     recorded: Path | None = Field(
         None,
@@ -37,12 +38,14 @@ class RandomParameters(SelectionParameters):
 class WeightedRandomParameters(SelectionParameters):
     """K at random among the available clients with the smallest participation counts."""
 
+    stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["weighted-random"] = "weighted-random"
 
 
 class BernoulliParameters(SelectionParameters):
     """Each available client independently, with probability K / (N (1 - p)), or with one that is given."""
 
+    stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["bernoulli"] = "bernoulli"
     client_rate: float | None = Field(
         None,
@@ -73,7 +76,7 @@ class BernoulliParameters(SelectionParameters):
             )
 
 
-class ServersChoice(SelectionProtocol):
+class ServerChoice(SelectionProtocol):
     """What protocols share in which the server chooses freely among those that have checked in."""
 
     parameters: SelectionParameters
@@ -95,7 +98,7 @@ class ServersChoice(SelectionProtocol):
             raise RoundSkipped("too-few-available", f"{len(present)} available, {self.parameters.participants} wanted")
 
 
-class _AmongThePresent(ServersChoice):
+class _AmongPresent(ServerChoice):
     """Shared by the baselines: to choose they need to know who is there, and no more."""
 
     async def select(self, round_: SelectionRound) -> Selection:
@@ -108,7 +111,7 @@ class _AmongThePresent(ServersChoice):
         raise NotImplementedError
 
 
-class RandomSelection(_AmongThePresent):
+class RandomSelection(_AmongPresent):
     """`random`."""
 
     parameters: RandomParameters
@@ -163,7 +166,7 @@ class RandomSelection(_AmongThePresent):
         return schedule
 
 
-class WeightedRandomSelection(_AmongThePresent):
+class WeightedRandomSelection(_AmongPresent):
     """`weighted-random`."""
 
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
@@ -174,7 +177,7 @@ class WeightedRandomSelection(_AmongThePresent):
         return shuffled[order[: self.parameters.participants]]
 
 
-class BernoulliSelection(_AmongThePresent):
+class BernoulliSelection(_AmongPresent):
     """`bernoulli`."""
 
     parameters: BernoulliParameters

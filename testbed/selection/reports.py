@@ -44,7 +44,7 @@ class TrainingReports:
         return self.samples.astype(np.float64) * np.sqrt(self.squared_loss)
 
 
-def together(reports: Sequence[TrainingReports]) -> TrainingReports:
+def merged(reports: Sequence[TrainingReports]) -> TrainingReports:
     """The reports of groups that share no client and were asked one after the other, as one."""
     if len(reports) == 1:
         return reports[0]
@@ -55,9 +55,14 @@ def together(reports: Sequence[TrainingReports]) -> TrainingReports:
         return np.concatenate([getattr(part, name) for part in reports])[order]
 
     return TrainingReports(
-        clients[order], joined("samples"), joined("loss"), joined("squared_loss"), joined("latency_s"),
-        np.sort(np.concatenate([part.unheard for part in reports])), max(part.waited_s for part in reports),
-    )  # fmt: skip
+        clients=clients[order],
+        samples=joined("samples"),
+        loss=joined("loss"),
+        squared_loss=joined("squared_loss"),
+        latency_s=joined("latency_s"),
+        unheard=np.sort(np.concatenate([part.unheard for part in reports])),
+        waited_s=max(part.waited_s for part in reports),
+    )
 
 
 def reports_of(trained: Replies, asked: Ids) -> TrainingReports:
@@ -73,7 +78,11 @@ def reports_of(trained: Replies, asked: Ids) -> TrainingReports:
     latency_s = trained.latency_s[np.searchsorted(trained.ids, clients)]
     unheard = np.setdiff1d(asked, clients)
     return TrainingReports(
-        clients, samples, np.where(np.isfinite(loss), loss, 0.0),
-        np.where(np.isfinite(squared_loss) & (squared_loss >= 0), squared_loss, 0.0), latency_s, unheard,
-        trained.waited_s,
-    )  # fmt: skip
+        clients=clients,
+        samples=samples,
+        loss=np.where(np.isfinite(loss), loss, 0.0),
+        squared_loss=np.where(np.isfinite(squared_loss) & (squared_loss >= 0), squared_loss, 0.0),
+        latency_s=latency_s,
+        unheard=unheard,
+        waited_s=trained.waited_s,
+    )

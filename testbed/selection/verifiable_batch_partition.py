@@ -34,7 +34,7 @@ from testbed.messages import Message, RoundNumber
 from testbed.network.contract import ids
 from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import RoleSpec, handles
-from testbed.selection.batch_partition import SelectsBatches, check_batch_size
+from testbed.selection.batch_partition import BatchSelection, check_batch_size
 from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.lotto.announcement import AnnouncedClient, AnnouncingServer
 from testbed.selection.lotto.candidacy import proves, under_threshold
@@ -48,6 +48,8 @@ ASSIGNMENT_DOMAIN = b"testbed/verifiable-batch-partition/assignment/v1"
 
 class VerifiableBatchPartitionParameters(AnnouncedParameters):
     """K/T whole batches of T clients each, which every participant verifies."""
+
+    stages: ClassVar[tuple[str, ...]] = ("lotto/announce", "lotto/prove", "lotto/participants", "lotto/signatures")
 
     protocol: Literal["verifiable-batch-partition"] = "verifiable-batch-partition"
     privacy: int = Field(5, gt=0, description="Batch size T: the multi-round privacy guarantee")
@@ -186,11 +188,11 @@ class VerifiableBatchClient(AnnouncedClient, answers=(Announce, Prove, Participa
             raise Refusal("lotto.over-threshold", f"batch {others[0]} is not a candidate")
 
 
-class VerifiableBatchServer(SelectsBatches, AnnouncingServer):
+class VerifiableBatchServer(BatchSelection, AnnouncingServer):
     """Server side. `choose` draws among batches; the rest of the decisions are those of Lotto's server."""
 
     parameters: VerifiableBatchPartitionParameters
-    stages = ("lotto/announce", "lotto/prove", "lotto/participants", "lotto/signatures")
+    stages = VerifiableBatchPartitionParameters.stages
     candidate_noun = "candidate batches"
 
     def __init__(self, parameters: VerifiableBatchPartitionParameters, population: int) -> None:

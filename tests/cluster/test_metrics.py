@@ -188,8 +188,8 @@ class Running:
         import asyncio
 
         import workloads
-        from testbed.engine.federation import Plan
         from testbed.engine.in_process import federation_in_process
+        from testbed.engine.plan import Plan
 
         metrics = RunMetrics(experiment.name, experiment.selection.protocol)
         assert metrics.on

@@ -1,4 +1,4 @@
-"""Classes of the user's own in an experiment: imported only when that is asked for, and then checked like built-ins."""
+"""User-defined classes in an experiment: imported only when that is asked for, and then checked like built-ins."""
 
 import sys
 from collections.abc import Callable, Iterator

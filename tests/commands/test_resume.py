@@ -111,14 +111,14 @@ def test_signals(
     else:
         assert done.returncode == 130
         last = done.stderr.splitlines()[-1]
-        assert last == f"stopped; go on with: {shlex.join(['testbed', *arguments])} --resume"
+        assert last == f"stopped; resume with: {shlex.join(['testbed', *arguments])} --resume"
     random, batches = (tmp_path / "stopped" / name for name in ("random", "batch-partition"))
     assert not (batches / "summary.json").exists()
     before = {path.name: path.stat().st_mtime_ns for path in random.iterdir()}
     ended = call(*arguments, "--resume")
     assert ended.code == 0, ended.err
     assert "random: finished before" in ended.errors
-    assert "batch-partition: going on after round 1" in ended.errors
+    assert "batch-partition: resuming after round 1" in ended.errors
     assert {path.name: path.stat().st_mtime_ns for path in random.iterdir()} == before
     for point in ("random", "batch-partition"):
         assert fingerprint(tmp_path / "stopped" / point) == fingerprint(tmp_path / "whole" / point)
@@ -149,7 +149,7 @@ def test_a_summary_that_is_missing_is_made(call: Call, written: Written, tmp_pat
     (tmp_path / "out" / "summary.json").unlink()
     ended = call("run", written(), "--out", tmp_path / "out", "--resume")
     assert ended.code == 0
-    assert "small: going on after round 3" in ended.errors
+    assert "small: resuming after round 3" in ended.errors
     assert json.loads((tmp_path / "out" / "summary.json").read_text()) == summary
 
 

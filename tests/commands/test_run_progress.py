@@ -63,7 +63,7 @@ def test_lines_begin_with_their_run_and_come_once_a_round() -> None:
         lines.progressed(run, ended(number))
     written = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert [line.split(",")[0] for line in written] == [
-        "seed=1: going on after round 1",
+        "seed=1: resuming after round 1",
         "seed=0: round 1/4 completed",
         "seed=1: round 2/4 completed",
         "seed=0: round 2/4 completed",

@@ -75,7 +75,7 @@ def test_a_stopped_run_says_how_to_go_on(call: Call, stopped: Path) -> None:
     assert found["left_s"] == pytest.approx(found["round_s"])
     text = call("status", stopped).out
     assert "interrupted (stopped; last sign of life" in text
-    (command,) = re.findall(r"go on with: testbed (.*)", text)
+    (command,) = re.findall(r"resume with: testbed (.*)", text)
     assert call(*command.split()).code == 0
     assert only(call, stopped)["state"] == "finished"
 

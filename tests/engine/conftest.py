@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.engine.federation import Federation, Plan
+from testbed.engine.federation import Federation
 from testbed.engine.in_process import federation_in_process
+from testbed.engine.plan import Plan
 from testbed.engine.round import Outcome
 from testbed.experiment.schema import Experiment
 from testbed.network.recorder import Exchanges
@@ -58,7 +59,7 @@ class Run:
         keys: the experiment; a little is set already.
         path: where to record; None: nowhere.
         hosts: number of hosts.
-        resume: go on with what is at `path`.
+        resume: continue what is at `path`.
         workload: made of the population; default: `Pulling`.
     """
 
@@ -109,7 +110,7 @@ class Run:
 @pytest.fixture
 def same_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs with one seed have the same masks and noise, whatever else they differ in; no user's runs have."""
-    monkeypatch.setattr("testbed.engine.federation.secrets_context", lambda experiment: b"the same")
+    monkeypatch.setattr("testbed.engine.plan.secrets_context", lambda experiment: b"the same")
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.records.tables import SCHEMAS
@@ -174,6 +174,12 @@ class Against(FirstOnly):
     Options = AgainstOptions
 
 
+class Astray(FirstOnly):
+    """Overrides a selection, and says that it applies to an aggregation."""
+
+    applies_to = ("plain",)
+
+
 class Nothing:
     """No misbehaviour."""
 '''
@@ -190,6 +196,10 @@ def test_classes_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ru
     for wrong, says in (
         ({"server": ["my_attacks:Boast"]}, "adversary.server: my_attacks:Boast is no subclass of"),
         ({"clients": ["my_attacks:Nothing"]}, "adversary.clients: my_attacks:Nothing is no subclass of"),
+        (
+            {"server": ["my_attacks:Astray"]},
+            "my_attacks:Astray overrides decisions of SelectionProtocol and applies to",
+        ),
         ({"server": ["my_attacks:Missing"]}, "adversary.server: my_attacks:Missing: module my_attacks has no class"),
         ({"server": [{"my_attacks:FirstOnly": {"x": 1}}]}, "my_attacks:FirstOnly.x: unknown option; allowed: none"),
         ({"server": [{"my_attacks:Against": {"victim": 500}}]}, "adversary.server: my_attacks:Against.victim: 500 is"),

@@ -11,8 +11,8 @@ import pytest
 
 import workloads
 from testbed.aggregation.secagg_plus.graph import RegularGraph
-from testbed.engine.federation import Plan
 from testbed.engine.in_process import federation_in_process
+from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.loader import validated
 

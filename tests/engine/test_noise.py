@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment

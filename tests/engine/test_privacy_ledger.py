@@ -88,7 +88,7 @@ def test_a_resumed_run_records_the_same(stop_after: int, run: Callable[..., Any]
 
 
 def test_a_finished_ledger_goes_on(run: Callable[..., Any]) -> None:
-    """Merged tables, and parts after them: what a run leaves that was finished and then gone on with."""
+    """Merged tables, and parts after them: what a run leaves that was finished and then resumed."""
     whole = run(LEDGER, "whole").rounds()
     begun = run(LEDGER, "merged").rounds(4)
     begun.records.finish()

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.errors import CodeCrashed, ExperimentError, Refusal, RoundAborted
 from testbed.experiment import Experiment
 from testbed.records.tables import SCHEMAS

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from testbed.aggregation.secagg.messages import MaskInput
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.experiment.digest import secrets_context
 from testbed.experiment.input_files import located
 from testbed.experiment.loader import validated

@@ -11,8 +11,8 @@ import yaml
 from pydantic import Tag
 
 import workloads
-from testbed.engine.federation import Plan
 from testbed.engine.in_process import federation_in_process
+from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment import load, schema
 from testbed.experiment.loader import validated

@@ -127,7 +127,7 @@ def test_values_that_are_not_allowed(text: str, line: str, mistake: Callable[...
         ("selection: {protocol: lotto-client-centric, participants: 11, refine: {by: [latency], exclude: 0.9}}",
          "selection.participants: 11, and `refine` may leave 10 of 100 clients; at most 10, or a smaller "),
         ("selection: {protocol: lotto-client-centric, refine: {by: [loss, loss]}}",
-         "selection.refine: by: a metric stands twice"),
+         "selection.refine: by: a duplicate metric"),
         ("selection: {protocol: lotto-client-centric, refine: {by: [loss], combine: joint}}",
          "selection.refine: combine: joint needs both metrics, by: [latency, loss]"),
         ("selection: {protocol: lotto-client-centric, refine: {by: []}}",

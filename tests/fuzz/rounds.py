@@ -21,7 +21,8 @@ import msgspec
 import numpy as np
 
 from testbed import messages
-from testbed.engine.federation import Federation, Plan
+from testbed.engine.federation import Federation
+from testbed.engine.plan import Plan
 from testbed.errors import ProtocolError, TestbedError
 from testbed.experiment.loader import validated
 from testbed.messages import Message, Vector

@@ -137,7 +137,7 @@ def test_a_crash_ends_the_run_and_says_whose_in_which_file_and_line(emulated: An
         world.round(emulated.Question(crashing=(1, 3, 5)), number=4)
     said = str(ended.value)
     assert said.startswith("client 1 crashed in round 4 at question: ZeroDivisionError: a fault (")
-    place = f"conftest.py, line {line_of('a fault', emulated)}, in on_question); mend it and go on with --resume"
+    place = f"conftest.py, line {line_of('a fault', emulated)}, in on_question); fix it and rerun with --resume"
     assert place in said
     assert "\n" not in said
     assert "ZeroDivisionError: a fault" in ended.value.trace

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from testbed.engine.federation import Plan
 from testbed.engine.in_process import federation_in_process
+from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
 from testbed.network.recorder import ANSWERED, DROPPED, Event, Exchanges
 from testbed.records import RunDirectory, RunRecords, store
@@ -190,7 +190,7 @@ def s3() -> Iterator[str]:
 
 
 def live_on(path: Path, rounds: int = ROUNDS, *, finish: bool = True) -> None:
-    """Begin or go on with the run and bring it to its end."""
+    """Begin or resume the run and bring it to its end."""
     experiment = Experiment.model_validate(EXPERIMENT)
     if (path / "experiment.yaml").is_file():
         records = RunDirectory.reopen(path)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.engine.federation import Plan
 from testbed.engine.in_process import federation_in_process
+from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.loader import validated
 from testbed.records import RunDirectory, RunRecords
@@ -50,7 +50,7 @@ class Drifting:
 
 
 def run_on(path: Path, rounds: int = ROUNDS, *, finish: bool = True, **sections: Any) -> RunRecords:
-    """Begin, or go on with, the run up to this round."""
+    """Begin, or resume, the run up to this round."""
     experiment = validated(BASE | sections, "test")
     begun = (path / "experiment.yaml").is_file()
     records = RunDirectory.reopen(path) if begun else RunDirectory.create(path, experiment.plain())

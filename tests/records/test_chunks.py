@@ -22,7 +22,7 @@ Rows = Callable[[str, int], list[dict]]
 
 @pytest.fixture(params=["parts", "merged", "both"])
 def run(request: pytest.FixtureRequest, run_path: Path, record_round: Recorder) -> RunDirectory:
-    """A run of nine rounds: going on, finished, or finished after five and gone on with."""
+    """A run of nine rounds: going on, finished, or finished after five and resumed."""
     directory = RunDirectory.create(run_path, {})
     for number in range(1, ROUNDS + 1):
         record_round(directory, number)

@@ -30,7 +30,7 @@ class Killed(BaseException):
 
 
 def whole_life(path: Path, record_round: Callable) -> None:
-    """Run (or go on with) two rounds, finish, extend the run by one, finish."""
+    """Run (or resume) two rounds, finish, extend the run by one, finish."""
     if not (path / "experiment.yaml").exists():
         shutil.rmtree(path, ignore_errors=True)  # killed before the run existed: the user starts it again
         RunDirectory.create(path, {"name": "life"})

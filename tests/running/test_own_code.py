@@ -1,4 +1,4 @@
-"""The user's own code in a run's provenance: what runs is what is named, and what has changed is not gone on with."""
+"""The user's own code in a run's provenance: what runs is what is named, and what has changed is not resumed."""
 
 import hashlib
 import os
@@ -194,7 +194,7 @@ def test_the_option_goes_with_resume(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "testbed", "run", str(written(tmp_path)), "--accept-changed-code"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "error: --accept-changed-code: says how a run goes on; give --resume, too\n"
+    assert done.stderr == "error: --accept-changed-code: says how a run is resumed; give --resume, too\n"
 
 
 def test_a_node_with_other_code_is_refused(library: Path) -> None:

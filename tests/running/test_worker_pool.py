@@ -22,7 +22,7 @@ from testbed.running.preparation import planned
 from testbed.running.worker_pool import group_by_resources, requires_exclusive_access
 
 POINTS = ("random", "batch-partition", "lotto-server-centric")
-TWO_LANES = {"network": "ray", "parallel_runs": 2, "hosts": 1}
+TWO_WORKERS = {"network": "ray", "parallel_runs": 2, "hosts": 1}
 WAIT_S = 120  # turns a deadlock into a failure
 Make = Callable[..., Experiment]
 Fingerprint = Callable[[Path], dict[str, Any]]
@@ -196,11 +196,11 @@ def reference(experiment: Make, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.mark.ray
-def test_lanes_change_no_result(
+def test_workers_change_no_result(
     experiment: Make, on_ray: None, reference: Path, tmp_path: Path, fingerprint: Fingerprint
 ) -> None:
     watching = Watching()
-    paths = run_all(experiment(cluster=TWO_LANES), tmp_path / "out", where="test", observer=watching)
+    paths = run_all(experiment(cluster=TWO_WORKERS), tmp_path / "out", where="test", observer=watching)
     assert [path.name for path in paths] == list(POINTS)  # in the order of the sweep, whatever ended first
     for name in POINTS:
         assert fingerprint(tmp_path / "out" / name) == fingerprint(reference / name)
@@ -209,11 +209,11 @@ def test_lanes_change_no_result(
         assert {what for what, label in watching.heard if label == name} == {"started", "round 1", "round 2", "ended"}
         assert RunLog(tmp_path / "out" / name).read()[-1]["event"] == "run-ended"
     assert watching.most_at_once == 2
-    assert watching.threads == {"lane-1", "lane-2"}
+    assert watching.threads == {"worker-1", "worker-2"}
 
 
 class OnceBothGoOn(Watching):
-    """Does something once, in the lane that is first to finish a round, when both lanes have begun."""
+    """Does something once, in the worker that is first to finish a round, when both workers have begun."""
 
     def __init__(self, action: Callable[[], None]) -> None:
         super().__init__()
@@ -228,9 +228,9 @@ class OnceBothGoOn(Watching):
             self.action()
 
 
-def lanes_alive() -> list[str]:
-    """Names of lanes' threads that live."""
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("lane-")]
+def workers_alive() -> list[str]:
+    """Names of workers' threads that live."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("worker-")]
 
 
 @pytest.mark.ray
@@ -238,7 +238,7 @@ def lanes_alive() -> list[str]:
 def test_one_ends_all_and_every_run_is_resumable(
     what: str, experiment: Make, on_ray: None, tmp_path: Path, fingerprint: Fingerprint
 ) -> None:
-    """With an error in one lane, or a signal for the main thread, in the middle of two runs."""
+    """With an error in one worker, or a signal for the main thread, in the middle of two runs."""
     seeds = {"rounds": 6, "selection": {"participants": 5, "protocol": "random"}, "sweep": {"seed": [1, 2, 3]}}
     out, here = tmp_path / "out", {"network": "in-process"}
 
@@ -249,10 +249,10 @@ def test_one_ends_all_and_every_run_is_resumable(
 
     watching = OnceBothGoOn(act)
     with pytest.raises(RunError if what == "error" else KeyboardInterrupt) as caught:
-        run_all(experiment(**seeds, cluster=TWO_LANES), out, where="test", observer=watching)
+        run_all(experiment(**seeds, cluster=TWO_WORKERS), out, where="test", observer=watching)
     if what == "error":
         assert str(caught.value) == f"sweep point {watching.acted}: no more room"
-    assert not lanes_alive()
+    assert not workers_alive()
     assert watching.acted
     assert not (out / "seed=3").exists()
     for label in ("seed=1", "seed=2"):

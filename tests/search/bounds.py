@@ -15,7 +15,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from testbed.privacy.charges import PrivacyCharge
-from testbed.privacy.recorder import noise_plan
 from tests.search.knowledge import Knowledge, Update
 from tests.search.oracle import Combination, carried_out, derivable, smallest
 from tests.search.selecting import agreeing
@@ -132,7 +131,7 @@ def ledger(federation: Federation, knowledge: Knowledge, number: int, basis: lis
     accomplices = federation.mix.accomplices
     involved = {one.update.client for one in inputs}.union(*(one.around for one in inputs))
     participants = np.array(sorted(involved), np.int64)
-    noise = noise_plan(plan, DIMENSION)
+    noise = plan.noise_plan(DIMENSION)
     assert noise is not None
     charge = PrivacyCharge(noise, accomplices)
     charges = charge.of_round(participants, participants[:0], None, asked, skipping=False)

@@ -17,7 +17,7 @@ import numpy as np
 
 from testbed.crypto import signatures, vrf
 from testbed.crypto.key_agreement import PrivateKey
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.experiment.loader import validated
 from testbed.messages import Message, attach, detach, encode
 from testbed.network.hosts import Delivery

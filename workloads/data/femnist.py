@@ -11,7 +11,7 @@ Caldas et al. 2018 (LEAF, arXiv 1812.01097). Two layouts, told apart by what is 
 Images are kept as bytes and scaled as Lotto's authors do (mean 0.9637, deviation 0.1597); no augmentation.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +156,7 @@ def _opened(path: Path) -> Any:
 
 def _examples(file: Any, path: Path) -> Any:
     examples = file.get("examples")
-    if not hasattr(examples, "keys"):
+    if not isinstance(examples, Mapping):
         raise ExperimentError(f"workload.path: {path} has no group examples; it is not TensorFlow Federated's file")
     return examples
 

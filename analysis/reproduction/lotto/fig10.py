@@ -63,7 +63,6 @@ def run_fig10(context: ReproductionContext) -> ReproductionResult:
 
 
 def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
-    path.parent.mkdir(parents=True, exist_ok=True)
     with house_style():
         figure = Figure(figsize=(COLUMN_INCHES, 2.1), layout="constrained")
         axes = figure.add_subplot()

@@ -95,9 +95,9 @@ def experiment(
 
 def sums_had(run: RunRecords) -> list[int]:
     """For each attacked round how many honest updates are in the smallest sum that the server had; 1 is a victim's."""
-    told = run.events.loc[run.events["kind"] == "attack", "detail"]
+    attacks = run.events.loc[run.events["kind"] == "attack", "detail"]
     found = []
-    for detail in told[told.str.startswith(("contradict-dropouts: ", "shrink-the-sum: ", "split-the-sharing: "))]:
+    for detail in attacks[attacks.str.startswith(("contradict-dropouts: ", "shrink-the-sum: ", "split-the-sharing: "))]:
         if "; reconstructed, " in detail:
             over = re.search(r": sum over (\d+) of ", detail)
             found.append(1 if over is None else int(over[1]))

@@ -90,7 +90,6 @@ def _calibrated(budget: float, delta: float, sampling: float) -> Skellam:
 
 
 def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
-    path.parent.mkdir(parents=True, exist_ok=True)
     with house_style():
         figure = Figure(figsize=(COLUMN_INCHES, 2.3), layout="constrained")
         axes = figure.add_subplot()

@@ -109,7 +109,6 @@ def _enough(population: int, participants: int) -> float:
 
 
 def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
-    path.parent.mkdir(parents=True, exist_ok=True)
     with house_style():
         figure = Figure(figsize=(COLUMN_INCHES, 2.2), layout="constrained")
         axes = figure.add_subplot()

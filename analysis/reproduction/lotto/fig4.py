@@ -68,7 +68,6 @@ def run_fig4(context: ReproductionContext) -> ReproductionResult:
 
 
 def _draw(path: Path) -> list[Path]:
-    path.parent.mkdir(parents=True, exist_ok=True)
     fractions = np.linspace(0, 0.9, 91)
     with house_style():
         figure = Figure(figsize=(COLUMN_INCHES, 2.2), layout="constrained")

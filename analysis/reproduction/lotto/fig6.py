@@ -95,7 +95,6 @@ def run_fig6(context: ReproductionContext) -> ReproductionResult:
 
 
 def _draw(path: Path) -> list[Path]:
-    path.parent.mkdir(parents=True, exist_ok=True)
     with house_style():
         figure = Figure(figsize=(2 * COLUMN_INCHES + 0.2, 2.1), layout="constrained")
         a, b, c = figure.subplots(1, 3)

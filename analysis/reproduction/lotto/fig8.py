@@ -18,7 +18,7 @@ from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.heterogeneity import EXCLUDE, Setting, experiment, remarks
 from testbed.arrays import Floats
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.errors import RunError
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
@@ -146,7 +146,6 @@ def draw(quality: Mapping[int, Floats], factors: Floats, out: Path) -> list[Path
         right.set_xscale("log")
         for axes in (left, right):
             axes.grid(visible=True)
-        out.mkdir(parents=True, exist_ok=True)
         return save(figure, out / "lotto-fig8")
 
 

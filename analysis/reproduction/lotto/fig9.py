@@ -142,7 +142,7 @@ def _table(runs: Mapping[str, Sequence[RunRecords]], times: Mapping[str, Floats]
 def claims(times: Mapping[str, Floats]) -> list[Claim]:
     """Section 5.3, for FEMNIST."""
 
-    def held(claim: str, slower: str, faster: str, at_least: float = 1.0) -> Claim:
+    def compare(claim: str, slower: str, faster: str, at_least: float = 1.0) -> Claim:
         ratio, low, high = speed_up(times[slower], times[faster])
         if np.isnan(ratio):
             return Claim(claim, "not every run reached the target", None)
@@ -150,10 +150,10 @@ def claims(times: Mapping[str, Floats]) -> list[Claim]:
         return Claim(claim, measured, agreement(low > at_least, high > at_least))
 
     return [
-        held("Lotto (or) is faster than Rand (2.1×)", "Rand", "Lotto, or"),
-        held("Lotto (joint) is faster than Rand", "Rand", "Lotto, joint"),
-        held("or is faster than and", "Lotto, and", "Lotto, or"),
-        held(
+        compare("Lotto (or) is faster than Rand (2.1×)", "Rand", "Lotto, or"),
+        compare("Lotto (joint) is faster than Rand", "Rand", "Lotto, joint"),
+        compare("or is faster than and", "Lotto, and", "Lotto, or"),
+        compare(
             "Lotto (or) is as fast as Oort, or faster (1.1×); judged: not more than 10% slower",
             "Oort",
             "Lotto, or",
@@ -170,18 +170,17 @@ def draw(runs: Mapping[str, Sequence[RunRecords]], target: float, out: Path) -> 
         for name, of_name in runs.items():
             end = min(float(run.rounds["ended_s"].iloc[-1]) for run in of_name)
             grid = np.linspace(0, end, 200)
-            curves = [_held(run, grid) for run in of_name]
+            curves = [_accuracy_at(run, grid) for run in of_name]
             axes.plot(grid / 60, 100 * np.mean(curves, axis=0), label=name, color=_COLOURS[name])
         axes.axhline(100 * target, color="#7F7F7F", linewidth=0.8, linestyle=":")
         axes.set_xlabel("time [virtual min]")
         axes.set_ylabel("accuracy [%]")
         axes.grid(visible=True)
         axes.legend(loc="lower right")
-        out.mkdir(parents=True, exist_ok=True)
         return save(figure, out / "lotto-fig9")
 
 
-def _held(run: RunRecords, grid: Floats) -> Floats:
+def _accuracy_at(run: RunRecords, grid: Floats) -> Floats:
     """The last accuracy measured at each moment of `grid`, 0 before the first."""
     rounds = run.rounds.dropna(subset=["accuracy"])
     place = np.searchsorted(rounds["ended_s"].to_numpy(), grid, side="right") - 1

@@ -10,7 +10,7 @@ Every cell runs twice, with different costs of compute and else the same:
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import pandas as pd
@@ -240,12 +240,13 @@ def _rows(
             "population": population,
             "protocol": name,
         }
+        cells, base_cells = asdict(cost), asdict(base)
         for key, heading in MEASURES.items():
-            row[heading] = getattr(cost, key)
-            row[f"{heading} (paper)"] = None if paper is None else getattr(paper, key)
-            row[RATIO[key]] = getattr(cost, key) / getattr(base, key)
+            row[heading] = cells[key]
+            row[f"{heading} (paper)"] = None if paper is None else asdict(paper)[key]
+            row[RATIO[key]] = cells[key] / base_cells[key]
             row[f"{RATIO[key]} (paper)"] = (
-                None if paper is None or paper_base is None else getattr(paper, key) / getattr(paper_base, key)
+                None if paper is None or paper_base is None else asdict(paper)[key] / asdict(paper_base)[key]
             )
         row["server compute s"] = server_compute_s
         row["completed/aborted"] = counts

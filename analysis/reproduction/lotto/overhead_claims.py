@@ -1,4 +1,4 @@
-"""How Tables 2 and 3 are judged and explained: the paper's claims, cell by cell, and what differs."""
+"""The claims and remarks of Tables 2 and 3: the paper's claims, cell by cell, and what differs."""
 
 import pandas as pd
 

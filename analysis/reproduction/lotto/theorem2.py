@@ -222,8 +222,8 @@ def draw(found: dict[Condition, Attained], out: Path) -> list[Path]:
             panel.set_ylim(0.5 / max(one.planned for one in found.values()), 1.6)
             panel.set_xticks(range(PARTICIPANTS))
             panel.set_xlabel(f"k, of s = {PARTICIPANTS} participants")
-            told = "the true n" if minimum == POPULATION else f"n = {minimum} of {POPULATION}, as n_min allows"
-            panel.set_title(f"Lotto is told {told}")
+            announced = "the true n" if minimum == POPULATION else f"n = {minimum} of {POPULATION}, as n_min allows"
+            panel.set_title(f"Lotto is told {announced}")
             panel.grid(axis="y")
         panels[0].set_ylabel("Pr[more than k are dishonest]")
         handles, labels = panels[0].get_legend_handles_labels()

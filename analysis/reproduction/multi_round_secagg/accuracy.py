@@ -59,7 +59,7 @@ ABLATION_PANELS = {(240, 12): "a", (120, 24): "b"}
 def run_fig9(context: ReproductionContext) -> ReproductionResult:
     """Figure 9: other numbers of users and of participants, IID."""
     task = task_of("multiround-fig9", context.scale, context.data)
-    tables, judged, panels = [], list[Claim](), {}
+    tables, verdicts, panels = [], list[Claim](), {}
     for (population, participants), letter in ABLATION_PANELS.items():
         size = replace(task, population=population, participants=participants)
         context.progress(f"N = {population}, K = {participants}")
@@ -67,12 +67,12 @@ def run_fig9(context: ReproductionContext) -> ReproductionResult:
         frame = table(results, {})
         frame.insert(0, "N, K", f"{population}, {participants}")
         tables.append(frame)
-        judged += ablation_claims(population, participants, results["IID"])
+        verdicts += ablation_claims(population, participants, results["IID"])
         panels[f"({letter}) N = {population}, K = {participants}"] = results["IID"]
     return ReproductionResult(
         pd.concat(tables, ignore_index=True),
         figures=draw(panels, context.out / "multiround-fig9"),
-        claims=judged,
+        claims=verdicts,
         remarks=[
             *remarks(replace(size, population=task.population, participants=task.participants), rates),
             f"Sizes: {'; '.join(f'N = {n}, K = {k}' for n, k in ABLATION_PANELS)} instead of the above.",

@@ -124,10 +124,10 @@ def _said(interval: Interval) -> str:
     return f"{mean:+.2f} ± {mean - low:.2f}"
 
 
-def _all_of(judged: Sequence[Agreement]) -> Agreement:
-    if all(one == "yes" for one in judged):
+def _all_of(agreements: Sequence[Agreement]) -> Agreement:
+    if all(one == "yes" for one in agreements):
         return "yes"
-    return "no" if all(one == "no" for one in judged) else "partly"
+    return "no" if all(one == "no" for one in agreements) else "partly"
 
 
 def _greater(interval: Interval) -> Agreement:
@@ -149,19 +149,19 @@ def _worst(where: str, late: Late) -> Claim:
 def _comparable(where: str, late: Late, baseline: str) -> Claim:
     """Within the paper's own margin, or no farther from it than chance may be."""
     found = {scheme: difference(late[scheme], late[baseline]) for scheme in (T4, T3)}
-    judged: list[Agreement] = []
+    agreements: list[Agreement] = []
     for interval in found.values():
         mean, low, high = _ends(interval)
         apart = low > 0 or high < 0
         within = low >= -COMPARABLE and high <= COMPARABLE
         if within or (not apart and abs(mean) <= COMPARABLE):
-            judged.append("yes")
+            agreements.append("yes")
         else:
-            judged.append("no" if low > COMPARABLE or high < -COMPARABLE else "partly")
+            agreements.append("no" if low > COMPARABLE or high < -COMPARABLE else "partly")
     return Claim(
         f"T = 3 and T = 4 are comparable to {_PLAIN[baseline]} ({where}; judged: within {COMPARABLE} points)",
         "; ".join(f"{scheme}: {_said(interval)} points" for scheme, interval in found.items()),
-        _all_of(judged),
+        _all_of(agreements),
     )
 
 

@@ -50,5 +50,4 @@ def draw(panels: Mapping[str, Mapping[str, Trained]], path: Path) -> list[Path]:
         every[0].set_ylabel("accuracy [%]")
         handles, labels = every[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-        path.parent.mkdir(parents=True, exist_ok=True)
         return save(figure, path)

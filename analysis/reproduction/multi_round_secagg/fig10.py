@@ -99,24 +99,24 @@ def run_fig10(context: ReproductionContext) -> ReproductionResult:
         selection, seed = run.experiment["selection"]["protocol"], run.experiment["seed"]
         context.progress(f"{selection}, seed {seed}")
         for rounds in (WINDOW, WINDOW * 3 // 2):
-            made = reconstruct(run, scale.rounds + 1, scale.rounds + rounds)
-            rows.append(_row(selection, seed, rounds, made))
+            reconstruction = reconstruct(run, scale.rounds + 1, scale.rounds + rounds)
+            rows.append(_row(selection, seed, rounds, reconstruction))
             if (rounds, seed) == (WINDOW, scale.seeds[0]):
-                drawn[_NAMES[selection]] = made.table["error"].dropna().to_numpy()
+                drawn[_NAMES[selection]] = reconstruction.table["error"].dropna().to_numpy()
     frame = pd.DataFrame(rows)
     figures = histogram(drawn, context.out / "multiround-fig10")
     return ReproductionResult(table(frame), figures, claims(frame), remarks(context, data))
 
 
-def _row(selection: str, seed: int, rounds: int, made: Reconstruction) -> dict[str, Any]:
-    error = made.table["error"].dropna()
+def _row(selection: str, seed: int, rounds: int, reconstruction: Reconstruction) -> dict[str, Any]:
+    error = reconstruction.table["error"].dropna()
     return {
         "selection": selection,
         "rounds": rounds,
         "seed": seed,
-        "rank": made.estimates.rank,
-        "condition": made.estimates.condition,
-        "determined": int(made.estimates.determined.sum()),
+        "rank": reconstruction.estimates.rank,
+        "condition": reconstruction.estimates.condition,
+        "determined": int(reconstruction.estimates.determined.sum()),
         "mean": float(error.mean()),
         "median": float(error.median()),
     }

@@ -101,22 +101,22 @@ def attacked(
         for way in (ALONE, JOINTLY) if privacy > 1 else (ALONE,):
             context.progress(f"{dataset}, {_NAMES[privacy]}, {way}: {scale.victims} victims")
             for victim in victims.tolist():
-                made = inverter.invert(victim, Search(scale.iterations, scale.starts), alone=way == ALONE)
+                inversion = inverter.invert(victim, Search(scale.iterations, scale.starts), alone=way == ALONE)
                 rows.append(
                     {
                         "data": dataset,
                         "T": privacy,
                         "way": way,
                         "victim": victim,
-                        "error": made.error,
-                        "psnr": float(made.psnr.mean()),
-                        "mse": float(made.mse.mean()),
-                        "prior_psnr": float(-10 * np.log10(made.prior_mse.mean())),
+                        "error": inversion.error,
+                        "psnr": float(inversion.psnr.mean()),
+                        "mse": float(inversion.mse.mean()),
+                        "prior_psnr": float(-10 * np.log10(inversion.prior_mse.mean())),
                     }
                 )
                 if victim in victims[:DRAWN]:
                     name = _NAMES[privacy] if privacy == 1 else f"{_NAMES[privacy]}, {way}"
-                    shown.setdefault(name, []).append(made)
+                    shown.setdefault(name, []).append(inversion)
     return pd.DataFrame(rows), shown
 
 
@@ -131,13 +131,12 @@ def side_by_side(shown: Shown, path: Path) -> list[Path]:
             axis.set_axis_off()
         for line, found in zip(axes, lines, strict=True):
             line[0].imshow(np.clip(found[0].originals[0], 0, 1), cmap="gray", vmin=0, vmax=1)
-            for axis, made in zip(line[1:], found, strict=True):
-                axis.imshow(np.clip(made.found.images[0], 0, 1), cmap="gray", vmin=0, vmax=1)
-                axis.text(0.5, -0.04, f"{made.psnr[0]:.1f} dB", transform=axis.transAxes, ha="center", va="top")
+            for axis, inversion in zip(line[1:], found, strict=True):
+                axis.imshow(np.clip(inversion.found.images[0], 0, 1), cmap="gray", vmin=0, vmax=1)
+                axis.text(0.5, -0.04, f"{inversion.psnr[0]:.1f} dB", transform=axis.transAxes, ha="center", va="top")
         for axis, name in zip(axes[0], ("original", *shown), strict=True):
             axis.set_title(name)
         figure.tight_layout(pad=0.3)
-        path.parent.mkdir(parents=True, exist_ok=True)
         paths = save(figure, path)
         plt.close(figure)
     return paths

@@ -17,7 +17,7 @@ from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.multi_round import aggregation_cardinality
 from analysis.multi_round.simulation import simulate
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
-from analysis.reproduction.multi_round_secagg.schemes import PAPER, SELECTED, USERS
+from analysis.reproduction.multi_round_secagg.published import PAPER, PARTICIPANTS, POPULATION
 from testbed.selection.batch_partition import BatchPartitionParameters
 
 PRIVACIES = (1, 2, 3, 4, 6, 12)
@@ -62,9 +62,9 @@ def trade_off(rounds: int, seeds: int, context: ReproductionContext) -> pd.DataF
     for dropout in DROPOUTS:
         context.progress(f"p = {dropout:g}: {rounds} rounds, {seeds} seeds, T = {', '.join(map(str, PRIVACIES))}")
         for privacy in PRIVACIES:
-            parameters = BatchPartitionParameters(participants=SELECTED, privacy=privacy, mode="uniform")
+            parameters = BatchPartitionParameters(participants=PARTICIPANTS, privacy=privacy, mode="uniform")
             means = [
-                aggregation_cardinality(simulate(parameters, np.full(USERS, dropout), rounds, seed))
+                aggregation_cardinality(simulate(parameters, np.full(POPULATION, dropout), rounds, seed))
                 for seed in range(1, seeds + 1)
             ]
             interval = mean_interval(means)
@@ -72,7 +72,7 @@ def trade_off(rounds: int, seeds: int, context: ReproductionContext) -> pd.DataF
                 {
                     "p": dropout,
                     "T": privacy,
-                    "C (Theorem 1)": average_cardinality(USERS, SELECTED, privacy, dropout),
+                    "C (Theorem 1)": average_cardinality(POPULATION, PARTICIPANTS, privacy, dropout),
                     "C simulated": interval.mean,
                     "±": interval.half_width,
                 }
@@ -82,9 +82,9 @@ def trade_off(rounds: int, seeds: int, context: ReproductionContext) -> pd.DataF
 
 def _tolerance(frame: pd.DataFrame, rounds: int, seeds: int) -> "pd.Series[float]":
     """Four standard errors of the mean of rounds that have K users or none; at least four rounds' worth."""
-    share = frame["C (Theorem 1)"] / SELECTED
+    share = frame["C (Theorem 1)"] / PARTICIPANTS
     variance = (share * (1 - share) / (rounds * seeds)).clip(lower=1 / (rounds * seeds) ** 2)
-    tolerance: pd.Series[float] = 4 * SELECTED * np.sqrt(variance)
+    tolerance: pd.Series[float] = 4 * PARTICIPANTS * np.sqrt(variance)
     return tolerance
 
 
@@ -103,7 +103,6 @@ def draw(frame: pd.DataFrame, out: Path) -> Sequence[Path]:
         axes.set_ylim(bottom=0)
         axes.grid()
         axes.legend()
-        out.mkdir(parents=True, exist_ok=True)
         return save(figure, out / "multiround-fig3")
 
 

@@ -16,17 +16,19 @@ from analysis.multi_round import OverRounds
 from analysis.multi_round.figures import Line
 from analysis.multi_round.figures import draw as draw_lines
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
-from analysis.reproduction.multi_round_secagg.schemes import (
+from analysis.reproduction.multi_round_secagg.published import (
     PAPER,
+    PARTICIPANTS,
     PARTITION,
-    PRIVACY,
+    POPULATION,
     RANDOM,
+    WEIGHTED,
+)
+from analysis.reproduction.multi_round_secagg.schemes import (
+    PRIVACY,
     REMARK_DROPOUTS,
     SCALES,
     SCHEMES,
-    SELECTED,
-    USERS,
-    WEIGHTED,
     first_round_with_one,
     last,
     measured,
@@ -78,13 +80,13 @@ def table(found: Metrics) -> pd.DataFrame:
 def claims(found: Metrics) -> list[Claim]:
     """Section 6's observations on Figure 4, Remark 11."""
     drops = {name: np.array([first_round_with_one(one) for one in found[name]]) for name in (RANDOM, WEIGHTED)}
-    at_n = [bool((np.abs(rounds - USERS) <= 0.1 * USERS).all()) for rounds in drops.values()]
+    at_n = [bool((np.abs(rounds - POPULATION) <= 0.1 * POPULATION).all()) for rounds in drops.values()]
     kept = {name: min(int(one.lower_bound.min()) for one in found[name]) for name in _KEPT}
     settled = [bool((last(found[name], "weak") == PRIVACY[name]).all()) for name in _KEPT]
     strong = [bool((last(found[name], "strong") == PRIVACY[name]).all()) for name in _KEPT]
     cardinality = {name: last(metrics, "cardinality") for name, metrics in found.items()}
     fairness = {name: last(metrics, "fairness") for name, metrics in found.items()}
-    batches = [name for name in SCHEMES if 1 < PRIVACY[name] < SELECTED]
+    batches = [name for name in SCHEMES if 1 < PRIVACY[name] < PARTICIPANTS]
     close = [cardinality[f"batch-partition, T = {privacy}"].mean() / cardinality[RANDOM].mean() for privacy in (3, 4)]
     return [
         Claim(
@@ -191,7 +193,6 @@ def draw_trade_off(
         axes.set_ylim(bottom=0)
         axes.grid()
         axes.legend()
-        out.mkdir(parents=True, exist_ok=True)
         return save(figure, out / "multiround-fig5a")
 
 

@@ -7,6 +7,8 @@ say whether they are of the last round. Hyperparameters are of appendix F, the d
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+PAPER = "So, Ali, Guler, Jiao, Avestimehr, Securing Secure Aggregation, AAAI 2023, arXiv 2106.03328"
+
 Setting = Literal["IID", "non-IID"]
 SETTINGS: tuple[Setting, ...] = ("IID", "non-IID")
 

@@ -13,22 +13,26 @@ import numpy.typing as npt
 from analysis.comparison.measures import Interval, mean_interval
 from analysis.multi_round import OverRounds, over_rounds
 from analysis.multi_round.simulation import dropout_probabilities, simulate
+from analysis.reproduction.multi_round_secagg.published import (
+    PARTICIPANTS,
+    PARTITION,
+    POPULATION,
+    RANDOM,
+    WEIGHTED,
+)
 from testbed.selection.batch_partition import BatchPartitionParameters, PartitionParameters
 from testbed.selection.contract import SelectionParameters
 from testbed.selection.random_selection import RandomParameters, WeightedRandomParameters
 
-PAPER = "So, Ali, Guler, Jiao, Avestimehr, Securing Secure Aggregation, AAAI 2023, arXiv 2106.03328"
-USERS, SELECTED = 120, 12
-RANDOM, WEIGHTED, PARTITION = "random", "weighted-random", "partition"
 SEED_TIME_S = 20.0
 """For the searches for T of one scheme and seed; what is not settled then has its bound."""
 
 SCHEMES: Mapping[str, SelectionParameters] = {
-    RANDOM: RandomParameters(participants=SELECTED),
-    WEIGHTED: WeightedRandomParameters(participants=SELECTED),
-    PARTITION: PartitionParameters(participants=SELECTED),
+    RANDOM: RandomParameters(participants=PARTICIPANTS),
+    WEIGHTED: WeightedRandomParameters(participants=PARTICIPANTS),
+    PARTITION: PartitionParameters(participants=PARTICIPANTS),
     **{
-        f"batch-partition, T = {privacy}": BatchPartitionParameters(participants=SELECTED, privacy=privacy)
+        f"batch-partition, T = {privacy}": BatchPartitionParameters(participants=PARTICIPANTS, privacy=privacy)
         for privacy in (6, 4, 3)
     },
 }
@@ -59,7 +63,7 @@ def measured(scale: SimulationScale, note: Callable[[str], None]) -> dict[str, l
     found: dict[str, list[OverRounds]] = {name: [] for name in SCHEMES}
     for seed in range(1, scale.seeds + 1):
         note(f"seed {seed} of {scale.seeds}: {scale.rounds} rounds of {len(SCHEMES)} schemes")
-        unavailable = dropout_probabilities(USERS, seed)
+        unavailable = dropout_probabilities(POPULATION, seed)
         for name, parameters in SCHEMES.items():
             found[name].append(over_rounds(simulate(parameters, unavailable, scale.rounds, seed), SEED_TIME_S))
     return found

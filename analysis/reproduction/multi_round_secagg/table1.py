@@ -7,7 +7,14 @@ import pandas as pd
 
 from analysis.bounds.batch_partition import family_size
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
-from analysis.reproduction.multi_round_secagg.schemes import PAPER, PARTITION, RANDOM, SELECTED, USERS, WEIGHTED
+from analysis.reproduction.multi_round_secagg.published import (
+    PAPER,
+    PARTICIPANTS,
+    PARTITION,
+    POPULATION,
+    RANDOM,
+    WEIGHTED,
+)
 
 TABLE_1 = {
     RANDOM: (1, "~10^16"),
@@ -22,7 +29,7 @@ TABLE_1 = {
 
 def run_table1(context: ReproductionContext) -> ReproductionResult:
     """Exact integers beside the paper's."""
-    sizes = {name: family_size(USERS, SELECTED, privacy) for name, (privacy, _) in TABLE_1.items()}
+    sizes = {name: family_size(POPULATION, PARTICIPANTS, privacy) for name, (privacy, _) in TABLE_1.items()}
     rows = [
         {"scheme": name, "T": privacy, "family size": sizes[name], "family size (paper)": printed}
         for name, (privacy, printed) in TABLE_1.items()

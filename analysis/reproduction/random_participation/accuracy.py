@@ -205,7 +205,6 @@ def draw(
         )
         axes.grid()
         figure.legend(loc="outside lower center", ncols=1)
-        out.mkdir(parents=True, exist_ok=True)
         return save(figure, out / scenario.name)
 
 

@@ -59,7 +59,6 @@ def draw_curves(
         _plot(axes, table, x_label, y_label)
         handles, labels = axes.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2)
-        context.out.mkdir(parents=True, exist_ok=True)
         figures = save(figure, context.out / name)
     return ReproductionResult(
         table,

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.bounds.random_check_ins import fixed_window_approximate, granted, steps_to
+from analysis.bounds.random_check_ins import fixed_window_approximate, pure_privacy_assumed, steps_to
 from analysis.bounds.random_participation import (
     Delta,
     Participation,
@@ -49,7 +49,6 @@ def run_fig4(context: ReproductionContext) -> ReproductionResult:
         axes.grid()
         handles, labels = axes.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=1)
-        context.out.mkdir(parents=True, exist_ok=True)
         figures = save(figure, context.out / "random-participation-fig4")
     return ReproductionResult(
         table,
@@ -118,7 +117,7 @@ def _claims(table: pd.DataFrame, who: Participation) -> list[Claim]:
 
 
 def _granted_at(delta: float, steps: int) -> float:
-    return granted(_SIGMA, _RATE * _RATE, steps, delta)
+    return pure_privacy_assumed(_SIGMA, _RATE * _RATE, steps, delta)
 
 
 REPRODUCTIONS = (

@@ -36,7 +36,6 @@ def run_fig5(context: ReproductionContext) -> ReproductionResult:
         axes.grid()
         handles, labels = axes.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2)
-        context.out.mkdir(parents=True, exist_ok=True)
         figures = save(figure, context.out / "random-participation-fig5")
     wcs = table[table["analysis"] == "WCS (the guarantee)"]["epsilon"].to_numpy()
     at_best = table[(table["q"] == table["q"].min()) & (table["analysis"] != "OLS")]["epsilon"]

@@ -106,7 +106,6 @@ def _draw_unsound(out: Path) -> list[Path]:
             axes.grid()
         handles, labels = axes.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=3)
-        out.mkdir(parents=True, exist_ok=True)
         return save(figure, out / "random-participation-unsound")
 
 

@@ -8,7 +8,6 @@ from testbed.emulation.compute.cost import meter
 from testbed.parties.client import handles
 from testbed.parties.round_beacon import randomness_of
 from testbed.selection.lotto.client import LottoClient
-from testbed.selection.lotto.client_centric import ClientCentricClient
 from testbed.selection.lotto.messages import (
     LIST_DOMAIN,
     Agreed,
@@ -17,11 +16,9 @@ from testbed.selection.lotto.messages import (
     ParticipantList,
     list_content,
 )
-from testbed.selection.lotto.server_centric import ServerCentricClient
-from testbed.selection.verifiable_batch_partition import VerifiableBatchClient
 
 
-class _Accomplice(LottoClient):
+class Accomplice(LottoClient):
     """Signs every list, however many it is shown, and agrees with all signatures."""
 
     def check_population(self, population: int) -> None:
@@ -55,13 +52,11 @@ class _Accomplice(LottoClient):
         return Agreed()
 
 
-class ClientCentricAccomplice(_Accomplice, ClientCentricClient):
-    """In the client-centric variant: stands as candidate when its number is below the threshold it is told of."""
+_MADE: dict[type[LottoClient], type[LottoClient]] = {}
 
 
-class ServerCentricAccomplice(_Accomplice, ServerCentricClient):
-    """In the server-centric variant."""
-
-
-class VerifiableBatchAccomplice(_Accomplice, VerifiableBatchClient):
-    """Where whole batches stand: gives its number, and proves it whenever it is asked to."""
+def accomplice_of(role: type[LottoClient]) -> type[LottoClient]:
+    """The role of an accomplice where honest clients play `role`: it stands, and proves, as they do."""
+    if role not in _MADE:
+        _MADE[role] = type(f"{role.__name__}Accomplice", (Accomplice, role), {})
+    return _MADE[role]

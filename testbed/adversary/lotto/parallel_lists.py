@@ -12,14 +12,13 @@ import msgspec
 import numpy as np
 from pydantic import Field
 
-from testbed.adversary.lotto.rounds import ALL_LISTS, LottoMisbehaviour
+from testbed.adversary.lotto.misbehaviour import ALL_LISTS, LottoMisbehaviour
 from testbed.adversary.misbehaviour import MisbehaviourOptions
 from testbed.arrays import Ids
 from testbed.errors import Refusal, RoundAborted
 from testbed.network.contract import ids, no_ids
 from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.lotto.messages import ListRegistration, ParticipantEntry, ParticipantList
-from testbed.selection.verifiable_batch_partition import VerifiableBatchServer
 
 LISTS = "parallel-lists: participants"
 """In the server's memory: the lists that were agreed on in this round, `(L, m)` int64, filled up with -1."""
@@ -34,7 +33,7 @@ class ListsOptions(MisbehaviourOptions):
 
 
 class ParallelLists(LottoMisbehaviour):
-    """Makes several lists; where there are not candidates enough for two, the round goes on with one."""
+    """Makes several lists; where there are too few candidates for two, the round has one."""
 
     name: ClassVar[str] = "parallel-lists"
     applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
@@ -52,8 +51,8 @@ class ParallelLists(LottoMisbehaviour):
         """Everybody who is in one of the lists (of batches: every batch)."""
         if not self.attacking:
             return super().choose(candidates, round_)
-        places, rng = self._places, round_.rng("residual removal")
-        own = self._own(candidates)
+        places, rng = self.wanted, round_.rng("residual removal")
+        own = self.wholly_dishonest(candidates)
         ours, honest = rng.permutation(candidates[own])[: places - 1], rng.permutation(candidates[~own])
         each = places - len(ours)
         most: int | None = self.context.options_of(ParallelLists).lists
@@ -61,7 +60,7 @@ class ParallelLists(LottoMisbehaviour):
         if count < 2:
             return super().choose(candidates, round_)
         groups = honest[: count * each].reshape(count, each)
-        self._lists = [self._members(np.sort(np.append(ours, group))) for group in groups]
+        self._lists = [self.members(np.sort(np.append(ours, group))) for group in groups]
         return np.sort(np.append(ours, groups.ravel()))
 
     async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
@@ -102,21 +101,3 @@ class ParallelLists(LottoMisbehaviour):
             return msgspec.structs.replace(message, beacon=self._first)
         self._first = known.beacon
         return known
-
-    # -- clients, or batches ------------------------------------------------------------------------------------------
-
-    @property
-    def _places(self) -> int:
-        """s, or K/T."""
-        return self.wanted if isinstance(self, VerifiableBatchServer) else self.parameters.participants
-
-    def _own(self, candidates: Ids) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """`(m,)` bool: its own clients, or the batches of which each member is one."""
-        if isinstance(self, VerifiableBatchServer):
-            of_each = np.bincount(self.batches.of[list(self.dishonest)], minlength=len(self.batches))
-            whole: np.ndarray[tuple[int], np.dtype[np.bool_]] = (of_each == self.batches.sizes)[candidates]
-            return whole
-        return np.isin(candidates, list(self.dishonest))
-
-    def _members(self, chosen: Ids) -> Ids:
-        return self.batches.members(chosen) if isinstance(self, VerifiableBatchServer) else chosen

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from pydantic import Field
 
-from testbed.adversary.lotto.rounds import ALL_LISTS, CLIENT_CENTRIC, SERVER_CENTRIC, LottoMisbehaviour
+from testbed.adversary.lotto.misbehaviour import ALL_LISTS, CLIENT_CENTRIC, SERVER_CENTRIC, LottoMisbehaviour
 from testbed.adversary.misbehaviour import MisbehaviourOptions
 from testbed.arrays import Ids
 from testbed.crypto import prf
@@ -74,38 +74,13 @@ class SkipOptions(MisbehaviourOptions):
     )
 
 
-class AbortUnfavourableRounds(LottoMisbehaviour):
-    """Announces every round, and ends those in which too few of its own clients stand, as if too few had stood at all.
-
-    Nobody can tell: clients do not know how many stand. It needs neither to look ahead nor to skip a number, and no
-    beacon helps; what bounds it is how many rounds there are.
-    """
-
-    name: ClassVar[str] = "abort-unfavourable-rounds"
-    applies_to: ClassVar[tuple[str, ...]] = (CLIENT_CENTRIC, SERVER_CENTRIC)
-    Options: ClassVar[type[MisbehaviourOptions]] = SkipOptions
-
-    def require_candidates(
-        self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()
-    ) -> None:
-        """As the honest server's, and there must be enough of its own."""
-        super().require_candidates(candidates, round_, refusals)
-        if not self.attacking:
-            return
-        at_least: int | None = self.context.options_of(AbortUnfavourableRounds).at_least
-        wanted, ours = self.context.enough_to_break if at_least is None else at_least, len(self.ours(candidates))
-        what = "let the round happen" if ours >= wanted else "ended the round"
-        self.record_attack(AbortUnfavourableRounds, f"{what}: {ours} of its clients stand, {wanted} wanted")
-        if ours < wanted:
-            raise RoundAborted("too-few-candidates", "says the server")
-
-
 class SkipRounds(LottoMisbehaviour):
     """Announces the next round number in which enough of its own clients stand, instead of the next number.
 
     When no such number is left up to the experiment's last one, nothing happens any more.
     """
 
+    added_stages = (LookAhead.stage,)
     name: ClassVar[str] = "skip-rounds"
     applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
     Options: ClassVar[type[MisbehaviourOptions]] = SkipOptions
@@ -168,8 +143,8 @@ class SkipRounds(LottoMisbehaviour):
             ]
         question = LookAhead(numbers[0], numbers[-1], pulse)
         answers: dict[int, Any] = (await round_.network.ask(ids(list(self.dishonest)), question)).valid()
-        entries = {client: answer.outputs for client, answer in answers.items() if len(answer.outputs) == len(numbers)}
-        of_rounds = [{client: outputs[row] for client, outputs in entries.items()} for row in range(len(numbers))]
+        told = {client: answer.outputs for client, answer in answers.items() if len(answer.outputs) == len(numbers)}
+        of_rounds = [{client: outputs[row] for client, outputs in told.items()} for row in range(len(numbers))]
         return [self._count(number, of, round_) for number, of in zip(numbers, of_rounds, strict=True)]
 
     def _count(self, number: int, outputs: dict[int, bytes], round_: SelectionRound) -> int:
@@ -183,3 +158,29 @@ class SkipRounds(LottoMisbehaviour):
             under_threshold(output, parameters.factor, parameters.participants, self.population)
             for output in outputs.values()
         )
+
+
+class AbortUnfavourableRounds(LottoMisbehaviour):
+    """Announces every round, and ends those in which too few of its own clients stand, as if too few had stood at all.
+
+    Nobody can tell: clients do not know how many stand. It needs neither to look ahead nor to skip a number, and no
+    beacon helps; what bounds it is how many rounds there are.
+    """
+
+    name: ClassVar[str] = "abort-unfavourable-rounds"
+    applies_to: ClassVar[tuple[str, ...]] = (CLIENT_CENTRIC, SERVER_CENTRIC)
+    Options: ClassVar[type[MisbehaviourOptions]] = SkipOptions
+
+    def require_candidates(
+        self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()
+    ) -> None:
+        """As the honest server's, and there must be enough of its own."""
+        super().require_candidates(candidates, round_, refusals)
+        if not self.attacking:
+            return
+        at_least: int | None = self.context.options_of(AbortUnfavourableRounds).at_least
+        wanted, ours = self.context.enough_to_break if at_least is None else at_least, len(self.ours(candidates))
+        what = "let the round happen" if ours >= wanted else "ended the round"
+        self.record_attack(AbortUnfavourableRounds, f"{what}: {ours} of its clients stand, {wanted} wanted")
+        if ours < wanted:
+            raise RoundAborted("too-few-candidates", "says the server")

@@ -31,4 +31,5 @@ class BreakBatch(AggregationMisbehaviour, SecAgg):
         if not self.attacking or round_.batches is None or victim not in honest:
             return survivors
         self.record_attack(BreakBatch, f"claimed that client {victim} of batch {round_.batches.of[victim]} dropped out")
-        return survivors[survivors != victim]
+        others: Ids = survivors[survivors != victim]
+        return others

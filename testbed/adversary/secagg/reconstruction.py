@@ -259,6 +259,7 @@ def _fewest(rows: Mapping[int, Sequence[ShareOf]], clients: Collection[int]) -> 
 class ContradictDropouts(Contradicting):
     """Two views about one victim; the round is completed as if there had been one."""
 
+    added_stages = (HandOver.stage,)
     name: ClassVar[str] = "contradict-dropouts"
     update_recovered: ClassVar[re.Pattern[str] | None] = re.compile(r"^victim \d+\b.*\b(?:recovered|reconstructed)\b")
     _victim: int | None

@@ -18,6 +18,14 @@ class SecAggParameters(NoisyParameters):
     """Sums that hide every single update."""
 
     removes_noise: ClassVar[bool] = True
+    stages: ClassVar[tuple[str, ...]] = (
+        "secagg/advertise-keys",
+        "secagg/share-keys",
+        "secagg/masked-input",
+        "secagg/consistency",
+        "secagg/unmask",
+    )
+    further_stages: ClassVar[tuple[str, ...]] = ("secagg/unmask-survivors", "secagg/prove-share")
     protocol: Literal["secagg"] = "secagg"
     threshold: float | int = Field(
         0.7,
@@ -80,6 +88,10 @@ class SecAggParameters(NoisyParameters):
         """Who may be summed with whom."""
         atomic = self.atomic_batches(batches)
         return BatchPolicy() if atomic is None else AtomicBatches(atomic, self.smallest_sum)
+
+    def stages_of_round(self) -> tuple[str, ...]:
+        """Without a consistency check, survivors are unmasked on the server's word."""
+        return self.stages if self.consistency == "signed" else (*self.stages[:3], "secagg/unmask-survivors")
 
     def threshold_for(self, participants: int) -> int:
         """t for so many participants; a fraction is rounded up."""

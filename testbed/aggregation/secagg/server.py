@@ -59,19 +59,12 @@ class SecAgg(AggregationProtocol):
 
     parameters: SecAggParameters
     needs_registration = True
-    stages: tuple[str, ...] = (
-        "secagg/advertise-keys",
-        "secagg/share-keys",
-        "secagg/masked-input",
-        "secagg/consistency",
-        "secagg/unmask",
-    )
+    stages = SecAggParameters.stages
 
     def __init__(self, parameters: SecAggParameters) -> None:
         super().__init__(parameters)
         self.noise = parameters.noise_policy()
-        if parameters.consistency == "none":
-            self.stages = (*SecAgg.stages[:3], UnmaskSurvivors.stage)
+        self.stages = parameters.stages_of_round()
 
     @property
     def roles(self) -> list[RoleSpec]:

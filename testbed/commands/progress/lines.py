@@ -24,7 +24,7 @@ class Lines(Display):
         """See `Observer`."""
         super().started(run, outcomes)
         if outcomes:
-            self._line(run, f"going on after round {len(outcomes)}")
+            self._line(run, f"resuming after round {len(outcomes)}")
 
     def round_ended(self, watched: Watched, progress: Standing) -> None:
         """See `Display`."""

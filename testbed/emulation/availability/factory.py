@@ -30,7 +30,7 @@ from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import ExperimentError
 from testbed.plugins import options
-from testbed.plugins.classes import own_class
+from testbed.plugins.classes import plugin_class
 from testbed.randomness import Randomness
 
 
@@ -52,7 +52,7 @@ def availability_model(
             the model that needs it.
 
     Raises:
-        ExperimentError: a list longer than the population, or a class of one's own that cannot be found or used.
+        ExperimentError: a list longer than the population, or a user-defined class that cannot be found or used.
         TraceError: a trace or schedule that cannot be used.
     """
     try:
@@ -86,7 +86,7 @@ def _who_is_there(
         case Scheduled():
             return ScheduledAvailability(Schedule.read(section.path), population, stages_after_selection)
         case OwnAvailability():
-            own = own_class(section.model, "availability.model")
+            own = plugin_class(section.model, "availability.model")
             model = options.made(own, section.model, "availability", section, population, randomness)
             return CheckedAvailability(model, section.model)
     raise ExperimentError(f"availability.model: {type(section).__name__} is no model")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from testbed.arrays import Ids
-from testbed.emulation.availability.presence import Presence
+from testbed.emulation.availability.presence import Availability, Presence
 from testbed.errors import ExperimentError
 from testbed.plugins import options
 
@@ -26,11 +26,11 @@ class CheckedAvailability:
         self._model = model
         self._name = name
         options.check_methods(model, name, "availability.model", "presence(round_number, stage, now_s, clients)")
-        if not isinstance(getattr(model, "comes_back", None), bool):
+        if not isinstance(model, Availability) or not isinstance(model.comes_back, bool):
             raise self._error(
                 "needs an attribute `comes_back` that is True or False (see testbed.emulation.availability)"
             )
-        self.comes_back: bool = model.comes_back
+        self.comes_back = model.comes_back
 
     def _error(self, problem: str) -> ExperimentError:
         return ExperimentError(f"availability.model: {self._name}: {problem}")
@@ -41,8 +41,12 @@ class CheckedAvailability:
         if not isinstance(answer, Presence):
             raise self._error(f"presence() must return a Presence, not {type(answer).__name__}")
         m = len(clients)
-        for name, dtype in (("reachable", np.bool_), ("drops", np.bool_), ("leaves_s", np.float64)):
-            array = getattr(answer, name)
+        columns: dict[str, tuple[Any, type[np.generic]]] = {
+            "reachable": (answer.reachable, np.bool_),
+            "drops": (answer.drops, np.bool_),
+            "leaves_s": (answer.leaves_s, np.float64),
+        }
+        for name, (array, dtype) in columns.items():
             if not isinstance(array, np.ndarray) or array.shape != (m,) or array.dtype != dtype:
                 found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
                 raise self._error(f"presence().{name} must be {np.dtype(dtype)} of shape ({m},), not {found}")

@@ -1,7 +1,7 @@
 """What the network asks an availability model: one question per stage."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -36,14 +36,17 @@ class Presence:
         return cls(reachable, nobody if drops is None else drops & reachable, never if leaves_s is None else leaves_s)
 
 
+@runtime_checkable
 class Availability(Protocol):
     """An availability model: who is reachable when, and who drops out where.
+
+    A user's model inherits from this class, or has the same two members.
 
     Answers must depend on the arguments (and the model's own seed) alone, not on what was asked before: a resumed run
     asks only about its later rounds.
     """
 
-    comes_back: bool
+    comes_back: bool = False
     """Whether a client that has been away in a stage can be back in a later stage of the same round.
 
     If not, the network remembers whoever was away, too, until the round is over."""

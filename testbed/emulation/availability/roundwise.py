@@ -1,4 +1,4 @@
-"""Models that draw anew for each round who is there: everybody, Bernoulli, by label. None has a clock."""
+"""Models that draw for each round who is there: everybody, Bernoulli, by label. None has a clock."""
 
 import numpy as np
 import numpy.typing as npt

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from testbed.emulation.links import LIST, NUMBER, EitherForm, NotEmpty
-from testbed.plugins.classes import OWN, OWN_CLASS, alternative_by
+from testbed.plugins.classes import OWN, PLUGIN_NAME, alternative_by
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 Probabilities = Annotated[Annotated[Probability, NUMBER] | Annotated[list[Probability], NotEmpty, LIST], EitherForm]
@@ -51,18 +51,19 @@ class DropOut(_Section):
 class AvailabilityModel(_Section):
     """What the section has with every model."""
 
-    per_client: ClassVar[tuple[str, ...]] = ()
-    """Keys whose value may be a list that is given to the clients in turn."""
-
     unread: ClassVar[frozenset[str]] = frozenset()
     """Keys of the section that mean nothing with this model; they go when an override sets the model."""
 
     dropout: DropOut = Field(default_factory=DropOut, description="Clients that leave during the round")
+    model: str
+
+    def per_client(self) -> dict[str, float | list[float]]:
+        """Keys whose value may be a list that is given to the clients in turn, and their values."""
+        return {"dropout.rate": self.dropout.rate}
 
     def check(self, population: int) -> None:
         """Raise `ValueError` (one line: key, what is allowed) when a list is longer than the population."""
-        lists = [(key, getattr(self, key)) for key in self.per_client]
-        for key, value in [*lists, ("dropout.rate", self.dropout.rate)]:
+        for key, value in self.per_client().items():
             if isinstance(value, list) and len(value) > population:
                 raise ValueError(
                     f"{key}: a list of {len(value)} values for a population of {population}; at most {population}"
@@ -90,8 +91,6 @@ class Bernoulli(AvailabilityModel):
     0.3, 0.4 and 0.5).
     """
 
-    per_client = ("unavailable",)
-
     model: Literal["bernoulli"] = Field(
         "bernoulli", description="Each client is away in a round with probability `unavailable`"
     )
@@ -110,6 +109,10 @@ class Bernoulli(AvailabilityModel):
         if self.drawn and not isinstance(self.unavailable, list):
             raise ValueError("`drawn` has an effect only where `unavailable` is a list; give one or remove it")
         return self
+
+    def per_client(self) -> dict[str, float | list[float]]:
+        """See `AvailabilityModel.per_client`."""
+        return {"unavailable": self.unavailable, **super().per_client()}
 
 
 class LabelDependent(AvailabilityModel):
@@ -197,7 +200,7 @@ class Scheduled(AvailabilityModel):
 class OwnAvailability(AvailabilityModel):
     """A model of the user's own: ``Name(section, population, randomness, **options)`` makes an `Availability`."""
 
-    model: Annotated[str, Field(pattern=OWN_CLASS, description="A class of your own, as package.module:Name")]
+    model: Annotated[str, Field(pattern=PLUGIN_NAME, description="A class of your own, as package.module:Name")]
     options: dict[str, Any] = Field(default_factory=dict, description="Options that your class declares")
 
 

@@ -54,7 +54,7 @@ def measured_costs(
     Args:
         training: prepares local training, which needs a workload and so is not the testbed's own.
         repeat: batches of calls for each operation, of which the median counts.
-        doing: is told each operation before it is measured.
+        doing: is called with each operation before it is measured.
     """
     costs = {}
     for operation, prepare in (*_operations(), (TRAINING, training)):
@@ -93,12 +93,12 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
     keys = np.frombuffer(os.urandom(32 * 10_000), np.uint8).reshape(-1, 32)
     rounding = np.random.default_rng(1)
     delta = np.random.default_rng(0).normal(0, 0.1, DIMENSION).astype(np.float32)
-    lanes = np.zeros(DIMENSION, np.uint32)
+    words = np.zeros(DIMENSION, np.uint32)
     quantisation = Quantisation(1.0, 16, 32)
     noise = Noise(noise_multiplier=1.0)
     share, encoding = noise.share(PEERS, DIMENSION, seed), noise.encoding(DIMENSION, 32)
     padded, fixed = np.zeros(encoding.length + 1, np.uint32), np.zeros(encoding.length, np.int64)
-    ring, floats = [Vector(lanes, 32)] * 8, [Vector(delta, 0)] * 8
+    ring, floats = [Vector(words, 32)] * 8, [Vector(delta, 0)] * 8
     many = [os.urandom(32) for _ in range(8)]
     entry = ParticipantEntry(1, seed, bytes(64), bytes(80))
     work: dict[str, Work] = {
@@ -117,7 +117,7 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
         "aead.open": (lambda: encryption.open_sealed(seed, nonce, sealed, b""), 1),
         "shamir.share.term": (lambda: shamir.share(seed, THRESHOLD, points, seed), PEERS * THRESHOLD),
         "shamir.reconstruct.term": (lambda: weights.reconstruct(shares), THRESHOLD),
-        "mask.element": (lambda: masks.add_masks(lanes, many, [1] * 8, 32), 8 * DIMENSION),
+        "mask.element": (lambda: masks.add_masks(words, many, [1] * 8, 32), 8 * DIMENSION),
         "quantise.element": (lambda: quantisation.encode(delta, 20, rounding), DIMENSION),
         "rotate.element": (lambda: encoding.rotated(delta, 38, seed), encoding.length),
         "round.element": (lambda: rounded(fixed, 38, seed), encoding.length),
@@ -134,10 +134,17 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
 def participant_seconds(costs: Mapping[str, float]) -> float:
     """One participant's compute in a round of 70 with SecAgg, client-centric Lotto and 225 examples of FEMNIST."""
     counts = {
-        "ed25519.verify": 3 * PEERS, "vrf.prove": 1, "vrf.verify": PEERS, "x25519.agree": 2 * PEERS,
-        "aead.seal": PEERS, "aead.open": PEERS, "shamir.share.term": 2 * PEERS * THRESHOLD,
-        "mask.element": PEERS * DIMENSION, "quantise.element": DIMENSION, TRAINING: 225 * DIMENSION,
-    }  # fmt: skip
+        "ed25519.verify": 3 * PEERS,
+        "vrf.prove": 1,
+        "vrf.verify": PEERS,
+        "x25519.agree": 2 * PEERS,
+        "aead.seal": PEERS,
+        "aead.open": PEERS,
+        "shamir.share.term": 2 * PEERS * THRESHOLD,
+        "mask.element": PEERS * DIMENSION,
+        "quantise.element": DIMENSION,
+        TRAINING: 225 * DIMENSION,
+    }
     return math.fsum(costs[operation] * count for operation, count in counts.items())
 
 

@@ -19,14 +19,14 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from testbed.errors import ExperimentError
-from testbed.plugins import options as own_options
-from testbed.plugins.classes import OWN_CLASS, own_class
+from testbed.plugins import options as plugin_options
+from testbed.plugins.classes import PLUGIN_NAME, plugin_class
 
 MODELS = ("constant", "uniform", "log-normal", "zipf", "table")
 
 Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 ModelName = Annotated[
-    str, WithJsonSchema({"anyOf": [{"enum": list(MODELS)}, {"type": "string", "pattern": OWN_CLASS}]})
+    str, WithJsonSchema({"anyOf": [{"enum": list(MODELS)}, {"type": "string", "pattern": PLUGIN_NAME}]})
 ]
 
 
@@ -71,7 +71,7 @@ class Devices(BaseModel):
     @field_validator("model")
     @classmethod
     def _known(cls, model: str) -> str:
-        if model not in MODELS and not re.fullmatch(OWN_CLASS, model):
+        if model not in MODELS and not re.fullmatch(PLUGIN_NAME, model):
             raise ValueError(f"unknown model {model!r}; allowed: {', '.join(MODELS)}, package.module:Name")
         return model
 
@@ -86,7 +86,7 @@ class Devices(BaseModel):
 
 
 class DeviceModel(Protocol):
-    """What a class of one's own looks like; it is made as ``Name(section, **options)`` (`testbed.plugins.options`)."""
+    """What a user-defined model looks like; it is made as ``Name(section, **options)`` (`testbed.plugins.options`)."""
 
     def speed_factors(self, population: int, generator: np.random.Generator) -> npt.ArrayLike:
         """`(population,)` positive finite factors; all randomness from `generator`."""
@@ -145,9 +145,9 @@ def _table_factors(section: Devices, population: int, generator: np.random.Gener
 
 
 def _own_factors(section: Devices, population: int, generator: np.random.Generator) -> npt.NDArray[np.float64]:
-    own = own_class(section.model, "devices.model")
-    model: DeviceModel = own_options.made(own, section.model, "devices", section)
-    own_options.check_methods(model, section.model, "devices.model", "speed_factors(population, generator)")
+    own = plugin_class(section.model, "devices.model")
+    model: DeviceModel = plugin_options.made(own, section.model, "devices", section)
+    plugin_options.check_methods(model, section.model, "devices.model", "speed_factors(population, generator)")
     factors = np.asarray(model.speed_factors(population, generator), dtype=np.float64)
     if factors.shape != (population,) or not (np.isfinite(factors) & (factors > 0)).all():
         raise ExperimentError(

@@ -27,7 +27,7 @@ from testbed.emulation.links.transport import NO_TRANSPORT, PRESETS, Transport
 from testbed.emulation.traces.bandwidth import BYTES_PER_MBIT, read_bandwidth
 from testbed.errors import ExperimentError
 from testbed.plugins import options
-from testbed.plugins.classes import own_class
+from testbed.plugins.classes import plugin_class
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def client_links(section: Links, population: int, generator: np.random.Generator
 
 
 def _own_links(name: str, section: Links, population: int, generator: np.random.Generator) -> ClientLinks:
-    own = options.made(own_class(name, "links.model"), name, "links", section)
+    own = options.made(plugin_class(name, "links.model"), name, "links", section)
     options.check_methods(own, name, "links.model", "links(population, generator)")
     links = own.links(population, generator)
     if not isinstance(links, ClientLinks) or len(links.down) != population:

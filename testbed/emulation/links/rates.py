@@ -112,7 +112,7 @@ class Rates:
         if self.traces is None or not len(self.traces):
             return self.scale.copy()
         most = np.maximum.reduceat(self.traces.rate_bytes_s, self.traces.offsets[:-1])
-        return self.scale * np.append(most, 1.0)[self.trace_of]
+        return np.asarray(self.scale * np.append(most, 1.0)[self.trace_of])
 
     def bytes_between(self, begin_s: npt.ArrayLike, end_s: npt.ArrayLike) -> Floats:
         """`(n,)` bytes that each link can carry from `begin_s` until `end_s`, seconds, each `(n,)` or one for all.

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_val
 
 from testbed.emulation.links.distributions import Drawn
 from testbed.emulation.links.transport import Transport
-from testbed.plugins.classes import OWN_CLASS
+from testbed.plugins.classes import PLUGIN_NAME
 
 
 def one_or_list(value: Any) -> str:
@@ -138,7 +138,7 @@ class Links(BaseModel):
         Discriminator(lambda value: "own numbers" if isinstance(value, dict | Transport) else "a preset"),
     ] = Field("none", description="Headers and acknowledgements around messages: a preset, or numbers of one's own")
     outages: Outages | None = Field(None, description="Loss of connectivity; not beside bandwidth traces")
-    model: Annotated[str, Field(pattern=OWN_CLASS)] | None = Field(
+    model: Annotated[str, Field(pattern=PLUGIN_NAME)] | None = Field(
         None,
         description="A class of your own, package.module:Name, instead of all that: Name(section, **options).links("
         "population, generator) returns a testbed.emulation.links.ClientLinks",

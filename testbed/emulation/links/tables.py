@@ -3,7 +3,7 @@
 FLASH's table of network speeds (Yang et al., Characterizing Impacts of Heterogeneity in Federated Learning upon
 Large-Scale Smartphone Data, WWW 2021; ``speed_distri.json`` of its code) has the mean and the standard deviation of the
 speed of each of 19 phones, down and up, in kB/s: the code divides a model's bytes by 1000 (uploads; downloads: by
-1024) and that by a normal random number, drawn again while it is negative. FLASH draws anew for every transfer; here a
+1024) and that by a normal random number, drawn again while it is negative. FLASH draws again for every transfer; here a
 client's rate is drawn once, and 1 kB is 1000 bytes.
 """
 
@@ -46,7 +46,8 @@ def table_rates(
     if not (rates > 0).all():
         at = int(np.argmin(rates > 0))
         raise TraceError(f"{path}: row {found.rows[at]}: {column} is {rates[at]:g} Mbit/s; a rate must be positive")
-    return rates[assigned(len(rates))]
+    chosen: Floats = rates[assigned(len(rates))]
+    return chosen
 
 
 def _flash_rates(

@@ -68,7 +68,8 @@ class AvailabilityTrace:
     @property
     def never_online(self) -> Ids:
         """`(j,)` numbers of the clients that have no interval."""
-        return self.clients[np.diff(self.offsets) == 0]
+        never: Ids = self.clients[np.diff(self.offsets) == 0]
+        return never
 
     @classmethod
     def from_rows(

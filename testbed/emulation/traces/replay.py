@@ -14,7 +14,7 @@ def record(run: RunRecords) -> Schedule:
     another protocol has. Answers that came too late, and refusals, are the protocol's doing and not on the schedule.
 
     Args:
-        run: the records, also those of a run that is still going on: its finished rounds. Raises `RunError` when
+        run: the records, also those of a run that has not ended: its finished rounds. Raises `RunError` when
             they are damaged.
     """
     exchanges, participation = run.exchanges, run.participation

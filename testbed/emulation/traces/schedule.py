@@ -34,6 +34,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from testbed.arrays import Ids
 from testbed.errors import TraceError
 from testbed.files import limits
 from testbed.files import parquet as parquet_files
@@ -128,7 +129,8 @@ class Schedule:
     def participants(self, round_number: int) -> npt.NDArray[np.int64]:
         """The recorded participants of a round, sorted."""
         start, end = np.searchsorted(self.round, (round_number, round_number + 1))
-        return self.client[start:end][self.fate[start:end] == PARTICIPANT]
+        participants: Ids = self.client[start:end][self.fate[start:end] == PARTICIPANT]
+        return participants
 
     def check_population(self, population: int) -> None:
         """Raise `TraceError` for the first client that a population of this size does not have."""

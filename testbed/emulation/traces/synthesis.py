@@ -1,8 +1,8 @@
 """Traces made by the availability models of experiments, so that a model's clients can be looked at and kept.
 
-Models with a clock (Markov, diurnal Weibull) say exactly when a client comes and goes. Models that draw anew for each
-round are asked round by round; a trace of theirs needs to know how long a round lasts, and holds for such rounds only.
-A class of one's own is asked the same way.
+Models with a clock (Markov, diurnal Weibull) say exactly when a client comes and goes. Models that draw independently
+for each round are asked round by round; a trace of theirs needs to know how long a round lasts, and holds for such
+rounds only. A user-defined model is asked the same way.
 """
 
 import math
@@ -46,7 +46,7 @@ def synthesize(
         clients: number of clients n; they are 0 to n - 1, also those that are never online.
         horizon_s: the trace goes from 0 to here, in seconds; with rounds, the last one may be cut off.
         randomness: all draws come from here; the same as in an experiment with the same seed.
-        round_s: length of a round in seconds, for models that draw anew for each round.
+        round_s: length of a round in seconds, for models that draw independently for each round.
 
     Raises:
         ExperimentError: the model has no times of its own and no `round_s` is given, needs data, replays a file,
@@ -56,7 +56,7 @@ def synthesize(
         raise ExperimentError(f"{clients} clients for {horizon_s:g} s; a trace needs at least one client and some time")
     if clients > _MOST_CLIENTS:
         raise ExperimentError(f"{clients} clients; an experiment has at most {_MOST_CLIENTS:,}")
-    name = str(getattr(model, "model", type(model).__name__))
+    name = model.model
     if isinstance(model, Traced | Scheduled):
         raise ExperimentError(f"model {name}: it replays a file; there is nothing to synthesize")
     if isinstance(model, LabelDependent):

@@ -1,10 +1,10 @@
-"""The water level of a shared link: equal rates for all whom their own links do not hold back more.
+"""Max-min fair sharing of one link: equal rates for all whom their own links do not hold back more.
 
 At any moment transfer i moves at `min(c_i, L)` bytes per second: c_i is the rate of its own link, and the
 level L is the one number at which the rates of all active transfers add up to the link's capacity
 (water-filling; Bertsekas and Gallager, Data Networks, section 6.5.2). While the caps c_i add up to at most
-the capacity, nobody is held back and L plays no part. Here the caps are constant; `fluid_windows` has the
-transfers whose caps change.
+the capacity, nobody is held back and L plays no part. `contended_finish` is for caps that are constant; in
+`time_varying` they change, and a change is a transfer that leaves one group and joins another.
 
 Transfers with the same cap form a group. Groups with caps of at most L are *capped*
 (they move at their cap), the others are *shared* (they move at L). Only the largest capped and the smallest
@@ -26,21 +26,29 @@ import numpy as np
 
 from testbed.arrays import Floats, Ids
 
-_IDLE, _CAPPED, _SHARED = 0, 1, 2
+IDLE, CAPPED, SHARED = range(3)
 
 
-class WaterLevel:
-    """The water level L over the active groups, kept up to date as transfers come and go.
+class MaxMinLevel:
+    """The level L over the active groups, kept up to date as transfers come and go: `join`, `leave`, then `settle`.
 
-    Groups are numbered by cap, ascending. `volume` is the integral of `speed` over time, and `speed` is L;
-    while nobody is shared it is the largest finite cap, so that nobody ever does more than `volume`.
+    Args:
+        caps: of the groups, ascending, bytes per second.
+        capacity: of the link, bytes per second.
+
+    Attributes:
+        members: how many active transfers each group has.
+        shared_members: how many of all move at L.
+        time_s: the present time.
+        speed: L; while nobody is shared the largest finite cap, so that nobody ever does more than `volume`.
+        volume: the integral of `speed` over time.
     """
 
     def __init__(self, caps: list[float], capacity: float) -> None:
         self.caps = caps
         self.capacity = capacity
-        self.idle_speed = max((cap for cap in caps if cap < math.inf), default=1.0)
-        self.mode = [_IDLE] * len(caps)
+        self.idle_speed = max((cap for cap in caps if cap < math.inf), default=1.0) or 1.0
+        self.mode = [IDLE] * len(caps)
         self.members = [0] * len(caps)
         self._work = [0.0] * len(caps)  # bytes per transfer that the group did until `_since`
         self._since = [0.0] * len(caps)  # a time if capped, a volume if shared
@@ -56,68 +64,108 @@ class WaterLevel:
         self._largest_capped: list[int] = []
         self._smallest_shared: list[int] = []
 
+    def capped(self, group: int) -> bool:
+        """Whether the transfers of `group` move at their cap: their clock is the time, not the volume."""
+        return self.mode[group] == CAPPED
+
     def work(self, group: int) -> float:
         """Bytes that each transfer of `group` has done since the group became active."""
-        if self.mode[group] == _CAPPED:
+        if self.mode[group] == CAPPED:
             return self._work[group] + self.caps[group] * (self.time_s - self._since[group])
         return self._work[group] + (self.volume - self._since[group])
+
+    def lacking(self, group: int, goal: float) -> float:
+        """Bytes until `work` is `goal`."""
+        if self.mode[group] == CAPPED:
+            return goal - self._work[group] - self.caps[group] * (self.time_s - self._since[group])
+        return goal - self._work[group] - (self.volume - self._since[group])
 
     def due(self, group: int, goal: float) -> tuple[float, float]:
         """What the clock of `group` reads now, and what it reads when `work` can be `goal` at the earliest.
 
         The clock is the time if the group is capped, the volume if it is shared.
         """
-        if self.mode[group] == _CAPPED:
+        if self.mode[group] == CAPPED:
             return self.time_s, self.time_s + (goal - self.work(group)) / self.caps[group]
         return self.volume, self.volume + (goal - self.work(group))
 
     def advance(self, time_s: float, volume: float) -> None:
         """Let time pass until `time_s` or until `volume`, whichever comes first."""
-        reached_s = self.time_s + (volume - self.volume) / self.speed
-        if reached_s <= time_s:
-            self.time_s, self.volume = reached_s, volume
-        else:
+        if not self.advance_to_volume(volume, time_s):
             self.volume = min(volume, self.volume + self.speed * (time_s - self.time_s))
             self.time_s = time_s
 
-    def join(self, group: int, count: int) -> None:
-        """`count` transfers of `group` become active; `settle` must follow."""
+    def advance_to_volume(self, volume: float, latest_s: float) -> bool:
+        """Let time pass until `volume`, if that is not after `latest_s`; otherwise none passes."""
+        reached_s = self.time_s + (volume - self.volume) / self.speed
+        if reached_s > latest_s:
+            return False
+        self.time_s, self.volume = reached_s, volume
+        return True
+
+    def advance_to_time(self, time_s: float) -> None:
+        """Let time pass until `time_s`."""
+        self.volume += self.speed * (time_s - self.time_s)
+        self.time_s = time_s
+
+    def join(self, group: int, count: int) -> float:
+        """`count` transfers of `group` become active; `settle` must follow. Returns `work` of the group."""
         self.members[group] += count
-        if self.mode[group] == _CAPPED:
-            self._capped_load += self.caps[group] * count
-        elif self.mode[group] == _SHARED:
+        mode = self.mode[group]
+        if mode == SHARED:
             self.shared_members += count
+            return self._work[group] + (self.volume - self._since[group])
+        if mode == CAPPED:
+            cap = self.caps[group]
+            self._capped_load += cap * count
+            return self._work[group] + cap * (self.time_s - self._since[group])
+        self._work[group] = 0.0
+        if self._begins_capped(group):
+            self._enter_capped(group)
         else:
-            self._work[group] = 0.0
-            highest = self._top_capped()
-            if highest >= 0 and group < highest:  # capped groups keep the smaller caps
-                self._enter_capped(group)
-            else:
-                self._enter_shared(group)
+            self._enter_shared(group)
+        return 0.0
 
-    def leave(self, group: int, count: int) -> None:
-        """`count` transfers of `group` are done; `settle` must follow."""
-        self.members[group] -= count
-        if self.mode[group] == _SHARED:
+    def leave(self, group: int, count: int) -> float:
+        """`count` transfers of `group` are done; `settle` must follow. Returns `work` of the group."""
+        if self.mode[group] == SHARED:
             self.shared_members -= count
+            work = self._work[group] + (self.volume - self._since[group])
         else:
-            self._capped_load -= self.caps[group] * count
+            cap = self.caps[group]
+            self._capped_load -= cap * count
+            work = self._work[group] + cap * (self.time_s - self._since[group])
+        self.members[group] -= count
         if not self.members[group]:
-            self.mode[group] = _IDLE
+            self.mode[group] = IDLE
+        return work
 
-    def settle(self) -> None:
-        """Move groups across the level until every capped cap is at most L and every shared one above it."""
-        caps, moved = self.caps, False
-        while (group := self._top_capped()) >= 0 and caps[group] > self._level():
+    @property
+    def idle(self) -> bool:
+        """Whether no transfer is active."""
+        return not self.shared_members and self._top_capped() < 0
+
+    def settle(self) -> bool:
+        """Move groups across the level until every capped cap is at most L and every shared one above it.
+
+        Returns:
+            Whether a group that was capped is now shared.
+        """
+        caps, moved, group = self.caps, False, self._top_capped()
+        level = self._level()
+        while group >= 0 and caps[group] > level:
             self._cross(group)
-            moved = True
+            group, level, moved = self._top_capped(), self._level(), True
         # Both directions in one call could swap a group for ever between two roundings of one level.
-        while not moved and self.shared_members:
-            group = self._bottom_shared()
-            if caps[group] > self._level():
-                break
+        while not moved and self.shared_members and caps[group := self._bottom_shared()] <= level:
             self._cross(group)
-        self.speed = self._level() if self.shared_members else self.idle_speed
+            level = self._level()
+        self.speed = level if self.shared_members else self.idle_speed
+        return moved
+
+    def _begins_capped(self, group: int) -> bool:
+        """On which side of the level a group begins; `settle` corrects it."""
+        return group < self._top_capped()  # capped groups keep the smaller caps
 
     def _level(self) -> float:
         spare = self.capacity - self._capped_load
@@ -127,7 +175,7 @@ class WaterLevel:
 
     def _top_capped(self) -> int:
         heap, mode = self._largest_capped, self.mode
-        while heap and mode[-heap[0]] != _CAPPED:
+        while heap and mode[-heap[0]] != CAPPED:
             heappop(heap)
         if heap:
             return -heap[0]
@@ -136,25 +184,25 @@ class WaterLevel:
 
     def _bottom_shared(self) -> int:
         heap, mode = self._smallest_shared, self.mode
-        while mode[heap[0]] != _SHARED:
+        while mode[heap[0]] != SHARED:
             heappop(heap)
         return heap[0]
 
     def _enter_capped(self, group: int) -> None:
-        self.mode[group] = _CAPPED
+        self.mode[group] = CAPPED
         self._since[group] = self.time_s
         self._capped_load += self.caps[group] * self.members[group]
         heappush(self._largest_capped, -group)
 
     def _enter_shared(self, group: int) -> None:
-        self.mode[group] = _SHARED
+        self.mode[group] = SHARED
         self._since[group] = self.volume
         self.shared_members += self.members[group]
         heappush(self._smallest_shared, group)
 
     def _cross(self, group: int) -> None:
         self._work[group] = self.work(group)
-        if self.mode[group] == _CAPPED:
+        if self.mode[group] == CAPPED:
             self._capped_load -= self.caps[group] * self.members[group]
             self._enter_shared(group)
         else:
@@ -177,12 +225,12 @@ def contended_finish(start: Floats, rate: Floats, size: Floats, count: Ids, capa
     """
     caps, group_of = np.unique(rate, return_inverse=True)
     starts, sizes, groups, counts = start.tolist(), size.tolist(), group_of.tolist(), count.tolist()
-    level = WaterLevel(caps.tolist(), capacity)
+    level = MaxMinLevel(caps.tolist(), capacity)
     finish = [0.0] * len(starts)
     goal = [0.0] * len(starts)  # the group's work at which the transfer is done
     by_time: list[tuple[float, int]] = []
     by_volume: list[tuple[float, int]] = []
-    queue_of = {_CAPPED: by_time, _SHARED: by_volume}
+    queue_of = {CAPPED: by_time, SHARED: by_volume}
     following, active, origin = 0, 0, 0.0
     while active or following < len(starts):
         if not active:
@@ -217,7 +265,7 @@ def contended_finish(start: Floats, rate: Floats, size: Floats, count: Ids, capa
             heappush(queue_of[level.mode[group]], (level.due(group, goal[transfer])[1], transfer))
         active += following - begun
         if following == len(starts) and not level.shared_members:
-            break  # nobody is held back and nobody will come: the rest goes on as it does now
+            break  # nobody is held back and nobody will come: from now on all move as they do
     for _, transfer in by_time + by_volume:
         finish[transfer] = origin + level.due(groups[transfer], goal[transfer])[1]
     return np.asarray(finish)

@@ -1,16 +1,16 @@
-"""The water level of a shared link while the rates of the transfers' own links change (see `water_level`).
+"""Max-min fair sharing of one link while the rates of the transfers' own links change (see `max_min`).
 
-All rates that occur in a window of time stand in ascending order, with a border between those below the level
-(*capped*: their transfers move at their own rate) and those above it (*shared*: their transfers move at the level). An
-event moves the border by few places. What a transfer of each rate has done is kept per rate, so a change of rate
-costs the same however many others are faster or slower because of it. A transfer that can be complete before its
-rate changes again waits in a queue by time (when it would be done at its own rate) or by volume V, the integral of
-the level over time; both are lower bounds, and one that comes up too early is queued again with what it lacks.
+All transfers that have one rate at a time are a group. A change of rate is a transfer that leaves its group and joins
+another, so it costs the same however many others are faster or slower because of it. A transfer that can be complete
+before its rate changes again waits in a queue by time (when it would be done at its own rate) or by volume V, the
+integral of the level over time; both are lower bounds, and one that comes up too early is queued again with what it
+lacks.
 
-Cost: O((n + events) log n), and the places that the border passes.
+Cost: O((n + events + x) log n), x being the number of times that a group crosses the level.
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
 from testbed.emulation.links.rates import Rates
+from testbed.network.fair_sharing.max_min import CAPPED, SHARED, MaxMinLevel
 
 _GONE = -1
 
@@ -50,15 +51,22 @@ class Events:
 
     @classmethod
     def of(
-        cls, rates: Rates, first: Floats, since_s: Floats, until_s: Floats, origin_s: float,
-        stops: npt.NDArray[np.bool_], level: Callable[[Floats], float],
-    ) -> "Events":  # fmt: skip
+        cls,
+        rates: Rates,
+        first: Floats,
+        *,
+        since_s: Floats,
+        until_s: Floats,
+        origin_s: float,
+        stops: npt.NDArray[np.bool_],
+        level: Callable[[Floats], float],
+    ) -> "Events":
         """The events of transfers that are there from `since_s` until `until_s`, `(n,)` seconds since `origin_s`.
 
         Args:
             first: `(n,)` bytes per second of each link at `since_s`.
             stops: `(n,)` whether a transfer is cut off at `until_s`; otherwise it only leaves the window.
-            level: what the water level is at most, given the least rate of each transfer. Rates above that are the
+            level: what the level is at most, given the least rate of each transfer. Rates above that are the
                 same to everybody, so changes between them are left out.
         """
         row, change_s, changed = rates.changes(since_s + origin_s, until_s + origin_s)
@@ -86,10 +94,152 @@ class Events:
         first_rank, first_until_s, here = rank[begins], following[begins], since_s == 0
         order = np.argsort(time_s, kind="stable")
         order = order[~(begins & here[member])[order]]
-        return cls(first_rank, first_until_s, here, time_s[order], member[order], rank[order], following[order], caps)
+        return cls(
+            first_rank=first_rank,
+            first_until_s=first_until_s,
+            here=here,
+            time_s=time_s[order],
+            member=member[order],
+            rank=rank[order],
+            until_s=following[order],
+            caps=caps,
+        )
 
 
-def follow_level(
+class _VaryingLevel(MaxMinLevel):
+    """The level in a window of time, with all transfers that are there from its beginning.
+
+    A group that was on one side of the level begins there again. (`MaxMinLevel` asks for the largest cap below the
+    level instead. Both are right, but round differently; each keeps its own, so that recorded times keep their bits.)
+
+    Args:
+        caps: see `MaxMinLevel`.
+        capacity: bytes per second.
+        members: `(groups,)` how many transfers each group has when the window begins.
+    """
+
+    def __init__(self, caps: Floats, capacity: float, members: Ids) -> None:
+        super().__init__(caps.tolist(), capacity)
+        self._finite = int(np.isfinite(caps).sum())
+        self._border = border = _border(caps[: self._finite], members, capacity)  # groups from here on are shared
+        self.members = members.tolist()
+        active = np.flatnonzero(members).tolist()
+        self._largest_capped = [-group for group in reversed(active) if group < border]
+        self._smallest_shared = [group for group in active if group >= border]
+        for group in active:
+            self.mode[group] = CAPPED if group < border else SHARED
+        self._capped_load = math.fsum(cap * many for cap, many in zip(self.caps[:border], self.members, strict=False))
+        self.shared_members = sum(self.members[border:])
+        if self.shared_members:
+            self.speed = (capacity - self._capped_load) / self.shared_members
+
+    def _begins_capped(self, group: int) -> bool:
+        return group < self._border
+
+    def _cross(self, group: int) -> None:
+        super()._cross(group)
+        self._border = group + 1 if self.mode[group] == CAPPED else group
+
+    def settle(self) -> bool:
+        """See `MaxMinLevel.settle`."""
+        lowered = super().settle()
+        if self.shared_members:
+            self._border = bisect_right(self.caps, self.speed, 0, self._border if lowered else self._finite)
+        return lowered
+
+
+class _Window:
+    """What happens in one window of time: see `share_time_varying`, whose arguments it takes."""
+
+    def __init__(
+        self, events: Events, size: Floats, count: Ids, negligible: Floats, slack_s: Floats, capacity: float
+    ) -> None:
+        groups, here = events.first_rank, events.here
+        members = np.bincount(groups[here], count[here], len(events.caps)).astype(np.int64)
+        self.level = level = _VaryingLevel(events.caps, capacity, members)
+        self.finish = [math.inf] * len(size)
+        self._count, self._negligible, self._slack_s = count.tolist(), negligible.tolist(), slack_s.tolist()
+        # The group's work at which a transfer is complete; of one that is not there, what it lacks.
+        self.goal: list[float] = size.tolist()
+        self.group: list[int] = np.where(here, groups, _GONE).tolist()
+        self._until_s: list[float] = events.first_until_s.tolist()
+        ending = here & (size <= events.caps[groups] * events.first_until_s)
+        self._queued: list[bool] = ending.tolist()
+        self.by_time: list[tuple[float, int]] = []
+        self.by_volume: list[tuple[float, int]] = []
+        for member in np.flatnonzero(ending).tolist():
+            if level.capped(self.group[member]):
+                self.by_time.append((self.goal[member] / level.caps[self.group[member]], member))
+            else:
+                self.by_volume.append((self.goal[member], member))
+        heapify(self.by_time)
+        heapify(self.by_volume)
+
+    def completes(self, member: int) -> bool:
+        """Whether a transfer that has come up in a queue is complete; if not, it may be queued again."""
+        level, group = self.level, self.group[member]
+        if group == _GONE:
+            return False
+        lack = level.lacking(group, self.goal[member])
+        if not level.capped(group):
+            if level.volume + lack > level.volume:
+                heappush(self.by_volume, (level.volume + lack, member))
+                return False
+        else:
+            own = level.caps[group]
+            if lack > own * (self._until_s[member] - level.time_s):
+                self._queued[member] = False
+                return False
+            if lack > 0 and (due := level.time_s + lack / own) > level.time_s:
+                heappush(self.by_time, (due, member))
+                return False
+        self.finish[member] = level.time_s
+        self.goal[member] = 0.0
+        self.group[member] = _GONE
+        level.leave(group, self._count[member])
+        return True
+
+    def change(self, member: int, group: int, until_s: float) -> bool:
+        """A transfer starts, stops (`group` -1) or gets the rate of `group`; returns whether it is to be queued."""
+        level, goal, count, old = self.level, self.goal, self._count[member], self.group[member]
+        if old != _GONE:
+            rate = level.caps[old] if level.mode[old] == CAPPED else level.speed
+            goal[member] -= level.leave(old, count)
+            spare = self._negligible[member]
+            if group == _GONE:
+                spare += rate * self._slack_s[member]
+            self.group[member] = _GONE
+            if goal[member] <= spare:
+                self.finish[member] = level.time_s
+                return False
+        elif self.finish[member] < math.inf:
+            return False
+        if group == _GONE:
+            return False
+        goal[member] += level.join(group, count)
+        self.group[member], self._until_s[member] = group, until_s
+        return not self._queued[member]
+
+    def queue(self, member: int) -> None:
+        """Queue a transfer that can be complete before its rate changes again."""
+        level, group = self.level, self.group[member]
+        own, lack = level.caps[group], level.lacking(group, self.goal[member])
+        if lack <= own * (self._until_s[member] - level.time_s):
+            if level.mode[group] != CAPPED:
+                heappush(self.by_volume, (level.volume + lack, member))
+                self._queued[member] = True
+            elif own:
+                heappush(self.by_time, (level.time_s + lack / own, member))
+                self._queued[member] = True
+
+    def lacking(self) -> Floats:
+        """`(n,)` bytes that each transfer lacks now; may be below 0 by rounding."""
+        done = [self.level.work(group) if group != _GONE else 0.0 for group in self.group]
+        lacking: Floats = np.array(self.goal) - np.array(done)
+        return lacking
+
+
+def share_time_varying(
     events: Events, size: Floats, count: Ids, negligible: Floats, slack_s: Floats, capacity: float, end_s: float
 ) -> tuple[Floats, Floats]:
     """When transfers are complete that share a link while the events happen.
@@ -106,179 +256,50 @@ def follow_level(
     Returns:
         (finish_s, lacking): `(n,)` each; seconds since the window began, infinite if not in this window, and bytes.
     """
+    window = _Window(events, size, count, negligible, slack_s, capacity)
+    level, by_time, by_volume = window.level, window.by_time, window.by_volume
     times, members, ranks, untils = (
         column.tolist() for column in (events.time_s, events.member, events.rank, events.until_s)
     )
-    caps, goal, counts = events.caps.tolist(), size.tolist(), count.tolist()
-    negligible_of, slack_of = negligible.tolist(), slack_s.tolist()
-    n, finite = len(goal), int(np.isfinite(events.caps).sum())
-    idle_speed = caps[finite - 1] if finite and caps[finite - 1] > 0 else 1.0
-    finish = [math.inf] * n
-    rank_of, until_of = np.where(events.here, events.first_rank, _GONE).tolist(), events.first_until_s.tolist()
-    # Per rate: how many transfers have it, what each of them has done until `since`, a time if capped or a volume.
-    crowd_now = np.bincount(events.first_rank[events.here], count[events.here], len(caps)).astype(np.int64)
-    crowd, work, since = crowd_now.tolist(), [0.0] * len(caps), [0.0] * len(caps)
-    border = _border(events.caps[:finite], crowd_now, capacity)  # rates from here on are shared
-    everybody, shared = sum(crowd), sum(crowd[border:])
-    capped_load = math.fsum(cap * many for cap, many in zip(caps[:border], crowd[:border], strict=True))
-    now = volume = 0.0
-    speed = (capacity - capped_load) / shared if shared else idle_speed
-    own_rate = events.caps[events.first_rank]
-    ending = events.here & (size <= own_rate * events.first_until_s)
-    queued = ending.tolist()
-    by_time = [(goal[i] / caps[rank_of[i]], i) for i in np.flatnonzero(ending & (events.first_rank < border)).tolist()]
-    by_volume = [(goal[i], i) for i in np.flatnonzero(ending & (events.first_rank >= border)).tolist()]
-    heapify(by_time)
-    heapify(by_volume)
     position, total = 0, len(times)
     while position < total or by_time or by_volume:
-        time_s = times[position] if position < total else end_s
-        # Whoever comes up until then; everybody else has no chance to be complete.
-        due = by_time[0][0] if by_time else math.inf
-        if by_volume and (reached := now + (by_volume[0][0] - volume) / speed) <= time_s and reached <= due:
-            volume, candidate = heappop(by_volume)
-            now = reached
-        elif due <= time_s:
-            volume += speed * (due - now)
-            now, candidate = heappop(by_time)
+        event_s = times[position] if position < total else end_s
+        due_s = by_time[0][0] if by_time else math.inf
+        due_volume = by_volume[0][0] if by_volume else math.inf
+        # Whoever comes up until the next event; everybody else has no chance to be complete.
+        entered = []
+        if by_volume and level.advance_to_volume(due_volume, min(event_s, due_s)):
+            if not window.completes(heappop(by_volume)[1]):
+                continue
+        elif due_s <= event_s and by_time:
+            level.advance_to_time(due_s)
+            if not window.completes(heappop(by_time)[1]):
+                continue
         elif position == total:
             break
         else:
-            candidate = _GONE
-            volume += speed * (time_s - now)
-            now = time_s
-        entered = []
-        if candidate != _GONE:
-            rank = rank_of[candidate]
-            if rank == _GONE:
-                continue
-            if rank >= border:
-                lack = goal[candidate] - work[rank] - (volume - since[rank])
-                if volume + lack > volume:
-                    heappush(by_volume, (volume + lack, candidate))
-                    continue
-            else:
-                lack = goal[candidate] - work[rank] - caps[rank] * (now - since[rank])
-                if lack > caps[rank] * (until_of[candidate] - now):
-                    queued[candidate] = False
-                    continue
-                if lack > 0 and (due := now + lack / caps[rank]) > now:
-                    heappush(by_time, (due, candidate))
-                    continue
-            finish[candidate] = now
-            goal[candidate] = 0.0
-            rank_of[candidate] = _GONE
-            many = counts[candidate]
-            crowd[rank] -= many
-            everybody -= many
-            if rank >= border:
-                shared -= many
-            else:
-                capped_load -= caps[rank] * many
-        else:
-            while position < total and times[position] <= now:
-                member, rank, until_s = members[position], ranks[position], untils[position]
+            level.advance_to_time(event_s)
+            while position < total and times[position] <= level.time_s:
+                if window.change(members[position], ranks[position], untils[position]):
+                    entered.append(members[position])
                 position += 1
-                old, many, lack = rank_of[member], counts[member], goal[member]
-                if old != _GONE:
-                    crowd[old] -= many
-                    everybody -= many
-                    if old >= border:
-                        lack -= work[old] + (volume - since[old])
-                        shared -= many
-                    else:
-                        lack -= work[old] + caps[old] * (now - since[old])
-                        capped_load -= caps[old] * many
-                    goal[member] = lack
-                    rank_of[member] = _GONE
-                    spare = negligible_of[member]
-                    if rank == _GONE:
-                        spare += (speed if old >= border else caps[old]) * slack_of[member]
-                    if lack <= spare:
-                        finish[member] = now
-                if rank != _GONE and finish[member] == math.inf:
-                    clock = volume if rank >= border else now
-                    if not crowd[rank]:
-                        work[rank], since[rank] = 0.0, clock
-                    elif rank >= border:
-                        lack += work[rank] + (clock - since[rank])
-                    else:
-                        lack += work[rank] + caps[rank] * (clock - since[rank])
-                    goal[member] = lack
-                    rank_of[member], until_of[member] = rank, until_s
-                    crowd[rank] += many
-                    everybody += many
-                    if rank >= border:
-                        shared += many
-                    else:
-                        capped_load += caps[rank] * many
-                    entered.append(member)
-        # Move the border until every rate below it is at most the level, and every one above it is more.
-        if shared == everybody:
-            capped_load = 0.0  # exactly: adding and subtracting leaves rounding behind
-        level = (capacity - capped_load) / shared if shared else math.inf if capped_load <= capacity else -math.inf
-        moved = False
-        while border and caps[border - 1] > level:
-            border -= 1
-            if many := crowd[border]:
-                work[border] += caps[border] * (now - since[border])
-                since[border] = volume
-                capped_load -= caps[border] * many
-                shared += many
-                if shared == everybody:
-                    capped_load = 0.0
-                level = (capacity - capped_load) / shared
-                moved = True
-        # Both directions at once could swap a rate for ever between two roundings of one level.
-        while not moved and shared and border < finite and caps[border] <= level:
-            if many := crowd[border]:
-                work[border] += volume - since[border]
-                since[border] = now
-                capped_load += caps[border] * many
-                shared -= many
-                level = (capacity - capped_load) / shared if shared else math.inf
-            border += 1
-        speed = level if shared else idle_speed
-        if not everybody:
+        level.settle()
+        if level.idle:
             by_time.clear()
             by_volume.clear()
-            volume = 0.0  # keeps rounding small
+            level.volume = 0.0  # keeps rounding small
         for member in entered:
-            if queued[member]:
-                continue
-            rank = rank_of[member]
-            own = caps[rank]
-            if rank >= border:
-                lack = goal[member] - work[rank] - (volume - since[rank])
-                if lack <= own * (until_of[member] - now):
-                    heappush(by_volume, (volume + lack, member))
-                    queued[member] = True
-            else:
-                lack = goal[member] - work[rank] - own * (now - since[rank])
-                if own and lack <= own * (until_of[member] - now):
-                    heappush(by_time, (now + lack / own, member))
-                    queued[member] = True
+            window.queue(member)
     if end_s < math.inf:
-        volume += speed * (end_s - now)
-        now = end_s
-    done, begun = np.array(work), np.array(since)
-    done[:border] += events.caps[:border] * (now - begun[:border])
-    done[border:] += volume - begun[border:]
-    return _when_it_ends(np.array(finish), np.array(goal), np.array(rank_of), done, negligible, end_s)
+        level.advance_to_time(end_s)
+    finish, lacking = np.array(window.finish), window.lacking()
+    there = np.array(window.group) != _GONE
+    finish[there & (lacking <= negligible)] = end_s
+    return finish, np.maximum(lacking, 0.0)
 
 
-def _when_it_ends(
-    finish: Floats, goal: Floats, rank: Ids, done: Floats, negligible: Floats, end_s: float
-) -> tuple[Floats, Floats]:
-    """What `follow_level` returns, from each transfer's `goal` and what those of each rate have `done` of theirs."""
-    under_way = np.flatnonzero(rank != _GONE)
-    goal[under_way] -= done[rank[under_way]]
-    finish[under_way[goal[under_way] <= negligible[under_way]]] = end_s
-    return finish, np.maximum(goal, 0.0)
-
-
-def _border(caps: Floats, crowd: Ids, capacity: float) -> int:
-    """How many of the finite `caps`, ascending, are below the level if `crowd[i]` transfers have each."""
-    capped = np.cumsum(caps * crowd[: len(caps)])
-    above = int(crowd.sum()) - np.cumsum(crowd[: len(caps)])
+def _border(caps: Floats, members: Ids, capacity: float) -> int:
+    """How many of the finite `caps`, ascending, are below the level if `members[i]` transfers have each."""
+    capped = np.cumsum(caps * members[: len(caps)])
+    above = int(members.sum()) - np.cumsum(members[: len(caps)])
     return int(np.append(capped + caps * above > capacity, True).argmax())

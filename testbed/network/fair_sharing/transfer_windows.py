@@ -2,7 +2,7 @@
 
 Time is cut into windows of a limited number of events (starts, stops, changes of rate). A window in which the rates
 never add up to more than the capacity takes no more than the bytes that each link carries in it; in the others
-`moving_level` follows the water level from event to event. So memory is bounded, and only contention costs time.
+`time_varying` follows the max-min level from event to event. So memory is bounded, and only contention costs time.
 """
 
 import math
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
 from testbed.emulation.links.rates import Rates
-from testbed.network.fair_sharing.time_varying import Events, follow_level
+from testbed.network.fair_sharing.time_varying import Events, share_time_varying
 
 EVENTS = 1000  # in a window, at least; otherwise as many as there are transfers in it
 # Who lacks less than this part of its size, or than what takes it so many steps of the clock, is complete: it may lack
@@ -81,7 +81,7 @@ class _Windows:
         self._rise_at = np.append(0.0, np.cumsum(self.changes_per_s * self.start))
 
     def end(self, begin: float, active: Ids, following: int) -> float:
-        """When the window from `begin` ends, seconds: all `active` go on, and those from `following` on will come."""
+        """When the window from `begin` ends, seconds: all `active` stay, and those from `following` on will come."""
         here = int(np.searchsorted(self.start, begin, side="right"))
         limit = max(EVENTS, len(active) + here - following)
         rise = float(self.changes_per_s[active].sum()) - float(self._rise[following])
@@ -122,10 +122,15 @@ def _pass_window(
     else:
         stays = (since == begin) & (until == end) & (alone > end)
         events = Events.of(
-            rates, first, since - begin, until - begin, begin, stopped,
-            lambda least: _level(least[stays], count[stays], capacity),
-        )  # fmt: skip
-        when, left = follow_level(events, lacking[who], count, negligible, slack_s, capacity, end - begin)
+            rates,
+            first,
+            since_s=since - begin,
+            until_s=until - begin,
+            origin_s=begin,
+            stops=stopped,
+            level=lambda least: _level(least[stays], count[stays], capacity),
+        )
+        when, left = share_time_varying(events, lacking[who], count, negligible, slack_s, capacity, end - begin)
         when += begin
         complete = when < np.inf
     finish[who[complete]] = when[complete]
@@ -135,7 +140,7 @@ def _pass_window(
 
 
 def _level(caps: Floats, count: Ids, capacity: float) -> float:
-    """The water level of transfers with these caps, with room for rounding; infinite if they leave capacity free."""
+    """The max-min level of transfers with these caps, with room for rounding; infinite if they leave capacity free."""
     order = np.argsort(caps, kind="stable")
     caps, count = caps[order], count[order]
     capped = np.cumsum(caps * count)

@@ -10,7 +10,7 @@ its share. A message of a few packets is therefore faster here than on a real li
 right.
 
 How it is computed: transfers that never fill the server's link take what their own links take. Otherwise, while
-rates are constant and nobody is cut off, `water_level` follows the level; `fluid_windows` does for the rest.
+rates are constant and nobody is cut off, `max_min` follows the level; `transfer_windows` does for the rest.
 """
 
 import math

@@ -91,7 +91,7 @@ class Admission:
 
     Args:
         population: clients are numbered 0..population-1.
-        on_stranger: told in one line about each stranger that was turned away.
+        on_stranger: called with one line about each stranger that was turned away.
     """
 
     def __init__(self, population: int, on_stranger: Callable[[str], None]) -> None:

@@ -6,7 +6,7 @@
 
 One event loop in a thread of its own serves all connections; one further thread runs the handlers, one at a time
 (a `Host` is not thread-safe). An answer leaves no earlier than latency, compute seconds and speed factor say. It may
-leave later, when the host has more clients at work than it has time for; the server is told by how much.
+leave later, when the host has more clients at work than it has time for; its answer says by how much.
 
 Nothing is needed to start a client but the host and the server's `Address`: it learns latency and speed factor with
 every question, and its link is throttled at the server (see `server`) or by the real network.

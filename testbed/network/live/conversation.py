@@ -50,8 +50,8 @@ class Conversation:
         links: what the bytes go through.
         clock: seconds since the run began.
         largest_answer: bytes that an answer may have.
-        on_misbehaviour: told (client, one line) when a client has been cut off for what it sent.
-        on_crash: told when a client's code has crashed; raises `RunError` if that is to end the run.
+        on_misbehaviour: called with (client, one line) when a client has been cut off for what it sent.
+        on_crash: called when a client's code has crashed; raises `RunError` if that is to end the run.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Conversation:
         except RunError as error:
             connection.cut()
             progress.fail(error)
-        except BaseException:  # told to stop
+        except BaseException:  # cancelled
             exchange.hang_up(connection)
             raise
         else:

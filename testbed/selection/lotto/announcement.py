@@ -38,9 +38,8 @@ class AnnouncedClient(LottoClient):
         """Check the announcement and evaluate the VRF on its round; the number, 64 bytes."""
         self.check_population(message.population)
         factor = self.parameters.factor
-        if (message.participants, message.factor_numerator, message.factor_denominator) != (
-            self.parameters.participants, factor.numerator, factor.denominator,
-        ):  # fmt: skip
+        announced = message.participants, message.factor_numerator, message.factor_denominator
+        if announced != (self.parameters.participants, factor.numerator, factor.denominator):
             raise Refusal("lotto.other-parameters", "s or a differs from what was agreed on")
         self.take_pulse(message.round, message.pulse)
         self.use_round(message.round)
@@ -111,7 +110,12 @@ class AnnouncingServer(LottoServer):
         factor = self.parameters.factor
         pulse = await self.open_round(round_)
         message = Announce(
-            round_.number, self.population, self.parameters.participants, factor.numerator, factor.denominator, pulse
+            round=round_.number,
+            population=self.population,
+            participants=self.parameters.participants,
+            factor_numerator=factor.numerator,
+            factor_denominator=factor.denominator,
+            pulse=pulse,
         )
         return await ask_groups(round_, self.announcement_for(pool, message))
 

@@ -5,7 +5,7 @@ stands as candidate when the result falls below the threshold. The server cannot
 verify each other's proofs.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -20,6 +20,8 @@ from testbed.selection.lotto.parameters import AnnouncedParameters, LottoParamet
 
 class ClientCentricParameters(AnnouncedParameters, LottoParameters):
     """Clients select themselves with a verifiable random function."""
+
+    stages: ClassVar[tuple[str, ...]] = ("lotto/announce", "lotto/participants", "lotto/signatures")
 
     protocol: Literal["lotto-client-centric"] = "lotto-client-centric"
     unselected: Literal["silent", "acknowledge"] = Field(
@@ -47,7 +49,7 @@ class ClientCentricServer(AnnouncingServer):
     """Server side."""
 
     parameters: ClientCentricParameters
-    stages = ("lotto/announce", "lotto/participants", "lotto/signatures")
+    stages = ClientCentricParameters.stages
 
     @property
     def roles(self) -> list[RoleSpec]:

@@ -52,7 +52,7 @@ class Refinement(BaseModel):
     @model_validator(mode="after")
     def _fits_together(self) -> "Refinement":
         if len(set(self.by)) != len(self.by):
-            raise ValueError("by: a metric stands twice")
+            raise ValueError("by: a duplicate metric")
         if self.combine == "joint" and len(self.by) != 2:
             raise ValueError("combine: joint needs both metrics, by: [latency, loss]")
         return self
@@ -88,7 +88,7 @@ def refined(rule: Refinement, latency_s: Floats, quality: Floats) -> Mask:
         return ~worst(-joint, rule.exclude)
     badness = {"latency": latency_s, "loss": -quality}
     masks = [worst(badness[metric], rule.exclude) for metric in rule.by]
-    return ~(np.logical_and if rule.combine == "and" else np.logical_or).reduce(masks)
+    return np.asarray(~(np.logical_and if rule.combine == "and" else np.logical_or).reduce(masks))
 
 
 def worst(badness: Floats, share: float) -> Mask:

@@ -26,6 +26,8 @@ from testbed.selection.lotto.server import LottoServer
 class ServerCentricParameters(LottoParameters):
     """The server selects with a public pseudo-random function; clients recompute."""
 
+    stages: ClassVar[tuple[str, ...]] = (STAGE, "lotto/participants", "lotto/signatures")
+
     protocol: Literal["lotto-server-centric"] = "lotto-server-centric"
 
 
@@ -57,7 +59,7 @@ class ServerCentricServer(LottoServer):
 
     parameters: ServerCentricParameters
     announces: ClassVar[bool] = False
-    stages = (STAGE, "lotto/participants", "lotto/signatures")
+    stages = ServerCentricParameters.stages
 
     @property
     def roles(self) -> list[RoleSpec]:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import workloads
-from testbed.engine.federation import Plan
 from testbed.engine.in_process import federation_in_process, to_the_end
+from testbed.engine.plan import Plan
 from testbed.experiment.loader import validated
 from testbed.records import RunDirectory, RunRecords
 

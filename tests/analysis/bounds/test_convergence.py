@@ -21,9 +21,9 @@ class Quadratics:
     which G^2 bounds the gradients.
     """
 
-    def __init__(self, coin: np.random.Generator) -> None:
+    def __init__(self, rng: np.random.Generator) -> None:
         self.curvature = np.linspace(MU, RHO, DIMENSION)
-        self.minima = coin.uniform(-0.3, 0.3, (USERS, DIMENSION))
+        self.minima = rng.uniform(-0.3, 0.3, (USERS, DIMENSION))
         self.best = self.minima.mean(axis=0)
         self.start = np.full(DIMENSION, 4.0)
         farthest = float(np.linalg.norm(self.minima, axis=1).max())
@@ -36,28 +36,28 @@ class Quadratics:
     def loss(self, x: np.ndarray) -> float:
         return float(((x - self.minima) ** 2 @ self.curvature).mean() / 2)
 
-    def gradients(self, x: np.ndarray, users: np.ndarray, coin: np.random.Generator) -> np.ndarray:
-        noise = coin.normal(size=x.shape)
+    def gradients(self, x: np.ndarray, users: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        noise = rng.normal(size=x.shape)
         noise *= NOISE / np.linalg.norm(noise, axis=1, keepdims=True)
         return (x - self.minima[users]) * self.curvature + noise
 
 
-def gaps(losses: Quadratics, rounds: int, coin: np.random.Generator) -> np.ndarray:
+def gaps(losses: Quadratics, rounds: int, rng: np.random.Generator) -> np.ndarray:
     """`(rounds + 1,)` L(x_J) - L* of one training with batch-partition selection and dropouts."""
     parameters = BatchPartitionParameters(participants=SELECTED, privacy=PRIVACY, mode="uniform")
     selection = BatchPartitionSelection(parameters, USERS)
     x, steps = losses.start, 0
     found = [losses.loss(x)]
     for _ in range(rounds):
-        present = np.flatnonzero(coin.random(USERS) >= DROPOUT)
+        present = np.flatnonzero(rng.random(USERS) >= DROPOUT)
         try:
-            users = selection.batches.members(selection.choose(present, np.zeros(USERS, np.int64), coin))
+            users = selection.batches.members(selection.choose(present, np.zeros(USERS, np.int64), rng))
         except RoundSkipped:
             found.append(found[-1])
             continue
         local = np.repeat(x[None], len(users), axis=0)
         for _ in range(STEPS):
-            local -= losses.problem.learning_rate(steps, STEPS) * losses.gradients(local, users, coin)
+            local -= losses.problem.learning_rate(steps, STEPS) * losses.gradients(local, users, rng)
             steps += 1
         x = local.mean(axis=0)
         found.append(losses.loss(x))
@@ -65,10 +65,10 @@ def gaps(losses: Quadratics, rounds: int, coin: np.random.Generator) -> np.ndarr
 
 
 def test_batch_partition_stays_below_both_bounds_which_say_something() -> None:
-    coin = np.random.default_rng(5)
-    losses = Quadratics(coin)
+    rng = np.random.default_rng(5)
+    losses = Quadratics(rng)
     rounds, runs = 1500, 8
-    mean = np.mean([gaps(losses, rounds, coin) for _ in range(runs)], axis=0)
+    mean = np.mean([gaps(losses, rounds, rng) for _ in range(runs)], axis=0)
     completed = 1 - unavailable_round(USERS, SELECTED, PRIVACY, DROPOUT)
     assert 0.5 < completed < 0.999
     for number in (0, 1, 2, 5, 10, 50, 200, rounds):
@@ -92,8 +92,8 @@ def test_the_printed_variance_is_exceeded_by_batches_of_eight() -> None:
 
 def test_the_spread_over_batches_is_bounded_by_that_of_users() -> None:
     """The lemma behind `repaired`, by enumeration: sampling batches, without the 4 that learning rates cost."""
-    coin = np.random.default_rng(2)
-    updates = coin.normal(size=(12, 2))
+    rng = np.random.default_rng(2)
+    updates = rng.normal(size=(12, 2))
     for privacy, wanted in ((1, 3), (2, 2), (3, 2), (4, 1), (4, 2)):
         batches = updates.reshape(-1, privacy, 2).mean(axis=1)
         means = [batches[list(c)].mean(axis=0) for c in itertools.combinations(range(len(batches)), wanted)]

@@ -29,9 +29,9 @@ def test_the_round_in_which_the_rank_becomes_full(users: int, selected: int) -> 
     for make in (uniform_round, independent_round):
         draw, most, seed = make(users, selected), 2 * users, 4
         found = rounds_until_full_rank(draw, users, 6, most, seed)
-        coin = np.random.default_rng(seed)
+        rng = np.random.default_rng(seed)
         for reached in found.tolist():
-            matrix = np.array([draw(coin) for _ in range(most)])
+            matrix = np.array([draw(rng) for _ in range(most)])
             ranks = [rational_rank(matrix[:rounds]) for rounds in range(1, most + 1)]
             assert reached == next((r for r, rank in enumerate(ranks, 1) if rank == users), most + 1)
 

@@ -9,14 +9,13 @@ import pytest
 
 from analysis.bounds.informed_privacy import guarantees, worst_coalition
 from analysis.bounds.lotto_dp import Training, cost_with_lotto, cost_without_lotto
-from analysis.bounds.noise_left import LOOKED_AT, NoiseLeft
+from analysis.bounds.residual_noise import MAX_SIZES_EXAMINED, ResidualNoise
 from analysis.bounds.tails import survival
 from testbed.batches import Batches
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
 from testbed.privacy.charges import PrivacyCharge
 from testbed.privacy.mechanisms.skellam import Skellam
-from testbed.privacy.recorder import noise_plan
 
 N, S, R, DELTA, DIMENSION = 200, 20, 30, 1e-3, 64
 SECAGG: dict[str, Any] = {"protocol": "secagg", "weights": "equal", "noise": {"noise_multiplier": 8.0, "scale": 64}}
@@ -29,14 +28,14 @@ def plan_of(selection: dict[str, Any], dishonest: Any = 10, **more: Any) -> Plan
 
 def found(selection: dict[str, Any], dishonest: Any = 10, **more: Any) -> tuple[Any, Any]:
     plan = plan_of(selection, dishonest, **more)
-    accountant = noise_plan(plan, DIMENSION).accountant
+    accountant = plan.noise_plan(DIMENSION).accountant
     curious, malicious = guarantees(plan, accountant, DELTA)
     assert (curious.server, malicious.server) == ("honest but curious", "malicious")
     return curious, malicious
 
 
 def skellam() -> Skellam:
-    of_round = noise_plan(plan_of({}), DIMENSION).accountant.of_round
+    of_round = plan_of({}).noise_plan(DIMENSION).accountant.of_round
     assert isinstance(of_round, Skellam)
     return of_round
 
@@ -84,7 +83,7 @@ def test_half_of_sixty_that_come_by_a_coin_of_their_own() -> None:
 def test_no_round_costs_more_than_is_guaranteed(section: dict[str, Any], dishonest: int) -> None:
     """The ledger's colluding share of every size, with every number of accomplices, survivors and drop-outs."""
     plan = plan_of({"protocol": "bernoulli"}, dishonest, population=24, aggregation=SECAGG | section)
-    left, parameters, noise = NoiseLeft.of(plan), plan.experiment.aggregation, noise_plan(plan, DIMENSION)
+    left, parameters, noise = ResidualNoise.of(plan), plan.experiment.aggregation, plan.noise_plan(DIMENSION)
     assert noise is not None
     for s in range(2, 25):
         fewest = parameters.guarantees(s).min_sum_size
@@ -101,9 +100,9 @@ def test_no_round_costs_more_than_is_guaranteed(section: dict[str, Any], dishone
 
 
 def test_more_sizes_than_can_be_looked_at_leave_everybody_its_own_noise() -> None:
-    left = NoiseLeft.of(plan_of({"protocol": "bernoulli"}, 0, population=LOOKED_AT + 3))
+    left = ResidualNoise.of(plan_of({"protocol": "bernoulli"}, 0, population=MAX_SIZES_EXAMINED + 3))
     assert left.withstood == -1
-    assert left.from_malicious(0, False) == left.from_curious(0, True) == 1 / (LOOKED_AT + 3)
+    assert left.from_malicious(0, False) == left.from_curious(0, True) == 1 / (MAX_SIZES_EXAMINED + 3)
 
 
 @pytest.mark.parametrize("protocol", ["random", "lotto-client-centric"])
@@ -294,7 +293,7 @@ def test_dp_sgd_is_weak_client_sampling_and_a_trusted_server_guarantees_nothing_
     def of(server: str) -> list[Any]:
         keys = {"seed": 1, "rounds": R, "population": N, "selection": selection}
         plan = Plan(Experiment.model_validate(keys | {"aggregation": aggregation | {"server": server}}), 0)
-        return guarantees(plan, noise_plan(plan, DIMENSION).accountant, DELTA)
+        return guarantees(plan, plan.noise_plan(DIMENSION).accountant, DELTA)
 
     assert [one.cost.epsilon for one in of("trusted")] == [wcs, inf]
     assert [one.cost.epsilon for one in of("untrusted")] == [wcs, wcs]

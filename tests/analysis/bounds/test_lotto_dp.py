@@ -17,8 +17,8 @@ from analysis.bounds.lotto_dp import (
     Variant,
     cost_with_lotto,
     cost_without_lotto,
-    dishonest_majorities,
     repeated,
+    too_many_dishonest,
 )
 from testbed.privacy.mechanisms.skellam import Skellam
 
@@ -55,7 +55,7 @@ def test_p_and_q_in_fractions(over_selection: float) -> None:
     training = replace(SMALL, over_selection=over_selection, min_population=100, rounds=8)
     p = Fraction(str(over_selection)) * 10 / 100
     tiny = Fraction(1, 10**100)  # p is cut to 512 bits
-    for k, found in enumerate(dishonest_majorities(training)):
+    for k, found in enumerate(too_many_dishonest(training)):
         assert found == pytest.approx(float(1 - at_most(k, 30, p) ** 8), rel=1e-12, abs=float(tiny))
     for r in range(9):
         assert repeated(training, "client-centric", r) == pytest.approx(float(by_recursion(training, p, r)), rel=1e-12)
@@ -81,7 +81,7 @@ def test_the_search_finds_what_trying_everything_finds(
 ) -> None:
     training = Training(dishonest, 10, factor, least, t, rounds, delta, Skellam(multiplier, 2**10), 10**4)
     tried = []
-    for k, p_k in enumerate(dishonest_majorities(training)):
+    for k, p_k in enumerate(too_many_dishonest(training)):
         for r in range(rounds + 1):
             q_r = repeated(training, variant, r)
             if p_k + q_r < delta:

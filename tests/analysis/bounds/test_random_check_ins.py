@@ -1,4 +1,4 @@
-"""Random check-ins: the formula against exact divergences, and what is granted against what is published."""
+"""Random check-ins: the formula against exact divergences; assumed pure privacy against what is published."""
 
 from math import exp, inf, log, sqrt
 
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from analysis.bounds.random_check_ins import fixed_window, fixed_window_approximate, granted, steps_to
+from analysis.bounds.random_check_ins import fixed_window, fixed_window_approximate, pure_privacy_assumed, steps_to
 
 
 def exact_delta(local: float, rate: float, steps: int, epsilon: float) -> float:
@@ -40,7 +40,7 @@ def test_short_form_for_little_privacy_loss(local: float, rate: float, steps: in
 @pytest.mark.parametrize("sigma", [3.0, 50.0, 300.0])
 @pytest.mark.parametrize("steps", [1, 10**4])
 def test_what_is_granted_is_less_than_what_is_published(sigma: float, steps: int) -> None:
-    assert 0 < granted(sigma, 0.01, steps, 1e-3) <= fixed_window_approximate(sigma, 0.01, steps, 1e-3)
+    assert 0 < pure_privacy_assumed(sigma, 0.01, steps, 1e-3) <= fixed_window_approximate(sigma, 0.01, steps, 1e-3)
 
 
 def test_published_form_needs_much_noise() -> None:

@@ -17,7 +17,7 @@ from analysis.multi_round import (
     strong_privacy,
     weak_privacy,
 )
-from analysis.multi_round.bound_search import Settling
+from analysis.multi_round.bound_search import BoundSearch
 from analysis.quiet import standard_output_silenced
 
 AMPLE_S = 600.0
@@ -47,7 +47,7 @@ def test_each_method_on_its_own_proves_nothing_wrong(exactly: SimpleNamespace, m
     with pytest.MonkeyPatch.context() as patch:
         for other in METHODS:
             if other != method:
-                patch.setattr(Settling, other, lambda settling, rank, deadline: None)
+                patch.setattr(BoundSearch, other, lambda search, rank, deadline: None)
         proved = 0
         for _ in range(60):
             matrix = (generator.random((5, 9)) < generator.choice([0.3, 0.5])).astype(int)

@@ -90,6 +90,6 @@ def test_without_a_table_there_is_no_csv(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="cannot be result") as raised:
+    with pytest.raises(RunError, match="cannot be made") as raised:
         write(ONE, MADE, "small", tmp_path / "file" / "below")
     assert "\n" not in str(raised.value)

@@ -36,7 +36,7 @@ def ray_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 
 def run_on_ray(described: Experiment, path: Path) -> RunRecords:
-    """Run it, or go on with it, on a Ray of its own."""
+    """Run it, or resume it, on a Ray of its own."""
     if not path.exists():
         RunDirectory.create(path, described.plain())
     connect(None)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.loader import validated
 from testbed.randomness import Randomness

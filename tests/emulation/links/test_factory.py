@@ -306,7 +306,7 @@ class TwoMegabytes:
 
 
 def test_a_class_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testbed.emulation.links.factory.own_class", lambda name, key: TwoMegabytes)
+    monkeypatch.setattr("testbed.emulation.links.factory.plugin_class", lambda name, key: TwoMegabytes)
     section = Links.model_validate({"model": "mine.links:TwoMegabytes", "options": {"rate": 2e6}})
     first, again = (client_links(section, 3, np.random.default_rng(1)).down.at(0.0) for _ in range(2))
     assert (first == again).all()

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import workloads
-from testbed.engine.federation import Plan
 from testbed.engine.in_process import live_in_process, run_in_process
+from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
 from testbed.network.recorder import Exchanges
 from testbed.records import RunDirectory, RunRecords

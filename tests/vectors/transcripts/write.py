@@ -13,8 +13,8 @@ import numpy as np
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.noise import WithoutNoise
 from testbed.emulation.availability import Presence
-from testbed.engine.federation import Plan
 from testbed.engine.in_process import federation_in_process
+from testbed.engine.plan import Plan
 from testbed.experiment.loader import validated
 from testbed.messages import attach, encode
 from testbed.parties.local_hosts import LocalHosts

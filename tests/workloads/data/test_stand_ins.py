@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from testbed.engine.federation import Plan
 from testbed.engine.in_process import federation_in_process
+from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
 from testbed.experiment.loader import validated

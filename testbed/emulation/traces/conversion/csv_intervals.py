@@ -1,4 +1,4 @@
-"""Online intervals in any CSV file: which columns hold client, begin and end, and in which unit, is told.
+"""Online intervals in any CSV file: which columns hold client, begin and end, and in which unit, is said by arguments.
 
 Clients may be named by numbers, which are kept, or by anything else: then all are numbered in order of appearance.
 Rows may be in any order; overlapping ones are merged, empty and reversed ones dropped; all of that is counted.

@@ -37,10 +37,18 @@ _MARK = object()
 _SIMPLE = {b"N": None, b"\x88": True, b"\x89": False}
 _NUMBERS = {b"J": "<i", b"K": "<B", b"M": "<H", b"G": ">d"}
 _SIZED = {  # opcode: (format of the length, what the bytes are)
-    b"T": ("<i", "latin-1"), b"U": ("<B", "latin-1"), b"X": ("<I", "utf-8"), b"\x8c": ("<B", "utf-8"),
-    b"\x8d": ("<Q", "utf-8"), b"B": ("<I", ""), b"C": ("<B", ""), b"\x8e": ("<Q", ""), b"\x96": ("<Q", ""),
-    b"\x8a": ("<B", "int"), b"\x8b": ("<i", "int"),
-}  # fmt: skip
+    b"T": ("<i", "latin-1"),
+    b"U": ("<B", "latin-1"),
+    b"X": ("<I", "utf-8"),
+    b"\x8c": ("<B", "utf-8"),
+    b"\x8d": ("<Q", "utf-8"),
+    b"B": ("<I", ""),
+    b"C": ("<B", ""),
+    b"\x8e": ("<Q", ""),
+    b"\x96": ("<Q", ""),
+    b"\x8a": ("<B", "int"),
+    b"\x8b": ("<i", "int"),
+}
 _LINES = b"IFLSV"
 _IMPORTS = {b"c": "GLOBAL", b"i": "INST"}
 

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.engine.federation import Plan
+from testbed.engine.plan import Plan
 from testbed.privacy.noise_plan import Guarantees
 
-LOOKED_AT = 2**16
+MAX_SIZES_EXAMINED = 2**16
 """So many sizes at most are looked at one by one; of more, each update counts as seen by itself in the largest."""
 
 
 @dataclass(frozen=True)
-class NoiseLeft:
+class ResidualNoise:
     """By the sizes of a round, what the aggregation says of each: `(m,)` arrays.
 
     Attributes:
@@ -39,17 +39,17 @@ class NoiseLeft:
     min_partition_size: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, plan: Plan) -> "NoiseLeft":
+    def of(cls, plan: Plan) -> "ResidualNoise":
         """What a plan's aggregation leaves, in rounds of all sizes that its clients take part in."""
         largest = plan.maximum_participants
         if plan.experiment.selection.protocol.startswith("lotto-"):  # clients refuse a list of any other length
             return cls._of(plan, [largest])
-        if largest - plan.minimum_participants > LOOKED_AT:
+        if largest - plan.minimum_participants > MAX_SIZES_EXAMINED:
             return cls._alone(largest)
         return cls._of(plan, range(plan.minimum_participants, largest + 1))
 
     @classmethod
-    def _of(cls, plan: Plan, sizes: Iterable[int]) -> "NoiseLeft":
+    def _of(cls, plan: Plan, sizes: Iterable[int]) -> "ResidualNoise":
         rows = []
         for size in sizes:
             try:
@@ -65,7 +65,7 @@ class NoiseLeft:
         return cls(*(np.array(column) for column in columns))
 
     @classmethod
-    def _alone(cls, size: int) -> "NoiseLeft":
+    def _alone(cls, size: int) -> "ResidualNoise":
         one = np.array([1])
         return cls(np.array([size]), -one, one, np.array([1 / size]), one)
 

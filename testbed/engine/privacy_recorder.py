@@ -1,33 +1,30 @@
 """The privacy ledger of a run: opened for an experiment, entered after every round, rebuilt from the records."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from testbed.aggregation.noise import NoisyParameters
+from testbed.engine.plan import Plan
 from testbed.engine.round import Outcome
 from testbed.errors import ExperimentError
 from testbed.network.contract import no_ids
 from testbed.network.recorder import Exchanges
 from testbed.privacy.charges import PrivacyCharge
 from testbed.privacy.ledger import Ledger, Shares
-from testbed.privacy.noise_plan import NoisePlan
-from testbed.privacy.section import NEEDS_LOSSES, PrivacySection, Unit
+from testbed.privacy.section import PrivacySection, Unit
 from testbed.records import RunDirectory
 from testbed.records.chunks import read_chunks
 from testbed.records.tables import privacy_table
 from testbed.records.writer import recorded_files
 from testbed.training.workload import Workload
 
-if TYPE_CHECKING:
-    from testbed.engine.federation import Plan
 
-
-class PrivacyBooks:
-    """Keeps the ledger of one run. `opened` makes it.
+class PrivacyLedgerRecorder:
+    """Keeps the ledger of one run. `open_ledger` makes it.
 
     Args:
         ledger: of the clients.
@@ -35,7 +32,7 @@ class PrivacyBooks:
         plan: of the run.
     """
 
-    def __init__(self, ledger: Ledger, charge: PrivacyCharge, plan: "Plan") -> None:
+    def __init__(self, ledger: Ledger, charge: PrivacyCharge, plan: Plan) -> None:
         self.ledger = ledger
         self._charge = charge
         self._adversary = plan.experiment.adversary
@@ -100,14 +97,14 @@ class PrivacyBooks:
         return self._skipped and self._adversary is not None and self._adversary.attacks(round_number)
 
 
-def opened(plan: "Plan", workload: Workload) -> PrivacyBooks | None:
-    """The books of a run that has no round yet; None where the aggregation adds no noise.
+def open_ledger(plan: Plan, workload: Workload) -> PrivacyLedgerRecorder | None:
+    """The ledger of a run that has no round yet, and what records it; None where the aggregation adds no noise.
 
     Raises:
         ExperimentError: there is a budget and no noise, or not even one round can be sure to stay within it.
     """
     section = plan.experiment.privacy or PrivacySection()
-    noise = noise_plan(plan, workload.dimension)
+    noise = plan.noise_plan(workload.dimension)
     if noise is None:
         if section.budget is not None:
             raise ExperimentError(_no_noise(plan, section.budget))
@@ -120,62 +117,49 @@ def opened(plan: "Plan", workload: Workload) -> PrivacyBooks | None:
             f"delta {ledger.delta:.3g} with {100 * noise.min_share:.3g}% of the planned noise, the least that a sum "
             "can have; allow more, or add more noise"
         )
-    return PrivacyBooks(ledger, PrivacyCharge(noise, plan.dishonest), plan)
+    return PrivacyLedgerRecorder(ledger, PrivacyCharge(noise, plan.dishonest), plan)
 
 
-def check_budget(plan: "Plan") -> None:
+def charged_again(attempts: list[pa.Table]) -> str:
+    """What the event says of attempts that are charged, given their `privacy` rows."""
+    clients = len(np.unique(np.concatenate([table["client"].to_numpy() for table in attempts])))
+    times = "once" if len(attempts) == 1 else f"{len(attempts)} times"
+    return (
+        f"this round's last stage had begun {times} before, with other noise, and was not recorded: {clients} clients "
+        "are charged for it"
+    )
+
+
+def check_budget(plan: Plan) -> None:
     """Raise `ExperimentError` for a budget beside a built-in aggregation without noise; it takes no data to tell."""
     section, parameters = plan.experiment.privacy, plan.aggregation_parameters
     if section is None or section.budget is None:
         return
-    if isinstance(parameters, NoisyParameters) and parameters.noise is None and noise_plan(plan, 1) is None:
+    if isinstance(parameters, NoisyParameters) and parameters.noise is None and plan.noise_plan(1) is None:
         raise ExperimentError(_no_noise(plan, section.budget))
 
 
-def _no_noise(plan: "Plan", budget: float) -> str:
+def _no_noise(plan: Plan, budget: float) -> str:
     return (
         f"privacy.budget: {budget:g}, but aggregation {plan.experiment.aggregation.protocol} adds no "
         "noise here, so that any round exceeds it; give it noise, or leave out the budget"
     )
 
 
-def reports_training(plan: "Plan", dimension: int) -> bool:
-    """Whether clients say what their mean loss was: not beside noise, unless the experiment says so.
-
-    Raises `ExperimentError` where a selection, or a class of one's own that learns from reports, needs to know.
-    """
-    section = plan.experiment.privacy or PrivacySection()
-    if section.report_losses or noise_plan(plan, dimension) is None:
-        return True
-    selection = plan.experiment.selection
-    needs = selection.by_losses
-    if ":" in selection.protocol and plan.selection.by_losses:
-        needs = f"protocol: {selection.protocol}"
-    if needs:
-        raise ExperimentError(f"privacy.report_losses: false, but selection.{needs} {NEEDS_LOSSES}")
-    return False
-
-
-def noise_plan(plan: "Plan", dimension: int) -> NoisePlan | None:
-    """The noise of a run's aggregation, for a model of so many parameters; None where it adds none."""
-    sizes = plan.minimum_participants, plan.maximum_participants
-    return plan.aggregation.noise_plan(*sizes, dimension, plan.selection.client_rate)
-
-
-def records_of(unit: Unit, plan: "Plan", workload: Workload) -> int:
+def records_of(unit: Unit, plan: Plan, workload: Workload) -> int:
     """How many records there are that one of is protected."""
     return plan.experiment.population if unit == "client" else int(workload.sample_counts.sum())
 
 
-def warnings(plan: "Plan", workload: Workload) -> list[str]:
-    """What is wrong with the `privacy` section, though the run can go on, a line each; raises as `opened` does."""
+def warnings(plan: Plan, workload: Workload) -> list[str]:
+    """What is wrong with the `privacy` section, though the run can go on, a line each; raises as `open_ledger` does."""
     section = plan.experiment.privacy
     if section is None:
         return []
-    books = opened(plan, workload)
-    if books is None:
+    recorder = open_ledger(plan, workload)
+    if recorder is None:
         return ["privacy: this aggregation adds no noise, so there is nothing to account; the section has no effect"]
-    unit = books.ledger.plan.accountant.unit
+    unit = recorder.ledger.plan.accountant.unit
     line = section.warning(unit, records_of(unit, plan, workload))
     return [line] if line else []
 

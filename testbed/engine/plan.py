@@ -1,0 +1,200 @@
+"""What an experiment's parts are, put together before any client exists."""
+
+import hashlib
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.adversary.composition import Adversary
+from testbed.aggregation.contract import AggregationParameters
+from testbed.crypto.signatures import SigningKey
+from testbed.emulation.availability import Availability, Scheduled, availability_model
+from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
+from testbed.emulation.devices import speed_factors
+from testbed.emulation.links import ClientLinks, client_links
+from testbed.emulation.traces.schedule import Schedule
+from testbed.engine import planned_privacy
+from testbed.engine.registry import aggregation_protocol, selection_protocol
+from testbed.errors import ExperimentError
+from testbed.experiment.digest import secrets_context
+from testbed.experiment.schema import Experiment
+from testbed.experiment.stages import check_schedule, check_stages
+from testbed.network.recorder import Timing
+from testbed.parties.client import Environment, RoleSpec
+from testbed.parties.pki import Directory
+from testbed.parties.round_beacon import RoundBeacon
+from testbed.privacy.noise_plan import NoisePlan
+from testbed.randomness import Randomness
+from testbed.training.client import Trainer
+from testbed.training.server import Broadcast
+from testbed.training.workload import LabelledWorkload, PartlySharedWorkload, Workload
+
+
+class Plan:
+    """What an experiment's parts are, before any client exists. Cheap to make, anywhere.
+
+    Args:
+        experiment: one point (no sweep).
+        simulation_seed: what stands in for the experiment's seed when it has none.
+
+    Raises:
+        ExperimentError: a user-defined class cannot be found, a stage is named that does not
+            exist, or the aggregation cannot take as many participants as the selection may choose.
+    """
+
+    def __init__(self, experiment: Experiment, simulation_seed: int) -> None:
+        self.experiment = experiment
+        seed = experiment.seed if experiment.seed is not None else simulation_seed
+        self.randomness = Randomness(
+            seed, secrets_from_system=experiment.seed is None, context=secrets_context(experiment)
+        )
+        costs = {**REFERENCE_COSTS, **experiment.time.costs}
+        self.compute = ComputeModel(experiment.time.compute == "measured", costs)
+        self.adversary: Adversary | None = None
+        self.broadcast = Broadcast()
+        if experiment.adversary is None:
+            self.selection = selection_protocol(experiment.selection, experiment.population)
+            self.aggregation = aggregation_protocol(experiment.aggregation)
+        else:
+            colluders = experiment.aggregation.guarantees(experiment.selection.participants).max_colluders
+            self.adversary = Adversary(
+                experiment.adversary, experiment.population, experiment.rounds, self.randomness, max(1, colluders + 1)
+            )
+            with_attacks = self.adversary.with_attacks
+            self.selection = selection_protocol(experiment.selection, experiment.population, with_attacks)
+            self.aggregation = aggregation_protocol(experiment.aggregation, with_attacks)
+            self.broadcast = with_attacks(Broadcast, {"train"})()
+            self.adversary.check_used(self.roles)
+            self.adversary.check_learning(experiment.workload)
+        check_stages(experiment, self.stages)
+        self.aggregation_parameters: AggregationParameters = self.aggregation.parameters
+        self.maximum_participants = self.selection.maximum_participants
+        try:
+            self.aggregation_parameters.check(self.maximum_participants)
+        except ValueError as error:
+            raise ExperimentError(
+                f"aggregation.{error}; a round of this selection may have {self.maximum_participants} participants or "
+                f"as few as {experiment.selection.participants}: a number must be allowed for both"
+            ) from None
+        self.minimum_participants = self.selection.minimum_participants
+        self.seed = seed
+        self.experiment_id = hashlib.sha256(b"testbed/experiment/v1" + experiment.name.encode()).digest()[:16]
+
+    @cached_property
+    def beacon_key(self) -> SigningKey | None:
+        """The key pair of the randomness beacon; None where selection uses none."""
+        if self.selection.beacon_latency_s is None:
+            return None
+        return SigningKey.from_seed(self.randomness.secret("round beacon", 0, "signing key"))
+
+    def round_beacon(self, state: npt.NDArray[np.uint8] | None) -> RoundBeacon | None:
+        """The beacon, where the last round left it."""
+        return None if self.beacon_key is None else RoundBeacon(self.beacon_key, self.experiment_id, state)
+
+    def with_beacon(self, board: Directory) -> Directory:
+        """The bulletin board with the beacon's public key on it."""
+        return board if self.beacon_key is None else replace(board, beacon=self.beacon_key.public)
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages of a round, in order."""
+        return (*self.selection.stages, "train", *self.aggregation.stages)
+
+    @property
+    def needs_registration(self) -> bool:
+        """Whether clients must be registered with the PKI before the rounds."""
+        return self.selection.needs_registration or self.aggregation.needs_registration
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """The client sides of all protocols of the run."""
+        specs = [*self.selection.roles, RoleSpec(Trainer, None), *self.aggregation.roles]
+        return specs if self.adversary is None else self.adversary.roles(specs)
+
+    @property
+    def dishonest(self) -> frozenset[int]:
+        """The clients that work for a malicious server."""
+        return frozenset() if self.adversary is None else self.adversary.dishonest
+
+    def noise_plan(self, dimension: int) -> NoisePlan | None:
+        """The noise that the aggregation adds, with so many model parameters; None where it adds none."""
+        return planned_privacy.noise_plan(self.selection, self.aggregation, dimension)
+
+    def reports_training(self, dimension: int) -> bool:
+        """Whether clients report losses; raises `ExperimentError` where they do not and somebody needs to know."""
+        return planned_privacy.reports_training(self.experiment, self.selection, self.aggregation, dimension)
+
+    def environment(self, workload: Workload) -> Environment:
+        """What the clients of one host share; the directory comes after registration."""
+        self.aggregation_parameters.prepare(self.maximum_participants, workload.dimension)
+        return Environment(
+            population=self.experiment.population,
+            randomness=self.randomness,
+            compute=self.compute,
+            directory=Directory.empty(0),
+            workload=workload,
+            experiment_id=self.experiment_id,
+            participants_are_agreed=self.selection.participants_agree,
+            minimum_participants=self.minimum_participants,
+            maximum_participants=self.maximum_participants,
+            rounds=self.experiment.rounds,
+            batches=self.selection.batches,
+            client_rate=self.selection.client_rate,
+            reports_training=self.reports_training(workload.dimension),
+        )
+
+    def links(self) -> ClientLinks:
+        """The clients' and the server's links; raises `TraceError` for files that cannot be used."""
+        generator = self.randomness.generator("links", 0, "draw")
+        return client_links(self.experiment.links, self.experiment.population, generator)
+
+    def speed_factors(self) -> npt.NDArray[np.float64]:
+        """`(n,)` how many times longer than the reference machine each client computes; raises as `links` does."""
+        generator = self.randomness.generator("devices", 0, "speed")
+        return speed_factors(self.experiment.devices, self.experiment.population, generator)
+
+    def availability(self, workload: Workload) -> Availability:
+        """Who is reachable when; raises as `links` does, and `ExperimentError` when the workload has no labels."""
+
+        def label_counts() -> npt.NDArray[np.int64]:
+            if isinstance(workload, PartlySharedWorkload):  # what all clients share tells none from another
+                return workload.own_label_counts()
+            if isinstance(workload, LabelledWorkload):
+                return workload.label_counts()
+            raise ExperimentError("availability.model: this workload has no label_counts(), which the model needs")
+
+        after_selection = ("train", *self.aggregation.stages)
+        experiment = self.experiment
+        return availability_model(
+            experiment.availability, experiment.population, after_selection, self.randomness, label_counts
+        )
+
+    def read_files(self, workload: Workload) -> None:
+        """Read every file that the experiment names, to raise before anything runs what is wrong with one."""
+        self.links()
+        self.speed_factors()
+        self.availability(workload)
+        section = self.experiment.availability
+        if isinstance(section, Scheduled):
+            check_schedule(Schedule.read(section.path).stages, str(section.path), self.stages)
+        self.selection.check_files()
+
+    @property
+    def timing(self) -> Timing:
+        """What the server waits for."""
+        time_ = self.experiment.time
+        return Timing(time_.deadline_s, time_.stage_deadlines, time_.disconnects == "visible", time_.stage_quorums)
+
+    def check_sums(self, workload: Workload) -> None:
+        """Raise `ExperimentError` when the aggregation cannot sum what these clients learn, or not so many of them, or
+        the adversary cannot do with it what it is to do.
+        """
+        self.aggregation_parameters.check_workload(workload)
+        heaviest = int(workload.sample_counts.max(initial=1))
+        self.aggregation_parameters.check_weights(self.maximum_participants, heaviest)
+        self.aggregation_parameters.check_dimension(self.maximum_participants, workload.dimension)
+        if self.adversary is not None:
+            self.adversary.check_workload(workload)
+        self.reports_training(workload.dimension)

@@ -1,0 +1,147 @@
+"""What is kept of a run's rounds: the tables, the log, the checkpoint. Nothing here decides anything."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from testbed.engine.plan import Plan
+from testbed.engine.round import Outcome
+from testbed.network.emulated import EmulatedNetwork
+from testbed.network.live import LiveNetwork
+from testbed.network.recorder import Event
+from testbed.records import RunDirectory
+from testbed.records.aggregates import RoundAggregate
+from testbed.records.changed_code import changed_after
+from testbed.records.checkpoints import Checkpoint
+from testbed.records.log import RunLog
+from testbed.records.run_end import STOPPED
+from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
+from testbed.training.workload import Evaluation
+
+
+@dataclass(frozen=True)
+class EndedRound:
+    """What a round has come to, beside what its network has counted.
+
+    Attributes:
+        outcome: how it went.
+        model_before: `(d,)` float32, the model that it began with.
+        started_s: when it began, by the run's clock.
+        evaluation: of the model after it; None: it was not evaluated.
+        privacy: its `privacy` tables.
+        budget_spent: why the privacy budget allows no further round; empty while it does.
+    """
+
+    outcome: Outcome
+    model_before: npt.NDArray[np.float32]
+    started_s: float
+    evaluation: Evaluation | None
+    privacy: Sequence[pa.Table]
+    budget_spent: str
+
+
+class RunRecorder:
+    """Writes the rounds of one run into its directory.
+
+    Args:
+        records: the run's directory.
+        plan: of the run.
+        network: whose exchanges, events and crashes are recorded.
+    """
+
+    def __init__(self, records: RunDirectory, plan: Plan, network: EmulatedNetwork | LiveNetwork) -> None:
+        self.records = records
+        self._plan = plan
+        self._network = network
+        self._crashes_logged: set[tuple[str, int, str]] = set()
+
+    def record_resumption(self, checkpoint: Checkpoint, resumed: bool) -> None:
+        """Events of the next round: that the run is resumed after that of `checkpoint`, and whether with other code."""
+        if resumed:
+            lost = f"; {self.records.lost}, and this one stands in" if self.records.lost else ""
+            detail = f"went on after round {checkpoint.round_number}{lost}"
+            self._network.record_event("coordinator", "resume", detail)
+        changed = changed_after(self.records.path, checkpoint.round_number)
+        if changed:
+            self._network.record_event("coordinator", "changed-code", f"went on with changed {', '.join(changed)}")
+
+    def append(self, ended: EndedRound, checkpoint: Checkpoint, wall_s: float) -> None:
+        """Record a round and move the checkpoint on; it took `wall_s` seconds."""
+        number, aggregate = checkpoint.round_number, ended.outcome.aggregate
+        seen = None
+        if aggregate is not None and self._plan.experiment.records.keeps(number):
+            seen = RoundAggregate(ended.model_before, aggregate.mean, aggregate.weight)
+        tables = self._tables(number, ended)
+        self.records.append_round(tables, checkpoint, seen)
+        self._log(tables["rounds"].to_pylist()[0], wall_s)
+        self._log_crashes(number)
+
+    def _tables(self, number: int, ended: EndedRound) -> dict[str, pa.Table]:
+        network, outcome, evaluation = self._network, ended.outcome, ended.evaluation
+        row = {
+            "round": number,
+            "outcome": outcome.state,
+            "reason": outcome.reason,
+            "started_s": ended.started_s,
+            "ended_s": network.now_s,
+            "server_compute_s": network.server_compute_s,
+            "behind_s": network.behind_s,
+            "population": self._plan.experiment.population,
+            "candidates": outcome.candidates,
+            "participants": len(outcome.participants),
+            "survivors": len(outcome.survivors),
+            "bytes_down": sum(int(stage.bytes_down.sum()) for stage in network.exchanges),
+            "bytes_up": sum(int(stage.bytes_up.sum()) for stage in network.exchanges),
+            "beacon_bytes_down": network.beacon_bytes_down,
+            "beacon_bytes_up": network.beacon_bytes_up,
+            "accuracy": None if evaluation is None else float(evaluation.accuracy),
+            "loss": None if evaluation is None else float(evaluation.loss),
+        }
+        events = network.events
+        if ended.budget_spent and number < self._plan.experiment.rounds:
+            events = [*events, Event("after round", "coordinator", STOPPED, ended.budget_spent)]
+        tables = {
+            "rounds": pa.Table.from_pylist([row], schema=SCHEMAS["rounds"]),
+            "exchanges": exchanges_table(number, network.exchanges),
+            "participation": participation_table(number, outcome.participants, outcome.survivors, self._plan.dishonest),
+            "events": events_table(number, events),
+        }
+        if ended.privacy:
+            tables["privacy"] = pa.concat_tables(ended.privacy)
+        return tables
+
+    def _log(self, row: dict[str, Any], wall_s: float) -> None:
+        RunLog(self.records.path).write(
+            "round-ended",
+            round=row["round"],
+            outcome=row["outcome"],
+            reason=row["reason"],
+            wall_s=wall_s,
+            now_s=row["ended_s"],
+            bytes_down=row["bytes_down"],
+            bytes_up=row["bytes_up"],
+            survivors=row["survivors"],
+            accuracy=row["accuracy"],
+        )
+
+    def _log_crashes(self, number: int) -> None:
+        """The traceback of each kind of crash, once; all of them are in the events."""
+        for stage, crash in self._network.crashes:
+            place = (crash.file, crash.line, crash.error.partition(":")[0])
+            if place in self._crashes_logged:
+                continue
+            self._crashes_logged.add(place)
+            RunLog(self.records.path).write(
+                "client-crashed",
+                round=number,
+                stage=stage,
+                client=crash.client,
+                error=crash.error,
+                file=crash.file,
+                line=crash.line,
+                traceback=crash.trace,
+            )

@@ -1,0 +1,37 @@
+"""The catalogue has every misbehaviour there is, and knows how each tells of an update that it has had."""
+
+import importlib
+import pkgutil
+
+import pytest
+
+import testbed.adversary
+from testbed.adversary.catalogue import CLIENTS, SERVER, update_recovered
+from testbed.adversary.misbehaviour import SERVER_KINDS, Misbehaviour
+
+
+def test_no_module_is_missing_from_it() -> None:
+    found = set()
+    for module in pkgutil.walk_packages(testbed.adversary.__path__, "testbed.adversary."):
+        for kind in vars(importlib.import_module(module.name)).values():
+            if isinstance(kind, type) and issubclass(kind, Misbehaviour) and "name" in vars(kind):
+                found.add(kind)
+    assert found == {*SERVER, *CLIENTS}
+
+
+def test_every_server_says_what_it_overrides() -> None:
+    for kind in SERVER:
+        assert sum(issubclass(kind, base) for base in SERVER_KINDS) == 1
+
+
+@pytest.mark.parametrize(
+    ("detail", "had"),
+    [
+        ("contradict-dropouts: victim 5: 4 of 4 needed shares; reconstructed, weight 3, sha256 00", True),
+        ("contradict-dropouts: victim 5: 3 of 4 needed shares of the mask key; failed: below-threshold", False),
+        ("shrink-the-sum: sum over 1 of 5 honest survivors (3): 4 of 4; reconstructed, weight 3, sha256 00", False),
+        ("of-a-users-own: victim 5: recovered", False),
+    ],
+)
+def test_an_update_that_was_had(detail: str, had: bool) -> None:
+    assert update_recovered(detail) is had

@@ -1,0 +1,102 @@
+"""The contracts of protocols: what a user-defined class inherits, and what is refused before a run."""
+
+from typing import Any
+
+import pytest
+
+from testbed.aggregation.contract import AggregationProtocol
+from testbed.aggregation.plain import Plain
+from testbed.engine.plan import Plan
+from testbed.engine.registry import _AGGREGATION, _FORMER_NAMES, _SELECTION
+from testbed.errors import ExperimentError
+from testbed.experiment.schema import Experiment
+from testbed.plugins.contracts import check_subclass
+from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
+from testbed.selection.oort import OortSelection
+from testbed.selection.random_selection import RandomSelection
+
+
+class Smallest(SelectionProtocol):
+    """All that must be there, and no more."""
+
+    roles = ()
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        return Selection(round_.everyone, round_.population)
+
+
+class Listens(Smallest):
+    """Learns, and says that it does not go by losses; the next one does not say."""
+
+    by_losses = False
+
+    def learn(self, round_: Any, reports: Any) -> None:
+        """Nothing."""
+
+
+class ListensToLosses(Smallest):
+    def learn(self, round_: Any, reports: Any) -> None:
+        """Nothing."""
+
+
+class Duck:
+    stages = ()
+    roles = ()
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        raise NotImplementedError
+
+
+class WithoutSelect(SelectionProtocol):
+    roles = ()
+
+
+class Misspelt(Smallest):
+    max_participants = 7
+
+
+class Forgetful(Smallest):
+    def __init__(self, parameters: Any, population: int) -> None:
+        self.wanted = parameters.participants
+
+
+class FormerName(Plain):
+    asks_everybody = True
+
+
+def plan(kind: type, section: str = "selection") -> Plan:
+    return Plan(Experiment.model_validate({section: {"protocol": f"{__name__}:{kind.__name__}"}}), 0)
+
+
+def test_the_defaults_are_those_of_a_protocol_that_needs_nothing() -> None:
+    made = plan(Smallest).selection
+    assert (made.minimum_participants, made.maximum_participants, made.client_rate) == (2, 10, None)
+    assert (made.stages, made.needs_registration, made.participants_agree, made.batches) == ((), False, False, None)
+    assert (made.beacon_latency_s, made.by_losses) == (None, False)
+
+
+def test_who_learns_chooses_by_losses_unless_it_says_otherwise() -> None:
+    found = [kind.by_losses for kind in (Smallest, Listens, ListensToLosses, RandomSelection, OortSelection)]
+    assert found == [False, False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "section", "line"),
+    [
+        (Duck, "selection", r"must be a class that inherits from testbed\.selection\.contract\.SelectionProtocol"),
+        (Smallest, "aggregation", r"inherits from testbed\.aggregation\.contract\.AggregationProtocol"),
+        (WithoutSelect, "selection", r"lacks select; see testbed\.selection\.contract\.SelectionProtocol"),
+        (Misspelt, "selection", "max_participants has no effect; did you mean 'maximum_participants'"),
+        (Forgetful, "selection", r"its __init__ must call super\(\).__init__, and does not"),
+        (FormerName, "aggregation", "asks_everybody is now called broadcasts_to_all"),
+    ],
+)
+def test_what_does_not_keep_the_contract_is_refused(kind: type, section: str, line: str) -> None:
+    with pytest.raises(ExperimentError, match=rf"^{section}\.protocol: \S+:{kind.__name__}: .*{line}"):
+        plan(kind, section)
+
+
+def test_no_built_in_protocol_misspells_anything() -> None:
+    for servers, base in ((_SELECTION, SelectionProtocol), (_AGGREGATION, AggregationProtocol)):
+        for server in servers.values():
+            check_subclass(server, base, server.__name__, "protocol", _FORMER_NAMES)
