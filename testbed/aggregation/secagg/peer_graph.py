@@ -7,12 +7,12 @@ concerns its neighbours.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from testbed.aggregation.secagg.messages import (
     AdvertiseKeys,
     AdvertOf,
     KeyAdvert,
+    Masked,
     MaskInput,
     ShareKeys,
     Shares,
@@ -25,9 +25,6 @@ from testbed.arrays import Ids
 from testbed.emulation.compute.cost import meter
 from testbed.messages import Message
 from testbed.network.contract import ids
-
-if TYPE_CHECKING:
-    from testbed.aggregation.secagg.round_state import SecAggRound
 
 Question = tuple[Ids, Message, Mapping[int, Message] | None]
 """Who is asked, what all of them are sent, and what each is sent alone (None: nothing)."""
@@ -79,10 +76,22 @@ class PeerGraph(ABC):
         """The question for the masked inputs."""
 
     @abstractmethod
-    def unmask_question(self, state: "SecAggRound", signed: Mapping[int, bytes], kind: type[Unmask]) -> Question:
+    def unmask_question(
+        self,
+        round_number: int,
+        signed: Mapping[int, bytes],
+        counting: Mapping[int, bytes],
+        inputs: Mapping[int, Masked],
+        kind: type[Unmask],
+    ) -> Question:
         """The signatures that count, for those who may reveal shares; raises `RoundAborted` when they are too few.
 
-        `kind` is the question where all are sent the same.
+        Args:
+            round_number: the round.
+            signed: the signatures on the survivors.
+            counting: those of them that count.
+            inputs: the answers with the masked inputs that have arrived.
+            kind: of question, where all are sent the same.
         """
 
     # -- what a sparse graph has to look after; everybody is everybody's peer in a complete one ------------------------
@@ -91,8 +100,8 @@ class PeerGraph(ABC):
         """Those of `clients` who have too few of them as peers: they cannot go on."""
         return []
 
-    def is_masked_with_all(self, state: "SecAggRound", client: int) -> bool:
-        """Whether a client's answer says that its input is masked with all its peers."""
+    def is_masked_with_all(self, client: int, answer: Masked, shared: Iterable[int]) -> bool:
+        """Whether a client's answer says that its input is masked with all its peers that have shared."""
         return True
 
     def check_recoverable(self, shared: Ids, survivors: Ids) -> None:  # noqa: B027  # see above
@@ -142,10 +151,17 @@ class CompleteGraph(PeerGraph):
         """See `PeerGraph.input_question`."""
         return MaskInput(round_number)
 
-    def unmask_question(self, state: "SecAggRound", signed: Mapping[int, bytes], kind: type[Unmask]) -> Question:
+    def unmask_question(
+        self,
+        round_number: int,
+        signed: Mapping[int, bytes],
+        counting: Mapping[int, bytes],
+        inputs: Mapping[int, Masked],
+        kind: type[Unmask],
+    ) -> Question:
         """Everybody that has signed is sent all signatures that count."""
-        rows = [SignatureOf(client, signature) for client, signature in state.counting(signed).items()]
-        return ids(list(signed)), kind(state.start.number, rows), None
+        rows = [SignatureOf(client, signature) for client, signature in counting.items()]
+        return ids(list(signed)), kind(round_number, rows), None
 
 
 def listed(adverts: Mapping[int, KeyAdvert]) -> list[AdvertOf]:

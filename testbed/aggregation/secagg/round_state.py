@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.batches import BatchPolicy
-from testbed.aggregation.secagg.messages import KeyAdvert, Shares
+from testbed.aggregation.secagg.messages import KeyAdvert, Masked, Shares
 from testbed.aggregation.secagg.peer_graph import PeerGraph
 from testbed.arrays import Ids
 from testbed.errors import RoundAborted
@@ -51,6 +51,11 @@ class SecAggRound:
     def shared(self) -> Ids:
         """Who has shared its secrets (U2)."""
         return ids(list(self.sealed))
+
+    @property
+    def inputs(self) -> dict[int, Masked]:
+        """The answers with the inputs that have arrived."""
+        return {client: self.answers[client] for client in self.arrived.tolist()}
 
     def record(self, kind: str, client: int, detail: str) -> None:
         """Record what a client has done, or what became of it."""

@@ -218,7 +218,11 @@ class SecAgg(AggregationProtocol):
             state.record("misbehaviour", client, f"masked input: {inputs[client]}")
         waiting = none & answers.keys()
         state.at_least(state.graph.min_survivors, [*fitting.tolist(), *waiting], state.answers, "sent their input")
-        arrived = [client for client in fitting.tolist() if state.graph.is_masked_with_all(state, client)]
+        arrived = [
+            client
+            for client in fitting.tolist()
+            if state.graph.is_masked_with_all(client, answers[client], state.sealed)
+        ]
         for client in np.setdiff1d(fitting, arrived).tolist():
             state.record("misbehaviour", client, "masked input: not with every neighbour")
         state.at_least(state.graph.min_survivors, [*arrived, *waiting], state.answers, "sent their input")
@@ -267,7 +271,9 @@ class SecAgg(AggregationProtocol):
             question: Question = (everybody, UnmaskSurvivors(state.start.number, state.survivors.tolist()), None)
         else:
             kind = self.noise.unmask_kind(len(state.start.participants))
-            question = state.graph.unmask_question(state, state.signed, kind)
+            question = state.graph.unmask_question(
+                state.start.number, state.signed, state.counting(state.signed), state.inputs, kind
+            )
         replies = await _ask(state, question)
         state.revealed = {}
         for client, shares in replies.valid().items():

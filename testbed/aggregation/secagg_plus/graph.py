@@ -13,12 +13,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.secagg.messages import AdvertOf, KeyAdvert, ShareOf, Shares, SignatureOf, Unmask
+from testbed.aggregation.secagg.messages import AdvertOf, KeyAdvert, Masked, ShareOf, Shares, SignatureOf, Unmask
 from testbed.aggregation.secagg.peer_graph import PeerGraph, Question, listed
-from testbed.aggregation.secagg.round_state import SecAggRound
 from testbed.aggregation.secagg_plus.bound import Neighbourhood
 from testbed.aggregation.secagg_plus.messages import (
     AnnounceGraph,
+    MaskedAmongNeighbours,
     MaskedWith,
     MaskInputAmongNeighbours,
     NeighbourKeys,
@@ -160,26 +160,33 @@ class RegularGraph(PeerGraph):
         """See `PeerGraph.input_question`."""
         return MaskInputAmongNeighbours(round_number)
 
-    def unmask_question(self, state: SecAggRound, signed: Mapping[int, bytes], kind: type[Unmask]) -> Question:
+    def unmask_question(
+        self,
+        round_number: int,
+        signed: Mapping[int, bytes],
+        counting: Mapping[int, bytes],
+        inputs: Mapping[int, Masked],
+        kind: type[Unmask],
+    ) -> Question:
         """Each client is sent t of its neighbours' signatures, and their tags; some cannot be sent so many."""
         t = self.threshold
         private: dict[int, Message] = {}
         for client in signed:
             around = sorted(self.around(client).intersection(signed))
             if len(around) >= t:  # more of them say no more, and each is verified
-                told = self.tags_for(state, client)
+                told = self.tags_for(inputs, client)
                 meter("message", t + len(told))
                 private[client] = NeighbourSignatures([SignatureOf(one, signed[one]) for one in around[:t]], told)
         if len(private) < t:
             raise RoundAborted("below-threshold", f"{len(private)} of {t} needed are shown {t} signatures")
-        return ids(list(private)), UnmaskNeighbours(state.start.number), private
+        return ids(list(private)), UnmaskNeighbours(round_number), private
 
-    def tags_for(self, state: SecAggRound, client: int) -> list[MaskedWith]:
+    def tags_for(self, inputs: Mapping[int, Masked], client: int) -> list[MaskedWith]:
         """The words of those whose inputs have arrived that they are masked with this client."""
         if self._tags is None:
             self._tags = defaultdict(list)
-            for sender in state.arrived.tolist():
-                said = {row.client: row.tag for row in state.answers[sender].masked_with}
+            for sender, answer in inputs.items():
+                said = {row.client: row.tag for row in _tags(answer)}
                 for receiver, tag in said.items():
                     self._tags[receiver].append(MaskedWith(sender, tag))
         return self._tags[client]
@@ -191,10 +198,9 @@ class RegularGraph(PeerGraph):
         there = list(clients)
         return [client for client in there if len(self.peers(client, there)) + 1 < self.threshold]
 
-    def is_masked_with_all(self, state: SecAggRound, client: int) -> bool:
+    def is_masked_with_all(self, client: int, answer: Masked, shared: Iterable[int]) -> bool:
         """See `PeerGraph.is_masked_with_all`."""
-        told = {row.client for row in state.answers[client].masked_with}
-        return told >= set(self.peers(client, state.sealed))
+        return {row.client for row in _tags(answer)} >= set(self.peers(client, shared))
 
     def check_recoverable(self, shared: Ids, survivors: Ids) -> None:
         """See `PeerGraph.check_recoverable`; from here on everybody's masks are in the sum and must be removable."""
@@ -213,3 +219,9 @@ class RegularGraph(PeerGraph):
             return [row for row in rows if row.client in around]
 
         return Shares(held(shares.mask_keys), held(shares.self_masks))
+
+
+def _tags(answer: Masked) -> list[MaskedWith]:
+    """A client's words to the neighbours that it is masked with."""
+    assert isinstance(answer, MaskedAmongNeighbours)  # as the question says
+    return answer.masked_with

@@ -75,7 +75,7 @@ class Stand:
         return [SignatureOf(one, self.state.signed[one]) for one in sorted(AROUND[client])]
 
     def shown(self, client: int, signatures: list[SignatureOf]) -> NeighbourSignatures:
-        return NeighbourSignatures(signatures, self.state.graph.tags_for(self.state, client))
+        return NeighbourSignatures(signatures, self.state.graph.tags_for(self.state.inputs, client))
 
     async def ask(self, message: Any, private: Any = None, who: int = VICTIM) -> list[str]:
         """The checks that the question fails."""

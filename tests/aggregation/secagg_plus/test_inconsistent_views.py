@@ -66,7 +66,7 @@ async def revealed(federation: Any, dishonest: frozenset[int], hears: dict[int, 
         replies = await small.network.ask(
             np.array([client]),
             UnmaskNeighbours(1),
-            private={client: NeighbourSignatures(rows, state.graph.tags_for(state, client))},
+            private={client: NeighbourSignatures(rows, state.graph.tags_for(state.inputs, client))},
         )
         answers.update(replies.valid())
     return answers

@@ -67,7 +67,7 @@ class Isolate(Contradicting, SecAggPlus):
     def begin(self, round_: Any) -> SecAggRound:
         """Without the honest server's check that everybody has masked with all neighbours."""
         state = super().begin(round_)
-        state.graph.is_masked_with_all = lambda state, client: True
+        state.graph.is_masked_with_all = lambda *_: True
         self.state = state
         return state
 
@@ -118,7 +118,7 @@ class Isolate(Contradicting, SecAggPlus):
                 rows = [
                     SignatureOf(other, signed[other].signature) for other in sorted(graph.around(one) & signed.keys())
                 ]
-                private[one] = NeighbourSignatures(rows, graph.tags_for(state, one))
+                private[one] = NeighbourSignatures(rows, graph.tags_for(state.inputs, one))
             asked = UnmaskNeighbours(round_.number)
             revealed |= (await round_.network.ask(ids(sorted(private)), asked, private=private)).valid()
         handed = (await round_.network.ask(ids(sorted(self.dishonest)), HandOver(round_.number))).valid()
