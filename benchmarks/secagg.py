@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from benchmarks.report import arguments, emit
 from testbed.aggregation.contract import AggregationRound
-from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.server import SecAgg
 from testbed.emulation.availability import Presence
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.emulation.links import ClientLinks, Links

@@ -14,8 +14,10 @@ import numpy as np
 
 from benchmarks.report import arguments, emit
 from benchmarks.secagg import Measured, floor_seconds, measured
-from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
-from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.server import SecAgg
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlus
 
 
 class Counting(SecAggPlus):

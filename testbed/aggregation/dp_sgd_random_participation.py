@@ -32,6 +32,7 @@ from testbed.messages import Message, RoundNumber, Vector
 from testbed.parties.client import Client, Role, RoleSpec, handles
 from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
 from testbed.privacy.mechanisms.gaussian import coins, with_noise
+from testbed.privacy.noise_plan import Guarantees
 from testbed.training.client import Train, Trained, Trainer, trained_update
 from testbed.training.workload import GradientWorkload, LocalUpdate, Workload
 
@@ -98,9 +99,9 @@ class RandomParticipationParameters(AggregationParameters):
         if self.weights != "samples":
             raise ValueError(f"weights: {self.weights}; in {_NAME} every sample counts the same, leave it out")
 
-    def least_noise(self, participants: int) -> float:
-        """All of it, whoever drops out."""
-        return 1.0
+    def guarantees(self, participants: int) -> Guarantees:
+        """Sums are seen as they are; all of the noise is in them, whoever drops out."""
+        return Guarantees.none(participants, min_noise_share=1.0)
 
     def check_experiment(self, selection: Any, workload: Any) -> None:
         """Clients are drawn independently, and what is said about local training would go unread."""

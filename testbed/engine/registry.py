@@ -8,7 +8,8 @@ from testbed.aggregation.dp_sgd_random_participation import RandomParticipation,
 from testbed.aggregation.plain import Plain, PlainParameters
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
-from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlus
 from testbed.errors import ExperimentError
 from testbed.plugins import options as plugin_options
 from testbed.plugins.classes import plugin_class

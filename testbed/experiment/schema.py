@@ -20,10 +20,10 @@ from pydantic import (
 from testbed.adversary.section import AdversarySection, name_of
 from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
-from testbed.aggregation.noisy import noise_of
+from testbed.aggregation.noise import noise_of
 from testbed.aggregation.plain import PlainParameters
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.aggregation.secagg_plus.server import SecAggPlusParameters
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.emulation.availability import Always, AvailabilitySection
 from testbed.emulation.compute.calibration import read_costs
 from testbed.emulation.compute.cost import REFERENCE_COSTS

@@ -7,7 +7,7 @@ import numpy as np
 
 from testbed.adversary.lotto.parallel_lists import LISTS, ListsOptions, ParallelLists
 from testbed.adversary.misbehaviour import AggregationMisbehaviour
-from testbed.adversary.secagg.accomplices import AmongNeighbours, SecAggAccomplice
+from testbed.adversary.secagg.accomplices import SecAggAccomplice, SecAggPlusAccomplice
 from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.server import SecAggPlus
@@ -30,7 +30,7 @@ class ParallelSums(AggregationMisbehaviour, SecAgg):
     @property
     def roles(self) -> list[RoleSpec]:
         """Those of the honest server, and the accomplices."""
-        kind = AmongNeighbours if isinstance(self, SecAggPlus) else SecAggAccomplice
+        kind = SecAggPlusAccomplice if isinstance(self, SecAggPlus) else SecAggAccomplice
         return [*super().roles, RoleSpec(kind, self.parameters, self.dishonest)]
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 
 from testbed.aggregation.secagg.client import SecAggClient
-from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.noise import WithoutNoise
 from testbed.emulation.availability import Presence
 from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
@@ -94,7 +94,7 @@ class Recorder:
     def listening(self) -> Iterator[None]:
         """Record what happens meanwhile."""
         deliver, register = LocalHosts.deliver, PKI.register
-        secret, encoded, mean = Randomness.secret, SecAggClient._encoded, SecAggParameters.mean
+        secret, encoded, mean = Randomness.secret, SecAggClient.encoded, WithoutNoise.mean
 
         async def delivered(hosts: Any, delivery: Any) -> Any:
             answers = await deliver(hosts, delivery)
@@ -125,8 +125,8 @@ class Recorder:
                 (LocalHosts, "deliver", delivered),
                 (PKI, "register", registered),
                 (Randomness, "secret", drawn),
-                (SecAggClient, "_encoded", quantised),
-                (SecAggParameters, "mean", summed),
+                (SecAggClient, "encoded", quantised),
+                (WithoutNoise, "mean", summed),
             ):
                 stack.enter_context(patch.object(owner, name, instead))
             yield
