@@ -152,7 +152,7 @@ class Aggregate:
 def of_shape(vectors: Mapping[int, Vector], bits: int, length: int | None) -> Ids:
     """Sorted numbers of the clients whose vector has `bits` and `length` elements (None: what most have).
 
-    The others cannot be summed: their clients are as good as silent.
+    The others cannot be summed: their clients count as non-responsive.
     """
     lengths = Counter(len(vector) for vector in vectors.values() if vector.bits == bits)
     if length is None:

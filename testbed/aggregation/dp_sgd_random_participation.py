@@ -6,7 +6,7 @@ with probability q. It sends the sum of their gradients, each clipped to norm C.
 scales by 1 / (p q D), with D the samples of all available clients (the paper's N_t d, which are equally large), and
 steps against the gradient. A round that nobody takes part in is one like any other: its noise moves the model.
 
-Where the server is not trusted, each client adds such noise of its own; and lest the server learn who takes part, every
+Where the server is not trusted, each client adds such noise of its own; and to hide from it who takes part, every
 available client gets the model and answers: those that do not take part send noise alone. Modelled compute charges all
 of them the same, as if they answered after a fixed time.
 
