@@ -1,7 +1,7 @@
 """Which files one round runs through: `python -m tests.docs.a_round` prints their number, and names them with --files.
 
-The experiment is the one of docs/explanation/a-round.md. Counted are the project's files of which a function is called while
-the experiment file is loaded, the clients are made, and one round is run and recorded, in this process.
+The experiment is the one of docs/explanation/a-round.md. Counted are the project's files of which a function is called
+while the experiment file is loaded, the clients are made, and one round is run and recorded, in this process.
 """
 
 import argparse
