@@ -31,7 +31,6 @@ from testbed.emulation.devices import Devices
 from testbed.emulation.links import Links
 from testbed.errors import TestbedError
 from testbed.experiment.records_section import RecordsSection
-from testbed.experiment.workload import WorkloadSection
 from testbed.files.uris import path_or_uri
 from testbed.plugins.classes import OWN, PLUGIN_NAME, alternative_by
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
@@ -42,6 +41,7 @@ from testbed.selection.lotto.server_centric import ServerCentricParameters
 from testbed.selection.oort import OortParameters
 from testbed.selection.random_selection import BernoulliParameters, RandomParameters, WeightedRandomParameters
 from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters
+from testbed.workload.section import WorkloadSection
 
 _OwnName = Annotated[str, Field(pattern=PLUGIN_NAME, description="A class of your own, as package.module:Name")]
 
