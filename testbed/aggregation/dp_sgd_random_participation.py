@@ -34,7 +34,7 @@ from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAcc
 from testbed.privacy.mechanisms.gaussian import coins, with_noise
 from testbed.privacy.noise_plan import Guarantees
 from testbed.training.client import Train, Trained, Trainer, trained_update
-from testbed.training.workload import GradientWorkload, LocalUpdate, Workload
+from testbed.workload.contract import GradientWorkload, LocalUpdate, Workload
 
 _NAME = "dp-sgd-random-participation"
 _VELOCITY = "dp_sgd_velocity"
@@ -126,7 +126,7 @@ class RandomParticipationParameters(AggregationParameters):
         if not isinstance(workload, GradientWorkload):
             raise ExperimentError(
                 f"workload.dataset: this workload has no gradient_sum, which {_NAME} asks for; see GradientWorkload "
-                "in testbed/training/workload.py"
+                "in testbed/workload/contract.py"
             )
         workload.check_gradient_sum()
 

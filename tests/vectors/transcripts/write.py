@@ -20,7 +20,7 @@ from testbed.messages import attach, encode
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI
 from testbed.randomness import Randomness
-from testbed.training.workload import LocalUpdate
+from testbed.workload.contract import LocalUpdate
 
 HERE = Path(__file__).parent
 FORMAT = 1
@@ -52,7 +52,7 @@ EXPERIMENTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 class Given:
-    """A `testbed.training.workload.Workload` with updates that everybody can write down."""
+    """A `testbed.workload.contract.Workload` with updates that everybody can write down."""
 
     dimension = DIMENSION
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from tests.repository import ROOT
 from workloads import build
 from workloads.data.synthetic_cifar import GeneratedImages
@@ -83,7 +83,7 @@ def test_the_images_can_be_learned_and_not_at_once() -> None:
 FINGERPRINT = f"""
 import hashlib, json, random, sys
 import torch
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from workloads import build
 before = torch.get_rng_state(), random.getstate()
 found = {{}}
