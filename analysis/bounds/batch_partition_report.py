@@ -14,6 +14,41 @@ from analysis.bounds.rows import Row, found
 _DIGITS = 4300  # what Python prints of an integer
 _SEED = 0  # simulations are the same every time; other seeds by calling what is simulated
 _BEYOND = 2  # rounds are simulated up to so many times N
+_SIMULATED_USERS = 1000  # of whom rounds are simulated without being asked to: seconds
+_SIMULATED_ROUNDS = 10_000
+
+
+def batch_partition_report(
+    users: int,
+    selected: int,
+    privacy: int,
+    dropout: Dropout,
+    *,
+    rounds: int | None = None,
+    simulated_rounds: int | None = None,
+    trials: int = 0,
+    problem: convergence.Problem | None = None,
+    local_steps: int = 1,
+) -> Row:
+    """Theorems 1 and 3, and Theorem 2 of a `problem`, for one setting.
+
+    Args:
+        users, selected, privacy, dropout: N, K, T and who drops out, as `average_cardinality`.
+        rounds: for Theorems 2 and 3; None: N.
+        simulated_rounds: of fair selection; None: 10,000 for different users, up to 1000 of them, otherwise none.
+        trials: participation matrices whose rank is computed.
+        problem: what is learned; None: without Theorem 2.
+        local_steps: E of Theorem 2.
+    """
+    row = batch_partition_bounds(users, selected, privacy, dropout)
+    if simulated_rounds is None:
+        simulated_rounds = _SIMULATED_ROUNDS if isinstance(dropout, Sequence) and users <= _SIMULATED_USERS else 0
+    if simulated_rounds:
+        row |= simulated_cardinality(users, selected, privacy, dropout, simulated_rounds)
+    row |= full_rank_report(users, selected, rounds or users, trials)
+    if problem is not None:
+        row |= convergence_report(users, selected, privacy, dropout, problem, local_steps, rounds or users)
+    return row
 
 
 def batch_partition_bounds(users: int, selected: int, privacy: int, dropout: Dropout) -> Row:
