@@ -5,11 +5,11 @@ from math import lgamma, log
 
 import numpy as np
 
-from analysis.attacks.outcomes import Share
 from analysis.bounds import convergence, full_rank
 from analysis.bounds.batch_partition import Dropout, average_cardinality, batches_of, family_size, unavailable_round
 from analysis.bounds.batch_partition_simulated import simulated
 from analysis.bounds.rows import Row, found
+from analysis.statistics import Proportion
 
 _DIGITS = 4300  # what Python prints of an integer
 _SEED = 0  # simulations are the same every time; other seeds by calling what is simulated
@@ -95,7 +95,7 @@ def full_rank_report(users: int, selected: int, rounds: int, trials: int) -> Row
         for name, draw in (("uniform", full_rank.uniform_round), ("independent", full_rank.independent_round)):
             reached = full_rank.rounds_until_full_rank(draw(users, selected), users, trials, most, _SEED)
             median = float(np.median(reached))
-            row |= _share(f"full_rank_{name}", Share.of(int((reached <= rounds).sum()), trials))
+            row |= _share(f"full_rank_{name}", Proportion.of(int((reached <= rounds).sum()), trials))
             row |= found(f"full_rank_{name}_median", median if median <= most else None, f"more than {most} rounds")
     return row
 
@@ -125,5 +125,5 @@ def _independent(users: int, selected: int) -> Row:
     return found("theorem3_independent", bound if bound > 0 else None, f"(30) says nothing here: {bound:.3g}")
 
 
-def _share(name: str, share: Share) -> Row:
+def _share(name: str, share: Proportion) -> Row:
     return {name: share.rate, f"{name}_low": share.low, f"{name}_high": share.high}

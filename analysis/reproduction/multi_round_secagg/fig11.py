@@ -13,8 +13,8 @@ from scipy.stats import t as student
 
 from analysis.attacks.inversion import Search
 from analysis.attacks.inversion_report import Inversion, Inverter
-from analysis.figures.style import house_style, save
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
+from analysis.style import house_style, save
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
