@@ -167,7 +167,7 @@ def transcript(name: str) -> dict[str, Any]:
     plan, recorder = Plan(validated(written, name), SEED), Recorder()
     with recorder.listening():
         federation = federation_in_process(plan, Given(), None)
-        federation.network.availability = LowestLeaves()  # type: ignore[assignment]
+        federation.network.availability = LowestLeaves()
         outcome = asyncio.run(federation.run_next_round())
     assert outcome.aggregate is not None, outcome.reason
     board = federation.directory
