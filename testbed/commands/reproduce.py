@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from analysis.reproduction.contract import Reproduction
-    from testbed.experiment import Experiment
+    from testbed.experiment.schema import Experiment
     from testbed.records import RunRecords
 
 REPRODUCE_EPILOG = examples(
@@ -158,7 +158,8 @@ def _make(
 def _runner(flags: list[str], console: "Console", quiet: bool) -> "Callable[[Experiment, Path], list[RunRecords]]":
     """Runs an experiment (and what is missing of its sweep) into a directory, where and how the command line says."""
     from testbed.commands.progress import display_for
-    from testbed.experiment.loader import apply_override, validated
+    from testbed.experiment.overrides import apply_override
+    from testbed.experiment.validation import validated
     from testbed.records import RunRecords
     from testbed.running import run_all
 

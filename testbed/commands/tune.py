@@ -155,7 +155,8 @@ def _chosen(frame: "pd.DataFrame", keys: Sequence[str]) -> dict[str, Any]:
 
 def _write(plain: "Experiment", values: dict[str, Any], file: Path) -> None:
     """The experiment as it was given, with these values."""
-    from testbed.experiment.loader import set_key, validated
+    from testbed.experiment.overrides import set_key
+    from testbed.experiment.validation import validated
     from testbed.files.atomic import atomic_write
 
     data = plain.model_dump(mode="json", exclude_unset=True)

@@ -20,7 +20,7 @@ from analysis.bounds.lotto import allowed, selection_probability
 from analysis.bounds.tails import survival
 from analysis.figures.style import COLUMN_INCHES, house_style, protocol_colours, save
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
-from testbed.experiment.loader import validated
+from testbed.experiment.validation import validated
 
 POPULATION, DISHONEST, PARTICIPANTS, FACTOR, ETA = 100, 10, 10, 1.3, 2.0
 ROUNDS = {"small": 300, "paper": 3000}

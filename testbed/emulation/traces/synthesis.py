@@ -98,7 +98,8 @@ def section(model: str, settings: Sequence[str] = ()) -> AvailabilityModel:
     Raises:
         ExperimentError: one line per mistake.
     """
-    from testbed.experiment.loader import apply_override, validated  # here: experiments know traces, not the reverse
+    from testbed.experiment.overrides import apply_override
+    from testbed.experiment.validation import validated  # here: experiments know traces, not the reverse
 
     data: dict[str, Any] = {"availability": {"model": model}}
     for setting in settings:

@@ -18,7 +18,7 @@ from testbed.emulation.compute.calibration import (
 )
 from testbed.emulation.compute.cost import REFERENCE_COSTS
 from testbed.errors import ExperimentError
-from testbed.experiment.loader import validated
+from testbed.experiment.validation import validated
 
 
 class Clock:
