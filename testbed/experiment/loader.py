@@ -5,8 +5,9 @@ The `Experiment` here is the public one: the schema's, which knows of no files, 
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+from testbed.emulation.availability.section import AvailabilityModel
 from testbed.experiment import schema
 from testbed.experiment.overrides import apply_override
 from testbed.experiment.stages import check_points
@@ -34,3 +35,19 @@ class Experiment(schema.Experiment):
 
 
 load = Experiment.load
+
+
+def availability_section(model: str, settings: Sequence[str] = ()) -> AvailabilityModel:
+    """The `availability` section by itself that has this model and these settings.
+
+    Args:
+        model: its name.
+        settings: e.g. ``mean_online_s=600``; values are YAML, as in an experiment.
+
+    Raises:
+        ExperimentError: one line per mistake.
+    """
+    data: dict[str, Any] = {"availability": {"model": model}}
+    for setting in settings:
+        apply_override(data, f"availability.{setting}")
+    return validated(data, f"model {model}").availability
