@@ -1,13 +1,16 @@
 """Overrides such as ``selection.participants=20``, set in the data of an experiment before it is validated."""
 
 from functools import cache
-from typing import Any, get_args
+from typing import Any
 
-from testbed.emulation.availability import AvailabilitySection
+from pydantic import BaseModel
+
+from testbed.aggregation import catalogue as aggregations
+from testbed.emulation.availability.section import MODELS
 from testbed.emulation.links import form_of
 from testbed.errors import ExperimentError
-from testbed.experiment.schema import AggregationSection, SelectionSection
 from testbed.experiment.strict_yaml import parsed
+from testbed.selection import catalogue as selections
 
 
 def apply_override(data: dict[str, Any], override: str) -> None:
@@ -62,14 +65,9 @@ def _another_form(old: dict[str, Any], new: dict[str, Any]) -> bool:
 def _alternative_keys() -> dict[tuple[str, str], frozenset[str]]:
     """The keys of each built-in alternative of a section, by what names it, e.g. ("protocol", "secagg")."""
     found = {}
-    for section, name in (
-        (SelectionSection, "protocol"),
-        (AggregationSection, "protocol"),
-        (AvailabilitySection, "model"),
-    ):
-        for alternative in get_args(get_args(section)[0]):
-            model = get_args(alternative)[0]
-            fields = model.model_fields
-            if not fields[name].is_required():
-                found[name, str(fields[name].default)] = frozenset(fields) - getattr(model, "unread", frozenset())
+    kinds: tuple[type[BaseModel], ...] = (*selections.PROTOCOLS, *aggregations.PROTOCOLS)
+    for kind in kinds:
+        found["protocol", str(kind.model_fields["protocol"].default)] = frozenset(kind.model_fields)
+    for model in MODELS:
+        found["model", str(model.model_fields["model"].default)] = frozenset(model.model_fields) - model.unread
     return found

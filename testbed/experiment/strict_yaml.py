@@ -53,8 +53,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ExperimentError(f"{path}: no such file") from None
     except UnicodeDecodeError:
         raise ExperimentError(f"{path}: not a text file (UTF-8)") from None
-    except (OSError, ValueError) as error:
-        raise ExperimentError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    except OSError as error:
+        raise ExperimentError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise ExperimentError(f"{path}: cannot be read: {error}") from None
     data = parsed(text, str(path))
     if not isinstance(data, dict):
         raise ExperimentError(f"{path}: an experiment is a mapping of keys to values; see `testbed schema`")

@@ -259,4 +259,5 @@ def _shown(text: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or " ".join(str(error).split())
+    said = error.strerror if isinstance(error, OSError) else None
+    return said or " ".join(str(error).split())
