@@ -13,8 +13,8 @@ from analysis.tables import render as render_table
 from testbed.display import visible
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
-from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
+from testbed.experiment.validation import validated
 from testbed.plugins.classes import NotImportedError
 from testbed.privacy.caveats import caveats
 from testbed.records import RunRecords

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from analysis.reproduction.contract import Reproduction
-    from testbed.experiment import Experiment
+    from testbed.experiment.schema import Experiment
     from testbed.records import RunRecords
 
 REPRODUCE_EPILOG = examples(

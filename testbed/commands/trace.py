@@ -242,10 +242,11 @@ def synthesize(
     _check_target(out, force)
     horizon_s = seconds(horizon, "--horizon")
     round_s = None if round_seconds is None else seconds(round_seconds, "--round-seconds")
-    from testbed.emulation.traces.synthesis import section, synthesize
+    from testbed.emulation.availability.synthesis import synthesize
+    from testbed.experiment.loader import availability_section
     from testbed.randomness import Randomness
 
-    made = synthesize(section(model, settings or []), clients, horizon_s, Randomness(seed), round_s)
+    made = synthesize(availability_section(model, settings or []), clients, horizon_s, Randomness(seed), round_s)
     made.write(out)
     _summarise(made, out)
 
@@ -265,8 +266,8 @@ def record(
         raise ExperimentError(f"{run}: no runs here; `testbed run EXPERIMENT.yaml` makes some")
     from analysis import trace_report
     from testbed.emulation.traces.detection import describe_schedule
-    from testbed.emulation.traces.replay import record
     from testbed.records import find_runs
+    from testbed.records.replay import record
 
     runs = find_runs(run)
     if len(runs) > 1:

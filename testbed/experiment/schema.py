@@ -1,9 +1,8 @@
 """The experiment's schema: one pydantic model, whose JSON schema editors use (`testbed schema`)."""
 
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import (
     BaseModel,
@@ -25,8 +24,8 @@ from testbed.aggregation.dp_sgd_random_participation import RandomParticipationP
 from testbed.aggregation.noise import noise_of
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.emulation.availability import Always, AvailabilitySection
-from testbed.emulation.compute.calibration import read_costs
 from testbed.emulation.compute.cost import REFERENCE_COSTS
+from testbed.emulation.compute.cost_files import read_costs
 from testbed.emulation.devices import Devices
 from testbed.emulation.links import Links
 from testbed.errors import TestbedError
@@ -74,23 +73,6 @@ if TYPE_CHECKING:  # what all of them have; the unions themselves are made of wh
 else:
     SelectionSection = _section(selections.PROTOCOLS, OwnSelection, "random")
     AggregationSection = _section(aggregations.PROTOCOLS, OwnAggregation, "secagg")
-
-
-@cache
-def alternative_keys() -> dict[tuple[str, str], frozenset[str]]:
-    """The keys of each built-in alternative of a section, by what names it, e.g. ("protocol", "secagg")."""
-    found = {}
-    for section, name in (
-        (SelectionSection, "protocol"),
-        (AggregationSection, "protocol"),
-        (AvailabilitySection, "model"),
-    ):
-        for alternative in get_args(get_args(section)[0]):
-            model = get_args(alternative)[0]
-            fields = model.model_fields
-            if not fields[name].is_required():
-                found[name, str(fields[name].default)] = frozenset(fields) - getattr(model, "unread", frozenset())
-    return found
 
 
 _COSTS_SCHEMA = WithJsonSchema(
@@ -297,13 +279,6 @@ class Experiment(_Section):
                 "report_losses: false, so that no losses leave the clients, and adversary.clients: inflate-utility has "
                 "none to lie about; set privacy.report_losses: true, or leave it out"
             )
-
-    @classmethod
-    def load(cls, path: str | Path, overrides: list[str] | None = None) -> "Experiment":
-        """The experiment in a YAML file, with ``key=value`` overrides; raises `ExperimentError`."""
-        from testbed.experiment.loader import load
-
-        return load(Path(path), overrides or [])
 
     def plain(self) -> dict[str, Any]:
         """As plain data that YAML can hold, every default written out."""

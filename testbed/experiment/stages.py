@@ -78,8 +78,11 @@ def check_stages(experiment: Experiment, stages: Iterable[str], elsewhere: Itera
             _check("availability.dropout.hazard", stage, any_point, shown, experiment)
         if not set(stages).intersection(dropout.hazard):
             _check("availability.dropout.hazard", next(iter(dropout.hazard)), stages, stages, experiment)
-    for key in ("stage_deadlines", "stage_quorums"):
-        for stage in getattr(experiment.time, key):
+    for key, named in (
+        ("stage_deadlines", experiment.time.stage_deadlines),
+        ("stage_quorums", experiment.time.stage_quorums),
+    ):
+        for stage in named:
             _check(f"time.{key}", stage, any_point, shown, experiment)
 
 

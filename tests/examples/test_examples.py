@@ -17,8 +17,8 @@ from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment import load, schema
-from testbed.experiment.loader import validated
 from testbed.experiment.sweep import points
+from testbed.experiment.validation import validated
 from tests.repository import ROOT
 
 EXAMPLES = ROOT / "examples"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from testbed.experiment import Experiment
+from testbed.experiment.schema import Experiment
 
 SMALL: dict[str, Any] = {
     "name": "lanes",

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from testbed.aggregation.quantisation import Quantisation
 from testbed.errors import ExperimentError
 from testbed.experiment import load
-from testbed.experiment.loader import validated
 from testbed.experiment.sweep import points
+from testbed.experiment.validation import validated
 from testbed.running.validation import check
 
 BASE: dict[str, Any] = {

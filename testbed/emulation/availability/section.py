@@ -215,3 +215,13 @@ AvailabilitySection = Annotated[
     | Annotated[OwnAvailability, Tag(OWN)],
     Discriminator(alternative_by("model", "always")),
 ]
+MODELS: tuple[type[AvailabilityModel], ...] = (
+    Always,
+    Bernoulli,
+    LabelDependent,
+    Markov,
+    DiurnalWeibull,
+    Traced,
+    Scheduled,
+)
+"""The built-in ones."""

@@ -23,7 +23,7 @@ from testbed.emulation.availability import (
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import ExperimentError, TraceError
-from testbed.experiment.loader import validated
+from testbed.experiment.validation import validated
 
 SECTION = TypeAdapter(AvailabilitySection)
 MEANS = {"mean_online_s": 60, "mean_offline_s": 90}
