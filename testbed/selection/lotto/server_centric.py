@@ -38,13 +38,13 @@ class ServerCentricClient(LottoClient):
     output_bytes: ClassVar[int] = 32
 
     def check_round(self, message: ParticipantList) -> None:
-        """A round number can be used once."""
+        """The list announces its round, whose number can be used once."""
         self.take_pulse(message.round, None if message.beacon is None else message.beacon.pulse)
         self.use_round(message.round)
 
-    def check_own(self, own: ParticipantEntry) -> None:
+    def check_own_entry(self, entry: ParticipantEntry) -> None:
         """The client's own number is recomputed like everybody's."""
-        self.check_entry(own, self.environment.directory, self.client.last_round)
+        self.check_entry(entry, self.environment.directory, self.client.last_round)
 
     def check_entry(self, entry: ParticipantEntry, directory: Directory, round_number: int) -> None:
         """The number must be the PRF of the round under the client's key on the bulletin board."""
