@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from testbed.privacy.accounting.accountant import Accountant
 from testbed.privacy.noise_plan import Guarantees, NoisePlan, NoiseSource
 from testbed.randomness import Randomness
 from testbed.training.client import Train
-from testbed.training.workload import Workload
+from testbed.workload.contract import Workload
 
 
 class AggregationParameters(BaseModel):
@@ -41,6 +41,12 @@ class AggregationParameters(BaseModel):
         description="Where selection has batches: is a batch that has lost a member left out of the sum (whole), or "
         "are its other members summed, which ends multi-round privacy (ignored)?",
     )
+
+    if TYPE_CHECKING:  # a field of each subclass
+
+        @property
+        def protocol(self) -> str:
+            """The name that selects the protocol in an experiment."""
 
     def stages_of_round(self) -> tuple[str, ...]:
         """The stages with these settings."""
@@ -152,7 +158,7 @@ class Aggregate:
 def of_shape(vectors: Mapping[int, Vector], bits: int, length: int | None) -> Ids:
     """Sorted numbers of the clients whose vector has `bits` and `length` elements (None: what most have).
 
-    The others cannot be summed: their clients are as good as silent.
+    The others cannot be summed: their clients count as non-responsive.
     """
     lengths = Counter(len(vector) for vector in vectors.values() if vector.bits == bits)
     if length is None:

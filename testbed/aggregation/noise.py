@@ -19,7 +19,7 @@ from testbed.parties.sums import reduced
 from testbed.privacy.accounting.accountant import Accountant
 from testbed.privacy.mechanisms.noise import Noise, NoiseShare
 from testbed.privacy.mechanisms.rotation import rotation_seed
-from testbed.training.workload import LocalUpdate
+from testbed.workload.contract import LocalUpdate
 
 
 class NoisePolicy(ABC):

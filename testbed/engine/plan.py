@@ -29,7 +29,7 @@ from testbed.privacy.noise_plan import NoisePlan
 from testbed.randomness import Randomness
 from testbed.training.client import Trainer
 from testbed.training.server import Broadcast
-from testbed.training.workload import LabelledWorkload, PartlySharedWorkload, Workload
+from testbed.workload.contract import LabelledWorkload, PartlySharedWorkload, Workload
 
 
 class Plan:

@@ -20,7 +20,7 @@ from testbed.records import RunDirectory
 from testbed.records.chunks import read_chunks
 from testbed.records.tables import privacy_table
 from testbed.records.writer import recorded_files
-from testbed.training.workload import Workload
+from testbed.workload.contract import Workload
 
 
 class PrivacyLedgerRecorder:

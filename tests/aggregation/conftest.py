@@ -33,7 +33,7 @@ EXPERIMENT = b"a test's own id."
 
 @dataclass
 class GivenUpdate:
-    """A `testbed.training.workload.LocalUpdate`."""
+    """A `testbed.workload.contract.LocalUpdate`."""
 
     delta: Any
     samples: int
@@ -43,7 +43,7 @@ class GivenUpdate:
 
 
 class GivenUpdates:
-    """A `testbed.training.workload.Workload` whose clients have learned what the test says."""
+    """A `testbed.workload.contract.Workload` whose clients have learned what the test says."""
 
     def __init__(self, deltas: Sequence[Any], samples: Sequence[int]) -> None:
         self.deltas = [np.asarray(delta, np.float32) for delta in deltas]

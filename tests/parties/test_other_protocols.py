@@ -127,6 +127,7 @@ def test_a_role_that_adds_a_question_says_which_it_answers() -> None:
         type("Own", (SecAggPlusClient,), dict(body))
     with pytest.raises(TypeError, match="Own: answers: no handler of Unheard"):
         type("Own", (SecAggPlusClient,), {}, answers=(AnnounceGraph, Unheard))
-    said = type("Own", (SecAggPlusClient,), dict(body), answers=(AnnounceGraph, Unheard))
+    said: Any = type("Own", (SecAggPlusClient,), dict(body), answers=(AnnounceGraph, Unheard))
     assert set(said.questions) == {AnnounceGraph, Unheard}
-    assert type("First", (Role,), dict(body)).questions == (Unheard,)
+    first: Any = type("First", (Role,), dict(body))
+    assert first.questions == (Unheard,)

@@ -19,7 +19,7 @@ from testbed.parties.client import RoleSpec
 class ParallelSums(AggregationMisbehaviour, SecAgg):
     """Sums over each list by itself, one after the other; the model gets their weighted mean.
 
-    The accomplices are in all of them: they begin anew each time.
+    The accomplices are in all of them: they begin again each time.
     """
 
     name: ClassVar[str] = ParallelLists.name

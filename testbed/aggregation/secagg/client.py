@@ -186,7 +186,7 @@ class SecAggClient(Participant):
     def check_adverts(self, adverts: dict[int, AdvertOf], count: int) -> None:
         """Refuse keys that are not those of this round's participants, asked to train the same."""
         if len(adverts) != count:
-            raise Refusal("secagg.listed-twice", "a client's keys stand twice in the list")
+            raise Refusal("secagg.listed-twice", "a client's keys are in the list twice")
         if not self.graph.threshold <= count <= self.graph.holders:
             raise Refusal("secagg.wrong-size", f"{count} clients with keys, threshold {self.graph.threshold}")
         own = adverts.get(self.number)
@@ -194,7 +194,7 @@ class SecAggClient(Participant):
             raise Refusal("secagg.own-keys-changed", "the list does not hold this client's keys")
         keys = [key for advert in adverts.values() for key in (advert.sealing_key, advert.mask_key)]
         if len(set(keys)) != len(keys):
-            raise Refusal("secagg.key-used-twice", "the same public key stands twice in the list")
+            raise Refusal("secagg.key-used-twice", "duplicate public key in the list")
         agreed = self.client.agreed_participants
         if agreed is not None and not adverts.keys() <= agreed.keys():
             raise Refusal("secagg.foreign-participant", "keys of a client that is not on the agreed list")

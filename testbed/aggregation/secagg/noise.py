@@ -29,7 +29,7 @@ from testbed.errors import Refusal
 from testbed.messages import Message
 from testbed.privacy.mechanisms.noise import Noise, NoiseShare
 from testbed.privacy.mechanisms.removable import RemovableNoise, chain, seed_of
-from testbed.training.workload import LocalUpdate
+from testbed.workload.contract import LocalUpdate
 
 if TYPE_CHECKING:
     from testbed.aggregation.secagg.round_state import SecAggRound

@@ -132,7 +132,7 @@ def test_a_sum_among_neighbours_may_be_split() -> None:
     section = {"protocol": "secagg-plus", "dropouts": 0.05, "dishonest": 0.02, "security": 10}
     plus = {"aggregation": SECAGG | section, "population": 400}
     plan = plan_of({"protocol": "random", "participants": 200}, 3, **plus)
-    chosen = plan.experiment.aggregation.neighbourhood(200)  # type: ignore[union-attr]
+    chosen = plan.experiment.aggregation.neighbourhood(200)
     assert chosen.threshold < chosen.survivors
     _, malicious = found({"protocol": "random", "participants": 200}, 3, **plus)
     share = (chosen.threshold - 3) / 200

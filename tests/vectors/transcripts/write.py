@@ -20,7 +20,7 @@ from testbed.messages import attach, encode
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI
 from testbed.randomness import Randomness
-from testbed.training.workload import LocalUpdate
+from testbed.workload.contract import LocalUpdate
 
 HERE = Path(__file__).parent
 FORMAT = 1
@@ -52,7 +52,7 @@ EXPERIMENTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 class Given:
-    """A `testbed.training.workload.Workload` with updates that everybody can write down."""
+    """A `testbed.workload.contract.Workload` with updates that everybody can write down."""
 
     dimension = DIMENSION
 
@@ -167,7 +167,7 @@ def transcript(name: str) -> dict[str, Any]:
     plan, recorder = Plan(validated(written, name), SEED), Recorder()
     with recorder.listening():
         federation = federation_in_process(plan, Given(), None)
-        federation.network.availability = LowestLeaves()  # type: ignore[assignment]
+        federation.network.availability = LowestLeaves()
         outcome = asyncio.run(federation.run_next_round())
     assert outcome.aggregate is not None, outcome.reason
     board = federation.directory
