@@ -79,9 +79,9 @@ class ClientCentricServer(AnnouncingServer):
             detail = "claimed to be a candidate and is not in the refined population"
             round_.network.record_event(f"client:{client}", "misbehaviour", detail)
             return False
-        evaluated = self.selection_input(round_)
+        vrf_input = self.selection_input(round_)
         s, factor = self.parameters.participants, self.parameters.factor
-        if not proves(claim, round_.directory.vrf_key(client), evaluated) or not under_threshold(
+        if not proves(claim, round_.directory.vrf_key(client), vrf_input) or not under_threshold(
             claim.output, factor, s, self.population
         ):
             round_.network.record_event(f"client:{client}", "misbehaviour", "claimed to be a candidate and is not")

@@ -16,7 +16,7 @@ from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.candidacy import Bytes, below_threshold
+from testbed.selection.lotto.candidacy import Bytes, which_under_threshold
 from testbed.selection.lotto.client import LottoClient
 from testbed.selection.lotto.messages import ParticipantEntry, ParticipantList
 from testbed.selection.lotto.parameters import LottoParameters
@@ -72,7 +72,7 @@ class ServerCentricServer(LottoServer):
         present = present[round_.directory.registered[present]]
         await self.open_round(round_)
         outputs = self.outputs(round_.directory, present, round_)
-        candidates = present[below_threshold(outputs, self.parameters, self.population)]
+        candidates = present[which_under_threshold(outputs, self.parameters, self.population)]
         self.require_candidates(candidates, round_)
         chosen = self.choose(candidates, round_)
         entries = [

@@ -4,9 +4,9 @@ A round is announced, then its participants are shown one list and the signature
 An announcement is answered in every state if its checks hold: a valid one also after one that was refused. In the
 server-centric variant the list announces its round, too.
 
-One list, whatever comes of it: who has signed a second one could be made to agree with peers who hold another, and who
-has refused one could be shown others until one fits. Signatures on the list that was signed may be shown again, as long
-as no other round has begun.
+One list, whatever comes of it: a client that signed a second one could be made to agree with peers who hold another.
+After one that was refused, or another announcement after a list, it is "over". Signatures on the list that was signed
+may be shown again, as long as no other round has been announced.
 """
 
 from testbed.parties.stage_table import Row, StageTable
