@@ -1,8 +1,7 @@
-"""How a round is announced, and candidates prove to be some, in client-centric Lotto and what is built on it.
+"""How a round is announced, and how candidates prove that they are, in client-centric Lotto and what is built on it.
 
 Jiang et al., arXiv 2401.02880, section 3.4: the server announces a round; clients check the announcement and evaluate
-their verifiable random function on it, under keys that the PKI made for them; whoever is in the list is there with a
-proof.
+their verifiable random function on it, under keys that the PKI made for them; every entry of the list holds a proof.
 """
 
 from typing import ClassVar

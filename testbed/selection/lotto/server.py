@@ -173,8 +173,8 @@ class LottoServer(SelectionProtocol):
         signed = self.valid_signatures(answers, message, round_)
         self.require_answers(self.parameters.quorum_of(len(entries)), len(signed), "signatures", refusals)
         meter("message", len(signed))
-        told = self.signatures_for(ids([row.client for row in signed]), ListSignatures(round_.number, signed))
-        agreed, refusals = await ask_groups(round_, told)
+        groups = self.signatures_for(ids([row.client for row in signed]), ListSignatures(round_.number, signed))
+        agreed, refusals = await ask_groups(round_, groups)
         self.require_answers(1, len(agreed), "agreements", refusals)
         return Selection(participants, candidates, ids(list(agreed)))
 
@@ -204,11 +204,11 @@ class LottoServer(SelectionProtocol):
             raise RoundAborted(f"too-few-{what}", f"{count} of {needed} needed")
 
 
-async def ask_groups(round_: SelectionRound, told: GroupMessages) -> tuple[dict[int, Any], list[ClientRefusal]]:
+async def ask_groups(round_: SelectionRound, groups: GroupMessages) -> tuple[dict[int, Any], list[ClientRefusal]]:
     """Ask each group in turn; the answers that decode by client, and the refusals."""
     answers: dict[int, Any] = {}
     refusals: list[ClientRefusal] = []
-    for clients, message in told:
+    for clients, message in groups:
         replies = await round_.network.ask(clients, message)
         answers.update(replies.valid())
         refusals += replies.missing.refusals
