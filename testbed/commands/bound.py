@@ -1,4 +1,4 @@
-"""``testbed bound`` and ``testbed plan``: the papers' guarantees as numbers, and the parameters that keep a target."""
+"""``testbed bound`` and ``testbed plan``: the papers' guarantees as numbers, and the parameters that meet a target."""
 
 from typing import Annotated
 
@@ -35,7 +35,7 @@ _BOUND_LOTTO_DP_EPILOG = examples(
 _PLAN_LOTTO_EPILOG = examples(
     f"testbed plan lotto {_LOTTO} --over-selection 1.3 --threshold 0.7 --target 1e-9",
     "testbed plan lotto --population 1000 --dishonest 50 --participants 70 --target 1e-6 --base-rate 0.2 --format json",
-    then="Each answer turns one parameter and leaves the others as given.",
+    then="Each answer changes one parameter and keeps the others as given.",
 )
 _HELP = {"help_option_names": ["--help", "-h"]}
 _ROUNDS = 100_000
@@ -52,7 +52,7 @@ bound = typer.Typer(
 )
 plan = typer.Typer(
     name="plan",
-    help="Print which parameters keep a target.",
+    help="Print which parameters meet a target.",
     epilog=_PLAN_LOTTO_EPILOG,
     rich_markup_mode="rich",
     context_settings=_HELP,
@@ -162,7 +162,9 @@ def bound_lotto_dp(
     scale: Annotated[float, typer.Option(metavar="K", help="The clipping norm in integer steps.")] = 2.0**15,
     parallel_lists: Annotated[
         bool,
-        typer.Option("--parallel-lists", help="Also for a server with several participant lists in a round."),
+        typer.Option(
+            "--parallel-lists", metavar="", help="Also for a server with several participant lists in a round."
+        ),
     ] = False,
     format: Format = "text",
     debug: Debug = False,
@@ -213,7 +215,7 @@ def plan_lotto(
     ] = None,
     eta: Annotated[
         float | None,
-        typer.Option(metavar="E", help="Also plan n_min for Pr[x/s > E c/n] <= target.", show_default=False),
+        typer.Option(metavar="E", help="Also plan n_min for Pr\\[x/s > E c/n] <= target.", show_default=False),
     ] = None,
     format: Format = "text",
     debug: Debug = False,

@@ -25,7 +25,7 @@ CHECK_EPILOG = examples(
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
-cluster = typer.Typer(name="cluster", help="Look at a Ray cluster before anything runs on it.", no_args_is_help=True)
+cluster = typer.Typer(name="cluster", help="Check a Ray cluster before anything runs on it.", no_args_is_help=True)
 
 
 @cluster.command(epilog=CHECK_EPILOG)

@@ -55,10 +55,10 @@ def list_(
 def logs(
     id: Id,
     address: Address = None,
-    follow: Annotated[bool, typer.Option("--follow", metavar="", help="Go on until the job ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", metavar="", help="Keep printing until the job ends.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Print what a job says; with --follow, exit as the job does."""
+    """Print the log of a job; with --follow, exit as the job does."""
     from cluster.jobs.submission import Jobs
 
     at = Jobs(address)

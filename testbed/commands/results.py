@@ -44,7 +44,7 @@ def compare(
     ] = None,
     format: Annotated[Format, typer.Option(help="csv and json hold every column, in seconds and bytes.")] = "text",
     paired: Annotated[
-        bool, typer.Option("--paired", help="Match rounds by number: the same drop-outs, round by round.")
+        bool, typer.Option("--paired", metavar="", help="Match rounds by number: the same drop-outs, round by round.")
     ] = False,
     debug: Debug = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""``testbed trace``: availability traces made, looked at and recorded."""
+"""``testbed trace``: availability traces made, inspected and recorded."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -48,7 +48,7 @@ _RECORD_EPILOG = examples(
 
 trace = typer.Typer(
     name="trace",
-    help="Make, convert, look at and record traces: who is online when, and who dropped out.",
+    help="Synthesize, convert, inspect and record traces: who is online when, and who dropped out.",
     epilog=TRACE_EPILOG,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["--help", "-h"]},
@@ -89,7 +89,7 @@ def convert(
         str | None, typer.Option(metavar="NAME", help="The column that says whose interval it is. (csv)")
     ] = None,
     from_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The column with the begin of the interval. (csv)")
+        str | None, typer.Option(metavar="NAME", help="The column with the start of the interval. (csv)")
     ] = None,
     until_column: Annotated[str | None, typer.Option(metavar="NAME", help="The column with its end. (csv)")] = None,
     unit: Annotated[
@@ -238,7 +238,7 @@ def synthesize(
     force: Force = False,
     debug: Debug = False,
 ) -> None:
-    """Make a trace with one of the availability models of experiments."""
+    """Generate a trace with one of the availability models of experiments."""
     _check_target(out, force)
     horizon_s = seconds(horizon, "--horizon")
     round_s = None if round_seconds is None else seconds(round_seconds, "--round-seconds")
@@ -257,7 +257,7 @@ def record(
     force: Force = False,
     debug: Debug = False,
 ) -> None:
-    """Write down who took part and who was lost in a run, so that it can happen again under another protocol."""
+    """Record who took part and who dropped out in a run, so that the same can happen under another protocol."""
     _check_target(out, force)
     if not run.is_dir():
         raise ExperimentError(f"{run}: no such directory")
