@@ -132,8 +132,7 @@ def bound_lotto_dp(
     population: Population,
     dishonest: Dishonest,
     participants: Annotated[
-        int,
-        typer.Option(metavar="S", min=1, max=_SUMMED, help="Participants of a round, s.", show_default=False),
+        int, typer.Option(metavar="S", min=1, max=_SUMMED, help="Participants of a round, s.", show_default=False)
     ],
     rounds: Annotated[int, typer.Option(metavar="R", min=1, max=_ROUNDS, help="Rounds, R.", show_default=False)],
     noise_multiplier: Annotated[

@@ -32,8 +32,7 @@ REPRODUCE_EPILOG = examples(
 def reproduce(
     context: typer.Context,
     names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME", help="Which ones; all: every one.", show_default=False),
+        list[str] | None, typer.Argument(metavar="NAME", help="Which ones; all: every one.", show_default=False)
     ] = None,
     scale: Annotated[
         Literal["small", "paper"], typer.Option(help="small: minutes on two cores; paper: the paper's, for a cluster.")

@@ -24,10 +24,7 @@ DROPOUTS_EPILOG = examples(
     then="A client that has gone and is asked again in the same round counts once; asked counts every question.",
 )
 
-PLOT_EPILOG = examples(
-    "testbed plot runs/quickstart",
-    "testbed plot runs/monday runs/tuesday --out figures",
-)
+PLOT_EPILOG = examples("testbed plot runs/quickstart", "testbed plot runs/monday runs/tuesday --out figures")
 
 Directories = Annotated[
     list[str],

@@ -231,8 +231,7 @@ def synthesize(
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="The same seed gives the same trace.")],
     out: Out,
     settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A key of the model; may be repeated."),
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A key of the model; may be repeated.")
     ] = None,
     round_seconds: RoundSeconds = None,
     force: Force = False,
