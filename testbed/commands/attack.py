@@ -5,17 +5,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import Debug, ImportClasses, Overrides, examples, reads_records
+from testbed.commands.invocation import Debug, ImportClasses, Overrides, examples, group, reads_records
 from testbed.commands.results import Directories, runs_in
 from testbed.commands.terminal import echo
 from testbed.errors import ExperimentError
 
-attack = typer.Typer(
-    name="attack",
-    help="What malicious servers and dishonest clients have attained.",
-    rich_markup_mode="rich",
-    no_args_is_help=True,
-)
+attack = group(name="attack", help="What malicious servers and dishonest clients have attained.")
 
 _SUMMARY_EPILOG = examples(
     "testbed attack summary runs/adversary",

@@ -16,7 +16,7 @@ from testbed.commands.bound_options import (
     in_options,
     threshold_of,
 )
-from testbed.commands.invocation import Debug, examples
+from testbed.commands.invocation import Debug, examples, group
 from testbed.commands.terminal import echo
 from testbed.errors import ExperimentError
 
@@ -37,34 +37,13 @@ _PLAN_LOTTO_EPILOG = examples(
     "testbed plan lotto --population 1000 --dishonest 50 --participants 70 --target 1e-6 --base-rate 0.2 --format json",
     then="Each answer changes one parameter and keeps the others as given.",
 )
-_HELP = {"help_option_names": ["--help", "-h"]}
 _ROUNDS = 100_000
 _NUMBERS = 10_000_000
 _SUMMED = 10**6  # participants over whose dishonest ones a guarantee is minimised: seconds, too
 _COULD_BE = 10**9  # devices that could register, unless the population is larger
 
-bound = typer.Typer(
-    name="bound",
-    help="Print what the papers guarantee for given parameters.",
-    epilog=_BOUND_LOTTO_EPILOG,
-    rich_markup_mode="rich",
-    context_settings=_HELP,
-)
-plan = typer.Typer(
-    name="plan",
-    help="Print which parameters meet a target.",
-    epilog=_PLAN_LOTTO_EPILOG,
-    rich_markup_mode="rich",
-    context_settings=_HELP,
-)
-
-
-@bound.callback(invoke_without_command=True)
-@plan.callback(invoke_without_command=True)
-def _main(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        echo(context.get_help())
-        raise typer.Exit(2)
+bound = group(name="bound", help="Print what the papers guarantee for given parameters.", epilog=_BOUND_LOTTO_EPILOG)
+plan = group(name="plan", help="Print which parameters meet a target.", epilog=_PLAN_LOTTO_EPILOG)
 
 
 @bound.command("lotto", epilog=_BOUND_LOTTO_EPILOG)

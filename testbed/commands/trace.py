@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from testbed.commands.durations import seconds
-from testbed.commands.invocation import Debug, examples
+from testbed.commands.invocation import Debug, examples, group
 from testbed.commands.terminal import echo, messages
 from testbed.errors import ExperimentError, TraceError
 
@@ -46,12 +46,10 @@ _RECORD_EPILOG = examples(
     then="Under the schedule the same clients drop out in the same rounds and stages.",
 )
 
-trace = typer.Typer(
+trace = group(
     name="trace",
     help="Synthesize, convert, inspect and record traces: who is online when, and who dropped out.",
     epilog=TRACE_EPILOG,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["--help", "-h"]},
 )
 
 Out = Annotated[Path, typer.Option(metavar="FILE", help="What to write: .parquet or .csv.", show_default=False)]
@@ -59,13 +57,6 @@ Force = Annotated[bool, typer.Option("--force", metavar="", help="Overwrite the 
 RoundSeconds = Annotated[
     str | None, typer.Option(metavar="DURATION", help="How long a round lasts, e.g. 300, 5min.", show_default=False)
 ]
-
-
-@trace.callback(invoke_without_command=True)
-def _main(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        echo(context.get_help())
-        raise typer.Exit(2)
 
 
 @trace.command(epilog=_CONVERT_EPILOG)
