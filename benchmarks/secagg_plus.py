@@ -7,6 +7,7 @@ As `benchmarks.secagg` measures, whose floor it shares: the AES-256-CTR key stre
 and its addition, on the same cores. With `--peer`, `secagg` is measured with the same clients, beside it.
 """
 
+import operator
 import os
 import time
 
@@ -14,8 +15,10 @@ import numpy as np
 
 from benchmarks.report import arguments, emit
 from benchmarks.secagg import Measured, floor_seconds, measured
-from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
-from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.server import SecAgg
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlus
 
 
 class Counting(SecAggPlus):
@@ -60,7 +63,7 @@ def main() -> None:
         done = measured(protocol, s, options.dimension, gone, options.cores, told=True)
         masks = protocol.masks(s, gone)
         rows.append(row("secagg-plus", done, masks, length, options.cores))
-    middle = sorted(rows, key=lambda one: one["ratio"])[len(rows) // 2]
+    middle = sorted(rows, key=operator.itemgetter("ratio"))[len(rows) // 2]
     if options.peer:
         done = measured(SecAgg(SecAggParameters(threshold=0.7)), s, options.dimension, gone, options.cores, told=True)
         masks = (s - gone) * (s + 1 + gone)

@@ -41,7 +41,7 @@ def test_noise_costs_modelled_compute_and_bytes(run: Callable[..., Any]) -> None
     """The update of 23 parameters is padded to 32; noise and rotation are in the clients' modelled seconds."""
     seconds = []
     for noise in (None, SKELLAM):
-        done = run(noisy(noise=noise), f"noise {noise is not None}").rounds(1)  # type: ignore[arg-type]
+        done = run(noisy(noise=noise), f"noise {noise is not None}").rounds(1)
         rows = [row for row in done.rows("exchanges") if row["stage"] == "secagg/masked-input"]
         seconds.append((sum(row["compute_s"] for row in rows), sum(row["bytes_up"] for row in rows)))
     (plain_s, plain_bytes), (noisy_s, noisy_bytes) = seconds
@@ -119,7 +119,7 @@ def test_an_epsilon_takes_one_multiplier_in_rounds_of_any_size(
 
 def test_an_epsilon_over_fewer_rounds_or_at_another_delta() -> None:
     noise = {"mechanism": "skellam", "epsilon": 6.0, "rounds": 2, "delta": 1e-6}
-    planned = validated(noisy(noise=noise), "here").aggregation.noise  # type: ignore[union-attr]
+    planned = validated(noisy(noise=noise), "here").aggregation.noise
     assert planned is not None
     assert (planned.rounds, planned.delta) == (2, 1e-6)
     assert 5.99 < planned.accountant(8, 650).epsilon({1.0: 2}, 1e-6) <= 6.0

@@ -15,7 +15,7 @@ import testbed
 from testbed.messages import Message, Vector
 
 
-def _subclasses(kind: type) -> Iterator[type]:
+def _subclasses(kind: type[Message]) -> Iterator[type[Message]]:
     for subclass in kind.__subclasses__():
         yield subclass
         yield from _subclasses(subclass)

@@ -78,9 +78,9 @@ def test_vectors_are_equal_when_width_and_elements_are(any_vector: Any, data: st
 
 
 def test_numpy_integers_travel_as_integers() -> None:
-    assert encode(Trained(np.int64(7), 0.5)) == encode(Trained(7, 0.5))  # type: ignore[arg-type]
+    assert encode(Trained(np.int64(7), 0.5)) == encode(Trained(7, 0.5))
     with pytest.raises(TypeError, match="cannot hold a complex"):
-        encode(Trained(1j, 0.5))  # type: ignore[arg-type]
+        encode(Trained(1j, 0.5))
 
 
 parts = st.recursive(

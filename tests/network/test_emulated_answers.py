@@ -172,7 +172,7 @@ def test_answers_of_another_kind_are_dropped_by_valid(emulated: Any) -> None:
             return Other(7)
 
     world = emulated.World(3)
-    host = world.network.hosts.hosts[0]  # type: ignore[attr-defined]
+    host = world.network.hosts.hosts[0]
     host._roles.append(RoleSpec(Confused, None, frozenset({1})))
     (replies,) = world.round(emulated.Question())
     assert replies.ids.tolist() == [0, 1, 2]

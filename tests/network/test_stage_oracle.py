@@ -72,7 +72,8 @@ class Move:
 
 def carried(moves: list[Move], capacity: Fraction) -> list[tuple[Fraction | None, Fraction]]:
     """(when complete, bytes) of each, by water-filling from event to event."""
-    left, finish, now = [Fraction(move.size) for move in moves], [None] * len(moves), Fraction(0)
+    left, now = [Fraction(move.size) for move in moves], Fraction(0)
+    finish: list[Fraction | None] = [None] * len(moves)
     while True:
         active = [i for i, move in enumerate(moves) if move.start <= now < move.stop and left[i]]
         ahead = [moment for move in moves for moment in (move.start, move.stop) if now < moment < NEVER]

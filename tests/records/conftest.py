@@ -33,7 +33,7 @@ from testbed.records.tables import (
     participation_table,
     privacy_table,
 )
-from testbed.training.workload import LocalUpdate
+from testbed.workload.contract import LocalUpdate
 
 
 def tables_of(number: int) -> dict[str, pa.Table]:

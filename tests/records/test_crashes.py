@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from testbed.errors import RunError
-from testbed.files import atomic
+from testbed.files import atomic, parquet
 from testbed.records import RunDirectory, RunRecords, writer
 from testbed.records.tables import SCHEMAS
 
@@ -90,7 +90,7 @@ def test_a_kill_at_any_write_loses_at_most_the_round_it_was_in(
 ) -> None:
     for kill in itertools.count(1):
         path = tmp_path / f"killed-{kill}"
-        died = killed_at(kill, monkeypatch, lambda path=path: whole_life(path, record_round))
+        died = killed_at(kill, monkeypatch, functools.partial(whole_life, path, record_round))
         if died and (path / "experiment.yaml").exists():
             assert_holds(path, last_round(RunDirectory(path)), expected_rows)
         whole_life(path, record_round)
@@ -108,8 +108,8 @@ def test_two_kills_one_after_the_other(
     """The second during the clean-up of what the first has left."""
     for first, second in itertools.product(range(4, 31, 2), (1, 3, 6)):
         path = tmp_path / f"killed-{first}-{second}"
-        killed_at(first, monkeypatch, lambda path=path: whole_life(path, record_round))
-        killed_at(second, monkeypatch, lambda path=path: whole_life(path, record_round))
+        killed_at(first, monkeypatch, functools.partial(whole_life, path, record_round))
+        killed_at(second, monkeypatch, functools.partial(whole_life, path, record_round))
         if (path / "experiment.yaml").exists():
             assert_holds(path, last_round(RunDirectory(path)), expected_rows)
         whole_life(path, record_round)
@@ -321,7 +321,8 @@ def test_a_run_that_is_finished_while_it_is_read(
     directory = RunDirectory.create(run_path, {"name": "live"})
     for number in (1, 2, 3):
         record_round(directory, number)
-    real, finished = writer.parquet_files.read_table, []
+    real = parquet.read_table
+    finished: list[bool] = []
 
     def slow(*arguments: Any, **keys: Any) -> Any:
         if not finished:
@@ -330,5 +331,5 @@ def test_a_run_that_is_finished_while_it_is_read(
         return real(*arguments, **keys)
 
     checkpoint = directory.checkpoint()
-    monkeypatch.setattr(writer.parquet_files, "read_table", slow)
+    monkeypatch.setattr(parquet, "read_table", slow)
     assert writer.read_table(run_path, "rounds", checkpoint).to_pylist() == expected_rows("rounds", 3)

@@ -47,7 +47,7 @@ def test_what_one_machine_tried_is_charged_on_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without a seed: one attempt that died before it was recorded, one whose record never reached the URI."""
-    monkeypatch.setitem(live.__globals__["EXPERIMENT"], "seed", None)  # type: ignore[attr-defined]
+    monkeypatch.setitem(live.__globals__["EXPERIMENT"], "seed", None)
     live(local_staging_dir(uri), 1, finish=False)
 
     def dies(*arguments: Any) -> None:

@@ -161,9 +161,9 @@ def test_a_checkpoint_holds_what_selection_remembers_and_one_without_still_loads
     found = directory.checkpoint()
     assert found is not None
     assert found.memory.keys() == memory.keys()
-    for name, array in memory.items():
-        assert np.array_equal(found.memory[name], array)
-        assert found.memory[name].dtype == array.dtype
+    for name, value in memory.items():
+        assert np.array_equal(found.memory[name], value)
+        assert found.memory[name].dtype == np.asarray(value).dtype
     assert found.model.tolist() == [0.0] * 4  # a name of the protocol's own cannot hide what else is there
     with np.load(run_path / "checkpoint.npz") as stored:
         earlier = {name: stored[name] for name in stored.files if "/" not in name}

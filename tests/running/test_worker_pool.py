@@ -166,7 +166,12 @@ def test_calls_of_an_observer_do_not_overlap(experiment: Make, tmp_path: Path) -
     first = threading.Thread(target=observer.doing, args=("first",))
     first.start()
     assert inside.wait(WAIT_S)
-    second = threading.Thread(target=lambda: (second_calls.set(), observer.started(run, [])))
+
+    def call_second() -> None:
+        second_calls.set()
+        observer.started(run, [])
+
+    second = threading.Thread(target=call_second)
     second.start()
     first.join(WAIT_S)
     second.join(WAIT_S)

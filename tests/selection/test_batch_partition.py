@@ -1,7 +1,7 @@
 """Batch partition against the paper's own algorithms, which enumerate the family of sets."""
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -32,17 +32,19 @@ def family(users: int, selected: int, privacy: int) -> list[frozenset[int]]:
     ]
 
 
-def admissible(sets: list[frozenset[int]], present: set[int], frequency: np.ndarray, fair: bool) -> Counter:
+def admissible(
+    sets: list[frozenset[int]], present: set[int], frequency: np.ndarray, fair: bool
+) -> dict[frozenset[int], float]:
     """Algorithm 2: the probability of each set, by enumeration.
 
     In fair mode the user of minimum frequency is drawn uniformly among those that stand in any admissible set.
     """
     rows = [row for row in sets if row <= present]
     if not fair:
-        return Counter({row: 1 / len(rows) for row in rows})
+        return {row: 1 / len(rows) for row in rows}
     users = sorted(set().union(*rows))
     fewest = [user for user in users if frequency[user] == min(frequency[u] for u in users)]
-    chance: Counter = Counter()
+    chance: dict[frozenset[int], float] = defaultdict(float)
     for user in fewest:
         with_user = [row for row in rows if user in row]
         for row in with_user:

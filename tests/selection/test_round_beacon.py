@@ -168,7 +168,8 @@ def test_a_round_that_the_beacon_has_not_opened(pulse: str, protocol: str, selec
 @pytest.mark.parametrize("receipt", ["none", "of another list", "made up"])
 def test_a_list_that_the_beacon_has_not_registered(receipt: str, protocol: str, selecting: Callable) -> None:
     async def register(self: Any, message: ParticipantList, round_: Any) -> ParticipantList:
-        true = await type(self).__mro__[1].register(self, message, round_)
+        honest: Any = type(self).__mro__[1]
+        true = await honest.register(self, message, round_)
         if receipt == "none":
             return msgspec.structs.replace(true, beacon=None if self.announces else msgspec.structs.replace(
                 true.beacon, receipt=bytes(64)))  # fmt: skip

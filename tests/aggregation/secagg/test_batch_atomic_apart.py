@@ -24,7 +24,7 @@ from testbed.aggregation.secagg.messages import (
     Unmask,
     UnmaskSurvivors,
 )
-from testbed.aggregation.secagg.server import SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.share_correction import recover
 from testbed.batches import Batches
 from testbed.errors import ProtocolError
@@ -98,8 +98,8 @@ def test_without_the_check_the_batch_is_broken(
     federation: Any, parameters: SecAggParameters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One member's seed and the others' mask keys: the sum of FIRST and of that one member is had."""
-    monkeypatch.setattr(SecAggClient, "_digest_of", lambda self, adverts: b"")
-    monkeypatch.setattr(SecAggClient, "_check_mates", lambda self: None)
+    monkeypatch.setattr(SecAggClient, "common_digest", lambda self: b"")
+    monkeypatch.setattr(SecAggClient, "check_batch_peers", lambda self, batch: None)
     small, arrived, mask_keys, seeds = asyncio.run(attack(federation, parameters))
     assert small.refusals() == []
     assert {0, *FIRST} <= arrived

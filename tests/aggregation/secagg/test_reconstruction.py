@@ -13,7 +13,8 @@ from testbed.adversary.misbehaviour import AttackContext, malicious_server
 from testbed.adversary.secagg.accomplices import HandedOver, HandOver
 from testbed.adversary.secagg.reconstruction import Attempt, ContradictDropouts, ReconstructionOptions
 from testbed.adversary.secagg.small_sums import ShrinkTheSum, SplitTheSharing
-from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.server import SecAgg
 from testbed.errors import RoundAborted
 
 D = 6
@@ -281,7 +282,7 @@ def test_an_accomplice_has_nothing_to_hand_over_before_it_has_shares(federation:
     async def play() -> Mapping[int, Any]:
         small = federation(np.zeros((5, D)), SecAggParameters(threshold=4), protocol=protocol)
         start = await small.begin()
-        await SecAgg.advertise_keys(small.protocol, start, 4)
+        await SecAgg.advertise_keys(small.protocol, small.protocol.begin(start))
         return [
             (refusal.client, refusal.check)
             for refusal in (await small.network.ask(np.array([3, 4]), HandOver(1))).missing.refusals

@@ -29,9 +29,9 @@ class DealsInconsistently(SecAggClient):
 
     of = "the self-mask seed"
 
-    def _deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
+    def deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
         if name != self.of:
-            return super()._deal(name, secret, points)
+            return super().deal(name, secret, points)
         return [b"\0" + hashlib.sha256(secret + bytes([point])).digest() for point in points]
 
 
@@ -42,15 +42,15 @@ class DealsNoMaskKey(DealsInconsistently):
 class DealsAnotherKey(SecAggClient):
     """Consistent shares, of a mask key that it has not advertised."""
 
-    def _deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
-        return super()._deal(name, bytes(32) if name == "the mask key" else secret, points)
+    def deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
+        return super().deal(name, bytes(32) if name == "the mask key" else secret, points)
 
 
 class DealsNoShares(DealsInconsistently):
     """Numbers beyond the prime, to more holders than may drop out: no reconstruction takes them."""
 
-    def _deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
-        dealt = super(DealsInconsistently, self)._deal(name, secret, points)
+    def deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
+        dealt = super(DealsInconsistently, self).deal(name, secret, points)
         return dealt if name != self.of else [*dealt[: T - 2], *[b"\xff" * 33] * (len(dealt) - T + 2)]
 
 
@@ -61,15 +61,15 @@ class DealsNoSharesOfItsMaskKey(DealsNoShares):
 class SealsNothing(SecAggClient):
     """What it has sealed does not open."""
 
-    def _share(self, holders: list[int]) -> list[SharesFor]:
-        return [SharesFor(row.client, bytes(len(row.sealed))) for row in super()._share(holders)]
+    def share_among(self, holders: list[int]) -> list[SharesFor]:
+        return [SharesFor(row.client, bytes(len(row.sealed))) for row in super().share_among(holders)]
 
 
 class DealsWrongToTwo(SecAggClient):
     """So few wrong ones that the secret can be had all the same."""
 
-    def _deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
-        return [bytes(33), bytes(33), *super()._deal(name, secret, points)[2:]]
+    def deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
+        return [bytes(33), bytes(33), *super().deal(name, secret, points)[2:]]
 
 
 class Frames(SecAggClient):

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.round_state import SecAggRound
+from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.graph import NeighbourGraph, list_digest
-from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlus
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.errors import RoundAborted
 
@@ -25,9 +28,10 @@ class Kept(SecAggPlus):
 
     total: list[int]
 
-    def unmask(self, *arguments: Any) -> None:
-        super().unmask(*arguments)
-        self.total = arguments[1].tolist()
+    async def unmask(self, state: SecAggRound) -> Any:
+        total = await super().unmask(state)
+        self.total = total.tolist()
+        return total
 
 
 def deltas(size: int = N, dimension: int = 9) -> Any:

@@ -104,7 +104,7 @@ def test_over_a_model_whose_clients_come_back_only_drops_are_added(
             40,
             STAGES,
             Randomness(seed),
-            lambda: np.ones((40, 1)),
+            lambda: np.ones((40, 1), np.int64),
         )
         for keys in (AT_RANDOM, section)
     )
@@ -120,7 +120,7 @@ def test_over_a_model_whose_clients_come_back_only_drops_are_added(
             # Whether a client is online or not, the draw that makes it leave is the same.
             always = availability_model(
                 TypeAdapter(AvailabilitySection).validate_python({"dropout": section["dropout"]}),
-                40, STAGES, Randomness(seed), lambda: np.ones((40, 1)),
+                40, STAGES, Randomness(seed), lambda: np.ones((40, 1), np.int64),
             )  # fmt: skip
             leaving = always.presence(number, stage, now_s, everybody).drops
             assert (presence.drops == presence.reachable & leaving).all()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from testbed.emulation.availability.roundwise import RoundwiseAvailability
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.loader import validated
@@ -127,4 +128,6 @@ def test_what_all_clients_share_is_no_label_of_a_client() -> None:
 
     data = {"seed": 1, "population": 2, "selection": {"participants": 2}, "availability": {"model": "label-dependent"}}
     plan = Plan(validated(data, "test"), 0)
-    assert plan.availability(Workload()).unavailable.tolist() == [0.1, 0.5]
+    availability = plan.availability(Workload())
+    assert isinstance(availability, RoundwiseAvailability)
+    assert availability.unavailable.tolist() == [0.1, 0.5]

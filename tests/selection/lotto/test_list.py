@@ -38,6 +38,11 @@ def with_rows(message: ParticipantList, rows: Sequence[ParticipantEntry]) -> Par
     return replaced(message, participants=list(rows))
 
 
+def changing_rows(rows: Callable[[list[ParticipantEntry]], list[ParticipantEntry]]) -> Callable:
+    """Shows a list with other rows."""
+    return showing(lambda self, message: with_rows(message, rows(message.participants)))
+
+
 def everybody(clients: Sequence[int], check: str) -> dict[int, str]:
     """All refuse with the same check."""
     return dict.fromkeys(clients, check)
@@ -90,7 +95,7 @@ def test_a_client_that_is_listed_twice_is_refused(
     variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
 ) -> None:
     for twice in (lambda rows: [rows[0], *rows[:-1]], lambda rows: [*rows, rows[0]]):
-        server = malicious(variant, list_for=showing(lambda self, m, twice=twice: with_rows(m, twice(m.participants))))
+        server = malicious(variant, list_for=changing_rows(twice))
         participants, refusals, _ = refused(selecting(server, POPULATION))
         assert refusals == everybody(participants, "lotto.listed-twice")
 

@@ -190,9 +190,9 @@ def test_too_few_candidates_abort_and_are_counted(variant: tuple, selecting: Cal
         except RoundAborted as end:
             aborted.append((end, run.last, run.network.exchanges))
     assert aborted
-    for end, last, exchanges in aborted:
-        assert end.reason == "too-few-candidates"
-        assert end.detail == f"{last.candidates} candidates, 10 wanted"
+    for error, last, exchanges in aborted:
+        assert error.reason == "too-few-candidates"
+        assert error.detail == f"{last.candidates} candidates, 10 wanted"
         assert 0 < last.candidates < 10
         assert len(last.participants) == 0
         assert len(exchanges) == 1  # it has cost its time and bytes
