@@ -40,7 +40,7 @@ def run_fig5(context: ReproductionContext) -> ReproductionResult:
                 "5% dishonest at first, at most 20% wanted: exclude at most 75%",
                 f"{100 * at:.4g}%",
                 agreement(at == 0.75),
-            ),
+            )
         ],
         remarks=["In the worst case all excluded clients are honest: d = 1 - initial rate / target rate."],
     )

@@ -10,13 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.comparison.measures import mean_interval
-from analysis.reproduction.contract import (
-    Claim,
-    Reproduction,
-    ReproductionContext,
-    ReproductionResult,
-    agreement,
-)
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.heterogeneity import EXCLUDE, Setting, experiment, remarks
 from analysis.style import COLUMN_INCHES, house_style, save
 from testbed.arrays import Floats

@@ -164,11 +164,7 @@ def run_fig5a(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def draw_trade_off(
-    privacy: Mapping[str, Floats],
-    cardinality: Mapping[str, Floats],
-    out: Path,
-) -> list[Path]:
+def draw_trade_off(privacy: Mapping[str, Floats], cardinality: Mapping[str, Floats], out: Path) -> list[Path]:
     """A point for each scheme: T after the last round against C, mean over the seeds with their range."""
     colours = protocol_colours([_protocol(name) for name in SCHEMES])
     with house_style():
