@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from testbed.errors import CodeCrashed, TestbedError, reason
+from testbed.former_names import hint
 
 OnCrash = Literal["stop", "drop", "raise"]
 """What a crash in a client's code does: end the run; lose the client; come through as it is (unit tests)."""
@@ -143,7 +144,7 @@ def _innermost(error: BaseException, folders: tuple[str, ...]) -> traceback.Fram
 
 
 def _said(error: BaseException) -> str:
-    return reason("".join(traceback.format_exception_only(error)))
+    return reason("".join(traceback.format_exception_only(error)).rstrip() + hint(error))
 
 
 def _trace(error: BaseException) -> str:

@@ -133,7 +133,8 @@ class Federation:
 
     def _on_stage(self, stage: str, now_s: float) -> None:
         if self.privacy is not None and self._selection is not None:
-            self.privacy.asking(stage, self._selection.number, self._selection.participants)
+            number = self.state.round_number + 1  # a malicious server may have announced another one
+            self.privacy.asking(stage, number, self._selection.participants)
         self.on_progress(self.progress(stage))
 
     async def run_next_round(self) -> Outcome:

@@ -21,6 +21,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.digest import secrets_context
 from testbed.experiment.schema import Experiment
 from testbed.experiment.stages import check_schedule, check_stages
+from testbed.former_names import check_overrides
 from testbed.network.recorder import Timing
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.pki import Directory
@@ -68,6 +69,12 @@ class Plan:
             self.broadcast = with_attacks(Broadcast, {"train"})()
             self.adversary.check_used(self.roles)
             self.adversary.check_learning(experiment.workload)
+        for kind in (
+            *(spec.role for spec in self.roles),
+            type(self.selection.parameters),
+            type(self.aggregation.parameters),
+        ):
+            check_overrides(kind)
         check_stages(experiment, self.stages)
         self.aggregation_parameters: AggregationParameters = self.aggregation.parameters
         self.maximum_participants = self.selection.maximum_participants

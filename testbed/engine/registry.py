@@ -6,6 +6,7 @@ from typing import Any
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters, AggregationProtocol
 from testbed.errors import ExperimentError
+from testbed.former_names import check_overrides
 from testbed.plugins import options as plugin_options
 from testbed.plugins.classes import plugin_class
 from testbed.plugins.contracts import check_former_names, check_subclass
@@ -99,7 +100,9 @@ def _server(section: str, parameters: Any, known: Mapping[Any, Any], with_attack
     """A user-defined class counts as the built-in protocols, too, that it derives from."""
     name: str = parameters.protocol
     if type(parameters) in known:
-        return with_attacks(known[type(parameters)], {name})(parameters, *arguments)
+        kind = with_attacks(known[type(parameters)], {name})
+        check_overrides(kind)  # a misbehaviour may be user-defined
+        return kind(parameters, *arguments)
     given, keywords = plugin_parameters(section, parameters)
     if section == "selection":  # the aggregation's are checked for as many participants as there may be
         try:
@@ -109,7 +112,23 @@ def _server(section: str, parameters: Any, known: Mapping[Any, Any], with_attack
     honest = plugin_protocol(section, name)
     names = {name, *(str(kind.model_fields["protocol"].default) for kind in known if issubclass(honest, known[kind]))}
     plugin_options.bind(honest, name, f"{section}.protocol", (given, *arguments), keywords)
-    made = with_attacks(honest, names)(given, *arguments, **keywords)
-    if "parameters" not in vars(made):
-        raise ExperimentError(f"{section}.protocol: {name}: its __init__ must call super().__init__, and does not")
+    kind = with_attacks(honest, names)
+    check_overrides(kind)
+    made = kind(given, *arguments, **keywords)
+    _check_made(
+        made, SelectionParameters if section == "selection" else AggregationParameters, f"{section}.protocol: {name}"
+    )
     return made
+
+
+def _check_made(made: Any, parameters: type, where: str) -> None:
+    """Raise `ExperimentError` for what the ``__init__`` of a user-defined protocol has left undone, or does in vain."""
+    if "parameters" not in vars(made):
+        raise ExperimentError(f"{where}: its __init__ must call super().__init__, and does not")
+    if not isinstance(made.parameters, parameters):
+        raise ExperimentError(
+            f"{where}: its attribute parameters must be of {parameters.__module__}.{parameters.__name__}"
+        )
+    for one in vars(made):
+        if one in _FORMER_NAMES:
+            raise ExperimentError(f"{where}: {one} is now called {_FORMER_NAMES[one]}")

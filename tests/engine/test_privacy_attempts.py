@@ -11,6 +11,8 @@ import pytest
 from testbed.errors import RunError
 from testbed.records import RunDirectory, attempts
 from testbed.records.run_end import stopped
+from testbed.selection.contract import Selection, SelectionRound
+from testbed.selection.random_selection import RandomSelection
 
 NOISE = {"noise_multiplier": 3.0}
 KEYS: dict[str, Any] = {
@@ -23,6 +25,14 @@ KEYS: dict[str, Any] = {
 
 class Killed(BaseException):
     """The process is gone."""
+
+
+class Renumbers(RandomSelection):
+    """Announces another round than the next one, as ``skip-rounds`` does."""
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        round_.number += 3
+        return await super().select(round_)
 
 
 @pytest.fixture
@@ -92,6 +102,16 @@ def test_accomplices_see_attempts_like_rounds_that_ended_early(run: Callable[...
     rows = [row for row in done.rows("privacy") if row["round"] == 2]
     assert len(rows) == 10
     assert {row["colluding_noise"] for row in rows} <= {0.0, 1 / 5, 0.2 * 0.8}
+
+
+def test_attempts_at_a_round_that_was_announced_by_another_number_are_charged(
+    run: Callable[..., Any], killed: Any
+) -> None:
+    keys = KEYS | {"selection": {"protocol": f"{__name__}:Renumbers", "participants": 5}, "rounds": 7}
+    killed(keys, "run", 2, 1)
+    done = run(keys, "run", resume=True, seed=1).rounds()
+    assert Counter(row["round"] for row in done.rows("privacy")) == {1: 5, 2: 10, 3: 5, 4: 5}  # others: beyond 7
+    assert [row["round"] for row in done.rows("events") if row["kind"] == "attempt"] == [2]
 
 
 def test_with_a_seed_the_noise_is_the_same_and_costs_nothing_more(
