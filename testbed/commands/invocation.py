@@ -122,7 +122,7 @@ def report(error: BaseException, invocation: Invocation) -> int:
         return FAILED
     what = " ".join("".join(traceback.format_exception_only(error)).split())
     hint = "" if invocation.debug else "; --debug prints the traceback"
-    _print([f"{what} (this is a bug, here or in a class of your own{hint})"])
+    _print([f"{what} (this is a bug, here or in a user-defined class{hint})"])
     return FAILED
 
 

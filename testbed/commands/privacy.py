@@ -69,7 +69,7 @@ def privacy(
     told = [(one, report.of_run(one.run, one)) for one in spent]
     if unknown := [one.label for one, plan in told if plan is None]:
         messages().print(
-            f"note: {', '.join(unknown)}: name classes of somebody's own, whose modules are not imported: what the "
+            f"note: {', '.join(unknown)}: name user-defined classes, whose modules are not imported: what the "
             f"selection guarantees is not said; give {IMPORT_CLASSES} if you trust them"
         )
     echo(report.render(told, format, every, others), nl=False)

@@ -38,18 +38,18 @@ from testbed.selection.contract import SelectionParameters
 from testbed.selection.random_selection import RandomParameters
 from testbed.workload.section import WorkloadSection
 
-_OwnName = Annotated[str, Field(pattern=PLUGIN_NAME, description="A class of your own, as package.module:Name")]
+_OwnName = Annotated[str, Field(pattern=PLUGIN_NAME, description="A user-defined class, as package.module:Name")]
 
 
 class OwnSelection(SelectionParameters):
-    """A selection protocol of your own; further keys are handed to it."""
+    """A user-defined selection protocol; further keys are handed to it."""
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
     protocol: _OwnName
 
 
 class OwnAggregation(AggregationParameters):
-    """An aggregation protocol of your own; further keys are handed to it."""
+    """A user-defined aggregation protocol; further keys are handed to it."""
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
     protocol: _OwnName

@@ -77,7 +77,7 @@ def client_links(section: Links, population: int, generator: np.random.Generator
 
     Raises:
         TraceError: a file cannot be used; one line with file and row.
-        ExperimentError: something is to be drawn, and there is no generator; or the user's own class cannot be found,
+        ExperimentError: something is to be drawn, and there is no generator; or the user-defined class cannot be found,
             or does not return the links of n clients.
     """
     streams = _Streams(generator)
