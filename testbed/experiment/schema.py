@@ -238,7 +238,9 @@ class Experiment(_Section):
             return self  # its points are checked one by one
         ledger = self.privacy or PrivacySection()
         planned = self.aggregation.planned_for(self.rounds, ledger.delta_for(self.population))
-        object.__setattr__(self, "aggregation", planned)  # frozen, but not finished yet
+        object.__setattr__(
+            self, "aggregation", planned
+        )  # before anybody else has it: `Experiment(...)` takes no other result
         try:
             section = "selection"
             self.selection.check(self.population)

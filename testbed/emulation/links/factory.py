@@ -52,10 +52,10 @@ class ClientLinks:
     transport: Transport = NO_TRANSPORT
 
     def __post_init__(self) -> None:
-        for name in ("down", "up"):
-            given: Rates | npt.ArrayLike = getattr(self, name)
+        given: Rates | npt.ArrayLike
+        for name, given in (("down", self.down), ("up", self.up)):
             if not isinstance(given, Rates):
-                object.__setattr__(self, name, Rates.constant(given))
+                object.__setattr__(self, name, Rates.constant(given))  # user-defined classes give arrays
         if not len(self.down) == len(self.up) == len(self.latency_s):
             raise ValueError(f"links of {len(self.down)}, {len(self.up)} and {len(self.latency_s)} clients")
         if not ((self.latency_s >= 0) & (self.latency_s < np.inf)).all():
