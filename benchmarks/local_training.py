@@ -16,7 +16,7 @@ import torch
 
 from benchmarks.floors import bare_training_loop
 from benchmarks.report import arguments, emit
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
 from workloads.training.classification import ImageClassification
 

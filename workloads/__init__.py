@@ -6,7 +6,7 @@ when they are needed: a host whose clients have a user-defined workload takes ne
 
 from typing import TYPE_CHECKING, Any
 
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from workloads import plugin
 from workloads.contract import Evaluation, LocalUpdate, Workload
 from workloads.data.clients.contract import ClientData, ClientImages, ClientText

@@ -1,4 +1,4 @@
-"""How to write a workload class: the interface is `testbed.training.workload.Workload`, and nothing is inherited.
+"""How to write a workload class: the interface is `testbed.workload.contract.Workload`, and nothing is inherited.
 
 The federation sees a model as one vector of 32-bit floats and a client's work as the change of that vector. A
 user-defined class (``dataset: package.module:ClassName``) has the same five members; torch is not needed for it. It is
@@ -7,7 +7,7 @@ constructed as ``ClassName(section, population, seed, **section.options)`` in ev
 made when a client first trains.
 
 What else a workload can do is asked for only where it is needed: ``label_counts`` by models of availability that go by
-labels, gradients of single samples by DP-SGD, samples to inspect by attacks; see `testbed.training.workload`.
+labels, gradients of single samples by DP-SGD, samples to inspect by attacks; see `testbed.workload.contract`.
 
 A complete one, every client estimating a mean by gradient steps:
 
@@ -35,6 +35,6 @@ A complete one, every client estimating a mean by gradient steps:
             return Evaluation(loss=error, accuracy=float(error < 0.1), samples=1)
 """
 
-from testbed.training.workload import Evaluation, LocalUpdate, Workload
+from testbed.workload.contract import Evaluation, LocalUpdate, Workload
 
 __all__ = ["Evaluation", "LocalUpdate", "Workload"]

@@ -3,10 +3,10 @@
 import numpy as np
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import WorkloadSection
 from testbed.plugins import options as plugin_options
 from testbed.plugins.classes import plugin_class
-from testbed.training.workload import Workload
+from testbed.workload.contract import Workload
+from testbed.workload.section import WorkloadSection
 from workloads.training.threads import one_thread
 
 

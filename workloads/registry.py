@@ -1,7 +1,7 @@
 """The built-in workloads: a data set of `workloads.data` and a model of `workloads.models`, by name."""
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from workloads.data import specs
 from workloads.data.clients.contract import ClientImages, ClientText
 from workloads.models import vector

@@ -13,8 +13,8 @@ import pandas as pd
 from analysis.attacks.reconstruction import Estimates, cosines, errors, estimates
 from analysis.attacks.victims import Victims
 from analysis.attacks.view import View, view
-from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.markup import figure_text
+from analysis.style import COLUMN_INCHES, house_style, save
 from analysis.tables import csv, to_json
 from testbed.errors import RunError
 from testbed.files.atomic import atomic_write

@@ -32,8 +32,8 @@ from analysis.figures.elements import (
     random_first,
 )
 from analysis.figures.noise import accuracy_by_noise, accuracy_of_noise, says_something
-from analysis.figures.style import COLUMN_INCHES, house_style, protocol_colours, save, stage_colours
 from analysis.markup import figure_text
+from analysis.style import COLUMN_INCHES, house_style, protocol_colours, save, stage_colours
 from analysis.units import bytes_unit, seconds_unit
 from testbed.records import RunRecords
 

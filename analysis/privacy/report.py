@@ -44,7 +44,7 @@ def adds_noise(run: RunRecords) -> bool:
     if run.model is None:
         return True
     try:
-        return Plan(_experiment(run), _seed(run)).accountant(len(run.model)) is not None
+        return Plan(_experiment(run), _seed(run)).noise_plan(len(run.model)) is not None
     except NotImportedError:
         return not run.frame("privacy").empty
     except ExperimentError as error:
@@ -117,7 +117,7 @@ def _row(spent: Spending, plan: Planned | None) -> tuple[str, ...]:
 
 def _mechanism(plan: Planned | None) -> tuple[str, str]:
     """The mechanism and the unit that it protects."""
-    return ("unknown", "unknown") if plan is None else (plan.accountant.mechanism, plan.accountant.unit)
+    return ("unknown", "unknown") if plan is None else (plan.noise.accountant.mechanism, plan.noise.accountant.unit)
 
 
 def _text(spent: Spending, plan: Planned | None, every: int | None) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import workloads
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 
 
 def describe_data(workload: Mapping[str, Any], population: int) -> str:

@@ -1,7 +1,7 @@
 """From the `adversary:` section to the classes that run: the server with decisions overridden, the clients' roles."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from testbed.adversary.catalogue import kinds_of
 from testbed.adversary.clients import SkipNoise
@@ -25,11 +25,8 @@ from testbed.plugins.classes import plugin_class
 from testbed.randomness import Randomness
 from testbed.selection.contract import SelectionProtocol
 from testbed.training.server import Broadcast
-from testbed.training.workload import Workload
-
-if TYPE_CHECKING:
-    from testbed.experiment.workload import WorkloadSection
-
+from testbed.workload.contract import Workload
+from testbed.workload.section import WorkloadSection
 
 _OVERRIDDEN: dict[type[ServerMisbehaviour], type] = {
     SelectionMisbehaviour: SelectionProtocol,
@@ -96,7 +93,7 @@ class Adversary:
                 more.append(RoleSpec(dishonest_role(spec.role, kinds, self._context), spec.parameters, only))
         return [*specs, *more]
 
-    def check_learning(self, section: "WorkloadSection") -> None:
+    def check_learning(self, section: WorkloadSection) -> None:
         """Raise `ExperimentError` for a misbehaviour that cannot be carried out with this `workload:` section."""
         for kind in self._context.options:
             kind.check_learning(section)

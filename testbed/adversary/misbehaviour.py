@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
+from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.network import Network
 from testbed.parties.client import Role, RoleSpec
-
-if TYPE_CHECKING:
-    from testbed.aggregation.contract import Aggregate, AggregationRound
-    from testbed.experiment.workload import WorkloadSection
-    from testbed.selection.contract import Selection, SelectionRound
-    from testbed.training.client import Train
-    from testbed.training.server import Asked, TrainingRound
-    from testbed.training.workload import Workload
+from testbed.selection.contract import Selection, SelectionRound
+from testbed.training.client import Train
+from testbed.training.server import Asked, TrainingRound
+from testbed.workload.contract import Workload
+from testbed.workload.section import WorkloadSection
 
 
 class MisbehaviourOptions(BaseModel):
@@ -92,7 +90,7 @@ class Misbehaviour:
     context: ClassVar[AttackContext]
 
     @classmethod
-    def check_learning(cls, section: "WorkloadSection") -> None:
+    def check_learning(cls, section: WorkloadSection) -> None:
         """Raise `ExperimentError` (one line) for a `workload:` section that this cannot be done with; reads no data."""
 
     @classmethod

@@ -9,7 +9,7 @@ needed. Clients that sign what they were sent (``aggregation.model_binding: sign
 """
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -17,17 +17,15 @@ from pydantic import Field
 from testbed.adversary import crafted_models
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions, TrainingMisbehaviour
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
-from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.messages import KeyAdvert
+from testbed.aggregation.secagg.round_state import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.errors import ExperimentError
 from testbed.messages import Vector
 from testbed.training.client import Train
 from testbed.training.server import Asked, Broadcast, TrainingRound
-from testbed.training.workload import InspectableWorkload, Workload
-
-if TYPE_CHECKING:
-    from testbed.experiment.workload import WorkloadSection
+from testbed.workload.contract import InspectableWorkload, Workload
+from testbed.workload.section import WorkloadSection
 
 
 class SendDifferentModels(TrainingMisbehaviour, Broadcast):
@@ -38,7 +36,7 @@ class SendDifferentModels(TrainingMisbehaviour, Broadcast):
     Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
 
     @classmethod
-    def check_learning(cls, section: "WorkloadSection") -> None:
+    def check_learning(cls, section: WorkloadSection) -> None:
         """See `Misbehaviour.check_learning`."""
         _check_gradients(cls.name, section)
 
@@ -69,9 +67,9 @@ class PassOnAllKeys(AggregationMisbehaviour, SecAgg):
     applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus")
     Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
 
-    def _usable(self, adverts: dict[int, KeyAdvert], round_: AggregationRound) -> dict[int, KeyAdvert]:
+    def usable_adverts(self, state: SecAggRound, adverts: dict[int, KeyAdvert]) -> dict[int, KeyAdvert]:
         """All of them."""
-        return adverts if self.attacking else super()._usable(adverts, round_)
+        return adverts if self.attacking else super().usable_adverts(state, adverts)
 
 
 class ImprintOptions(MisbehaviourOptions):
@@ -93,7 +91,7 @@ class SendCraftedModel(TrainingMisbehaviour, Broadcast):
     Options: ClassVar[type[MisbehaviourOptions]] = ImprintOptions
 
     @classmethod
-    def check_learning(cls, section: "WorkloadSection") -> None:
+    def check_learning(cls, section: WorkloadSection) -> None:
         """See `Misbehaviour.check_learning`."""
         _check_gradients(cls.name, section)
         layers = section.model == "mlp" or (section.model, section.dataset) == ("auto", "digits")
@@ -113,16 +111,18 @@ class SendCraftedModel(TrainingMisbehaviour, Broadcast):
         """Everybody is asked to train the imprint."""
         if not self.attacking:
             return super().questions_for(round_, question)
-        workload = inspectable(round_.workload)
+        workload = round_.workload
+        inspected = inspectable(workload)
+        assert workload is not None  # or that would have been an error
         samples = int(workload.sample_counts[round_.trainers].sum())
-        made = imprint_of(workload, samples, self.context.options_of(SendCraftedModel).gain, round_.number)
+        made = imprint_of(inspected, samples, self.context.options_of(SendCraftedModel).gain, round_.number)
         self.record_attack(
             SendCraftedModel, f"{made.rows - 1} bins for {samples} samples of {len(round_.trainers)} clients"
         )
         return super().questions_for(round_, Train(question.round, Vector(made.model, 0)))
 
 
-def _check_gradients(name: str, section: "WorkloadSection") -> None:
+def _check_gradients(name: str, section: WorkloadSection) -> None:
     if section.is_built_in and section.training != "real":
         raise ExperimentError(f"adversary.server: {name} needs gradients; set workload.training to real")
 

@@ -118,7 +118,7 @@ def report(error: BaseException, invocation: Invocation) -> int:
         _print([f"{error.filename}: {error.strerror}" if error.filename else error.strerror])
         return FAILED
     if isinstance(error, ModuleNotFoundError) and error.name in _LEFT_OUT:
-        _print([f"{error.name} is not installed here, and running clients needs it: pip install {error.name}"])
+        _print([f"{error.name} is not installed here, and this command needs it: pip install {error.name}"])
         return FAILED
     what = " ".join("".join(traceback.format_exception_only(error)).split())
     hint = "" if invocation.debug else "; --debug prints the traceback"

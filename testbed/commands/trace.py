@@ -8,7 +8,6 @@ import typer
 from testbed.commands.durations import seconds
 from testbed.commands.invocation import Debug, examples
 from testbed.commands.terminal import echo, messages
-from testbed.commands.trace_text import counts_table, duration, facts_json, facts_text
 from testbed.errors import ExperimentError, TraceError
 
 if TYPE_CHECKING:
@@ -117,6 +116,8 @@ def convert(
     _check_target(out, force, source)
     if not source.exists():
         raise TraceError(f"{source}: no such file")
+    from analysis import trace_report
+
     if format == "fedscale":
         from testbed.emulation.traces.conversion import fedscale
 
@@ -128,8 +129,8 @@ def convert(
     else:
         found, counts = _converted(format, source, given, round_s)
     found.write(out)
-    echo(counts_table(counts), nl=False)
-    _tell(found, out)
+    echo(trace_report.counts_text(counts), nl=False)
+    _summarise(found, out)
 
 
 def _converted(format: str, source: Path, given: dict[str, Any], round_s: float) -> "tuple[AvailabilityTrace, Counts]":
@@ -170,6 +171,7 @@ def _check_options(format: str, given: dict[str, Any]) -> None:
 def _write_capacity(table: Any, counts: "Counts", out: Path) -> None:
     import pyarrow as pa
 
+    from analysis import trace_report
     from testbed.files import parquet as parquet_files
     from testbed.files.atomic import atomic_write
 
@@ -178,7 +180,7 @@ def _write_capacity(table: Any, counts: "Counts", out: Path) -> None:
             file.write(table.to_csv(index=False).encode())
         else:
             parquet_files.write_table(pa.Table.from_pandas(table, preserve_index=False), file)
-    echo(counts_table(counts), nl=False)
+    echo(trace_report.counts_text(counts), nl=False)
     echo(f"{out}: capacities of {len(table)} clients: {', '.join(table.columns)}")
 
 
@@ -199,13 +201,14 @@ def inspect(
     debug: Debug = False,
 ) -> None:
     """Print what is in a trace, and draw it: who is online when, how fast links are, who was lost in which round."""
+    from analysis import trace_report
     from testbed.emulation.traces.detection import facts, open_trace
 
     if out is not None and out.suffix not in ("", ".png", ".pdf"):
         raise ExperimentError(f"--out: {out}: pictures are .png and .pdf")
     traced = open_trace(file)
     found = facts(traced)
-    echo(facts_json(found) if format == "json" else facts_text(found), nl=False)
+    echo(trace_report.render(found, format), nl=False)
     if out is not None:
         from analysis.figures import traces as trace_figures
 
@@ -244,7 +247,7 @@ def synthesize(
 
     made = synthesize(section(model, settings or []), clients, horizon_s, Randomness(seed), round_s)
     made.write(out)
-    _tell(made, out)
+    _summarise(made, out)
 
 
 @trace.command(epilog=_RECORD_EPILOG)
@@ -260,6 +263,7 @@ def record(
         raise ExperimentError(f"{run}: no such directory")
     if next(run.rglob("experiment.yaml"), None) is None:
         raise ExperimentError(f"{run}: no runs here; `testbed run EXPERIMENT.yaml` makes some")
+    from analysis import trace_report
     from testbed.emulation.traces.detection import describe_schedule
     from testbed.emulation.traces.replay import record
     from testbed.records import find_runs
@@ -270,7 +274,7 @@ def record(
         raise ExperimentError(f"{run}: {len(runs)} runs; choose one, e.g. {names}")
     schedule = record(runs[0])
     schedule.write(out)
-    echo(facts_text(describe_schedule(schedule)), nl=False)
+    echo(trace_report.render(describe_schedule(schedule)), nl=False)
     echo(f"{out}: {len(schedule)} rows")
 
 
@@ -289,11 +293,14 @@ def _check_target(out: Path, force: bool, source: Path | None = None) -> None:
         raise ExperimentError(f"--out: {out.parent}: cannot be made: {error.strerror}") from None
 
 
-def _tell(written: "AvailabilityTrace", out: Path) -> None:
+def _summarise(written: "AvailabilityTrace", out: Path) -> None:
+    from analysis import trace_report
+
     never = len(written.never_online)
     if never and out.suffix == ".csv":
         messages().print(
             f"note: CSV has no place for the {never} clients that are never online, nor for the horizon; .parquet has",
             markup=False,
         )
-    echo(f"{out}: {len(written)} clients, {len(written.online_from_s)} intervals, {duration(written.horizon_s)}")
+    length = trace_report.duration(written.horizon_s)
+    echo(f"{out}: {len(written)} clients, {len(written.online_from_s)} intervals, {length}")

@@ -27,7 +27,7 @@ from testbed.parties.round_beacon import BeaconAccess, RoundBeacon
 from testbed.records import RunDirectory
 from testbed.records.checkpoints import Checkpoint
 from testbed.selection.contract import SelectionRound, memory_copy
-from testbed.training.workload import Evaluation, Workload
+from testbed.workload.contract import Evaluation, Workload
 
 _HEARD = "rounds heard of"  # among the arrays of a checkpoint: see `AnnouncedRounds`
 _BEACON = "round beacon"  # likewise: see `RoundBeacon`

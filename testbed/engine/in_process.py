@@ -12,7 +12,7 @@ from testbed.network.live.admission import connecting_s
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.records import RunDirectory
-from testbed.training.workload import Workload
+from testbed.workload.contract import Workload
 
 
 def federation_in_process(

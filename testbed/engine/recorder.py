@@ -20,7 +20,7 @@ from testbed.records.checkpoints import Checkpoint
 from testbed.records.log import RunLog
 from testbed.records.run_end import STOPPED
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
-from testbed.training.workload import Evaluation
+from testbed.workload.contract import Evaluation
 
 
 @dataclass(frozen=True)

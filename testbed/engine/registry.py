@@ -1,55 +1,16 @@
 """From the names in an experiment to the classes that they select, built in or the user's own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters, AggregationProtocol
-from testbed.aggregation.dp_sgd_random_participation import RandomParticipation, RandomParticipationParameters
-from testbed.aggregation.plain import Plain, PlainParameters
-from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.aggregation.secagg.server import SecAgg
-from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
 from testbed.errors import ExperimentError
 from testbed.plugins import options as plugin_options
 from testbed.plugins.classes import plugin_class
 from testbed.plugins.contracts import check_subclass
-from testbed.selection.batch_partition import (
-    BatchPartitionParameters,
-    BatchPartitionSelection,
-    PartitionParameters,
-)
+from testbed.selection import catalogue as selections
 from testbed.selection.contract import SelectionParameters, SelectionProtocol
-from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
-from testbed.selection.oort import OortParameters, OortSelection
-from testbed.selection.random_selection import (
-    BernoulliParameters,
-    BernoulliSelection,
-    RandomParameters,
-    RandomSelection,
-    WeightedRandomParameters,
-    WeightedRandomSelection,
-)
-from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters, VerifiableBatchServer
-
-_SELECTION: dict[type[SelectionParameters], Any] = {
-    RandomParameters: RandomSelection,
-    WeightedRandomParameters: WeightedRandomSelection,
-    BernoulliParameters: BernoulliSelection,
-    PartitionParameters: BatchPartitionSelection,
-    BatchPartitionParameters: BatchPartitionSelection,
-    OortParameters: OortSelection,
-    ClientCentricParameters: ClientCentricServer,
-    ServerCentricParameters: ServerCentricServer,
-    VerifiableBatchPartitionParameters: VerifiableBatchServer,
-}
-_AGGREGATION: dict[type[AggregationParameters], Any] = {
-    PlainParameters: Plain,
-    SecAggParameters: SecAgg,
-    SecAggPlusParameters: SecAggPlus,
-    RandomParticipationParameters: RandomParticipation,
-}
-
 
 WithAttacks = Callable[[Any, set[str]], Any]
 """From the class of an honest server, and the names of the protocols that it is, to the class that runs."""
@@ -63,7 +24,7 @@ def selection_protocol(
     parameters: SelectionParameters, population: int, with_attacks: WithAttacks = _as_it_is
 ) -> SelectionProtocol:
     """The server side of the selection protocol of `parameters`, `with_attacks` of the adversary."""
-    protocol: SelectionProtocol = _server("selection", parameters, _SELECTION, with_attacks, population)
+    protocol: SelectionProtocol = _server("selection", parameters, selections.PROTOCOLS, with_attacks, population)
     return protocol
 
 
@@ -71,7 +32,7 @@ def aggregation_protocol(
     parameters: AggregationParameters, with_attacks: WithAttacks = _as_it_is
 ) -> AggregationProtocol:
     """The server side of the aggregation protocol of `parameters`, `with_attacks` of the adversary."""
-    protocol: AggregationProtocol = _server("aggregation", parameters, _AGGREGATION, with_attacks)
+    protocol: AggregationProtocol = _server("aggregation", parameters, aggregations.PROTOCOLS, with_attacks)
     return protocol
 
 
@@ -115,7 +76,8 @@ def plugin_parameters(section: str, parameters: Any) -> tuple[Any, dict[str, Any
 
 def _declared(kind: Any, base: type[Any]) -> type[Any] | None:
     """The parameters that the nearest of the classes declares which `kind` derives from; None: none does."""
-    of_built_in = {server: kind for known in (_AGGREGATION, _SELECTION) for kind, server in reversed(known.items())}
+    built_in: tuple[dict[Any, Any], ...] = (aggregations.PROTOCOLS, selections.PROTOCOLS)
+    of_built_in = {server: kind for known in built_in for kind, server in reversed(known.items())}
     for ancestor in kind.__mro__:
         found = vars(ancestor).get("Parameters", of_built_in.get(ancestor))
         if isinstance(found, type) and issubclass(found, base):
@@ -127,7 +89,7 @@ def _declared(kind: Any, base: type[Any]) -> type[Any] | None:
     return None
 
 
-def _server(section: str, parameters: Any, known: dict[Any, Any], with_attacks: WithAttacks, *arguments: Any) -> Any:
+def _server(section: str, parameters: Any, known: Mapping[Any, Any], with_attacks: WithAttacks, *arguments: Any) -> Any:
     """A user-defined class counts as the built-in protocols, too, that it derives from."""
     name: str = parameters.protocol
     if type(parameters) in known:

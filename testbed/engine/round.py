@@ -16,7 +16,7 @@ from testbed.selection.contract import Selection, SelectionProtocol, SelectionRo
 from testbed.selection.reports import TrainingReports, merged, reports_of
 from testbed.training.client import Train
 from testbed.training.server import Broadcast, TrainingRound
-from testbed.training.workload import Workload
+from testbed.workload.contract import Workload
 
 
 @dataclass

@@ -1,8 +1,9 @@
 """The experiment's schema: one pydantic model, whose JSON schema editors use (`testbed schema`)."""
 
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args
 
 from pydantic import (
     BaseModel,
@@ -18,12 +19,11 @@ from pydantic import (
 )
 
 from testbed.adversary.section import AdversarySection, name_of
+from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
-from testbed.aggregation.noisy import noise_of
-from testbed.aggregation.plain import PlainParameters
+from testbed.aggregation.noise import noise_of
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.aggregation.secagg_plus.server import SecAggPlusParameters
 from testbed.emulation.availability import Always, AvailabilitySection
 from testbed.emulation.compute.calibration import read_costs
 from testbed.emulation.compute.cost import REFERENCE_COSTS
@@ -31,17 +31,13 @@ from testbed.emulation.devices import Devices
 from testbed.emulation.links import Links
 from testbed.errors import TestbedError
 from testbed.experiment.records_section import RecordsSection
-from testbed.experiment.workload import WorkloadSection
 from testbed.files.uris import path_or_uri
 from testbed.plugins.classes import OWN, PLUGIN_NAME, alternative_by
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
-from testbed.selection.batch_partition import BatchPartitionParameters, PartitionParameters
+from testbed.selection import catalogue as selections
 from testbed.selection.contract import SelectionParameters
-from testbed.selection.lotto.client_centric import ClientCentricParameters
-from testbed.selection.lotto.server_centric import ServerCentricParameters
-from testbed.selection.oort import OortParameters
-from testbed.selection.random_selection import BernoulliParameters, RandomParameters, WeightedRandomParameters
-from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters
+from testbed.selection.random_selection import RandomParameters
+from testbed.workload.section import WorkloadSection
 
 _OwnName = Annotated[str, Field(pattern=PLUGIN_NAME, description="A class of your own, as package.module:Name")]
 
@@ -66,27 +62,18 @@ class OwnAggregation(AggregationParameters):
         return {key: value for key, value in written.items() if key in self.model_fields_set}
 
 
-SelectionSection = Annotated[
-    Annotated[RandomParameters, Tag("random")]
-    | Annotated[WeightedRandomParameters, Tag("weighted-random")]
-    | Annotated[BernoulliParameters, Tag("bernoulli")]
-    | Annotated[PartitionParameters, Tag("partition")]
-    | Annotated[BatchPartitionParameters, Tag("batch-partition")]
-    | Annotated[OortParameters, Tag("oort")]
-    | Annotated[ClientCentricParameters, Tag("lotto-client-centric")]
-    | Annotated[ServerCentricParameters, Tag("lotto-server-centric")]
-    | Annotated[VerifiableBatchPartitionParameters, Tag("verifiable-batch-partition")]
-    | Annotated[OwnSelection, Tag(OWN)],
-    Discriminator(alternative_by("protocol", "random")),
-]
-AggregationSection = Annotated[
-    Annotated[PlainParameters, Tag("plain")]
-    | Annotated[SecAggParameters, Tag("secagg")]
-    | Annotated[SecAggPlusParameters, Tag("secagg-plus")]
-    | Annotated[RandomParticipationParameters, Tag("dp-sgd-random-participation")]
-    | Annotated[OwnAggregation, Tag(OWN)],
-    Discriminator(alternative_by("protocol", "secagg")),
-]
+def _section(built_in: Iterable[Any], own: Any, default: str) -> Any:
+    """The union of the parameters of the protocols built in, told apart by their names, and of a user-defined class."""
+    tagged = [Annotated[kind, Tag(str(kind.model_fields["protocol"].default))] for kind in built_in]
+    return Annotated[Union[*tagged, Annotated[own, Tag(OWN)]], Discriminator(alternative_by("protocol", default))]
+
+
+if TYPE_CHECKING:  # what all of them have; the unions themselves are made of what the catalogues list
+    SelectionSection = SelectionParameters
+    AggregationSection = AggregationParameters
+else:
+    SelectionSection = _section(selections.PROTOCOLS, OwnSelection, "random")
+    AggregationSection = _section(aggregations.PROTOCOLS, OwnAggregation, "secagg")
 
 
 @cache
@@ -104,12 +91,6 @@ def alternative_keys() -> dict[tuple[str, str], frozenset[str]]:
             if not fields[name].is_required():
                 found[name, str(fields[name].default)] = frozenset(fields) - getattr(model, "unread", frozenset())
     return found
-
-
-def protocol_parameters() -> list[type[SelectionParameters] | type[AggregationParameters]]:
-    """The parameter classes of the built-in protocols."""
-    alternatives = (*get_args(get_args(SelectionSection)[0]), *get_args(get_args(AggregationSection)[0]))
-    return [get_args(one)[0] for one in alternatives if Tag(OWN) not in get_args(one)]
 
 
 _COSTS_SCHEMA = WithJsonSchema(

@@ -8,8 +8,12 @@ import difflib
 from collections.abc import Callable, Iterable, Sequence
 
 from testbed.adversary.catalogue import CLIENTS, SERVER
+from testbed.aggregation import catalogue as aggregations
+from testbed.aggregation.contract import AggregationParameters
 from testbed.errors import ExperimentError
-from testbed.experiment.schema import Experiment, protocol_parameters
+from testbed.experiment.schema import Experiment
+from testbed.selection import catalogue as selections
+from testbed.selection.contract import SelectionParameters
 
 _ALWAYS = "train"
 _WITH_AN_ADVERSARY = "adversary/"
@@ -18,7 +22,9 @@ RANDOM = "random"  # availability.dropout.stage: any stage after selection
 
 def known_stages() -> set[str]:
     """The stages of all questions that a built-in protocol asks, or a built-in misbehaviour."""
-    declared = [stage for kind in protocol_parameters() for stage in (*kind.stages, *kind.further_stages)]
+    protocols: tuple[type[SelectionParameters] | type[AggregationParameters], ...]
+    protocols = (*selections.PROTOCOLS, *aggregations.PROTOCOLS)
+    declared = [stage for kind in protocols for stage in (*kind.stages, *kind.further_stages)]
     return {*declared, _ALWAYS, *(stage for kind in (*SERVER, *CLIENTS) for stage in kind.added_stages)}
 
 

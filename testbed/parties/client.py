@@ -15,7 +15,7 @@ from testbed.emulation.compute.cost import ComputeModel, meter_pki
 from testbed.messages import Message, encode
 from testbed.parties.pki import Directory, Entries, Identity, Lookup
 from testbed.randomness import Randomness
-from testbed.training.workload import LocalUpdate, Workload
+from testbed.workload.contract import LocalUpdate, Workload
 
 Handler = TypeVar("Handler", bound=Callable[..., Message | None])
 

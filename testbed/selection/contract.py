@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,12 @@ class SelectionParameters(BaseModel):
     """Those that other settings bring, or that only some rounds have."""
 
     participants: Annotated[int, Field(gt=0, description="Participants of a round (K; Lotto: s)")] = 10
+
+    if TYPE_CHECKING:  # a field of each subclass
+
+        @property
+        def protocol(self) -> str:
+            """The name that selects the protocol in an experiment."""
 
     def stages_of_round(self) -> tuple[str, ...]:
         """The stages with these settings."""

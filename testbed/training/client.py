@@ -10,7 +10,7 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Count, Message, RoundNumber, Vector, content_digest
 from testbed.parties.client import Role, handles
-from testbed.training.workload import LocalUpdate, Workload
+from testbed.workload.contract import LocalUpdate, Workload
 
 
 class Trained(Message, frozen=True):

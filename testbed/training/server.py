@@ -6,7 +6,7 @@ from testbed.arrays import Ids
 from testbed.network.contract import Network
 from testbed.randomness import Randomness
 from testbed.training.client import Train
-from testbed.training.workload import Workload
+from testbed.workload.contract import Workload
 
 Asked = list[tuple[Ids, Train]]
 """Who is asked to train what; the groups are asked one after the other."""

@@ -8,7 +8,7 @@ import pytest
 
 import workloads
 from testbed.adversary.crafted_models import imprint, silent
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 
 SHAPES = [(12, 9), (12,), (12, 12), (12,), (4, 12), (4,)]
 

@@ -15,12 +15,12 @@ from testbed.engine.round import Outcome
 from testbed.experiment.schema import Experiment
 from testbed.network.recorder import Exchanges
 from testbed.records import RunDirectory
-from testbed.training.workload import LocalUpdate
+from testbed.workload.contract import LocalUpdate
 
 
 @dataclass
 class Quality:
-    """See `testbed.training.workload.Evaluation`."""
+    """See `testbed.workload.contract.Evaluation`."""
 
     loss: float
     accuracy: float

@@ -18,7 +18,7 @@ VICTIM = 4
 
 @dataclass
 class Constant:
-    """See `testbed.training.workload.LocalUpdate`."""
+    """See `testbed.workload.contract.LocalUpdate`."""
 
     delta: np.ndarray
     samples: int = 1

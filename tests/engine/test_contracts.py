@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 
+from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationProtocol
 from testbed.aggregation.plain import Plain
 from testbed.engine.plan import Plan
-from testbed.engine.registry import _AGGREGATION, _FORMER_NAMES, _SELECTION
+from testbed.engine.registry import _FORMER_NAMES
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.plugins.contracts import check_subclass
+from testbed.selection import catalogue as selections
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
 from testbed.selection.oort import OortSelection
 from testbed.selection.random_selection import RandomSelection
@@ -97,6 +99,6 @@ def test_what_does_not_keep_the_contract_is_refused(kind: type, section: str, li
 
 
 def test_no_built_in_protocol_misspells_anything() -> None:
-    for servers, base in ((_SELECTION, SelectionProtocol), (_AGGREGATION, AggregationProtocol)):
-        for server in servers.values():
+    for servers, base in ((selections, SelectionProtocol), (aggregations, AggregationProtocol)):
+        for server in servers.PROTOCOLS.values():
             check_subclass(server, base, server.__name__, "protocol", _FORMER_NAMES)

@@ -14,7 +14,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.loader import validated
 from testbed.privacy.mechanisms.gaussian import coins
 from testbed.records.tables import SCHEMAS
-from testbed.training.workload import Evaluation, LocalUpdate
+from testbed.workload.contract import Evaluation, LocalUpdate
 
 SUSPICIOUS = 1e-4
 P, Q, CLIP, ETA = 0.3, 0.4, 0.5, 0.1

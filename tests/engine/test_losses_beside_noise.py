@@ -84,7 +84,7 @@ def test_counts_are_public_under_dp_sgd_and_losses_are_not(run: Callable[..., An
             raise NotImplementedError
 
         def gradient_sum(self, client: int, *of: Any) -> Any:
-            from testbed.training.workload import LocalUpdate
+            from testbed.workload.contract import LocalUpdate
 
             return LocalUpdate(np.zeros(4, np.float32), 6, 0.25, 2)
 

@@ -67,7 +67,7 @@ def test_each_attempt_is_charged(at_round: int, times: int, run: Callable[..., A
     for client in {row["client"] for row in rows}:
         history = Counter(row["honest_noise"] for row in rows if row["client"] == client)
         last = [row for row in rows if row["client"] == client][-1]
-        assert last["epsilon"] == ledger.accountant.epsilon(history, last["delta"])
+        assert last["epsilon"] == ledger.plan.accountant.epsilon(history, last["delta"])
     (event,) = [row for row in done.rows("events") if row["kind"] == "attempt"]
     assert event["round"] == at_round
     assert event["detail"].startswith(f"this round's last stage had begun {'once' if times == 1 else '3 times'} before")

@@ -208,7 +208,7 @@ def test_dp_sgd_charges_whoever_takes_part(run: Callable[..., Any]) -> None:
             """They can be had."""
 
         def gradient_sum(self, client: int, model: Any, round_number: int, samples: Any, norm: float | None) -> Any:
-            from testbed.training.workload import LocalUpdate
+            from testbed.workload.contract import LocalUpdate
 
             return LocalUpdate(np.full(5, 0.1 * len(samples), np.float32), 4, 0.0, len(samples))
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import chi2
 
 from testbed.randomness import Randomness
-from testbed.training.workload import Evaluation, LocalUpdate
+from testbed.workload.contract import Evaluation, LocalUpdate
 
 POPULATION, PARTICIPANTS, ROUNDS = 20, 8, 4
 CLIP, MULTIPLIER, RATE = 1.0, 2.0, 0.4

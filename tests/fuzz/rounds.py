@@ -29,7 +29,7 @@ from testbed.messages import Message, Vector
 from testbed.network.hosts import Delivery, HostAnswers
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory
-from testbed.training.workload import LocalUpdate
+from testbed.workload.contract import LocalUpdate
 from tests.fuzz.messages import message_kinds, valid
 
 POPULATION = 16

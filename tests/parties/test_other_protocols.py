@@ -10,7 +10,7 @@ from testbed.adversary.secagg.accomplices import HandOver
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.dealt_shares import ProveShare
 from testbed.aggregation.secagg.messages import CheckSurvivors
-from testbed.aggregation.secagg.noise_removal import UnmaskAndRemove
+from testbed.aggregation.secagg.noise import UnmaskAndRemove
 from testbed.aggregation.secagg_plus.client import SecAggPlusClient
 from testbed.aggregation.secagg_plus.messages import AnnounceGraph
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel

@@ -18,7 +18,7 @@ from testbed.records.store import Store
 from testbed.records.tables import (
     SCHEMAS,
 )
-from testbed.training.workload import LocalUpdate
+from testbed.workload.contract import LocalUpdate
 
 ROUNDS = 3
 EXPERIMENT = {

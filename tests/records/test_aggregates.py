@@ -17,7 +17,7 @@ from testbed.experiment.loader import validated
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.aggregates import RoundAggregate, names_in
 from testbed.records.mirror import fetched, local_staging_dir
-from testbed.training.workload import LocalUpdate
+from testbed.workload.contract import LocalUpdate
 
 ROUNDS = 6
 BASE = {

@@ -25,7 +25,7 @@ from testbed.parties.client import Environment, Role
 from testbed.parties.host import Host
 from testbed.parties.pki import PKI, Identity
 from testbed.selection.lotto.messages import Announce
-from testbed.training.workload import LocalUpdate
+from testbed.workload.contract import LocalUpdate
 from tests.search import beacon
 
 DIMENSION = 3

@@ -8,7 +8,7 @@ from tests.repository import ROOT
 TRAINING = """
 import sys
 import workloads
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 keys = {"model": "logistic", "samples_per_client": 5, "test_samples": 20, "momentum": 0.9}
 section = WorkloadSection(dataset="synthetic-femnist", **keys)
 made = workloads.build(section, 10, 1)

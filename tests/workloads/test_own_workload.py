@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from workloads import Workload, build, contract
 from workloads.training.classification import ImageClassification
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from testbed.experiment.workload import Partition, WorkloadSection
+from testbed.workload.section import Partition, WorkloadSection
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_section_survives_being_written_and_read_again() -> None:
 
 
 def test_describing_a_workload_does_not_import_torch() -> None:
-    code = "import sys, testbed.experiment.workload; sys.exit('torch' in sys.modules)"
+    code = "import sys, testbed.workload.section; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import WorkloadSection
-from testbed.experiment.workload_specs import Form
 from testbed.files import limits
 from testbed.files.archives import SmallHeaders
+from testbed.workload.section import WorkloadSection
+from testbed.workload.specs import Form
 from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
 from workloads.data.formats.cifar_pickle import Unreadable, batch

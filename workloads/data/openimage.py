@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import WorkloadSection
-from testbed.experiment.workload_specs import Form
 from testbed.files import limits
+from testbed.workload.section import WorkloadSection
+from testbed.workload.specs import Form
 from workloads.data.clients import owners
 from workloads.data.clients.cache import ClientDataCache
 from workloads.data.clients.contract import Batch, ClientImages, Dataset

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 import workloads
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 
 
 def local_training() -> tuple[Callable[[], object], float]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from workloads.contract import Evaluation, LocalUpdate
 from workloads.data.clients.contract import Batch, ClientData, ClientImages, ClientText
 from workloads.models import vector
@@ -94,7 +94,7 @@ class TorchWorkload:
         samples: NDArray[np.int64],
         clip: float | None,
     ) -> LocalUpdate:
-        """The sum of some samples' clipped gradients at `model`; see `testbed.training.workload.GradientWorkload`."""
+        """The sum of some samples' clipped gradients at `model`; see `testbed.workload.contract.GradientWorkload`."""
         held = int(self.sample_counts[client])
         if not len(samples):
             return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), held, 0.0, 0, 0.0)

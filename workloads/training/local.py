@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, log_softmax, nll_loss
 
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from workloads.contract import Evaluation
 from workloads.data.clients.contract import IGNORED
 from workloads.models import vector

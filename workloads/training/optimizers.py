@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 
 
 class LocalOptimizer(Protocol):

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from workloads.contract import Evaluation, LocalUpdate
 from workloads.data.clients.contract import ClientData
 from workloads.randomness import Purpose, stream

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures.style import COLUMN_INCHES, house_style, protocol_colours, save
 from analysis.multi_round import OverRounds
 from analysis.multi_round.figures import Line
 from analysis.multi_round.figures import draw as draw_lines
@@ -34,6 +33,7 @@ from analysis.reproduction.multi_round_secagg.schemes import (
     measured,
     over_seeds,
 )
+from analysis.style import COLUMN_INCHES, house_style, protocol_colours, save
 from testbed.arrays import Floats
 
 Metrics = Mapping[str, list[OverRounds]]

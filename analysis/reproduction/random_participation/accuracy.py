@@ -22,7 +22,6 @@ from analysis.bounds.random_participation import (
     weak_client_sampling,
 )
 from analysis.comparison.measures import mean_interval
-from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.accuracy_curves import AccuracyCurves
 from analysis.reproduction.contract import (
     Agreement,
@@ -53,6 +52,7 @@ from analysis.reproduction.random_participation.training import (
     task_of,
     train,
 )
+from analysis.style import COLUMN_INCHES, house_style, save
 
 _LOOKS = {NONE: ("#7F7F7F", ":"), PROPOSED: ("#0072B2", "--"), WCS: ("#000000", "-"), OLS: ("#56B4E9", "-")}
 

@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from analysis.comparison.losses import first_losses
 from analysis.comparison.rows import rows_of
 from analysis.figures.availability import availability, dropouts_by_stage, presence
-from analysis.figures.style import house_style
+from analysis.style import house_style
 from testbed.network.recorder import OUTCOMES
 from testbed.records import RunRecords
 

@@ -16,7 +16,7 @@ from matplotlib.text import Text
 import analysis.figures.comparison
 from analysis.comparison.measures import by_stage
 from analysis.figures.comparison import plot
-from analysis.figures.style import COLUMN_INCHES, protocol_colours, stage_colours
+from analysis.style import COLUMN_INCHES, protocol_colours, stage_colours
 from testbed.records import RunRecords
 
 MakeRun = Callable[..., RunRecords]

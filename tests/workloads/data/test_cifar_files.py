@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import WorkloadSection
 from testbed.files import limits
+from testbed.workload.section import WorkloadSection
 from workloads import build
 from workloads.data.formats.cifar_pickle import Unreadable, batch
 

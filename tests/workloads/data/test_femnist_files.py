@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from workloads import build
 
 Writers = Mapping[str, tuple[np.ndarray, np.ndarray]]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import WorkloadSection
 from testbed.files import limits
+from testbed.workload.section import WorkloadSection
 from workloads import build
 
 

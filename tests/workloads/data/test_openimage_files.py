@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from workloads import build
 from workloads.data import openimage
 from workloads.data.clients.cache import ClientDataCache

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from workloads import build
 from workloads.data.clients import text
 from workloads.data.clients.contract import IGNORED

@@ -11,16 +11,16 @@ import pytest
 from pydantic import ValidationError
 
 import workloads.data
-from testbed.experiment import workload_specs
 from testbed.experiment.schema import Experiment
-from testbed.experiment.workload import WorkloadSection
-from testbed.experiment.workload_specs import DatasetSpec, Form, ModelSpec, datasets, is_language, models, models_for
+from testbed.workload import specs
+from testbed.workload.section import WorkloadSection
+from testbed.workload.specs import DatasetSpec, Form, ModelSpec, datasets, is_language, models, models_for
 from workloads import ImageClassification
 
 NEW = '''
 import numpy as np
 
-from testbed.experiment.workload_specs import Form
+from testbed.workload.specs import Form
 from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
 
@@ -51,7 +51,7 @@ UNSUITED = {"image_size": 64, "sequence_length": 8, "vocabulary_size": 50}
 
 
 def forget() -> None:
-    workload_specs.datasets.cache_clear()
+    specs.datasets.cache_clear()
     workloads.data.specs.cache_clear()
 
 
@@ -147,7 +147,7 @@ def test_the_models_of_the_data_sets() -> None:
 def test_two_of_one_name_are_an_error() -> None:
     spec = DatasetSpec(name="twice", summary="", form=Form.TEXT, default_model="albert")
     with pytest.raises(ValueError, match="twice is declared twice"):
-        workload_specs._by_name([spec, spec])
+        specs._by_name([spec, spec])
     assert not ModelSpec(name="small", takes={Form.GREY: 8}).fits(spec)
 
 
@@ -162,8 +162,8 @@ WITHOUT = """
     sys.meta_path.insert(0, Absent())
     import workloads
     from testbed.experiment import Experiment
-    from testbed.experiment.workload import WorkloadSection
-    from testbed.experiment.workload_specs import datasets, models
+    from testbed.workload.section import WorkloadSection
+    from testbed.workload.specs import datasets, models
 
     assert workloads.Workload and workloads.PartitionedDataset
     assert len(datasets()) >= 13 and len(models()) >= 11

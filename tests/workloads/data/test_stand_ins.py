@@ -14,7 +14,7 @@ from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
 from testbed.experiment.loader import validated
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from tests.repository import ROOT
 from workloads.contract import Workload
 from workloads.registry import built_in
@@ -92,7 +92,7 @@ FINGERPRINT = f"""
 import hashlib, json, random, sys
 import numpy as np
 import torch
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from workloads.registry import built_in
 before = torch.get_rng_state(), random.getstate()
 found = {{}}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from tests.repository import ROOT
 from workloads.data.synthetic_cifar import GeneratedImages
 from workloads.randomness import Purpose
@@ -85,7 +85,7 @@ def test_the_images_can_be_learned_and_not_at_once() -> None:
 FINGERPRINT = f"""
 import hashlib, json, random, sys
 import torch
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from workloads.registry import built_in
 before = torch.get_rng_state(), random.getstate()
 found = {{}}

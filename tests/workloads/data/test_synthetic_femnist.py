@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from workloads.data.clients.cache import ClientDataCache
 from workloads.data.synthetic_femnist import CLASSES, SyntheticFemnist, alphabet, write
 from workloads.registry import built_in

@@ -165,7 +165,7 @@ def test_a_later_word_changes_no_earlier_prediction(small: Albert) -> None:
 
 
 def test_albert_trains_the_first_copy_and_sends_both() -> None:
-    from testbed.experiment.workload import WorkloadSection
+    from testbed.workload.section import WorkloadSection
     from workloads.training.local import LocalTrainer, prepare_process
 
     network = text_model("albert-small", 50)

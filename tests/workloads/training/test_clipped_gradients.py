@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.errors import ExperimentError
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from workloads.models import vector
 from workloads.models.registry import image_model, text_model
 from workloads.registry import built_in

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from benchmarks.floors import plain_network
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from tests.repository import ROOT
 from workloads import ImageClassification, build
 from workloads.randomness import Purpose, stream
@@ -167,7 +167,7 @@ def test_rounds_and_clients_differ_in_order_of_samples_and_dropout() -> None:
 FINGERPRINT = """
 import hashlib, json, sys
 import numpy as np
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from workloads import build
 found = {}
 for dataset, samples in (("digits", None), ("synthetic-femnist", 20)):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from workloads import build
 from workloads.training import optimizers
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.experiment.workload import WorkloadSection
-from testbed.experiment.workload_specs import DatasetSpec
+from testbed.workload.section import WorkloadSection
+from testbed.workload.specs import DatasetSpec
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.experiment.workload import WorkloadSection
+from testbed.workload.section import WorkloadSection
 from workloads.data.clients import partition
 from workloads.data.clients.contract import Batch, ClientImages
 from workloads.randomness import Purpose, stream

@@ -1,5 +1,6 @@
 """What the federation needs of a workload, whatever its clients learn; what a workload can beyond that is a contract of
-its own. Nothing here knows of parties or messages.
+its own, which names just these methods: whether a workload has them is asked with ``isinstance``. Nothing here knows of
+parties or messages.
 """
 
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ class Workload(Protocol):
 
 
 @runtime_checkable
-class LabelledWorkload(Workload, Protocol):
+class LabelledWorkload(Protocol):
     """A workload whose samples have labels, which some models of availability go by."""
 
     def label_counts(self) -> npt.NDArray[np.int64]:
@@ -85,7 +86,7 @@ class LabelledWorkload(Workload, Protocol):
 
 
 @runtime_checkable
-class PartlySharedWorkload(LabelledWorkload, Protocol):
+class PartlySharedWorkload(Protocol):
     """A workload that can leave out the samples that all clients share: these tell no client from another."""
 
     def own_label_counts(self) -> npt.NDArray[np.int64]:
@@ -93,7 +94,7 @@ class PartlySharedWorkload(LabelledWorkload, Protocol):
 
 
 @runtime_checkable
-class GradientWorkload(Workload, Protocol):
+class GradientWorkload(Protocol):
     """A workload with gradients of single samples, as DP-SGD needs it."""
 
     def check_gradient_sum(self) -> None:
@@ -120,7 +121,7 @@ class GradientWorkload(Workload, Protocol):
 
 
 @runtime_checkable
-class InspectableWorkload(Workload, Protocol):
+class InspectableWorkload(Protocol):
     """A workload of which can be said what a server knows that chose the model and has samples to evaluate it on."""
 
     def parameter_shapes(self) -> list[tuple[int, ...]]:

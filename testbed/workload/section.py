@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.config import JsonDict
 
-from testbed.experiment.workload_specs import DatasetSpec, datasets, models, models_for
 from testbed.plugins.classes import PLUGIN_NAME
+from testbed.workload.specs import DatasetSpec, datasets, models, models_for
 
 
 def _list_datasets(schema: JsonDict) -> None:

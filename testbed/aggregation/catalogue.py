@@ -1,0 +1,17 @@
+"""The built-in aggregation protocols: a line each, from which the schema and the engine derive the rest."""
+
+from testbed.aggregation.contract import AggregationParameters, AggregationProtocol
+from testbed.aggregation.dp_sgd_random_participation import RandomParticipation, RandomParticipationParameters
+from testbed.aggregation.plain import Plain, PlainParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.server import SecAgg
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlus
+
+PROTOCOLS: dict[type[AggregationParameters], type[AggregationProtocol]] = {
+    PlainParameters: Plain,
+    SecAggParameters: SecAgg,
+    SecAggPlusParameters: SecAggPlus,
+    RandomParticipationParameters: RandomParticipation,
+}
+"""The server of each class of parameters, whose default for ``protocol`` is the name in an experiment."""

@@ -1,0 +1,29 @@
+"""The built-in selection protocols: a line each, from which the schema and the engine derive the rest."""
+
+from testbed.selection.batch_partition import BatchPartitionParameters, BatchPartitionSelection, PartitionParameters
+from testbed.selection.contract import SelectionParameters, SelectionProtocol
+from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
+from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
+from testbed.selection.oort import OortParameters, OortSelection
+from testbed.selection.random_selection import (
+    BernoulliParameters,
+    BernoulliSelection,
+    RandomParameters,
+    RandomSelection,
+    WeightedRandomParameters,
+    WeightedRandomSelection,
+)
+from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters, VerifiableBatchServer
+
+PROTOCOLS: dict[type[SelectionParameters], type[SelectionProtocol]] = {
+    RandomParameters: RandomSelection,
+    WeightedRandomParameters: WeightedRandomSelection,
+    BernoulliParameters: BernoulliSelection,
+    PartitionParameters: BatchPartitionSelection,
+    BatchPartitionParameters: BatchPartitionSelection,
+    OortParameters: OortSelection,
+    ClientCentricParameters: ClientCentricServer,
+    ServerCentricParameters: ServerCentricServer,
+    VerifiableBatchPartitionParameters: VerifiableBatchServer,
+}
+"""The server of each class of parameters, whose default for ``protocol`` is the name in an experiment."""
