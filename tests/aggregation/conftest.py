@@ -160,7 +160,10 @@ class SmallFederation:
         trained = await self.network.ask(self.everybody, question)
         return AggregationRound(
             number, self.network, self.everybody, trained.ids, self.environment.directory,
-            *((self.workload.dimension, EXPERIMENT, self.randomness) if self.told else ()), batches=self.batches,
+            dimension=self.workload.dimension if self.told else None,
+            experiment_id=EXPERIMENT if self.told else None,
+            randomness=self.randomness if self.told else None,
+            batches=self.batches,
             training=question if self.told else None,
         )  # fmt: skip
 

@@ -28,6 +28,7 @@ from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.share_correction import recover
 from testbed.batches import Batches
 from testbed.errors import ProtocolError
+from testbed.messages import Message
 
 S, T = 12, 3
 BATCH, FIRST, SECOND = [0, 1, 2], list(range(3, 12)), list(range(12, 21))
@@ -67,7 +68,9 @@ async def attack(
             answers = (await ask(np.array([client]), CheckSurvivors(1, survivors))).valid()
             signed.update({c: a.signature for c, a in answers.items()})
     for client, survivors in told.items():
-        question = Unmask(1, [SignatureOf(p, signed[p]) for p in signed if p in survivors and told[p] == survivors])
+        question: Message = Unmask(
+            1, [SignatureOf(p, signed[p]) for p in signed if p in survivors and told[p] == survivors]
+        )
         if parameters.consistency == "none":
             question = UnmaskSurvivors(1, survivors)
         revealed.update((await ask(np.array([client]), question)).valid())

@@ -225,6 +225,7 @@ def test_a_client_can_still_lie_within_the_range_of_an_update(federation: Any) -
     class TwiceItsWeight(SecAggClient):
         @handles(MaskInput)
         def on_mask_input(self, message: MaskInput, private: SealedFromPeers) -> Masked:
+            assert self.client.local_update is not None
             self.client.local_update = replace(self.client.local_update, samples=30)
             return super().on_mask_input(message, private)
 
@@ -235,6 +236,7 @@ def test_where_all_weights_are_equal_no_other_weight_is_accepted(federation: Any
     class WeighsTwo(SecAggClient):
         @handles(MaskInput)
         def on_mask_input(self, message: MaskInput, private: SealedFromPeers) -> Masked:
+            assert self.client.local_update is not None
             self.client.local_update = replace(self.client.local_update, samples=2)
             self.noise = SecAggParameters(threshold=T).noise_policy()
             return super().on_mask_input(message, private)
@@ -365,7 +367,7 @@ def test_silence_is_a_drop_out(federation: Any) -> None:
 def test_no_single_misbehaving_client_crashes_the_run(federation: Any) -> None:
     """Whatever one client answers, the round completes or ends as aborted: nothing else is raised."""
     roles = [value for value in list(globals().values()) if isinstance(value, type) and issubclass(value, SecAggClient)]
-    outcomes = {}
+    outcomes: dict[str, int | str] = {}
     for role in roles:
         if role in (SecAggClient, InputOf):
             continue

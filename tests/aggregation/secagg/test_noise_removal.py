@@ -32,7 +32,7 @@ BEFORE = STAGES[:3]  # who leaves in them is not in the sum
 
 
 def parameters(enforced: bool = True, **changes: Any) -> SecAggParameters:
-    noise = {"noise_multiplier": MULTIPLIER, "scale": SCALE}
+    noise: dict[str, Any] = {"noise_multiplier": MULTIPLIER, "scale": SCALE}
     if enforced:
         noise["enforcement"] = {"tolerated_dropouts": T}
     return SecAggParameters(**{"threshold": 5, "weights": "equal", "noise": noise} | changes)

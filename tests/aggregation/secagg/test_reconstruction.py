@@ -37,7 +37,7 @@ def played(
     deltas = np.random.default_rng(participants).uniform(-1, 1, (participants, D)).astype(np.float32)
     context = AttackContext(frozenset(dishonest), {kind: ReconstructionOptions(victim=victim)})
     small = federation(
-        deltas, SecAggParameters(threshold=threshold, consistency=consistency),  # type: ignore[arg-type]
+        deltas, SecAggParameters(threshold=threshold, consistency=consistency),
         protocol=malicious_server(SecAgg, [kind], context), samples=range(3, participants + 3), **keywords,
     )  # fmt: skip
     try:

@@ -232,8 +232,8 @@ def test_only_what_was_revealed_is_opened(unsigned: bool, federation: Any) -> No
         assert await asked(small, ProveShare(2, 3, SELF_MASK)) == ["secagg.out-of-order"]
         for question in (ProveShare(1, 3, SELF_MASK), ProveShare(1, 9, MASK_KEY)):
             assert isinstance(await asked(small, question), ShareKey)
-        for question in (Unmask(1, []), UnmaskSurvivors(1, list(range(9)))):
-            assert await asked(small, question) == ["secagg.out-of-order"]
+        for late in (Unmask(1, []), UnmaskSurvivors(1, list(range(9)))):
+            assert await asked(small, late) == ["secagg.out-of-order"]
 
     asyncio.run(play())
 

@@ -17,6 +17,7 @@ from testbed.adversary.secagg.reconstruction import Attempt, Contradicting
 from testbed.aggregation.secagg.messages import CheckSurvivors, Shares, SignatureOf
 from testbed.aggregation.secagg.round_state import SecAggRound
 from testbed.aggregation.secagg_plus.client import SecAggPlusClient
+from testbed.aggregation.secagg_plus.graph import RegularGraph
 from testbed.aggregation.secagg_plus.messages import (
     MaskedAmongNeighbours,
     MaskInputAmongNeighbours,
@@ -67,7 +68,8 @@ class Isolate(Contradicting, SecAggPlus):
     def begin(self, round_: Any) -> SecAggRound:
         """Without the honest server's check that everybody has masked with all neighbours."""
         state = super().begin(round_)
-        state.graph.is_masked_with_all = lambda *_: True
+        graph: Any = state.graph
+        graph.is_masked_with_all = lambda *_: True
         self.state = state
         return state
 
@@ -96,6 +98,7 @@ class Isolate(Contradicting, SecAggPlus):
 
     def peers_that_shared(self, state: SecAggRound) -> dict[int, list[int]]:
         told, graph = super().peers_that_shared(state), state.graph
+        assert isinstance(graph, RegularGraph)
         self.plan = self.find(graph, sorted(state.sealed))
         assert self.plan is not None
         told[self.plan.victim] = sorted(self.plan.told | (graph.around(self.plan.victim) & self.dishonest))
@@ -106,6 +109,7 @@ class Isolate(Contradicting, SecAggPlus):
         assert self.plan is not None
         victim, few, first, second = self.plan
         round_, graph = state.start, state.graph
+        assert isinstance(graph, RegularGraph)
         revealed: dict[int, Shares] = {}
         for said, signing, listening in (
             (first, {victim, *few}, {victim}),

@@ -45,7 +45,8 @@ def quantised_sum(small: Any, clients: list[int]) -> list[int]:
         rounding = small.randomness.generator(client, 1, "stochastic rounding")
         weight = int(small.workload.sample_counts[client])
         rows.append(small.parameters.quantisation.encode(small.workload.deltas[client], weight, rounding))
-    return np.sum(rows, axis=0, dtype=np.uint64).astype(np.uint32).tolist()
+    total = np.asarray(np.sum(rows, axis=0, dtype=np.uint64))
+    return total.astype(np.uint32).tolist()
 
 
 def expected_end(around: dict[int, frozenset[int]], fates: list[str | None], chosen: Any) -> list[int] | None:
