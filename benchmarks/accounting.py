@@ -25,7 +25,7 @@ SIGMA, DELTA = 1.065, 1e-6
 def measure(rounds: int, local_samples: int, repeat: int) -> tuple[dict[str, object], list[dict[str, object]]]:
     """The benchmark's result and its table; CPU seconds, the median of `repeat`."""
     who = Participation(local_samples, 0.001, 0.1)
-    taken: dict[str, list[float]] = {"floor": []} | {one.name: [] for one in ANALYSES}
+    taken: dict[str, list[float]] = {name: [] for name in ("floor", *(one.name for one in ANALYSES))}
     epsilons: dict[str, float] = {}
     for _ in range(repeat):
         for name in taken:
@@ -46,7 +46,7 @@ def measure(rounds: int, local_samples: int, repeat: int) -> tuple[dict[str, obj
     }  # fmt: skip
     result |= {f"{name}_seconds": value for name, value in seconds.items() if name != "floor"}
     result |= {f"{name}_epsilon": value for name, value in epsilons.items() if name != "floor"}
-    rows = [
+    rows: list[dict[str, object]] = [
         {"analysis": name, "CPU seconds": seconds[name], "at most": LIMITS.get(name), "epsilon": epsilons[name]}
         for name in taken
     ]

@@ -8,6 +8,7 @@ exchanges and participation tables and the bits of the final model with those of
 """
 
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +79,7 @@ class Nodes:
         ray.shutdown()
         self.cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         self.complete()
-        ray.init(address=self.cluster.address, log_to_driver=False, logging_level="error")
+        ray.init(address=self.cluster.address, log_to_driver=False, logging_level=logging.ERROR)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -226,7 +228,7 @@ def trials(at: Trials) -> Iterator[tuple[str, Callable[[], Row]]]:
     for stage in stages:
         yield (
             f"host at {stage}",
-            lambda stage=stage: at.fault("a host's process", f"round 2, {stage}", (2, stage, one, 1)),
+            partial(at.fault, "a host's process", f"round 2, {stage}", (2, stage, one, 1)),
         )
     yield "two hosts", lambda: at.fault(
         "two hosts at once", "round 3, train",
@@ -238,11 +240,11 @@ def trials(at: Trials) -> Iterator[tuple[str, Callable[[], Row]]]:
     )
     yield "host for ever", lambda: at.fault("a host, again and again", "round 2, train", (2, "train", one, 5))
     for stage in ("train", "secagg/masked-input", "secagg/unmask"):
-        yield f"node at {stage}", lambda stage=stage: node_lost(at, stage)
+        yield f"node at {stage}", partial(node_lost, at, stage)
     for stage in ("lotto/announce", "train", "secagg/unmask"):
         yield (
             f"coordinator at {stage}",
-            lambda stage=stage: at.fault("the coordinator", f"round 3, {stage}", (3, stage, breaking.coordinator, 1)),
+            partial(at.fault, "the coordinator", f"round 3, {stage}", (3, stage, breaking.coordinator, 1)),
         )
     yield "coordinator and host", lambda: at.fault(
         "the coordinator and a host", "round 3, secagg/share-keys",
@@ -295,6 +297,7 @@ def _head_lost(at: Trials) -> Row:
     head = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
 
     def kill(process: subprocess.Popen[bytes]) -> None:
+        assert head.head_node is not None
         for infos in head.head_node.all_processes.values():
             for info in infos:
                 with contextlib.suppress(ProcessLookupError):

@@ -20,8 +20,9 @@ from benchmarks.throttling import set_mtu, throttle_client, throttle_server
 from testbed.arrays import Floats
 from testbed.emulation.links import BYTES_PER_MBIT
 from testbed.emulation.links.factory import ClientLinks
-from testbed.emulation.links.rates import BandwidthTraces, Rates
+from testbed.emulation.links.rates import Rates
 from testbed.emulation.links.transport import TCP, Transport
+from testbed.emulation.traces.bandwidth import BandwidthTraces
 from testbed.messages import question_name
 from testbed.network.emulated import EmulatedNetwork
 from testbed.network.live.frames import ANSWER_OVERHEAD, question_overhead

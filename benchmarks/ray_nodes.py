@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from benchmarks.namespaces import INTERFACE, Counters, Star, Unavailable, check_available, run
 from benchmarks.throttling import throttle_client, throttle_server
@@ -186,8 +187,8 @@ class RayStar:
             raise ClusterError(f"{command[0]} ended with {process.returncode}: {errors.strip()[-2000:]}")
         return output
 
-    def _popen(self, node: int, *command: str, **options: object) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
+    def _popen(self, node: int, *command: str, **options: Any) -> subprocess.Popen[str]:
+        process: subprocess.Popen[str] = subprocess.Popen(
             ["nsenter", f"--net=/run/netns/{self.namespace(node)}", *command],
             text=True, cwd=ROOT, env=self._environment, start_new_session=True, preexec_fn=_end_with_parent, **options,
         )  # fmt: skip

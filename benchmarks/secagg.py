@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from benchmarks.report import arguments, emit
 from testbed.aggregation.contract import AggregationRound
-from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.server import SecAgg
 from testbed.emulation.availability import Presence
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.emulation.links import ClientLinks, Links
@@ -52,7 +54,9 @@ class RandomUpdates:
 
     def expected(self, clients: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Mean of the clients' updates."""
-        return np.mean([self._deltas[client % len(self._deltas)] for client in clients.tolist()], axis=0)
+        sent = [self._deltas[client % len(self._deltas)] for client in clients.tolist()]
+        mean: npt.NDArray[np.float64] = np.mean(sent, axis=0)
+        return mean
 
 
 class LeaveBeforeInput:
@@ -105,7 +109,7 @@ def measured(
         randomness=randomness,
         compute=compute,
         directory=Directory.empty(clients),
-        workload=workload,
+        workload=workload,  # type: ignore[arg-type]  # clients only train
     )
     hosts = LocalHosts(clients, environment, [RoleSpec(Trainer, None), *protocol.roles], hosts=cores)
     hosts.register(PKI(clients, randomness))
@@ -144,12 +148,12 @@ def floor_seconds(masks: int, length: int, cores: int, lane: type) -> float:
     def expand(count: int) -> None:
         zeros = memoryview(bytes(CHUNK_BYTES))
         stream = np.empty(CHUNK_BYTES + 16, np.uint8)
-        total = np.zeros(length, lane)
+        total: npt.NDArray[Any] = np.zeros(length, lane)
         for number in range(count):
             cipher = Cipher(algorithms.AES(number.to_bytes(32, "big")), modes.CTR(bytes(16))).encryptor()
             for begin in range(0, size, CHUNK_BYTES):
                 width = min(CHUNK_BYTES, size - begin)
-                cipher.update_into(zeros[:width], stream)
+                cipher.update_into(zeros[:width], stream.data)
                 part = total[begin // total.itemsize : (begin + width) // total.itemsize]
                 np.add(part, stream[:width].view(lane), out=part)
 

@@ -7,6 +7,7 @@ As `benchmarks.secagg` measures, whose floor it shares: the AES-256-CTR key stre
 and its addition, on the same cores. With `--peer`, `secagg` is measured with the same clients, beside it.
 """
 
+import operator
 import os
 import time
 
@@ -14,18 +15,29 @@ import numpy as np
 
 from benchmarks.report import arguments, emit
 from benchmarks.secagg import Measured, floor_seconds, measured
-from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
-from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
+from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.peer_graph import PeerGraph
+from testbed.aggregation.secagg.server import SecAgg
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlus
 
 
 class Counting(SecAggPlus):
     """Counts the masks that have to be expanded."""
 
+    graph: PeerGraph
+
+    def peer_graph(self, round_: AggregationRound) -> PeerGraph:
+        """The round's graph, kept."""
+        self.graph = super().peer_graph(round_)
+        return self.graph
+
     def masks(self, clients: int, dropouts: int) -> int:
         """Of the inputs that are sent (the last `dropouts` clients send none), and of the removal."""
         everybody, there = range(clients), range(clients - dropouts)
-        of_inputs = sum(len(self.peers(client, everybody)) + 1 for client in there)
-        return of_inputs + len(there) + sum(len(self.peers(gone, there)) for gone in everybody[len(there) :])
+        of_inputs = sum(len(self.graph.peers(client, everybody)) + 1 for client in there)
+        return of_inputs + len(there) + sum(len(self.graph.peers(gone, there)) for gone in everybody[len(there) :])
 
 
 def row(name: str, done: Measured, masks: int, length: int, cores: int) -> dict[str, object]:
@@ -60,7 +72,7 @@ def main() -> None:
         done = measured(protocol, s, options.dimension, gone, options.cores, told=True)
         masks = protocol.masks(s, gone)
         rows.append(row("secagg-plus", done, masks, length, options.cores))
-    middle = sorted(rows, key=lambda one: one["ratio"])[len(rows) // 2]
+    middle = sorted(rows, key=operator.itemgetter("ratio"))[len(rows) // 2]
     if options.peer:
         done = measured(SecAgg(SecAggParameters(threshold=0.7)), s, options.dimension, gone, options.cores, told=True)
         masks = (s - gone) * (s + 1 + gone)

@@ -127,10 +127,10 @@ def invert(
     known = torch.tensor(np.asarray(gradient), dtype=torch.float32, device=target.device)
     known = known / known.norm()
     wanted = torch.tensor(labels, device=target.device)
-    coin = torch.Generator().manual_seed(search.seed)
+    rng = torch.Generator().manual_seed(search.seed)
     best: Found | None = None
     for start in range(search.starts):
-        noise = torch.randn((len(labels), *target.shape), generator=coin)
+        noise = torch.randn((len(labels), *target.shape), generator=rng)
         images = noise.clamp(low, high).to(target.device).requires_grad_()
         found = _descend(target, known, wanted, images, low, high, search)
         best = found if best is None or found.cost < best.cost else best

@@ -20,8 +20,8 @@ from analysis.attacks.inversion import Found, Search, Target, invert
 from analysis.attacks.reconstruction import errors, estimates, spanned
 from analysis.attacks.victims import Victims
 from analysis.attacks.view import view
-from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.markup import figure_text
+from analysis.style import COLUMN_INCHES, house_style, save
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 from workloads.training.classification import ImageClassification

@@ -15,10 +15,10 @@ from math import inf
 from typing import Any, Literal
 
 import pandas as pd
-from scipy.stats import binomtest
 
 from analysis.bounds.lotto import allowed, dishonest_fraction_exceeds
-from analysis.comparison.summary import protocol_name
+from analysis.labels import protocol_name
+from analysis.statistics import Proportion
 from analysis.tables import Table, data, require_format
 from analysis.tables import render as render_table
 from testbed.adversary.section import AdversarySection, Named, name_of
@@ -29,34 +29,6 @@ from testbed.selection.lotto.refinement import Refinement
 Format = Literal["text", "markdown", "csv", "json"]
 DETECTIONS = ("refusal", "misbehaviour")
 ETA = 2.0
-
-
-@dataclass(frozen=True)
-class Share:
-    """How often something happened, with the exact interval of Clopper and Pearson (1934).
-
-    Attributes:
-        count, trials: of independent rounds.
-        low, high: ends of the interval.
-    """
-
-    count: int
-    trials: int
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, count: int, trials: int, confidence: float = 0.95) -> "Share":
-        """`count` times in `trials`; without trials nothing is known."""
-        if trials == 0:
-            return cls(0, 0, 0.0, 1.0)
-        interval = binomtest(count, trials).proportion_ci(confidence, method="exact")
-        return cls(count, trials, float(interval.low), float(interval.high))
-
-    @property
-    def rate(self) -> float:
-        """count / trials; NaN without trials."""
-        return self.count / self.trials if self.trials else float("nan")
 
 
 @dataclass(frozen=True)
@@ -80,9 +52,9 @@ class Attained:
     completed: int
     dishonest: tuple[int, ...]
 
-    def exceeding(self, most: int, confidence: float = 0.95) -> Share:
+    def exceeding(self, most: int, confidence: float = 0.95) -> Proportion:
         """How often a round had more than `most` dishonest participants."""
-        return Share.of(sum(x > most for x in self.dishonest), self.planned, confidence)
+        return Proportion.of(sum(x > most for x in self.dishonest), self.planned, confidence)
 
 
 def attacks(events: pd.DataFrame, name: str = "") -> pd.DataFrame:

@@ -13,8 +13,8 @@ import pandas as pd
 from analysis.attacks.reconstruction import Estimates, cosines, errors, estimates
 from analysis.attacks.victims import Victims
 from analysis.attacks.view import View, view
-from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.markup import figure_text
+from analysis.style import COLUMN_INCHES, house_style, save
 from analysis.tables import csv, to_json
 from testbed.errors import RunError
 from testbed.files.atomic import atomic_write
@@ -118,10 +118,7 @@ def text(made: Reconstruction) -> str:
 
 def files(made: Reconstruction, out: Path) -> list[Path]:
     """Write reconstruction.csv, reconstruction.json and the histogram into `out`; raises `RunError`."""
-    contents = {
-        "reconstruction.csv": csv(made.table),
-        "reconstruction.json": to_json(row(made), ascii=True),
-    }
+    contents = {"reconstruction.csv": csv(made.table), "reconstruction.json": to_json(row(made), ascii=True)}
     paths = []
     for name, content in contents.items():
         paths.append(written(out / name, content.encode()))

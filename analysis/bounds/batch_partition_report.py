@@ -5,15 +5,50 @@ from math import lgamma, log
 
 import numpy as np
 
-from analysis.attacks.outcomes import Share
 from analysis.bounds import convergence, full_rank
 from analysis.bounds.batch_partition import Dropout, average_cardinality, batches_of, family_size, unavailable_round
 from analysis.bounds.batch_partition_simulated import simulated
 from analysis.bounds.rows import Row, found
+from analysis.statistics import Proportion
 
 _DIGITS = 4300  # what Python prints of an integer
 _SEED = 0  # simulations are the same every time; other seeds by calling what is simulated
 _BEYOND = 2  # rounds are simulated up to so many times N
+_SIMULATED_USERS = 1000  # of whom rounds are simulated without being asked to: seconds
+_SIMULATED_ROUNDS = 10_000
+
+
+def batch_partition_report(
+    users: int,
+    selected: int,
+    privacy: int,
+    dropout: Dropout,
+    *,
+    rounds: int | None = None,
+    simulated_rounds: int | None = None,
+    trials: int = 0,
+    problem: convergence.Problem | None = None,
+    local_steps: int = 1,
+) -> Row:
+    """Theorems 1 and 3, and Theorem 2 of a `problem`, for one setting.
+
+    Args:
+        users, selected, privacy, dropout: N, K, T and who drops out, as `average_cardinality`.
+        rounds: for Theorems 2 and 3; None: N.
+        simulated_rounds: of fair selection; None: 10,000 for different users, up to 1000 of them, otherwise none.
+        trials: participation matrices whose rank is computed.
+        problem: what is learned; None: without Theorem 2.
+        local_steps: E of Theorem 2.
+    """
+    row = batch_partition_bounds(users, selected, privacy, dropout)
+    if simulated_rounds is None:
+        simulated_rounds = _SIMULATED_ROUNDS if isinstance(dropout, Sequence) and users <= _SIMULATED_USERS else 0
+    if simulated_rounds:
+        row |= simulated_cardinality(users, selected, privacy, dropout, simulated_rounds)
+    row |= full_rank_report(users, selected, rounds or users, trials)
+    if problem is not None:
+        row |= convergence_report(users, selected, privacy, dropout, problem, local_steps, rounds or users)
+    return row
 
 
 def batch_partition_bounds(users: int, selected: int, privacy: int, dropout: Dropout) -> Row:
@@ -60,7 +95,7 @@ def full_rank_report(users: int, selected: int, rounds: int, trials: int) -> Row
         for name, draw in (("uniform", full_rank.uniform_round), ("independent", full_rank.independent_round)):
             reached = full_rank.rounds_until_full_rank(draw(users, selected), users, trials, most, _SEED)
             median = float(np.median(reached))
-            row |= _share(f"full_rank_{name}", Share.of(int((reached <= rounds).sum()), trials))
+            row |= _share(f"full_rank_{name}", Proportion.of(int((reached <= rounds).sum()), trials))
             row |= found(f"full_rank_{name}_median", median if median <= most else None, f"more than {most} rounds")
     return row
 
@@ -90,5 +125,5 @@ def _independent(users: int, selected: int) -> Row:
     return found("theorem3_independent", bound if bound > 0 else None, f"(30) says nothing here: {bound:.3g}")
 
 
-def _share(name: str, share: Share) -> Row:
+def _share(name: str, share: Proportion) -> Row:
     return {name: share.rate, f"{name}_low": share.low, f"{name}_high": share.high}

@@ -9,8 +9,8 @@ from math import sqrt
 
 import numpy as np
 
-from analysis.attacks.outcomes import Share
 from analysis.bounds.batch_partition import Dropout, batches_available, batches_of
+from analysis.statistics import Proportion
 from testbed.errors import RoundSkipped
 from testbed.selection.batch_partition import BatchPartitionParameters, BatchPartitionSelection
 
@@ -29,7 +29,7 @@ class Simulated:
 
     cardinality: float
     error: float
-    unavailable: Share
+    unavailable: Proportion
 
 
 def simulated(
@@ -62,4 +62,4 @@ def simulated(
         sizes[number] = len(members)
     means = sizes.reshape(_BLOCKS, -1).mean(axis=1)
     error = float(means.std(ddof=1)) / sqrt(_BLOCKS)
-    return Simulated(float(sizes.mean()), error, Share.of(int((sizes == 0).sum()), rounds))
+    return Simulated(float(sizes.mean()), error, Proportion.of(int((sizes == 0).sum()), rounds))

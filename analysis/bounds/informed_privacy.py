@@ -214,7 +214,7 @@ def _malicious(training: _Training) -> Guarantee:
     if protocol == "verifiable-batch-partition":
         return _malicious_with_verified_batches(training, parameters)
     batches = training.plan.selection.batches
-    if batches is not None and training.plan.experiment.aggregation.kept_whole(batches) is not None:
+    if batches is not None and training.plan.experiment.aggregation.atomic_batches(batches) is not None:
         k, honest = worst_coalition(batches, training.plan.dishonest, training.plan.maximum_participants)
         because = (
             f"the server takes the victim's batch in every round; in the sum it has {honest} honest clients or more"

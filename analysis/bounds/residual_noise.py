@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.engine.plan import Plan
+from testbed.privacy.noise_plan import Guarantees
 
 MAX_SIZES_EXAMINED = 2**16
 """So many sizes at most are looked at one by one; of more, each update counts as seen by itself in the largest."""
@@ -25,17 +26,17 @@ class ResidualNoise:
 
     Attributes:
         sizes: s.
-        tolerated: dishonest participants with whom a malicious server still sees sums alone.
-        fewest: participants in a sum, at least, as long as the server follows the protocol.
+        max_colluders: dishonest participants with whom a malicious server still sees sums alone.
+        min_sum_size: participants in a sum, at least, as long as the server follows the protocol.
         noise: share of the planned noise in such a sum.
-        part: participants in a malicious server's sum, at least.
+        min_partition_size: participants in a malicious server's sum, at least.
     """
 
     sizes: npt.NDArray[np.int64]
-    tolerated: npt.NDArray[np.int64]
-    fewest: npt.NDArray[np.int64]
+    max_colluders: npt.NDArray[np.int64]
+    min_sum_size: npt.NDArray[np.int64]
     noise: npt.NDArray[np.float64]
-    part: npt.NDArray[np.int64]
+    min_partition_size: npt.NDArray[np.int64]
 
     @classmethod
     def of(cls, plan: Plan) -> "ResidualNoise":
@@ -49,15 +50,15 @@ class ResidualNoise:
 
     @classmethod
     def _of(cls, plan: Plan, sizes: Iterable[int]) -> "ResidualNoise":
-        aggregation, rows = plan.aggregation, []
+        rows = []
         for size in sizes:
             try:
-                tolerated, fewest = aggregation.tolerated(size), aggregation.fewest_summed(size)
-                noise, part = aggregation.least_noise(size), aggregation.smallest_part(size)
+                found: Guarantees = plan.aggregation.guarantees(size)
             except ValueError:  # there is no sum of so many
                 continue
+            fewest, part = found.min_sum_size, min(found.min_partition_size, found.min_sum_size)
             if fewest <= size:
-                rows.append((size, tolerated, fewest, min(1.0, noise), min(part, fewest)))
+                rows.append((size, found.max_colluders, fewest, min(1.0, found.min_noise_share), part))
         if not rows:
             return cls._alone(plan.maximum_participants)
         columns: Any = zip(*rows, strict=True)
@@ -71,7 +72,7 @@ class ResidualNoise:
     @property
     def withstood(self) -> int:
         """The dishonest participants with whom sums alone are seen in rounds of every size; -1: updates are seen."""
-        return int(self.tolerated.min())
+        return int(self.max_colluders.min())
 
     def from_curious(self, skipping: int, few: bool) -> float:
         """Share of the planned noise against a server that follows the protocol and sees no more than sums.
@@ -82,8 +83,8 @@ class ResidualNoise:
         """
         k = np.minimum(skipping, self.sizes - 1)
         if few:
-            return float((self.noise * (1 - np.minimum(k, self.fewest - 1) / self.fewest)).min())
-        seen = (self.tolerated < 0) & (self.fewest == 1)
+            return float((self.noise * (1 - np.minimum(k, self.min_sum_size - 1) / self.min_sum_size)).min())
+        seen = (self.max_colluders < 0) & (self.min_sum_size == 1)
         return float(np.where(seen, 1 / self.sizes, 1 - k / self.sizes).min())
 
     def from_malicious(self, accomplices: int, few: bool) -> float:
@@ -96,8 +97,13 @@ class ResidualNoise:
         k = np.minimum(accomplices, self.sizes - 1)
         left = 1 - k / self.sizes
         if few:
-            left = self.noise * self.part / self.fewest * (1 - np.minimum(k, self.part - 1) / self.part)
-        return float(np.where(k > self.tolerated, 1 / self.sizes, left).min())
+            left = (
+                self.noise
+                * self.min_partition_size
+                / self.min_sum_size
+                * (1 - np.minimum(k, self.min_partition_size - 1) / self.min_partition_size)
+            )
+        return float(np.where(k > self.max_colluders, 1 / self.sizes, left).min())
 
     def described(self, malicious: bool) -> str:
         """What a guarantee must say of it, to follow its reason; empty where there is nothing."""
@@ -106,6 +112,6 @@ class ResidualNoise:
             said.append(f"in rounds of {self.sizes.min()} to {self.sizes.max()}")
         if malicious and self.withstood < 0:
             said.append("each update counts as seen with its own noise alone")
-        elif malicious and (self.part < self.fewest).any():
-            said.append(f"a sum may be split into parts of {self.part.min()}, accomplices in them")
+        elif malicious and (self.min_partition_size < self.min_sum_size).any():
+            said.append(f"a sum may be split into parts of {self.min_partition_size.min()}, accomplices in them")
         return "".join(f"; {one}" for one in said)

@@ -8,7 +8,6 @@ asked again in the same round is not lost again. `first_losses` has each lost pa
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.measures import exchanges_of_participants
 from testbed.records import RunRecords
 
 LOST = ("offline", "dropped", "late", "refused")
@@ -40,7 +39,7 @@ def counts(run: RunRecords, *, with_participants: bool = False) -> pd.DataFrame:
         for rows in run.exchanges_in_stretches(["stage", "client", "outcome"])
     ]
     asked = pd.concat(of_stretches).groupby(level=0, sort=False).sum()
-    participants = _counted(exchanges_of_participants(run), "participants").reindex(asked.index, fill_value=0)
+    participants = _counted(run.exchanges_of_participants, "participants").reindex(asked.index, fill_value=0)
     for table, group, rows in (
         (asked, "asked", crashes[crashes["round"].isin(rounds)]),
         (participants, "participants", crashes.merge(run.participation[["round", "client"]], on=["round", "client"])),
@@ -77,6 +76,6 @@ def _counted(rows: pd.DataFrame, group: str) -> pd.DataFrame:
 
 def first_losses(run: RunRecords) -> pd.DataFrame:
     """One row per participant that was lost in a round, where it was lost first: round, client, stage, outcome."""
-    rows = exchanges_of_participants(run)  # in the order in which the stages began
+    rows = run.exchanges_of_participants  # in the order in which the stages began
     rows = rows.loc[rows["outcome"].isin(LOST), ["round", "client", "stage", "outcome"]]
     return rows.drop_duplicates(["round", "client"]).astype({"stage": str, "outcome": str}).reset_index(drop=True)

@@ -93,11 +93,6 @@ def per_round(run: RunRecords) -> pd.DataFrame:
     return frame
 
 
-def exchanges_of_participants(run: RunRecords) -> pd.DataFrame:
-    """The rows of `exchanges` of clients that were participants of that round."""
-    return run.exchanges_of_participants
-
-
 def _sums(run: RunRecords, by: list[str]) -> pd.DataFrame:
     """Bytes of all exchanges, summed by columns of which ``round`` is the first, in the order of the records."""
     columns = [*_BYTES, *_TRANSPORT]
@@ -110,7 +105,7 @@ def _sums(run: RunRecords, by: list[str]) -> pd.DataFrame:
 
 def _client_times(run: RunRecords) -> pd.Series:
     """Client time (s) by round. An answer that was late does not count: the server had closed the connection."""
-    rows = exchanges_of_participants(run)
+    rows = run.exchanges_of_participants
     rows = rows[rows["as_participant"]]
     clients = rows.groupby(["round", "client"]).agg(first=("sent_s", "min"), last=("received_s", "max"))
     return (clients["last"] - clients["first"]).groupby("round").mean()
@@ -118,7 +113,7 @@ def _client_times(run: RunRecords) -> pd.Series:
 
 def _client_traffic(run: RunRecords) -> pd.Series:
     """Mean bytes of a participant, PKI included, by round."""
-    rows = exchanges_of_participants(run)
+    rows = run.exchanges_of_participants
     totals = rows[_BYTES].sum(axis=1).groupby(rows["round"]).sum()
     return totals / run.participation.groupby("round").size()
 
@@ -164,40 +159,3 @@ def by_outcome(run: RunRecords) -> pd.DataFrame:
         rounds=("round", "size"), seconds=("round_s", "sum"), bytes=("server_bytes", "sum")
     )
     return grouped.reindex(list(OUTCOMES), fill_value=0)
-
-
-def participation_matrix(run: RunRecords, *, compact: bool = False) -> npt.NDArray[np.uint8]:
-    """`(rounds, N)` 0/1: whose update is in the sum of each round; a row per recorded round, in their order.
-
-    This is the P of Multi-RoundSecAgg (arXiv 2106.03328, section 3.2) as it came out. A participant whose update
-    was lost counts as absent, because the server has a sum without it; a skipped or aborted round is a row of
-    zeros: it gave no sum, and F(t) and C(t) divide by all rounds.
-
-    Args:
-        compact: only the columns of clients that took part at least once, those of `summed_clients`, and one column of
-            zeros for all others (if there are any). F, C and T are the same as those of the full matrix, and a
-            population of 10^6 fits.
-    """
-    rows = _summed(run)
-    population = int(run.experiment["population"])
-    clients = rows["client"].to_numpy(np.int64)
-    columns = population
-    if compact:
-        seen, clients = np.unique(clients, return_inverse=True)
-        columns = len(seen) + (len(seen) < population)
-    matrix = np.zeros((len(run.rounds), columns), np.uint8)
-    position = pd.Series(np.arange(len(run.rounds)), index=run.rounds["round"].to_numpy())
-    matrix[position.loc[rows["round"]].to_numpy(), clients] = 1
-    return matrix
-
-
-def summed_clients(run: RunRecords) -> npt.NDArray[np.int64]:
-    """`(k,)` the clients whose update is in the sum of some round, ascending."""
-    return np.unique(_summed(run)["client"].to_numpy(np.int64))
-
-
-def _summed(run: RunRecords) -> pd.DataFrame:
-    """The rows of `participation` whose update is in a sum."""
-    completed = run.rounds.loc[run.rounds["outcome"] == "completed", "round"]
-    rows = run.participation
-    return rows[rows["survived"] & rows["round"].isin(completed)]

@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison.losses import counts
-from analysis.comparison.measures import by_outcome, mean_interval, participation_matrix, per_round, per_update_interval
+from analysis.comparison.measures import by_outcome, mean_interval, per_round, per_update_interval
+from analysis.labels import protocol_name
 from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy, weak_privacy
+from analysis.multi_round.participation import participation_matrix
 from analysis.privacy.spent import of_honest, why_stopped
 from testbed.privacy.caveats import caveats
 from testbed.records import RunRecords
@@ -128,13 +130,6 @@ def _perplexity(experiment: Mapping[str, Any], losses: pd.Series) -> dict[str, A
         "final_perplexity": np.exp(losses.iloc[-1]) if known else None,
         "best_perplexity": np.exp(losses.min()) if known else None,
     }
-
-
-def protocol_name(section: Any) -> str | None:
-    """The protocol that a section of an experiment names (``{"protocol": ...}``, or the name alone)."""
-    if isinstance(section, dict):
-        section = section.get("protocol")
-    return None if section is None else str(section)
 
 
 def _multi_round(run: RunRecords, time_limit_s: float) -> dict[str, Any]:

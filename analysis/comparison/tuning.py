@@ -60,6 +60,18 @@ def tuned(runs: Sequence[tuple[Mapping[str, Any], RunRecords]], keys: Sequence[s
     return frame
 
 
+def best_values(frame: pd.DataFrame, keys: Sequence[str]) -> dict[str, Any]:
+    """The best values of a table that `tuned` made; raises `ExperimentError` where those of the settings differ."""
+    best = frame.loc[frame["is_best"], list(keys)]
+    found = dict.fromkeys(json.dumps(row) for row in best.astype(object).to_numpy().tolist())
+    if len(found) > 1:
+        raise ExperimentError(
+            "--write: the points of the experiment's sweep have different best values, see the table; write an "
+            "experiment for each"
+        )
+    return dict(zip(keys, json.loads(next(iter(found))), strict=True))
+
+
 def _accuracies(runs: Sequence[RunRecords]) -> dict[str, float | None]:
     measured = [per_round(run)["accuracy"].dropna() for run in runs]
     of = {
@@ -68,10 +80,7 @@ def _accuracies(runs: Sequence[RunRecords]) -> dict[str, float | None]:
     }
     found: dict[str, float | None] = {}
     for measure in _MEASURES:
-        found |= {
-            f"{measure}_accuracy": of[measure].mean,
-            f"{measure}_accuracy_half_width": of[measure].half_width,
-        }
+        found |= {f"{measure}_accuracy": of[measure].mean, f"{measure}_accuracy_half_width": of[measure].half_width}
     return found
 
 

@@ -32,8 +32,8 @@ from analysis.figures.elements import (
     random_first,
 )
 from analysis.figures.noise import accuracy_by_noise, accuracy_of_noise, says_something
-from analysis.figures.style import COLUMN_INCHES, house_style, protocol_colours, save, stage_colours
 from analysis.markup import figure_text
+from analysis.style import COLUMN_INCHES, house_style, protocol_colours, save, stage_colours
 from analysis.units import bytes_unit, seconds_unit
 from testbed.records import RunRecords
 
@@ -176,10 +176,7 @@ def _accuracy(rows: Sequence[Row]) -> Figure:
     for row in rows:
         curve, column = curves[id(row)], settings.index(row.setting)
         colour, (line, marker) = colours[row.protocol or row.label], styles[row.label]
-        for axes, x in (
-            (panels[0, column], curve["ended_s"] / unit.size),
-            (panels[1, column], curve["round"]),
-        ):
+        for axes, x in ((panels[0, column], curve["ended_s"] / unit.size), (panels[1, column], curve["round"])):
             (handles[row.label],) = axes.plot(
                 x, 100 * curve["mean"], line, color=colour, **marked(marker, len(curve)), label=figure_text(row.label)
             )

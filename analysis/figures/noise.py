@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.comparison.measures import mean_interval, per_round
-from analysis.figures.style import COLUMN_INCHES
+from analysis.style import COLUMN_INCHES
 from testbed.records import RunRecords
 
 

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
-from analysis.figures.style import COLUMN_INCHES, house_style, save
+from analysis.style import COLUMN_INCHES, house_style, save
 from testbed.arrays import Floats
 from testbed.emulation.traces.bandwidth import BYTES_PER_MBIT, BandwidthTraces
 from testbed.emulation.traces.inspection import availability_over_time

@@ -37,11 +37,11 @@ class BoundState:
         return self.lower_bound == self.word.weight
 
 
-Tell = Callable[[str], None]
+Progress = Callable[[str], None]
 """Called with one line when something that takes time begins."""
 
 
-def silent(line: str) -> None:
+def no_progress(line: str) -> None:
     """Say nothing."""
 
 
@@ -51,12 +51,12 @@ class BoundSearch:
     Args:
         chain: the spaces.
         ranks: those that are asked for, ascending; None: all.
-        tell: told what is being done.
+        progress: called with what is being done.
     """
 
-    def __init__(self, chain: Chain, ranks: Sequence[int] | None = None, tell: Tell = silent) -> None:
+    def __init__(self, chain: Chain, ranks: Sequence[int] | None = None, progress: Progress = no_progress) -> None:
         self._chain = chain
-        self._tell = tell
+        self._progress = progress
         self._spaces: dict[int, Space] = {}
         self._asked: set[tuple[str, int]] = set()
         self.ranks = list(range(1, len(chain.basis) + 1)) if ranks is None else list(ranks)
@@ -150,7 +150,7 @@ class BoundSearch:
         space, state = self._space(rank), self.states[rank]
         if min(dependent_columns.reach(space, most), state.word.weight) <= state.lower_bound:
             return
-        self._tell(f"rank {rank}: dependent columns")
+        self._progress(f"rank {rank}: dependent columns")
         found = dependent_columns.exhaust(space, state.word.weight, deadline, most)
         self._improve(rank, found.lower_bound, "dependent columns", found.support)
 
@@ -163,7 +163,7 @@ class BoundSearch:
     def _modulo(self, prime: int, rank: int) -> None:
         code = small_codes.Code.of(self._space(rank), prime)
         if code is not None:
-            self._tell(f"rank {rank}: code modulo {prime}")
+            self._progress(f"rank {rank}: code modulo {prime}")
             state = self.states[rank]
             bound = small_codes.lower_bound(code, state.word.weight, state.lower_bound)
             self._improve(rank, bound, f"code modulo {prime}")
@@ -171,7 +171,7 @@ class BoundSearch:
     def _program(self, rank: int, deadline: float) -> None:
         if rank > _LARGEST_PROGRAM:
             return
-        self._tell(f"rank {rank}: mixed integer program")
+        self._progress(f"rank {rank}: mixed integer program")
         # The spaces that are left share the time; and nothing can stop the solver before its time is up.
         seconds = min(_MOST_SECONDS, max(0.0, deadline - time.thread_time()) / (1 if len(self.ranks) == 1 else 2))
         solved = mixed_integer.solve(self._space(rank), seconds)

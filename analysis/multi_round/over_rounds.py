@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.multi_round.bound_search import BoundSearch, Tell, silent
+from analysis.multi_round.bound_search import BoundSearch, Progress, no_progress
 from analysis.multi_round.participation import Integers, cardinalities, checked, fairness_gaps, strong_privacies
 from analysis.multi_round.row_spaces import Chain
 from testbed.arrays import Floats
@@ -93,19 +93,21 @@ class OverRounds:
         return pd.DataFrame(columns)
 
 
-def over_rounds(participation: npt.ArrayLike, time_limit_s: float = TIME_LIMIT_S, tell: Tell = silent) -> OverRounds:
+def over_rounds(
+    participation: npt.ArrayLike, time_limit_s: float = TIME_LIMIT_S, progress: Progress = no_progress
+) -> OverRounds:
     """All metrics after every round.
 
     Args:
         participation: `(rounds, clients)` bool or 0/1.
         time_limit_s: seconds of processor time for the searches for the weak privacy. The certificates do not depend
             on it, only how many rounds have one. Elimination comes on top (a fraction of a second for 120 clients).
-        tell: called with a line whenever something begins that takes time.
+        progress: called with a line whenever something begins that takes time.
     """
     matrix = checked(participation)
     rounds, clients = matrix.shape
     chain = Chain.of(matrix)
-    states = BoundSearch(chain, tell=tell).run(time_limit_s)
+    states = BoundSearch(chain, progress=progress).run(time_limit_s)
     weak, bound = np.full(rounds, clients, np.int64), np.full(rounds, clients, np.int64)
     proof = [NOTHING] * rounds
     for number in np.flatnonzero(chain.ranks):
@@ -124,7 +126,9 @@ def over_rounds(participation: npt.ArrayLike, time_limit_s: float = TIME_LIMIT_S
     )
 
 
-def weak_privacy(participation: npt.ArrayLike, time_limit_s: float = 2.0, tell: Tell = silent) -> WeakPrivacy:
+def weak_privacy(
+    participation: npt.ArrayLike, time_limit_s: float = 2.0, progress: Progress = no_progress
+) -> WeakPrivacy:
     """The weak T of Remark 1: the fewest clients with non-zero coefficient in a reachable combination.
 
     If P is all zero, nothing is reachable and the result is the number of clients, certified.
@@ -133,7 +137,7 @@ def weak_privacy(participation: npt.ArrayLike, time_limit_s: float = 2.0, tell: 
         participation: `(rounds, clients)` bool or 0/1.
         time_limit_s: seconds of processor time for the searches; what is certified does not depend on it. Elimination
             comes on top (milliseconds; seconds for a rank of several hundred).
-        tell: as for `over_rounds`.
+        progress: as for `over_rounds`.
     """
     matrix = checked(participation)
     rounds, clients = matrix.shape
@@ -141,7 +145,7 @@ def weak_privacy(participation: npt.ArrayLike, time_limit_s: float = 2.0, tell: 
     rank = len(chain.basis)
     if not rank:
         return WeakPrivacy(clients, clients, True, None)
-    state = BoundSearch(chain, [rank], tell).run(time_limit_s)[rank]
+    state = BoundSearch(chain, [rank], progress).run(time_limit_s)[rank]
     combination = [0] * rounds
     for row, coefficient in zip(chain.basis.tolist(), state.word.combination, strict=False):
         combination[row] = coefficient

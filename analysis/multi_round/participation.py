@@ -1,9 +1,13 @@
-"""What can be counted in a participation matrix: fairness, cardinality, and clients that always take part together."""
+"""The participation matrix of a run, and what can be counted in one: fairness, cardinality, and clients that always
+take part together.
+"""
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from testbed.arrays import Floats
+from testbed.records import RunRecords
 
 Integers = npt.NDArray[np.int64]
 
@@ -90,3 +94,43 @@ def classes(matrix: npt.NDArray[np.bool_] | Integers) -> tuple[Integers, Integer
     packed = np.packbits(taking_part.T, axis=1)  # comparing bytes is quicker than comparing bits
     _, first, sizes = np.unique(packed, axis=0, return_index=True, return_counts=True)
     return taking_part[:, first].astype(np.int64), sizes.astype(np.int64)
+
+
+# -- of a run -------------------------------------------------------------------------------------------------------
+
+
+def participation_matrix(run: RunRecords, *, compact: bool = False) -> npt.NDArray[np.uint8]:
+    """`(rounds, N)` 0/1: whose update is in the sum of each round; a row per recorded round, in their order.
+
+    This is the P of Multi-RoundSecAgg (arXiv 2106.03328, section 3.2) as it came out. A participant whose update
+    was lost counts as absent, because the server has a sum without it; a skipped or aborted round is a row of
+    zeros: it gave no sum, and F(t) and C(t) divide by all rounds.
+
+    Args:
+        compact: only the columns of clients that took part at least once, those of `summed_clients`, and one column of
+            zeros for all others (if there are any). F, C and T are the same as those of the full matrix, and a
+            population of 10^6 fits.
+    """
+    rows = _summed(run)
+    population = int(run.experiment["population"])
+    clients = rows["client"].to_numpy(np.int64)
+    columns = population
+    if compact:
+        seen, clients = np.unique(clients, return_inverse=True)
+        columns = len(seen) + (len(seen) < population)
+    matrix = np.zeros((len(run.rounds), columns), np.uint8)
+    position = pd.Series(np.arange(len(run.rounds)), index=run.rounds["round"].to_numpy())
+    matrix[position.loc[rows["round"]].to_numpy(), clients] = 1
+    return matrix
+
+
+def summed_clients(run: RunRecords) -> npt.NDArray[np.int64]:
+    """`(k,)` the clients whose update is in the sum of some round, ascending."""
+    return np.unique(_summed(run)["client"].to_numpy(np.int64))
+
+
+def _summed(run: RunRecords) -> pd.DataFrame:
+    """The rows of `participation` whose update is in a sum."""
+    completed = run.rounds.loc[run.rounds["outcome"] == "completed", "round"]
+    rows = run.participation
+    return rows[rows["survived"] & rows["round"].isin(completed)]

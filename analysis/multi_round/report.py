@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.measures import participation_matrix, summed_clients
-from analysis.comparison.summary import protocol_name
-from analysis.multi_round.bound_search import Tell, silent
+from analysis.labels import protocol_name
+from analysis.multi_round.bound_search import Progress, no_progress
 from analysis.multi_round.over_rounds import TIME_LIMIT_S, OverRounds, over_rounds
+from analysis.multi_round.participation import participation_matrix, summed_clients
 from analysis.tables import Table, csv, require_format, rows_of_every, to_json
 from analysis.tables import render as render_table
 from testbed.display import visible
@@ -73,7 +73,7 @@ class Measured:
         return rows_of_every(frame, every).reset_index(drop=True)
 
 
-def measured(run: RunRecords, time_limit_s: float = TIME_LIMIT_S, tell: Tell = silent) -> Measured:
+def measured(run: RunRecords, time_limit_s: float = TIME_LIMIT_S, progress: Progress = no_progress) -> Measured:
     """The metrics of a run, also of one that goes on.
 
     Raises:
@@ -86,7 +86,7 @@ def measured(run: RunRecords, time_limit_s: float = TIME_LIMIT_S, tell: Tell = s
             "`testbed status` tells what became of its rounds"
         )
     matrix = participation_matrix(run, compact=True)
-    metrics = over_rounds(matrix, time_limit_s, tell)
+    metrics = over_rounds(matrix, time_limit_s, progress)
     protocol = protocol_name(run.experiment.get("selection")) or run.label
     numbers = run.rounds["round"].to_numpy(np.int64)
     population, planned = int(run.experiment["population"]), int(run.experiment["rounds"])

@@ -6,19 +6,21 @@ same seed, the participants are those of a run with `availability.model: bernoul
 """
 
 import asyncio
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Ids
 from testbed.emulation.availability.roundwise import RoundwiseAvailability
 from testbed.engine.registry import selection_protocol
-from testbed.errors import ExperimentError, RoundSkipped
-from testbed.network import Network
+from testbed.errors import ExperimentError, ProtocolError, RoundSkipped
+from testbed.messages import encode
+from testbed.network import Missing, Network, Replies
+from testbed.network.contract import Ask
 from testbed.parties.pki import Directory
 from testbed.randomness import Randomness
-from testbed.selection.check_in import STAGE
+from testbed.selection.check_in import STAGE, CheckInReply
 from testbed.selection.contract import SelectionParameters, SelectionProtocol, SelectionRound
 
 DROPOUT_PROBABILITIES = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -62,14 +64,14 @@ async def _rounds(
     protocol: SelectionProtocol, unavailable: npt.NDArray[np.float64], rounds: int, randomness: Randomness
 ) -> npt.NDArray[Any]:
     population = len(unavailable)
-    network = _OnlyPresence(RoundwiseAvailability(unavailable, randomness))
+    network = _PresenceNetwork(RoundwiseAvailability(unavailable, randomness))
     directory, participations = Directory.empty(0), np.zeros(population, np.int64)
     memory: dict[str, npt.NDArray[Any]] = {}
     matrix = np.zeros((rounds, population), np.uint8)
     for number in range(1, rounds + 1):
         network.number = number
         round_ = SelectionRound(
-            number, population, cast(Network, network), participations, directory, randomness, bytes(16), memory=memory
+            number, population, network, participations, directory, randomness, bytes(16), memory=memory
         )
         try:
             selection = await protocol.select(round_)
@@ -80,23 +82,37 @@ async def _rounds(
     return matrix
 
 
-class _OnlyPresence:
-    """As much of a network as check-in needs: who is asked and reachable answers."""
+class _PresenceNetwork(Network):
+    """A network for check-in alone: whoever is asked and reachable answers, at once.
+
+    Attributes:
+        number: of the round.
+    """
 
     def __init__(self, availability: RoundwiseAvailability) -> None:
         self._availability = availability
         self.number = 0
 
-    async def ask(self, recipients: npt.NDArray[np.int64], message: object) -> Any:
-        there = recipients[self._availability.presence(self.number, STAGE, 0.0, recipients).reachable]
-        return _Present(there)
+    async def _ask(self, asked: Ask) -> Replies:
+        reachable = self._availability.presence(self.number, STAGE, 0.0, asked.recipients).reachable
+        there = asked.recipients[reachable]
+        return Replies(
+            CheckInReply,
+            there,
+            {},
+            Missing(offline=asked.recipients[~reachable]),
+            _no_vectors,
+            latency_s=np.zeros(len(there)),
+            waited_s=0.0,
+            shared=encode(CheckInReply()),
+        )
+
+    async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
+        """Costs nothing here."""
+
+    def record_event(self, party: str, kind: str, detail: str) -> None:
+        """There are no records here."""
 
 
-class _Present(SimpleNamespace):
-    """The replies of those that are there."""
-
-    def __init__(self, ids: npt.NDArray[np.int64]) -> None:
-        super().__init__(ids=ids)
-
-    def __len__(self) -> int:
-        return len(self.ids)
+async def _no_vectors(clients: Ids, weights: Ids | None) -> npt.NDArray[Any]:
+    raise ProtocolError("answers to check-in hold no vectors to sum")

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.markup import figure_text
 from analysis.privacy.spent import Spending
+from analysis.style import COLUMN_INCHES, house_style, save
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _KINDS = {

@@ -11,8 +11,8 @@ from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import records_of
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
-from testbed.privacy.accounting.accountant import Accountant
 from testbed.privacy.caveats import caveats
+from testbed.privacy.noise_plan import NoisePlan
 from testbed.privacy.section import PrivacySection
 
 
@@ -23,18 +23,16 @@ class Planned:
     Attributes:
         label: the experiment's.
         plan: its parts.
-        accountant: of its mechanism.
+        noise: of its aggregation.
         delta: of all epsilons.
-        least_noise: share of the planned noise that a sum has at least.
         guarantees: of its selection.
         warning: what is wrong with its `privacy` section; empty where nothing is.
     """
 
     label: str
     plan: Plan
-    accountant: Accountant
+    noise: NoisePlan
     delta: float
-    least_noise: float
     guarantees: list[Guarantee]
     warning: str = ""
 
@@ -42,14 +40,14 @@ class Planned:
         """Keys and values of the first lines."""
         experiment = self.plan.experiment
         return {
-            "mechanism": self.accountant.mechanism,
-            "unit": self.accountant.unit,
+            "mechanism": self.noise.accountant.mechanism,
+            "unit": self.noise.accountant.unit,
             "delta": self.delta,
             "selection": experiment.selection.protocol,
             "aggregation": experiment.aggregation.protocol,
             "planned_rounds": experiment.rounds,
             "dishonest": len(self.plan.dishonest),
-            "least_noise": self.least_noise,
+            "least_noise": self.noise.min_share,
             "caveats": caveats(experiment.plain()),
         }
 
@@ -89,8 +87,8 @@ def planned(
 
         workload = workloads.build(experiment.workload, experiment.population, plan.seed)
         dimension = workload.dimension
-    accountant = plan.accountant(dimension)
-    if accountant is None:
+    noise = plan.noise_plan(dimension)
+    if noise is None:
         raise ExperimentError(
             f"{label}: aggregation {experiment.aggregation.protocol} adds no noise in this experiment, so that nothing "
             "is guaranteed; see docs/privacy-ledger.md"
@@ -99,10 +97,10 @@ def planned(
     if delta is None:
         assert workload is not None
         section = experiment.privacy or PrivacySection()
-        records = records_of(accountant.unit, plan, workload)
-        delta, warning = section.delta_for(records), section.warning(accountant.unit, records)
-    least = plan.least_noise()
-    return Planned(label, plan, accountant, delta, least, guarantees(plan, accountant, delta), warning)
+        unit = noise.accountant.unit
+        records = records_of(unit, plan, workload)
+        delta, warning = section.delta_for(records), section.warning(unit, records)
+    return Planned(label, plan, noise, delta, guarantees(plan, noise.accountant, delta), warning)
 
 
 def guarantee_table(rows: Sequence[dict[str, Any]]) -> str:

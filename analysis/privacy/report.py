@@ -19,11 +19,7 @@ from testbed.plugins.classes import NotImportedError
 from testbed.privacy.caveats import caveats
 from testbed.records import RunRecords
 
-_SAID = {
-    "epsilon": "achieved",
-    "planned_epsilon": "planned",
-    "colluding_epsilon": "with accomplices",
-}
+_SAID = {"epsilon": "achieved", "planned_epsilon": "planned", "colluding_epsilon": "with accomplices"}
 _QUANTILES = {"least": 0.0, "p10": 0.1, "median": 0.5, "p90": 0.9, "largest": 1.0}
 _HEADERS = (
     "Run",
@@ -44,7 +40,7 @@ def adds_noise(run: RunRecords) -> bool:
     if run.model is None:
         return True
     try:
-        return Plan(_experiment(run), _seed(run)).accountant(len(run.model)) is not None
+        return Plan(_experiment(run), _seed(run)).noise_plan(len(run.model)) is not None
     except NotImportedError:
         return not run.frame("privacy").empty
     except ExperimentError as error:
@@ -117,7 +113,7 @@ def _row(spent: Spending, plan: Planned | None) -> tuple[str, ...]:
 
 def _mechanism(plan: Planned | None) -> tuple[str, str]:
     """The mechanism and the unit that it protects."""
-    return ("unknown", "unknown") if plan is None else (plan.accountant.mechanism, plan.accountant.unit)
+    return ("unknown", "unknown") if plan is None else (plan.noise.accountant.mechanism, plan.noise.accountant.unit)
 
 
 def _text(spent: Spending, plan: Planned | None, every: int | None) -> str:

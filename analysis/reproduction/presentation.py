@@ -8,6 +8,7 @@ import math
 import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,6 +41,37 @@ def render(one: Reproduction, result: ReproductionResult, scale: Scale, format: 
     renderers: dict[str, Callable[[Reproduction, ReproductionResult, Scale], str]]
     renderers = {"text": _text, "markdown": _markdown, "json": _json}
     return renderers[format](one, result, scale)
+
+
+def listed(every: Sequence[Reproduction], format: str = "text") -> str:
+    """What can be reproduced: names, what it is, where it is from and the files that it can use."""
+    require_format(format, "text", "markdown", "json")
+    if format == "json":
+        return to_json(
+            [
+                {
+                    "name": one.name,
+                    "also": one.aliases,
+                    "title": one.title,
+                    "source": one.source,
+                    "reads": one.data_files,
+                }
+                for one in every
+            ]
+        )
+    if format == "markdown":
+        cells = [(", ".join(f"`{name}`" for name in _names(one)), one.title, one.source) for one in every]
+        return render_table(Table(["Name", "What", "Source"], cells, is_markup=True), format)
+    rows = [row for one in every for row in zip_longest(_names(one), _about(one), fillvalue="")]
+    return render_table(Table((), rows, ruled=False), format)
+
+
+def _names(one: Reproduction) -> list[str]:
+    return [one.name, *one.aliases]
+
+
+def _about(one: Reproduction) -> list[str]:
+    return [one.title, one.source, *([f"--data: {one.data_files}"] if one.data_files else [])]
 
 
 def refuse_foreign(one: Reproduction, scale: Scale, directory: Path) -> None:

@@ -7,8 +7,7 @@ from pydantic import Field
 
 from testbed.adversary.lotto.misbehaviour import ALL_LISTS, CLIENT_CENTRIC, VERIFIABLE_BATCHES
 from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions
-from testbed.aggregation.noisy import NoisyClient, noise_of
-from testbed.emulation.compute.cost import meter
+from testbed.aggregation.noise import NoisyRole, noise_of
 from testbed.parties.client import Role, RoleSpec, handles
 from testbed.privacy.mechanisms.noise import NoiseShare
 from testbed.selection.lotto.client import LottoClient
@@ -71,15 +70,10 @@ class ClaimCandidacy(ClientMisbehaviour, ClientCentricClient):
             return answer
         if self.context.options_of(ClaimCandidacy).proof == "made-up":
             self.record_attack(ClaimCandidacy, "a number and a proof that it has made up")
-            self._own = Candidacy(bytes(64), bytes([1]) * 80)
-            return self._own
-        assert self.client.identity is not None
-        assert self.client.identity.vrf is not None
-        meter("vrf.prove")
-        evaluated = self.selection_input(message.round)
-        self._own = Candidacy(*self.client.identity.vrf.prove(evaluated))
+            self.claim = Candidacy(bytes(64), bytes([1]) * 80)
+            return self.claim
         self.record_attack(ClaimCandidacy, "its own number, which is over the threshold")
-        return self._own
+        return self.prove(message.round)
 
 
 class ClaimFalseNumber(ClientMisbehaviour, VerifiableBatchClient):
@@ -142,21 +136,21 @@ class WrongSignature(ClientMisbehaviour, LottoClient):
         return ListSignature(self.client.identity.signing.sign(LIST_DOMAIN, b"another list"))
 
 
-class SkipNoise(ClientMisbehaviour, NoisyClient):
+class SkipNoise(ClientMisbehaviour, NoisyRole):
     """Adds no noise: the sum protects the others less, and nobody can tell by looking at it (Lotto, section 2.3)."""
 
     name: ClassVar[str] = "skip-noise"
     applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus", "plain")
-    extends: ClassVar[type[Role]] = NoisyClient
+    extends: ClassVar[type[Role]] = NoisyRole
 
     @classmethod
     def concerns(cls, spec: RoleSpec) -> bool:
         """Where participants add noise at all."""
         return super().concerns(spec) and noise_of(spec.parameters) is not None
 
-    def noise_shares(self, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
+    def noise_to_add(self, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
         """None."""
         if not self.attacks(round_number):
-            return super().noise_shares(participants, dimension, round_number)
+            return super().noise_to_add(participants, dimension, round_number)
         self.record_attack(SkipNoise, "sent its update without its share of the noise")
         return []

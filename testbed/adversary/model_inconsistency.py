@@ -17,8 +17,8 @@ from pydantic import Field
 from testbed.adversary import crafted_models
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions, TrainingMisbehaviour
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
-from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.messages import KeyAdvert
+from testbed.aggregation.secagg.round_state import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.errors import ExperimentError
 from testbed.messages import Vector
@@ -67,9 +67,9 @@ class PassOnAllKeys(AggregationMisbehaviour, SecAgg):
     applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus")
     Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
 
-    def _usable(self, adverts: dict[int, KeyAdvert], round_: AggregationRound) -> dict[int, KeyAdvert]:
+    def usable_adverts(self, state: SecAggRound, adverts: dict[int, KeyAdvert]) -> dict[int, KeyAdvert]:
         """All of them."""
-        return adverts if self.attacking else super()._usable(adverts, round_)
+        return adverts if self.attacking else super().usable_adverts(state, adverts)
 
 
 class ImprintOptions(MisbehaviourOptions):

@@ -5,7 +5,8 @@ from testbed.aggregation.dp_sgd_random_participation import RandomParticipation,
 from testbed.aggregation.plain import Plain, PlainParameters
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
-from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlus
 
 PROTOCOLS: dict[type[AggregationParameters], type[AggregationProtocol]] = {
     PlainParameters: Plain,

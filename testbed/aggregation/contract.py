@@ -17,6 +17,7 @@ from testbed.network import Network
 from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
 from testbed.privacy.accounting.accountant import Accountant
+from testbed.privacy.noise_plan import Guarantees, NoisePlan, NoiseSource
 from testbed.randomness import Randomness
 from testbed.training.client import Train
 from testbed.workload.contract import Workload
@@ -51,7 +52,7 @@ class AggregationParameters(BaseModel):
         """The stages with these settings."""
         return self.stages
 
-    def kept_whole(self, batches: Batches | None) -> Batches | None:
+    def atomic_batches(self, batches: Batches | None) -> Batches | None:
         """The batches that this aggregation must not break up; None where it may sum anybody with anybody."""
         if self.batches == "ignored" or batches is None or batches.sizes.max(initial=1) == 1:
             return None
@@ -79,34 +80,25 @@ class AggregationParameters(BaseModel):
     def check_before_data(self, participants: int) -> None:
         """The part of `check_dimension` that holds whatever the dimension is; it is asked where no data are read."""
 
-    def prepare(self, participants: int, dimension: int) -> None:
-        """Make what clients need once in a process, before anybody's work is measured."""
+    def guarantees(self, participants: int) -> Guarantees:
+        """What holds of sums among so many participants; raises `ValueError` where there is no sum of so many."""
+        return Guarantees.none(participants)
 
-    def accountant(self, participants: int, dimension: int) -> Accountant | None:
-        """What taking part costs in privacy, for so many planned participants and parameters; None: no noise."""
+    def accountant(self, participants: int, dimension: int, client_rate: float = 1.0) -> Accountant | None:
+        """What taking part costs in privacy, for so many planned participants and parameters; None: no noise.
+
+        Args:
+            participants: the most that a round may have.
+            dimension: number of model parameters.
+            client_rate: probability with which each is drawn, where nobody can tell who was; else 1.
+        """
         return None
 
     shares_noise: ClassVar[bool] = True
-    """Whether the noise of `accountant` is a sum of the participants' shares; elsewhere it hangs on nobody's share."""
+    """Whether the noise of `accountant` is a sum of the participants' shares; else it depends on nobody's share."""
 
-    def tolerated(self, participants: int) -> int:
-        """How many dishonest participants a malicious server may have and still see sums alone; -1: it sees updates."""
-        return -1
-
-    def fewest_summed(self, participants: int) -> int:
-        """How many of so many participants a sum has at least, while the server follows the protocol."""
-        return 1
-
-    def smallest_part(self, participants: int) -> int:
-        """How many, dishonest ones too, are in each sum that a malicious server may split them into, at least.
-
-        It counts where no more than `tolerated` are dishonest, and where it is less than `fewest_summed`.
-        """
-        return participants
-
-    def least_noise(self, participants: int) -> float:
-        """The share of the planned noise that a sum has at least, of so many participants who share it."""
-        return 1 / participants
+    def prepare(self, participants: int, dimension: int) -> None:
+        """Make what clients need once in a process, before anybody's work is measured."""
 
 
 @dataclass
@@ -166,7 +158,7 @@ class Aggregate:
 def of_shape(vectors: Mapping[int, Vector], bits: int, length: int | None) -> Ids:
     """Sorted numbers of the clients whose vector has `bits` and `length` elements (None: what most have).
 
-    The others cannot be summed: their clients are as good as silent.
+    The others cannot be summed: their clients count as non-responsive.
     """
     lengths = Counter(len(vector) for vector in vectors.values() if vector.bits == bits)
     if length is None:
@@ -181,7 +173,7 @@ class AggregationProtocol(ABC):
 
     A class may have one attribute more, `Parameters`: a subclass of `AggregationParameters` that says which keys its
     section of the experiment has. What is a property here may be a class attribute there. What the privacy ledger asks
-    (`accountant` and what follows it) is answered by the parameters, unless the class does.
+    (`accountant`, `shares_noise`, `guarantees`) is answered by the parameters, unless the class does.
 
     Args:
         parameters: the section of the experiment.
@@ -230,18 +222,24 @@ class AggregationProtocol(ABC):
         """Whether the noise is a sum of the participants' shares."""
         return bool(self.parameters.shares_noise)
 
-    def tolerated(self, participants: int) -> int:
-        """See `AggregationParameters.tolerated`."""
-        return int(self.parameters.tolerated(participants))
+    def guarantees(self, participants: int) -> Guarantees:
+        """What holds of sums among so many participants; raises `ValueError` where there is no sum of so many."""
+        guarantees: Guarantees = self.parameters.guarantees(participants)
+        return guarantees
 
-    def fewest_summed(self, participants: int) -> int:
-        """See `AggregationParameters.fewest_summed`."""
-        return int(self.parameters.fewest_summed(participants))
+    def noise_plan(self, smallest: int, largest: int, dimension: int, client_rate: float | None) -> NoisePlan | None:
+        """What the accountant, the ledger and the bounds take; None where there is no noise.
 
-    def smallest_part(self, participants: int) -> int:
-        """See `AggregationParameters.smallest_part`."""
-        return int(self.parameters.smallest_part(participants))
-
-    def least_noise(self, participants: int) -> float:
-        """See `AggregationParameters.least_noise`."""
-        return float(self.parameters.least_noise(participants))
+        Args:
+            smallest, largest: participants that a round may have.
+            dimension: number of model parameters.
+            client_rate: see `AggregationRound`.
+        """
+        rate = client_rate if self.broadcasts_to_all and client_rate is not None else 1.0
+        accountant = self.accountant(largest, dimension) if rate == 1.0 else self.accountant(largest, dimension, rate)
+        if accountant is None:
+            return None
+        source: NoiseSource = "shares"
+        if not self.shares_noise:
+            source = "clients" if self.broadcasts_to_all else "server"
+        return NoisePlan(accountant, self.guarantees, smallest, largest, source)

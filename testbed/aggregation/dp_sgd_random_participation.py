@@ -6,7 +6,7 @@ with probability q. It sends the sum of their gradients, each clipped to norm C.
 scales by 1 / (p q D), with D the samples of all available clients (the paper's N_t d, which are equally large), and
 steps against the gradient. A round that nobody takes part in is one like any other: its noise moves the model.
 
-Where the server is not trusted, each client adds such noise of its own; and lest the server learn who takes part, every
+Where the server is not trusted, each client adds such noise of its own; and to hide from it who takes part, every
 available client gets the model and answers: those that do not take part send noise alone. Modelled compute charges all
 of them the same, as if they answered after a fixed time.
 
@@ -32,6 +32,7 @@ from testbed.messages import Message, RoundNumber, Vector
 from testbed.parties.client import Client, Role, RoleSpec, handles
 from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
 from testbed.privacy.mechanisms.gaussian import coins, with_noise
+from testbed.privacy.noise_plan import Guarantees
 from testbed.training.client import Train, Trained, Trainer, trained_update
 from testbed.workload.contract import GradientWorkload, LocalUpdate, Workload
 
@@ -98,9 +99,9 @@ class RandomParticipationParameters(AggregationParameters):
         if self.weights != "samples":
             raise ValueError(f"weights: {self.weights}; in {_NAME} every sample counts the same, leave it out")
 
-    def least_noise(self, participants: int) -> float:
-        """All of it, whoever drops out."""
-        return 1.0
+    def guarantees(self, participants: int) -> Guarantees:
+        """Sums are seen as they are; all of the noise is in them, whoever drops out."""
+        return Guarantees.none(participants, min_noise_share=1.0)
 
     def check_experiment(self, selection: Any, workload: Any) -> None:
         """Clients are drawn independently, and what is said about local training would go unread."""

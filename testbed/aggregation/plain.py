@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
-from testbed.aggregation.noisy import NoisyClient, NoisyParameters, noise_of
+from testbed.aggregation.noise import NoisePolicy, NoisyParameters, NoisyRole, noise_policy_of
 from testbed.arrays import Ids
 from testbed.errors import Refusal, RoundAborted, RunError
 from testbed.messages import Count, Message, RoundNumber, Vector
@@ -55,7 +55,7 @@ class SendNoisyUpdate(Message, frozen=True):
     participants: Count
 
 
-class PlainClient(NoisyClient):
+class PlainClient(NoisyRole):
     """Client side."""
 
     parameters: PlainParameters
@@ -67,7 +67,7 @@ class PlainClient(NoisyClient):
     @handles(SendUpdate)
     def on_send_update(self, message: SendUpdate) -> Update:
         """Hand the update over."""
-        if noise_of(self.parameters) is not None:
+        if noise_policy_of(self.parameters) is not None:
             raise Refusal("plain.without-noise", "asked for the update without the noise of this experiment")
         update = trained_update(self, message.round)
         weight = update.samples if self.parameters.weights == "samples" else 1
@@ -77,14 +77,14 @@ class PlainClient(NoisyClient):
     def on_send_noisy_update(self, message: SendNoisyUpdate) -> NoisyUpdate:
         """Hand it over with noise, where the experiment says so; once, as the mean of many answers would be bare."""
         update, most = trained_update(self, message.round), self.environment.maximum_participants
-        if noise_of(self.parameters) is None:
+        if noise_policy_of(self.parameters) is None:
             raise Refusal("plain.no-noise", "nobody adds noise in this experiment")
         if not 1 <= message.participants <= most:
             raise Refusal("plain.too-many-participants", f"{message.participants} announced, never more than {most}")
         if self._sent_with_noise:
             raise Refusal("plain.already-sent", f"the update of round {message.round} was sent before")
         self._sent_with_noise = True
-        elements = self.noisy(np.asarray(update.delta, np.float32), message.participants, message.round)
+        elements = self.noise.encoded(self, update, message.participants, message.round)
         return NoisyUpdate(Vector(elements, self.parameters.bits))
 
 
@@ -105,8 +105,9 @@ class Plain(AggregationProtocol):
         So are those of batches that are not whole (``batches: whole``): the server has seen them, but its sums are
         those of a `secagg` with which it is compared.
         """
-        if noise_of(self.parameters) is not None:
-            return await self._with_noise(round_)
+        noise = noise_policy_of(self.parameters)
+        if noise is not None:
+            return await self._with_noise(round_, noise)
         replies = await round_.network.ask(round_.trained, SendUpdate(round_.number))
         updates = {client: answer for client, answer in replies.valid().items() if answer.weight > 0}
         arrived = of_shape({client: answer.delta for client, answer in updates.items()}, 0, round_.dimension)
@@ -118,21 +119,21 @@ class Plain(AggregationProtocol):
             raise RoundAborted("update-too-large", "an update is not finite or too large to sum") from None
         return Aggregate(total / shares.sum(), float(shares.sum()), survivors)
 
-    async def _with_noise(self, round_: AggregationRound) -> Aggregate:
-        parameters, participants = self.parameters, len(round_.participants)
+    async def _with_noise(self, round_: AggregationRound, noise: NoisePolicy) -> Aggregate:
+        participants = len(round_.participants)
         replies = await round_.network.ask(round_.trained, SendNoisyUpdate(round_.number, participants))
         updates = {client: answer.elements for client, answer in replies.valid().items()}
-        length = None if round_.dimension is None else parameters.elements(round_.dimension)
-        survivors = self._survivors(of_shape(updates, parameters.bits, length), round_)
+        length = None if round_.dimension is None else noise.length(round_.dimension)
+        survivors = self._survivors(of_shape(updates, self.parameters.bits, length), round_)
         total = await replies.total(survivors)
-        mean, weight = parameters.noisy_mean(total, len(survivors), round_)
-        return Aggregate(mean, weight, survivors, parameters.noise_in(len(survivors), participants))
+        mean, weight = noise.mean(total, len(survivors), round_)
+        return Aggregate(mean, weight, survivors, noise.kept(len(survivors), participants))
 
     def _survivors(self, arrived: Ids, round_: AggregationRound) -> Ids:
         """Whose updates are summed, of those that arrived; raises `RoundAborted` for nobody's."""
         if not len(arrived):
             raise RoundAborted("no-updates", "no participant's update arrived")
-        batches = self.parameters.kept_whole(round_.batches)
+        batches = self.parameters.atomic_batches(round_.batches)
         if batches is None:
             return arrived
         survivors = batches.members(batches.whole(arrived))

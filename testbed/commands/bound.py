@@ -1,7 +1,6 @@
-"""``testbed bound`` and ``testbed plan``: the papers' guarantees as numbers, and the parameters that keep a target."""
+"""``testbed bound`` and ``testbed plan``: the papers' guarantees as numbers, and the parameters that meet a target."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,10 +14,9 @@ from testbed.commands.bound_options import (
     Population,
     Threshold,
     in_options,
-    number,
     threshold_of,
 )
-from testbed.commands.invocation import Debug, examples
+from testbed.commands.invocation import Debug, examples, group
 from testbed.commands.terminal import echo
 from testbed.errors import ExperimentError
 
@@ -37,36 +35,15 @@ _BOUND_LOTTO_DP_EPILOG = examples(
 _PLAN_LOTTO_EPILOG = examples(
     f"testbed plan lotto {_LOTTO} --over-selection 1.3 --threshold 0.7 --target 1e-9",
     "testbed plan lotto --population 1000 --dishonest 50 --participants 70 --target 1e-6 --base-rate 0.2 --format json",
-    then="Each answer turns one parameter and leaves the others as given.",
+    then="Each answer changes one parameter and keeps the others as given.",
 )
-_HELP = {"help_option_names": ["--help", "-h"]}
 _ROUNDS = 100_000
 _NUMBERS = 10_000_000
 _SUMMED = 10**6  # participants over whose dishonest ones a guarantee is minimised: seconds, too
 _COULD_BE = 10**9  # devices that could register, unless the population is larger
 
-bound = typer.Typer(
-    name="bound",
-    help="Print what the papers guarantee for given parameters.",
-    epilog=_BOUND_LOTTO_EPILOG,
-    rich_markup_mode="rich",
-    context_settings=_HELP,
-)
-plan = typer.Typer(
-    name="plan",
-    help="Print which parameters keep a target.",
-    epilog=_PLAN_LOTTO_EPILOG,
-    rich_markup_mode="rich",
-    context_settings=_HELP,
-)
-
-
-@bound.callback(invoke_without_command=True)
-@plan.callback(invoke_without_command=True)
-def _main(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        echo(context.get_help())
-        raise typer.Exit(2)
+bound = group(name="bound", help="Print what the papers guarantee for given parameters.", epilog=_BOUND_LOTTO_EPILOG)
+plan = group(name="plan", help="Print which parameters meet a target.", epilog=_PLAN_LOTTO_EPILOG)
 
 
 @bound.command("lotto", epilog=_BOUND_LOTTO_EPILOG)
@@ -109,6 +86,7 @@ def bound_lotto(
     Theorem 1, Theorem 2 and Corollary 1 of the Lotto paper; with --rounds, the last one over the rounds that a server
     announces.
     """
+    from analysis.bounds import text
     from analysis.bounds.report import lotto_bounds
 
     if round_gap is not None and rounds is None:
@@ -125,7 +103,7 @@ def bound_lotto(
             rounds=rounds,
             round_gap=round_gap,
         )
-    _print(row, format, _BOUND_TEXT)
+    echo(text.render(row, format, text.lotto), nl=False)
 
 
 @bound.command("lotto-dp", epilog=_BOUND_LOTTO_DP_EPILOG)
@@ -133,8 +111,7 @@ def bound_lotto_dp(
     population: Population,
     dishonest: Dishonest,
     participants: Annotated[
-        int,
-        typer.Option(metavar="S", min=1, max=_SUMMED, help="Participants of a round, s.", show_default=False),
+        int, typer.Option(metavar="S", min=1, max=_SUMMED, help="Participants of a round, s.", show_default=False)
     ],
     rounds: Annotated[int, typer.Option(metavar="R", min=1, max=_ROUNDS, help="Rounds, R.", show_default=False)],
     noise_multiplier: Annotated[
@@ -163,7 +140,9 @@ def bound_lotto_dp(
     scale: Annotated[float, typer.Option(metavar="K", help="The clipping norm in integer steps.")] = 2.0**15,
     parallel_lists: Annotated[
         bool,
-        typer.Option("--parallel-lists", help="Also for a server with several participant lists in a round."),
+        typer.Option(
+            "--parallel-lists", metavar="", help="Also for a server with several participant lists in a round."
+        ),
     ] = False,
     format: Format = "text",
     debug: Debug = False,
@@ -173,6 +152,7 @@ def bound_lotto_dp(
     Corollaries 2 (client-centric) and 3 (server-centric) of the Lotto paper, with the k and r that minimise it, and
     the epsilon when a malicious server chooses the participants.
     """
+    from analysis.bounds import text
     from analysis.bounds.lotto_dp import Training
     from analysis.bounds.report import lotto_dp_costs
     from testbed.privacy.mechanisms.skellam import Skellam
@@ -190,7 +170,7 @@ def bound_lotto_dp(
             maximum_population=max(_COULD_BE, population) if maximum_population is None else maximum_population,
         )
         row = lotto_dp_costs(training, population, parallel_lists=parallel_lists)
-    _print(row, format, _BOUND_DP_TEXT)
+    echo(text.render(row, format, text.lotto_dp), nl=False)
 
 
 @plan.command("lotto", epilog=_PLAN_LOTTO_EPILOG)
@@ -213,12 +193,13 @@ def plan_lotto(
     ] = None,
     eta: Annotated[
         float | None,
-        typer.Option(metavar="E", help="Also plan n_min for Pr[x/s > E c/n] <= target.", show_default=False),
+        typer.Option(metavar="E", help="Also plan n_min for Pr\\[x/s > E c/n] <= target.", show_default=False),
     ] = None,
     format: Format = "text",
     debug: Debug = False,
 ) -> None:
     """Lotto's parameters for a target: smallest n_min and threshold, largest exclusion, range of over-selection."""
+    from analysis.bounds import text
     from analysis.bounds.report import lotto_plan
 
     with in_options():
@@ -234,78 +215,4 @@ def plan_lotto(
             base_rate=base_rate,
             eta=eta,
         )
-    _print(row, format, _PLAN_TEXT)
-
-
-# What the text says for a key; keys that are not here are not printed, the given ones stand on the first line.
-_GIVEN = {
-    "population": "n",
-    "dishonest": "c",
-    "participants": "s",
-    "over_selection": "a",
-    "min_population": "n_min",
-    "threshold": "t",
-    "eta": "eta",
-    "rounds": "R",
-    "round_gap": "G",
-    "delta": "delta",
-    "noise_multiplier": "noise multiplier",
-    "dimension": "dimension",
-    "scale": "scale",
-    "target": "target",
-    "sufficiency": "sufficiency",
-    "base_rate": "base rate",
-}
-_BOUND_TEXT = {
-    "selection_probability": "a client is a candidate",
-    "candidates_suffice": "at least s candidates (Theorem 1)",
-    "dishonest_fraction_exceeds": "more than {dishonest_allowed} of {participants} dishonest (Theorem 2)",
-    "secagg_fails": "SecAgg fails: more than {dishonest_tolerated} dishonest (Corollary 1)",
-    "some_round_fails": "SecAgg fails in some round of {rounds}",
-    "failing_rounds_expected": "rounds of {rounds} in which it fails, expected",
-    "first_round_fails": "it fails in the first round that the server announces",
-    "failing_share_expected": "share of announced rounds in which it fails, expected",
-    "round_fails_with_beacon": "with a beacon: in the next round, whatever went before",
-}
-_BOUND_DP_TEXT = {
-    "selection_probability": "a client is a candidate",
-    "client_centric_epsilon": "epsilon, client-centric (Corollary 2)",
-    "parallel_lists_epsilon": "epsilon, client-centric, several lists a round",
-    "server_centric_epsilon": "epsilon, server-centric (Corollary 3)",
-    "insecure_epsilon": "epsilon, the server chooses",
-}
-_PLAN_TEXT = {
-    "secagg_fails": "SecAgg fails, as given",
-    "candidates_suffice": "at least s candidates, as given",
-    "smallest_min_population": "smallest n_min",
-    "smallest_min_population_for_eta": "smallest n_min for eta",
-    "largest_exclusion": "largest exclusion d",
-    "largest_exclusion_for_base_rate": "largest exclusion d for the base rate",
-    "smallest_threshold": "smallest threshold t",
-    "smallest_over_selection": "smallest over-selection a",
-    "largest_over_selection": "largest over-selection a",
-}
-
-
-def _print(row: Mapping[str, Any], format: str, text: Mapping[str, str]) -> None:
-    from analysis.tables import Table, render, to_json
-
-    if format == "json":
-        echo(to_json(row, ascii=True), nl=False)
-        return
-    echo(", ".join(f"{_GIVEN[key]} = {number(row[key])}" for key in row if key in _GIVEN and row[key] is not None))
-    lines = [(label.format_map(row), _value(row, key)) for key, label in text.items() if key in row]
-    echo(render(Table((), lines, ruled=False), "text"), nl=False)
-
-
-def _value(row: Mapping[str, Any], key: str) -> str:
-    """A result as text, with what belongs to it."""
-    if row[key] is None:
-        return f"none: {row[f'{key}_reason']}"
-    beside = {f"{key}_clients": "clients", key.replace("epsilon", "k"): "k", key.replace("epsilon", "r"): "r"}
-    more = [f"{name} = {number(row[other])}" for other, name in beside.items() if other != key and other in row]
-    if row[key] == 0.0 and row.get(f"{key}_log10") is not None:
-        return f"10^{row[f'{key}_log10']:.1f}"
-    if f"{key}_reason" in row:
-        more.append(row[f"{key}_reason"])
-    return f"{number(row[key])}{'  (' + ', '.join(more) + ')' if more else ''}"
+    echo(text.render(row, format, text.lotto_plan), nl=False)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from testbed.commands.bound_options import Format, in_options, number
+from testbed.commands.bound_options import Format, in_options
 from testbed.commands.invocation import Debug, examples
 from testbed.commands.terminal import echo
 from testbed.errors import ExperimentError
@@ -18,8 +18,6 @@ BATCH_PARTITION_EPILOG = examples(
     f"testbed bound batch-partition {_PAPER} --privacy 3 --dropout 0.1 --trials 200",
     then="Simulated values are the same every time, and come with a standard error or a 95% interval.",
 )
-_SIMULATED_USERS = 1000  # of whom rounds are simulated without being asked to: seconds
-_SIMULATED_ROUNDS = 10_000
 
 
 def _theorem2(symbol: str) -> Any:
@@ -69,9 +67,9 @@ def bound_batch_partition(
 
     Theorems 1, 3 and 2. Theorem 2 is printed where all of its inputs are given.
     """
-    from analysis.bounds import batch_partition_report as report
+    from analysis.bounds import text
+    from analysis.bounds.batch_partition_report import batch_partition_report
     from analysis.bounds.convergence import Problem
-    from analysis.tables import to_json
 
     given = {
         "smoothness": smoothness,
@@ -86,16 +84,19 @@ def bound_batch_partition(
         raise ExperimentError(f"--{missing[0].replace('_', '-')}: missing; Theorem 2 needs all of its inputs")
     chances = _dropout(dropout)
     with in_options():
-        row = report.batch_partition_bounds(users, selected, privacy, chances)
-        if simulate is None:
-            simulate = _SIMULATED_ROUNDS if isinstance(chances, list) and users <= _SIMULATED_USERS else 0
-        if simulate:
-            row |= report.simulated_cardinality(users, selected, privacy, chances, simulate)
-        row |= report.full_rank_report(users, selected, rounds or users, trials)
-        if not missing:
-            problem = Problem(**{name: value for name, value in given.items() if value is not None})
-            row |= report.convergence_report(users, selected, privacy, chances, problem, local_steps, rounds or users)
-    echo(to_json(row, ascii=True) if format == "json" else _text(row), nl=False)
+        problem = None if missing else Problem(**{name: value for name, value in given.items() if value is not None})
+        row = batch_partition_report(
+            users,
+            selected,
+            privacy,
+            chances,
+            rounds=rounds,
+            simulated_rounds=simulate,
+            trials=trials,
+            problem=problem,
+            local_steps=local_steps,
+        )
+    echo(text.render(row, format, text.batch_partition), nl=False)
 
 
 def _dropout(text: str) -> float | list[float]:
@@ -116,44 +117,3 @@ def _dropout(text: str) -> float | list[float]:
     if not numbers:
         raise ExperimentError(f"--dropout: no numbers; {advice}")
     return numbers[0] if len(numbers) == 1 else numbers
-
-
-_TEXT = {
-    "family_size": "sets of users that a round may take, R",
-    "average_cardinality": "average cardinality C (Theorem 1)",
-    "unavailable_round": "a round is skipped: no row of B available",
-    "simulated_cardinality": "C, simulated, {simulated_rounds} rounds",
-    "simulated_unavailable": "a round is skipped, simulated",
-    "theorem3_uniform": "random: full rank after N rounds (Theorem 3)",
-    "theorem3_independent": "bernoulli: the same ((30) without o(1))",
-    "full_rank_uniform": "random: full rank after {full_rank_rounds} rounds, simulated",
-    "full_rank_uniform_median": "random: rounds until full rank, median",
-    "full_rank_independent": "bernoulli: full rank after {full_rank_rounds} rounds, simulated",
-    "full_rank_independent_median": "bernoulli: rounds until full rank, median",
-    "theorem2_printed": "E[L] - L* after {rounds} rounds, as printed (8)",
-    "theorem2_repaired": "the same, for batches and skipped rounds",
-}
-
-
-def _text(row: dict[str, Any]) -> str:
-    from analysis.tables import Table, render
-
-    dropout = number(row["dropout"])
-    if "dropout_lowest" in row:
-        dropout = f"{number(row['dropout_lowest'])} to {number(row['dropout_highest'])}, {dropout} on average"
-    sizes = str(row["privacy"])
-    if row["largest_batch"] > row["privacy"]:
-        sizes += f" to {row['largest_batch']}"
-    given = f"N = {row['users']}, K = {row['selected']}, {row['batches']} batches of {sizes}, p = {dropout}"
-    shown = [(label.format_map(row), _value(row, key)) for key, label in _TEXT.items() if key in row]
-    return f"{given}\n{render(Table((), shown, ruled=False), 'text')}"
-
-
-def _value(row: dict[str, Any], key: str) -> str:
-    if row[key] is None:
-        return f"none: {row[f'{key}_reason']}"
-    if key == "simulated_cardinality":
-        return f"{number(row[key])} +- {row['simulated_error']:.2g}"
-    if f"{key}_low" in row:
-        return f"{number(row[key])}  (95%: {number(row[f'{key}_low'])} to {number(row[f'{key}_high'])})"
-    return number(row[key])

@@ -1,4 +1,4 @@
-"""What the commands ``bound`` and ``plan`` share: options, errors that name an option, numbers as text."""
+"""What the commands ``bound`` and ``plan`` share: options, errors that name an option."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,8 +44,3 @@ def in_options() -> Iterator[None]:
     except ValueError as error:
         name, colon, rest = str(error).partition(": ")
         raise ExperimentError(f"--{name.replace('_', '-')}{colon}{rest}") from None
-
-
-def number(value: float) -> str:
-    """Integers in full, others to six digits."""
-    return f"{value}" if isinstance(value, int) else f"{value:.6g}"

@@ -1,7 +1,6 @@
 """``testbed bound random-participation``: what DP-SGD with random participation costs in privacy."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,12 +15,6 @@ BOUND_RANDOM_PARTICIPATION_EPILOG = examples(
     then="The guarantee is wcs. What is published for this algorithm (theorem_4_1) is none: "
     "docs/random-participation.md shows it.",
 )
-_STANDING = {
-    "guarantee": "the guarantee",
-    "other-mechanism": "a guarantee of another algorithm",
-    "as-published": "as published, not a guarantee",
-    "lower-bound": "nothing can guarantee less",
-}
 
 
 def bound_random_participation(
@@ -39,8 +32,7 @@ def bound_random_participation(
         float | None, typer.Option(metavar="E", help="Print the noise that it takes.", show_default=False)
     ] = None,
     sigma: Annotated[
-        float | None,
-        typer.Option(metavar="S", help="Noise of a round's sum: print the epsilon.", show_default=False),
+        float | None, typer.Option(metavar="S", help="Noise of a round's sum: print the epsilon.", show_default=False)
     ] = None,
     clip: Annotated[float, typer.Option(metavar="C", help="Largest norm of a sample's gradient.")] = 1.0,
     rounds: Annotated[int, typer.Option(metavar="T", min=1, max=100_000, help="Rounds.")] = 1,
@@ -55,29 +47,13 @@ def bound_random_participation(
 
     Hasircioglu and Gunduz, arXiv 2205.01556: Theorems 4.1, 5.1, 5.2 and Corollary 5.3, composed over rounds.
     """
+    from analysis.bounds import text
     from analysis.bounds.random_participation import Participation
     from analysis.bounds.random_participation_report import random_participation_bounds
-    from analysis.tables import to_json
 
     with in_options():
         who = Participation(local_samples, client_rate, sample_rate, clip)
         row = random_participation_bounds(who, delta, epsilon=epsilon, sigma=sigma, rounds=rounds, clients=clients)
     if (warning := row.get("warning")) is not None:
         echo(f"warning: {warning}", err=True)
-    echo(to_json(row, ascii=True) if format == "json" else _text(row), nl=False)
-
-
-def _text(row: Mapping[str, Any]) -> str:
-    from analysis.bounds.random_participation_report import ANALYSES
-
-    given = "epsilon" if "epsilon" in row else "sigma"
-    wanted = "sigma" if given == "epsilon" else "epsilon"
-    keys = {"local_samples": "d", "client_rate": "p", "sample_rate": "q", "clip": "C", "delta": "delta"}
-    first = ", ".join(f"{symbol} = {row[key]:g}" for key, symbol in keys.items())
-    lines = [f"{first}, T = {row['rounds']}, {given} = {row[given]:g}"]
-    width = max(len(one.name) for one in ANALYSES)
-    for one in ANALYSES:
-        value = row[f"{one.name}_{wanted}"]
-        number = ("none" if wanted == "sigma" else "inf") if value is None else f"{value:.5g}"
-        lines.append(f"{one.name:{width}}  {wanted} {number:>8}  {_STANDING[one.soundness]} ({one.source})")
-    return "\n".join([*lines, ""])
+    echo(text.render(row, format, text.random_participation), nl=False)

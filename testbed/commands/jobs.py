@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from testbed.commands.durations import clock_time
-from testbed.commands.invocation import STOPPED, Debug, examples
+from testbed.commands.invocation import STOPPED, Debug, examples, group
 from testbed.commands.submit import Address, To, end
 from testbed.commands.terminal import echo, messages, without_colours
 
 if TYPE_CHECKING:
     from cluster.jobs.submission import Job
 
-jobs = typer.Typer(
+jobs = group(
     name="jobs",
     help="List, follow and stop the experiments submitted to a Ray cluster, and fetch their results.",
     epilog=examples(
@@ -26,8 +26,6 @@ jobs = typer.Typer(
         "testbed jobs stop quickstart-1f3a9c",
         "testbed jobs fetch quickstart-1f3a9c --to runs/quickstart",
     ),
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["--help", "-h"]},
 )
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="A job's id, as `testbed submit` prints it.", show_default=False)]
@@ -55,10 +53,10 @@ def list_(
 def logs(
     id: Id,
     address: Address = None,
-    follow: Annotated[bool, typer.Option("--follow", metavar="", help="Go on until the job ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", metavar="", help="Keep printing until the job ends.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Print what a job says; with --follow, exit as the job does."""
+    """Print the log of a job; with --follow, exit as the job does."""
     from cluster.jobs.submission import Jobs
 
     at = Jobs(address)

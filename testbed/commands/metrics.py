@@ -71,8 +71,8 @@ def _measured(run: Any, time_limit_s: float, console: "Console", quiet: bool) ->
         return report.measured(run, time_limit_s)
     with console.status("") as status:
 
-        def tell(line: str) -> None:
+        def progress(line: str) -> None:
             status.update(f"{run.label}: {line}")
 
-        tell("rank of each round")
-        return report.measured(run, time_limit_s, tell)
+        progress("rank of each round")
+        return report.measured(run, time_limit_s, progress)

@@ -1,18 +1,17 @@
 """``testbed reproduce``: a paper's table or figure, made again, with the paper's values beside ours."""
 
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import STOPPED, Debug, Invocation, examples, quoted
+from testbed.commands.invocation import STOPPED, Debug, Invocation, examples
 from testbed.commands.terminal import Console, echo, messages
 from testbed.commands.writable import check_folder
 from testbed.errors import ExperimentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from analysis.reproduction.contract import Reproduction
     from testbed.experiment.schema import Experiment
@@ -25,7 +24,7 @@ REPRODUCE_EPILOG = examples(
     "testbed reproduce lotto-table2 --scale paper --address HEAD:6379 --out reproductions/table2",
     "testbed reproduce multiround-table5 --data ~/mnist",
     "testbed reproduce all",
-    then="What is finished in the directory is not run again: the same command goes on after Ctrl-C. To repeat it, "
+    then="What is finished in the directory is not run again: the same command resumes it after Ctrl-C. To repeat it, "
     "give another --out or delete the directory.",
 )
 
@@ -33,11 +32,10 @@ REPRODUCE_EPILOG = examples(
 def reproduce(
     context: typer.Context,
     names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME", help="Which ones; all: every one.", show_default=False),
+        list[str] | None, typer.Argument(metavar="NAME", help="Which ones; all: every one.", show_default=False)
     ] = None,
     scale: Annotated[
-        Literal["small", "paper"], typer.Option(help="small: minutes on two cores; paper: the whole, for a cluster.")
+        Literal["small", "paper"], typer.Option(help="small: minutes on two cores; paper: the paper's, for a cluster.")
     ] = "small",
     out: Annotated[
         Path | None,
@@ -62,20 +60,20 @@ def reproduce(
         Literal["ray", "in-process"] | None,
         typer.Option(help="in-process: no Ray, everything in this process.", show_default=False),
     ] = None,
-    listing: Annotated[bool, typer.Option("--list", metavar="", help="Say what there is, and do nothing.")] = False,
+    listing: Annotated[bool, typer.Option("--list", metavar="", help="List what can be reproduced, and exit.")] = False,
     format: Annotated[Literal["text", "markdown", "json"], typer.Option(help="How to print it.")] = "text",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Make a table or figure of a paper again: ours beside the paper's, what differs and why, and whether its claims
+    """Reproduce a table or figure of a paper: ours beside the paper's, what differs and why, and whether its claims
     hold.
 
     Writes result.md, result.json and table.csv beside the figures and the runs.
     """
-    from analysis.reproduction import catalogue
+    from analysis.reproduction import catalogue, presentation
 
     if listing:
-        echo(_listed(catalogue.named(names or [catalogue.ALL]), format), nl=False)
+        echo(presentation.listed(catalogue.named(names or [catalogue.ALL]), format), nl=False)
         return
     if not names:
         raise ExperimentError("which one? name it, e.g. lotto-table2; `testbed reproduce --list` says what there is")
@@ -85,17 +83,17 @@ def reproduce(
     for one, directory in zip(wanted, directories, strict=True):
         _prepare(one, scale, directory)
     console = messages()
-    cluster = {"cluster.address": address, "cluster.network": network}
-    flags = [f"{key}={quoted(value)}" for key, value in cluster.items() if value is not None]
+    given = {"cluster.address": address, "cluster.network": network}
+    cluster = {key: value for key, value in given.items() if value is not None}
     try:
         for place, (one, directory) in enumerate(zip(wanted, directories, strict=True)):
             if place:
                 echo("")
             files = data if one.data_files else None
-            _make(one, scale, directory, format, _runner(flags, console, quiet), console, quiet, files)
+            _make(one, scale, directory, format, _runner(cluster, console, quiet), console, quiet, files)
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
-        console.print(f"stopped; go on with: {invocation.again}")
+        console.print(f"stopped; resume with: {invocation.again}")
         raise typer.Exit(STOPPED) from None
 
 
@@ -155,55 +153,18 @@ def _make(
     console.print(f"\nwritten: {', '.join(str(path) for path in written)}")
 
 
-def _runner(flags: list[str], console: "Console", quiet: bool) -> "Callable[[Experiment, Path], list[RunRecords]]":
+def _runner(
+    cluster: "Mapping[str, str]", console: "Console", quiet: bool
+) -> "Callable[[Experiment, Path], list[RunRecords]]":
     """Runs an experiment (and what is missing of its sweep) into a directory, where and how the command line says."""
     from testbed.commands.progress import display_for
-    from testbed.experiment.overrides import apply_override
-    from testbed.experiment.validation import validated
     from testbed.records import RunRecords
-    from testbed.running import run_all
+    from testbed.running.execution import run_all, with_values
 
     def run(experiment: "Experiment", directory: Path) -> "list[RunRecords]":
-        data = experiment.model_dump(mode="json", exclude_unset=True)
-        for flag in flags:
-            apply_override(data, flag)
-        experiment = validated(data, experiment.name)
+        experiment = with_values(experiment, cluster, experiment.name)
         with display_for(console, quiet) as observer:
             paths = run_all(experiment, directory, where=experiment.name, resume=True, observer=observer)
         return [RunRecords(path) for path in paths]
 
     return run
-
-
-def _listed(wanted: "list[Reproduction]", format: str) -> str:
-    from analysis.tables import Table, render, to_json
-
-    if format == "json":
-        rows = [
-            {
-                "name": one.name,
-                "also": list(one.aliases),
-                "title": one.title,
-                "source": one.source,
-                "reads": one.data_files,
-            }
-            for one in wanted
-        ]
-        return to_json(rows)
-    if format == "markdown":
-        cells = [(", ".join(f"`{name}`" for name in _names(one)), one.title, one.source) for one in wanted]
-        return render(Table(["Name", "What", "Source"], cells, is_markup=True), format)
-    width = max(len(name) for one in wanted for name in _names(one))
-    return "".join(_entry(one, width) for one in wanted)
-
-
-def _names(one: "Reproduction") -> list[str]:
-    return [one.name, *one.aliases]
-
-
-def _entry(one: "Reproduction", width: int) -> str:
-    """The names, one below the other, beside what it is."""
-    said = [one.title, one.source, *([f"--data: {one.data_files}"] if one.data_files else [])]
-    return "".join(
-        f"{name:<{width}}  {line}".rstrip() + "\n" for name, line in zip_longest(_names(one), said, fillvalue="")
-    )

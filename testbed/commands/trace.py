@@ -1,4 +1,4 @@
-"""``testbed trace``: availability traces made, looked at and recorded."""
+"""``testbed trace``: availability traces made, inspected and recorded."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from testbed.commands.durations import seconds
-from testbed.commands.invocation import Debug, examples
+from testbed.commands.invocation import Debug, examples, group
 from testbed.commands.terminal import echo, messages
-from testbed.commands.trace_text import counts_table, duration, facts_json, facts_text
 from testbed.errors import ExperimentError, TraceError
 
 if TYPE_CHECKING:
@@ -47,12 +46,10 @@ _RECORD_EPILOG = examples(
     then="Under the schedule the same clients drop out in the same rounds and stages.",
 )
 
-trace = typer.Typer(
+trace = group(
     name="trace",
-    help="Make, convert, look at and record traces: who is online when, and who dropped out.",
+    help="Synthesize, convert, inspect and record traces: who is online when, and who dropped out.",
     epilog=TRACE_EPILOG,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["--help", "-h"]},
 )
 
 Out = Annotated[Path, typer.Option(metavar="FILE", help="What to write: .parquet or .csv.", show_default=False)]
@@ -60,13 +57,6 @@ Force = Annotated[bool, typer.Option("--force", metavar="", help="Overwrite the 
 RoundSeconds = Annotated[
     str | None, typer.Option(metavar="DURATION", help="How long a round lasts, e.g. 300, 5min.", show_default=False)
 ]
-
-
-@trace.callback(invoke_without_command=True)
-def _main(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        echo(context.get_help())
-        raise typer.Exit(2)
 
 
 @trace.command(epilog=_CONVERT_EPILOG)
@@ -90,7 +80,7 @@ def convert(
         str | None, typer.Option(metavar="NAME", help="The column that says whose interval it is. (csv)")
     ] = None,
     from_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The column with the begin of the interval. (csv)")
+        str | None, typer.Option(metavar="NAME", help="The column with the start of the interval. (csv)")
     ] = None,
     until_column: Annotated[str | None, typer.Option(metavar="NAME", help="The column with its end. (csv)")] = None,
     unit: Annotated[
@@ -117,6 +107,8 @@ def convert(
     _check_target(out, force, source)
     if not source.exists():
         raise TraceError(f"{source}: no such file")
+    from analysis import trace_report
+
     if format == "fedscale":
         from testbed.emulation.traces.conversion import fedscale
 
@@ -128,8 +120,8 @@ def convert(
     else:
         found, counts = _converted(format, source, given, round_s)
     found.write(out)
-    echo(counts_table(counts), nl=False)
-    _tell(found, out)
+    echo(trace_report.counts_text(counts), nl=False)
+    _summarise(found, out)
 
 
 def _converted(format: str, source: Path, given: dict[str, Any], round_s: float) -> "tuple[AvailabilityTrace, Counts]":
@@ -170,6 +162,7 @@ def _check_options(format: str, given: dict[str, Any]) -> None:
 def _write_capacity(table: Any, counts: "Counts", out: Path) -> None:
     import pyarrow as pa
 
+    from analysis import trace_report
     from testbed.files import parquet as parquet_files
     from testbed.files.atomic import atomic_write
 
@@ -178,7 +171,7 @@ def _write_capacity(table: Any, counts: "Counts", out: Path) -> None:
             file.write(table.to_csv(index=False).encode())
         else:
             parquet_files.write_table(pa.Table.from_pandas(table, preserve_index=False), file)
-    echo(counts_table(counts), nl=False)
+    echo(trace_report.counts_text(counts), nl=False)
     echo(f"{out}: capacities of {len(table)} clients: {', '.join(table.columns)}")
 
 
@@ -199,13 +192,14 @@ def inspect(
     debug: Debug = False,
 ) -> None:
     """Print what is in a trace, and draw it: who is online when, how fast links are, who was lost in which round."""
+    from analysis import trace_report
     from testbed.emulation.traces.detection import facts, open_trace
 
     if out is not None and out.suffix not in ("", ".png", ".pdf"):
         raise ExperimentError(f"--out: {out}: pictures are .png and .pdf")
     traced = open_trace(file)
     found = facts(traced)
-    echo(facts_json(found) if format == "json" else facts_text(found), nl=False)
+    echo(trace_report.render(found, format), nl=False)
     if out is not None:
         from analysis.figures import traces as trace_figures
 
@@ -228,14 +222,13 @@ def synthesize(
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="The same seed gives the same trace.")],
     out: Out,
     settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A key of the model; may be repeated."),
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A key of the model; may be repeated.")
     ] = None,
     round_seconds: RoundSeconds = None,
     force: Force = False,
     debug: Debug = False,
 ) -> None:
-    """Make a trace with one of the availability models of experiments."""
+    """Generate a trace with one of the availability models of experiments."""
     _check_target(out, force)
     horizon_s = seconds(horizon, "--horizon")
     round_s = None if round_seconds is None else seconds(round_seconds, "--round-seconds")
@@ -245,7 +238,7 @@ def synthesize(
 
     made = synthesize(availability_section(model, settings or []), clients, horizon_s, Randomness(seed), round_s)
     made.write(out)
-    _tell(made, out)
+    _summarise(made, out)
 
 
 @trace.command(epilog=_RECORD_EPILOG)
@@ -255,12 +248,13 @@ def record(
     force: Force = False,
     debug: Debug = False,
 ) -> None:
-    """Write down who took part and who was lost in a run, so that it can happen again under another protocol."""
+    """Record who took part and who dropped out in a run, so that the same can happen under another protocol."""
     _check_target(out, force)
     if not run.is_dir():
         raise ExperimentError(f"{run}: no such directory")
     if next(run.rglob("experiment.yaml"), None) is None:
         raise ExperimentError(f"{run}: no runs here; `testbed run EXPERIMENT.yaml` makes some")
+    from analysis import trace_report
     from testbed.emulation.traces.detection import describe_schedule
     from testbed.records import find_runs
     from testbed.records.replay import record
@@ -271,7 +265,7 @@ def record(
         raise ExperimentError(f"{run}: {len(runs)} runs; choose one, e.g. {names}")
     schedule = record(runs[0])
     schedule.write(out)
-    echo(facts_text(describe_schedule(schedule)), nl=False)
+    echo(trace_report.render(describe_schedule(schedule)), nl=False)
     echo(f"{out}: {len(schedule)} rows")
 
 
@@ -290,11 +284,14 @@ def _check_target(out: Path, force: bool, source: Path | None = None) -> None:
         raise ExperimentError(f"--out: {out.parent}: cannot be made: {error.strerror}") from None
 
 
-def _tell(written: "AvailabilityTrace", out: Path) -> None:
+def _summarise(written: "AvailabilityTrace", out: Path) -> None:
+    from analysis import trace_report
+
     never = len(written.never_online)
     if never and out.suffix == ".csv":
         messages().print(
             f"note: CSV has no place for the {never} clients that are never online, nor for the horizon; .parquet has",
             markup=False,
         )
-    echo(f"{out}: {len(written)} clients, {len(written.online_from_s)} intervals, {duration(written.horizon_s)}")
+    length = trace_report.duration(written.horizon_s)
+    echo(f"{out}: {len(written)} clients, {len(written.online_from_s)} intervals, {length}")

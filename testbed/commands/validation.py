@@ -36,8 +36,8 @@ def validate(
 ) -> None:
     """Check an experiment file, and every point of its sweep, without running it.
 
-    Training data and traces are read, and checked, only by `testbed run`. Nothing of yours is imported unless you say
-    so: --import-classes checks your own classes, too.
+    Training data and traces are read, and checked, only by `testbed run`. User-defined classes are
+    imported, and checked, only with --import-classes.
     """
     from testbed.experiment import load
     from testbed.experiment.sweep import points

@@ -25,7 +25,7 @@ from testbed.network.recorder import Timing
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import RoundBeacon
-from testbed.privacy.accounting.accountant import Accountant
+from testbed.privacy.noise_plan import NoisePlan
 from testbed.randomness import Randomness
 from testbed.training.client import Trainer
 from testbed.training.server import Broadcast
@@ -58,9 +58,9 @@ class Plan:
             self.selection = selection_protocol(experiment.selection, experiment.population)
             self.aggregation = aggregation_protocol(experiment.aggregation)
         else:
-            tolerated = experiment.aggregation.tolerated(experiment.selection.participants)
+            colluders = experiment.aggregation.guarantees(experiment.selection.participants).max_colluders
             self.adversary = Adversary(
-                experiment.adversary, experiment.population, experiment.rounds, self.randomness, max(1, tolerated + 1)
+                experiment.adversary, experiment.population, experiment.rounds, self.randomness, max(1, colluders + 1)
             )
             with_attacks = self.adversary.with_attacks
             self.selection = selection_protocol(experiment.selection, experiment.population, with_attacks)
@@ -118,13 +118,9 @@ class Plan:
         """The clients that work for a malicious server."""
         return frozenset() if self.adversary is None else self.adversary.dishonest
 
-    def accountant(self, dimension: int) -> Accountant | None:
-        """What taking part costs in privacy, with so many model parameters; None where no noise is added."""
-        return planned_privacy.accountant_of(self.selection, self.aggregation, dimension)
-
-    def least_noise(self) -> float:
-        """The share of the planned noise that a sum has at least, in rounds of any size that this run may have."""
-        return planned_privacy.least_noise(self.aggregation, self.minimum_participants, self.maximum_participants)
+    def noise_plan(self, dimension: int) -> NoisePlan | None:
+        """The noise that the aggregation adds, with so many model parameters; None where it adds none."""
+        return planned_privacy.noise_plan(self.selection, self.aggregation, dimension)
 
     def reports_training(self, dimension: int) -> bool:
         """Whether clients report losses; raises `ExperimentError` where they do not and somebody needs to know."""

@@ -7,13 +7,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from testbed.aggregation.noisy import NoisyParameters
+from testbed.aggregation.noise import NoisyParameters
 from testbed.engine.plan import Plan
 from testbed.engine.round import Outcome
 from testbed.errors import ExperimentError
 from testbed.network.contract import no_ids
 from testbed.network.recorder import Exchanges
-from testbed.privacy.charges import Charging
+from testbed.privacy.charges import PrivacyCharge
 from testbed.privacy.ledger import Ledger, Shares
 from testbed.privacy.section import PrivacySection, Unit
 from testbed.records import RunDirectory
@@ -28,13 +28,13 @@ class PrivacyLedgerRecorder:
 
     Args:
         ledger: of the clients.
-        charging: what a round costs whom.
+        charge: what a round costs whom.
         plan: of the run.
     """
 
-    def __init__(self, ledger: Ledger, charging: Charging, plan: Plan) -> None:
+    def __init__(self, ledger: Ledger, charge: PrivacyCharge, plan: Plan) -> None:
         self.ledger = ledger
-        self._charging = charging
+        self._charge = charge
         self._adversary = plan.experiment.adversary
         self._skipped = plan.adversary is not None and bool(plan.adversary.skips_noise)
         self._last_stage = plan.aggregation.stages[-1]
@@ -56,8 +56,10 @@ class PrivacyLedgerRecorder:
             exchanges: its stages.
         """
         asked = np.unique(np.concatenate([no_ids(), *(s.clients for s in exchanges if s.stage == self._last_stage)]))
-        charges = self._charging.of_round(outcome, asked, self._skipping(round_number))
-        return privacy_table(round_number, self.ledger.charge(charges))
+        noise = None if outcome.aggregate is None else outcome.aggregate.noise
+        skipping = self._skipping(round_number)
+        spent = self._charge.of_round(outcome.participants, outcome.survivors, noise, asked, skipping)
+        return privacy_table(round_number, self.ledger.spend(spent))
 
     def enter_attempts(self, round_number: int) -> list[pa.Table]:
         """Enter the attempts at a round that ended with their process, before it is run again; their `privacy` rows.
@@ -73,8 +75,8 @@ class PrivacyLedgerRecorder:
         return entered
 
     def _attempted(self, round_number: int, participants: npt.NDArray[np.int64]) -> pa.Table:
-        charges = self._charging.of_attempt(participants, self._skipping(round_number))
-        return privacy_table(round_number, self.ledger.charge(charges))
+        spent = self._charge.of_attempt(participants, self._skipping(round_number))
+        return privacy_table(round_number, self.ledger.spend(spent))
 
     def asking(self, stage: str, round_number: int, participants: npt.NDArray[np.int64]) -> None:
         """A stage is about to begin: before the last one it is put on disk who takes part, as `enter_attempts` reads.
@@ -102,25 +104,20 @@ def open_ledger(plan: Plan, workload: Workload) -> PrivacyLedgerRecorder | None:
         ExperimentError: there is a budget and no noise, or not even one round can be sure to stay within it.
     """
     section = plan.experiment.privacy or PrivacySection()
-    accountant = plan.accountant(workload.dimension)
-    if accountant is None:
+    noise = plan.noise_plan(workload.dimension)
+    if noise is None:
         if section.budget is not None:
             raise ExperimentError(_no_noise(plan, section.budget))
         return None
-    records = records_of(accountant.unit, plan, workload)
-    least = plan.least_noise()
-    ledger = Ledger(accountant, plan.experiment.population, section.delta_for(records), section.budget, least)
+    records = records_of(noise.accountant.unit, plan, workload)
+    ledger = Ledger(noise, plan.experiment.population, section.delta_for(records), section.budget)
     if ledger.spent:
         raise ExperimentError(
             f"privacy.budget: {section.budget:g} is less than one round may cost, epsilon {ledger.after_next:.4g} at "
-            f"delta {ledger.delta:.3g} with {100 * least:.3g}% of the planned noise, the least that a sum can have; "
-            "allow more, or add more noise"
+            f"delta {ledger.delta:.3g} with {100 * noise.min_share:.3g}% of the planned noise, the least that a sum "
+            "can have; allow more, or add more noise"
         )
-    aggregation = plan.aggregation
-    shared = aggregation.shares_noise
-    own_noise = not shared and aggregation.broadcasts_to_all
-    charging = Charging(least, plan.dishonest, aggregation.tolerated, aggregation.fewest_summed, shared, own_noise)
-    return PrivacyLedgerRecorder(ledger, charging, plan)
+    return PrivacyLedgerRecorder(ledger, PrivacyCharge(noise, plan.dishonest), plan)
 
 
 def charged_again(attempts: list[pa.Table]) -> str:
@@ -138,7 +135,7 @@ def check_budget(plan: Plan) -> None:
     section, parameters = plan.experiment.privacy, plan.aggregation_parameters
     if section is None or section.budget is None:
         return
-    if isinstance(parameters, NoisyParameters) and parameters.noise is None and plan.accountant(1) is None:
+    if isinstance(parameters, NoisyParameters) and parameters.noise is None and plan.noise_plan(1) is None:
         raise ExperimentError(_no_noise(plan, section.budget))
 
 
@@ -162,7 +159,7 @@ def warnings(plan: Plan, workload: Workload) -> list[str]:
     recorder = open_ledger(plan, workload)
     if recorder is None:
         return ["privacy: this aggregation adds no noise, so there is nothing to account; the section has no effect"]
-    unit = recorder.ledger.accountant.unit
+    unit = recorder.ledger.plan.accountant.unit
     line = section.warning(unit, records_of(unit, plan, workload))
     return [line] if line else []
 

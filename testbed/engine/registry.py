@@ -8,7 +8,7 @@ from testbed.aggregation.contract import AggregationParameters, AggregationProto
 from testbed.errors import ExperimentError
 from testbed.plugins import options as plugin_options
 from testbed.plugins.classes import plugin_class
-from testbed.plugins.contracts import check_subclass
+from testbed.plugins.contracts import check_former_names, check_subclass
 from testbed.selection import catalogue as selections
 from testbed.selection.contract import SelectionParameters, SelectionProtocol
 
@@ -47,6 +47,11 @@ def plugin_protocol(section: str, name: str) -> type[SelectionProtocol] | type[A
 _FORMER_NAMES = {
     "asks_everybody": "broadcasts_to_all",
     "goes_on_without_participants": "allows_empty_selection",
+    "tolerated": "guarantees",  # these four, of a protocol or of its parameters, are fields of what it returns
+    "fewest_summed": "guarantees",
+    "smallest_part": "guarantees",
+    "least_noise": "guarantees",
+    "kept_whole": "atomic_batches",
 }
 
 
@@ -81,6 +86,7 @@ def _declared(kind: Any, base: type[Any]) -> type[Any] | None:
     for ancestor in kind.__mro__:
         found = vars(ancestor).get("Parameters", of_built_in.get(ancestor))
         if isinstance(found, type) and issubclass(found, base):
+            check_former_names(found, base, f"{kind.__module__}:{kind.__name__}.Parameters", _FORMER_NAMES)
             return found
         if "Parameters" in vars(ancestor):
             raise ExperimentError(

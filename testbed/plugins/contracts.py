@@ -27,14 +27,26 @@ def check_subclass(found: Any, base: type, name: str, key: str, former: Mapping[
     lacking = [one for one in dir(base) if getattr(getattr(found, one, None), "__isabstractmethod__", False)]
     if lacking:
         raise ExperimentError(f"{key}: {name}: lacks {', '.join(lacking)}; see {base.__module__}.{base.__name__}")
+    check_former_names(found, base, f"{key}: {name}", former)
     hooks = [one for one in dir(base) if not one.startswith("_")]
-    own = {one: kind for kind in reversed(inspect.getmro(found)) for one in _public(kind) if not issubclass(base, kind)}
+    own = _own_names(found, base)
     for one in own:
-        if one in former:
-            raise ExperimentError(f"{key}: {name}: {one} is now called {former[one]}")
         close = difflib.get_close_matches(one, [hook for hook in hooks if hook not in own], n=1, cutoff=_ALIKE)
         if one not in hooks and close:
             raise ExperimentError(f"{key}: {name}: {one} has no effect; did you mean {close[0]!r}?")
+
+
+def check_former_names(found: type, base: type, where: str, former: Mapping[str, str]) -> None:
+    """Raise `ExperimentError` where a class derived from `base` still uses a name that the contract no longer has."""
+    for one in _own_names(found, base):
+        if one in former:
+            raise ExperimentError(f"{where}: {one} is now called {former[one]}; see {base.__module__}.{base.__name__}")
+
+
+def _own_names(found: type, base: type) -> list[str]:
+    """The public names that a class and its bases have below `base`."""
+    kinds = [kind for kind in reversed(inspect.getmro(found)) if not issubclass(base, kind)]
+    return list(dict.fromkeys(name for kind in kinds for name in _public(kind)))
 
 
 def _public(kind: type) -> list[str]:

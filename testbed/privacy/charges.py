@@ -15,58 +15,54 @@ Too many accomplices break secure aggregation: then they and the server see each
 more noise than its own, whether it survived or not.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
 from testbed.arrays import Ids
-from testbed.engine.round import Outcome
 from testbed.privacy.ledger import Shares
+from testbed.privacy.noise_plan import NoisePlan
 
 
 @dataclass(frozen=True)
-class Charging:
-    """How rounds are charged.
+class PrivacyCharge:
+    """What a round costs whom.
 
     Attributes:
-        least_noise: see `Ledger`.
+        plan: the noise of the aggregation.
         dishonest: the clients that work for the server.
-        tolerated: of so many participants, how many may be dishonest before somebody's input is seen by itself.
-        fewest: of so many participants, how many a sum has at least.
-        shares_noise: the noise is a sum of the participants' shares; else nobody can leave out, or subtract, a part.
-        own_noise: each answer is released by itself, with all of its noise (where `shares_noise` is false).
     """
 
-    least_noise: float
+    plan: NoisePlan
     dishonest: Collection[int]
-    tolerated: Callable[[int], int]
-    fewest: Callable[[int], int]
-    shares_noise: bool = True
-    own_noise: bool = False
 
-    def of_round(self, outcome: Outcome, asked: Ids, skipping: bool) -> dict[Shares, Ids]:
-        """What the ledger charges whom.
+    def of_round(
+        self, participants: Ids, survivors: Ids, noise: float | None, asked: Ids, skipping: bool
+    ) -> dict[Shares, Ids]:
+        """What the ledger enters for whom.
 
         Args:
-            outcome: how the round went.
+            participants: of the round, sorted.
+            survivors: whose data are in the sum, sorted.
+            noise: share of the planned noise in the sum; None: there is no sum, the round ended early.
             asked: sorted numbers of the clients that were asked anything in the last stage of the aggregation.
             skipping: whether the dishonest participants added no noise in this round.
         """
-        if outcome.aggregate is None and not len(asked):
+        if noise is None and not len(asked):
             return {}
-        participants = outcome.participants
-        if outcome.aggregate is None:
-            noise, in_sum = self.least_noise, participants
-            adding = max(1, self.fewest(len(participants)))
+        guarantees = self.plan.guarantees(len(participants))
+        if noise is None:
+            noise, in_sum = self.plan.min_share, participants
+            adding = max(1, guarantees.min_sum_size)
         else:
-            noise, in_sum = min(1.0, outcome.aggregate.noise), outcome.survivors
+            noise, in_sum = min(1.0, noise), survivors
             adding = len(in_sum)
-        if not self.shares_noise:
-            return {Shares(noise, noise, noise): asked if self.own_noise else in_sum}
+        if self.plan.source != "shares":
+            return {Shares(noise, noise, noise): asked if self.plan.source == "clients" else in_sum}
         among, accomplices = (int(np.isin(some, list(self.dishonest)).sum()) for some in (participants, in_sum))
         honest = noise * max(0, adding - accomplices) / adding
-        alone = among > self.tolerated(len(participants))
+        alone = among > guarantees.max_colluders
         colluding = min(honest, 1 / len(participants)) if alone else honest
         charges = {Shares(noise, honest if skipping else noise, colluding): in_sum}
         lost = np.setdiff1d(participants, in_sum)
@@ -75,11 +71,10 @@ class Charging:
         return charges
 
     def of_attempt(self, participants: Ids, skipping: bool) -> dict[Shares, Ids]:
-        """What the ledger charges for a round that reached the last stage, and of which nothing else is known.
+        """What the ledger enters for a round that reached the last stage, and of which nothing else is known.
 
         Args:
             participants: of the round, sorted.
             skipping: see `of_round`.
         """
-        ended = Outcome(np.zeros(0, np.float32), "aborted", participants=participants)
-        return self.of_round(ended, participants, skipping)
+        return self.of_round(participants, participants[:0], None, participants, skipping)

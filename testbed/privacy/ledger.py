@@ -1,7 +1,7 @@
 """The privacy ledger: what taking part has cost each client so far, by the rounds that its data were in.
 
-A client's epsilon hangs on nothing but how many rounds had which noise. So the ledger keeps a history for each client,
-as a number of four bytes, and one list of the histories that occur: most clients share theirs with many others.
+A client's epsilon depends only on how many rounds had which noise. So the ledger keeps a history for each client, as a
+number of four bytes, and one list of the histories that occur: most clients share theirs with many others.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Ids
-from testbed.privacy.accounting.accountant import Accountant
+from testbed.privacy.noise_plan import NoisePlan
 
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -41,28 +41,20 @@ class Ledger:
     """What each client has spent.
 
     Args:
-        accountant: of the mechanism.
+        plan: the noise of the aggregation.
         population: number of clients n.
         delta: at which epsilon is accounted.
         budget: the epsilon that no client may exceed; None: any.
-        least_noise: share of the planned noise that a round has at least, whoever drops out.
 
     Attributes:
         after_next: the epsilon that some client may have after one more round (where there is a budget).
     """
 
-    def __init__(
-        self,
-        accountant: Accountant,
-        population: int,
-        delta: float,
-        budget: float | None = None,
-        least_noise: float = 1.0,
-    ) -> None:
-        self.accountant = accountant
+    def __init__(self, plan: NoisePlan, population: int, delta: float, budget: float | None = None) -> None:
+        self.plan = plan
         self.delta = delta
         self.budget = budget
-        self.least_noise = least_noise
+        accountant = plan.accountant
         self._history = np.zeros(population, np.int32)  # the place of each client's in `_histories`
         self._histories: list[History] = [()]
         self._places: dict[History, int] = {(): 0}
@@ -71,7 +63,7 @@ class Ledger:
         self.after_next = 0.0 if budget is None else self._after_another_round(())
         self._spent_most: tuple[int, float] | None = None  # the client that another round costs most, what it has spent
 
-    def charge(self, charges: Mapping[Shares, Ids]) -> Columns:
+    def spend(self, charges: Mapping[Shares, Ids]) -> Columns:
         """Enter a round; returns the columns of its `privacy` rows but for the round, sorted by client.
 
         Args:
@@ -95,7 +87,7 @@ class Ledger:
     def replay(self, rounds: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
         """Enter rounds that were recorded: the columns of their `privacy` rows, a round at a time and in order.
 
-        A client may have several rows in a round, alike or not: each was charged.
+        A client may have several rows in a round, alike or not: each was spent.
         """
         for columns in rounds:
             hidden = np.stack([np.asarray(columns[name], np.float64) for name in Shares._fields], axis=1)
@@ -126,7 +118,7 @@ class Ledger:
         return f"privacy budget: client {client} has spent epsilon {spent:.4g} {of}, {next_}"
 
     def _enter(self, shares: Shares, clients: Ids) -> None:
-        """Charge these clients, none of them twice."""
+        """Enter a round of these clients, none of them twice."""
         before, which = np.unique(self._history[clients], return_inverse=True)
         after = np.array([self._place(_with(self._histories[place], shares)) for place in before.tolist()], np.int32)
         self._history[clients] = after[which]
@@ -147,7 +139,7 @@ class Ledger:
 
     def _after_another_round(self, rounds: tuple[tuple[float, int], ...]) -> float:
         counts = Counter(dict(rounds))
-        counts[self.least_noise] += 1
+        counts[self.plan.min_share] += 1
         return self._epsilon(tuple(sorted(counts.items())))
 
     def _costs_of(self, place: int) -> tuple[float, float, float]:

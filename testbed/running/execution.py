@@ -4,7 +4,7 @@ An experiment without a sweep is one run, and its directory is `out`; each point
 ``out/<label>``. All points are checked before the first one starts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +61,20 @@ def run(
     if isinstance(experiment, str | Path):
         experiment = load(Path(experiment))
     if network is not None:
-        data = experiment.model_dump(mode="json", exclude_unset=True)
-        set_key(data, "cluster.network", network, where)
-        experiment = validated(data, where)
+        experiment = with_values(experiment, {"cluster.network": network}, where)
     directory = local_staging_dir(default_directory(experiment) if out is None else out)
     run_all(
         experiment, directory, where=where, resume=resume, observer=observer, accept_changed_code=accept_changed_code
     )
     return directory
+
+
+def with_values(experiment: Experiment, values: Mapping[str, Any], where: str) -> Experiment:
+    """The experiment with the values of some dotted keys set; raises `ExperimentError` when it is not valid then."""
+    data = experiment.model_dump(mode="json", exclude_unset=True)
+    for key, value in values.items():
+        set_key(data, key, value, where)
+    return validated(data, where)
 
 
 def run_all(

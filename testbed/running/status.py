@@ -5,6 +5,7 @@ the parts of a run that goes on only those that hold something; for the outcomes
 """
 
 import contextlib
+import dataclasses
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from testbed.records.arrays import ERRORS
 from testbed.records.checkpoints import stamp
 from testbed.records.lock import LOCK, WRITER, is_held
 from testbed.records.log import RunLog
+from testbed.records.mirror import fetched
 from testbed.records.reasons import summed_up
 from testbed.records.run_end import stopped
 from testbed.records.uploads import MARK
@@ -109,6 +111,48 @@ class RunStatus:
         return None if self.round_s is None else (self.rounds - self.rounds_done) * self.round_s
 
 
+@dataclass(frozen=True)
+class RunsAt:
+    """How the runs at or below one directory stand.
+
+    Attributes:
+        where: the directory, or its URI, as it was given.
+        runs: in the order of their sweep.
+        is_run: whether the directory is itself a run.
+    """
+
+    where: str
+    runs: Sequence[RunStatus]
+    is_run: bool
+
+    @property
+    def not_started(self) -> int:
+        """Points of a sweep that have no directory yet; 0 when nothing says how many there are."""
+        points = max((run.points or 0 for run in self.runs), default=0)
+        return 0 if self.is_run or len({run.path.parent for run in self.runs}) > 1 else max(0, points - len(self.runs))
+
+    @property
+    def may_be_running(self) -> bool:
+        """Whether somebody runs them, or may do so."""
+        return any(run.state in ("running", "unclear") for run in self.runs)
+
+
+def runs_at(directories: Sequence[str]) -> list[RunsAt]:
+    """How the runs at or below directories, or URIs, stand; raises `RunError` as `statuses`."""
+    found = []
+    for where in directories:
+        directory = fetched(where)
+        found.append(RunsAt(where, statuses(directory), (directory / "experiment.yaml").is_file()))
+    return found
+
+
+def plain(found: Sequence[RunsAt]) -> dict[str, Any]:
+    """All that is known, as plain data: ``runs``, and how many ``points_not_started``."""
+    runs = [run for one in found for run in one.runs]
+    rows = [dataclasses.asdict(run) | {"path": str(run.path), "left_s": run.left_s} for run in runs]
+    return {"runs": rows, "points_not_started": sum(one.not_started for one in found)}
+
+
 def statuses(directory: Path) -> list[RunStatus]:
     """How the runs at or below `directory` stand, in the order of their sweep.
 
@@ -140,13 +184,7 @@ def status(path: Path) -> RunStatus:
         except FileNotFoundError as error:  # it has been merged, or finished, since the checkpoint was read
             if not left:
                 raise RunError(f"{path}: no run, or one that is damaged: {error.filename}: no such file") from None
-        except (
-            OSError,
-            pa.ArrowException,
-            yaml.YAMLError,
-            *ERRORS,
-            TypeError,
-        ) as error:
+        except (OSError, pa.ArrowException, yaml.YAMLError, *ERRORS, TypeError) as error:
             if not left:
                 raise RunError(f"{path}: damaged: {reason(error)}") from None
     raise AssertionError

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.messages import AdvertOf, ShareKeys, SharesFor, SignatureOf
-from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.server import SecAgg
 from testbed.batches import Batches
 from testbed.emulation.availability import Presence
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
@@ -158,7 +160,10 @@ class SmallFederation:
         trained = await self.network.ask(self.everybody, question)
         return AggregationRound(
             number, self.network, self.everybody, trained.ids, self.environment.directory,
-            *((self.workload.dimension, EXPERIMENT, self.randomness) if self.told else ()), batches=self.batches,
+            dimension=self.workload.dimension if self.told else None,
+            experiment_id=EXPERIMENT if self.told else None,
+            randomness=self.randomness if self.told else None,
+            batches=self.batches,
             training=question if self.told else None,
         )  # fmt: skip
 
@@ -194,21 +199,23 @@ class Stand:
 
     small: Any
     start: Any
-    adverts: Any = None
-    bundles: Any = None
-    survivors: Any = None
-    signed: Any = None
+
+    @cached_property
+    def state(self) -> Any:
+        """What the server knows of the round."""
+        return self.small.protocol.begin(self.start)
 
     @property
     def listed(self) -> list[AdvertOf]:
-        return [AdvertOf(c, a.sealing_key, a.mask_key, a.signature) for c, a in self.adverts.items()]
+        return [AdvertOf(c, a.sealing_key, a.mask_key, a.signature) for c, a in self.state.adverts.items()]
 
     def sealed_for(self, client: int) -> list[SharesFor]:
-        return [SharesFor(peer, self.bundles[peer][client]) for peer in self.bundles if peer != client]
+        sealed = self.state.sealed
+        return [SharesFor(peer, sealed[peer][client]) for peer in sealed if peer != client]
 
     @property
     def signatures(self) -> list[SignatureOf]:
-        return [SignatureOf(client, signature) for client, signature in self.signed.items()]
+        return [SignatureOf(client, signature) for client, signature in self.state.signed.items()]
 
     def with_advert(self, of: int, **fields: Any) -> ShareKeys:
         """The list of keys, with something else in client `of`'s row."""
@@ -231,16 +238,16 @@ async def stand_before(stage: str, **keywords: Any) -> Stand:
     stand = Stand(small, start)
     if stage == "advertise":
         return stand
-    stand.adverts = await protocol.advertise_keys(start, 4)
+    await protocol.advertise_keys(stand.state)
     if stage == "share":
         return stand
-    stand.bundles = await protocol.share_keys(start, 4, stand.adverts)
+    await protocol.share_keys(stand.state)
     if stage == "mask":
         return stand
-    _, stand.survivors = await protocol.collect_inputs(start, 4, stand.bundles)
+    await protocol.collect_masked_inputs(stand.state)
     if stage == "check":
         return stand
-    stand.signed = await protocol.check_consistency(start, 4, stand.survivors)
+    await protocol.check_consistency(stand.state)
     return stand
 
 

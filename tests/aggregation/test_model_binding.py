@@ -10,8 +10,11 @@ import pytest
 from testbed.adversary.secagg.accomplices import SecAggAccomplice
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.messages import KEYS_DOMAIN, AdvertOf, KeyAdvert, ShareKeys, advert_content
-from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
-from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.server import SecAgg
+from testbed.aggregation.secagg_plus.graph import RegularGraph
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlus
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.errors import RoundAborted
 from testbed.messages import Vector
@@ -35,7 +38,7 @@ PARAMETERS = {
 class Gullible:
     """Leaves out nobody whose keys are not signed for the model that it goes by."""
 
-    def _usable(self, adverts: Any, round_: Any) -> Any:
+    def usable_adverts(self, state: Any, adverts: Any) -> Any:
         return adverts
 
 
@@ -102,7 +105,7 @@ def test_a_server_that_says_nothing_of_it_is_refused_before_any_input_leaves(fed
     assert outcome.reason == "below-threshold"
     hurt = set(range(N))
     if name == "secagg-plus":
-        hurt = set(small.protocol._around[VICTIM])
+        hurt = set(RegularGraph.of_round(EXPERIMENT, 1, range(N), PLUS.neighbourhood(N)).around(VICTIM))
         assert 2 < len(hurt) < N
     assert {client for client, check in small.refusals() if check == CHECK} == hurt
     asked = {delivery.kind.stage for delivery, _ in small.hosts.seen}
@@ -185,7 +188,9 @@ def answers_of_the_victim(federation: Any, accomplices: list[int], listed: list[
 
     async def shown() -> Any:
         start = await trained_apart(small, APART)
-        adverts = await small.protocol.advertise_keys(start, T)
+        state = small.protocol.begin(start)
+        await small.protocol.advertise_keys(state)
+        adverts = state.adverts
         rows = [
             advert_for(small, client, adverts[client], APART[0][1])
             if client in accomplices
@@ -201,7 +206,7 @@ def answers_of_the_victim(federation: Any, accomplices: list[int], listed: list[
 def test_accomplices_sign_for_both_models_and_are_too_few(federation: Any) -> None:
     """2t - s - 1 = 2 of them, as many as the protocol tolerates: no list that holds the victim passes."""
     accomplices = [5, 6]
-    assert len(accomplices) == PARAMETERS["signed"][0].tolerated(N)
+    assert len(accomplices) == PARAMETERS["signed"][0].guarantees(N).max_colluders
     for size in range(1, N + 1):
         for listed in itertools.combinations(range(N), size):
             if VICTIM not in listed:
@@ -213,6 +218,6 @@ def test_accomplices_sign_for_both_models_and_are_too_few(federation: Any) -> No
 def test_with_enough_of_them_the_victim_is_summed_with_nobody_else(federation: Any) -> None:
     """t - 1 of them, more than 2t - s: what they sign is theirs to say, and the bound is what it was."""
     accomplices = [3, 4, 5, 6]
-    assert len(accomplices) == T - 1 > PARAMETERS["signed"][0].tolerated(N)
+    assert len(accomplices) == T - 1 > PARAMETERS["signed"][0].guarantees(N).max_colluders
     assert answers_of_the_victim(federation, accomplices, [VICTIM, *accomplices]) == []
     assert answers_of_the_victim(federation, accomplices, [1, VICTIM, *accomplices]) == [CHECK]

@@ -14,9 +14,11 @@ from testbed.adversary.secagg.reconstruction import ContradictDropouts
 from testbed.adversary.secagg.small_sums import ShrinkTheSum
 from testbed.aggregation.plain import Plain, PlainClient, PlainParameters, SendNoisyUpdate, SendUpdate
 from testbed.aggregation.secagg.client import SecAggClient
-from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.client import SecAggPlusClient
-from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlus
 from testbed.batches import Batches
 from testbed.errors import RoundAborted
 from testbed.parties.client import RoleSpec

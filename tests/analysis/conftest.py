@@ -152,7 +152,8 @@ def synthetic_run(
         outcome = (failing or {}).get(number, "completed")
         chosen = np.sort(generator.choice(population, participants, replace=False))
         last = {"completed": len(stages), "skipped": 1, "aborted": len(stages) - 1}[outcome]
-        started, gone, exchanges = now, set(), []
+        gone: set[int] = set()
+        started, exchanges = now, []
         dropping = int(generator.choice(chosen)) if number % 3 == 0 else None
         for stage, (everybody, down, up, compute_s) in list(stages.items())[:last]:
             clients = np.arange(population) if everybody else chosen
@@ -176,7 +177,7 @@ def synthetic_run(
                 )
             )  # fmt: skip
             now = float(np.nanmax(arrival)) if DROPPED not in state else now + DEADLINE_S
-        took_part = chosen if outcome != "skipped" else []
+        took_part: Sequence[int] = chosen.tolist() if outcome != "skipped" else []
         survivors = [] if outcome != "completed" else [c for c in chosen if c not in gone]
         measured = accuracy_every is not None and number % accuracy_every == 0
         accuracy = 0.95 - 0.8 * np.exp(-number / 6) + generator.normal(0, 0.01) if measured else None

@@ -13,5 +13,5 @@ def test_every_analysis_is_measured_and_gives_the_reports_epsilon() -> None:
     assert LIMITS.keys() <= {one.name for one in ANALYSES}
     assert len(rows) == 1 + len(ANALYSES)
     for one in ANALYSES:
-        assert result[f"{one.name}_seconds"] > 0  # type: ignore[operator]
+        assert result[f"{one.name}_seconds"] > 0
         assert result[f"{one.name}_epsilon"] == pytest.approx(expected[f"{one.name}_epsilon"], rel=1e-6, abs=1e-9)

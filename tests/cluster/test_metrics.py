@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import threading
 import urllib.request
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -88,9 +88,9 @@ def end_a_round(metrics: RunMetrics) -> None:
 
 
 @pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, tuple[str, ...]]]:
+def recorded(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, tuple[str, ...]], float]:
     """What is handed to Ray, by name and the values of the tags after run and protocol, added up."""
-    sums: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    sums: dict[tuple[str, tuple[str, ...]], float] = defaultdict(float)
 
     def record(self: rays.Metric, value: float, tags: dict[str, str] | None = None) -> None:
         known = self.info["default_tags"] | (tags or {})
@@ -101,12 +101,12 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, tuple[str, .
     return sums
 
 
-def test_a_round_is_counted_under_its_tags(recorded: Counter) -> None:
+def test_a_round_is_counted_under_its_tags(recorded: dict) -> None:
     end_a_round(RunMetrics("a", "lotto"))
     assert recorded == OF_STAGES_AND_EVENTS
 
 
-def test_a_round_without_stages_is_counted(recorded: Counter) -> None:
+def test_a_round_without_stages_is_counted(recorded: dict) -> None:
     metrics = RunMetrics("a", "lotto")
     metrics.round_ended("skipped", 0.25, [], [], 4.0, accuracy=float("nan"))
     assert metrics.on
@@ -117,7 +117,7 @@ def test_a_round_without_stages_is_counted(recorded: Counter) -> None:
     }
 
 
-def test_a_tag_takes_no_more_values_than_some(recorded: Counter) -> None:
+def test_a_tag_takes_no_more_values_than_some(recorded: dict) -> None:
     metrics = RunMetrics("a", "lotto")
     for number in range(3 * MAXIMUM_WORDS):
         events = [Event("train", "client:1", "refusal", f"check-{number}: no")]
@@ -127,7 +127,7 @@ def test_a_tag_takes_no_more_values_than_some(recorded: Counter) -> None:
     assert refusals["other"] == 2 * MAXIMUM_WORDS
 
 
-def test_off_with_rays_switch(monkeypatch: pytest.MonkeyPatch, recorded: Counter) -> None:
+def test_off_with_rays_switch(monkeypatch: pytest.MonkeyPatch, recorded: dict) -> None:
     monkeypatch.setenv("RAY_enable_metrics_collection", "False")
     metrics = RunMetrics("a", "lotto")
     end_a_round(metrics)
@@ -156,7 +156,7 @@ def test_metrics_that_fail_end_no_run(monkeypatch: pytest.MonkeyPatch, caplog: p
 def test_the_docs_list_every_metric_with_its_kind_and_tags() -> None:
     lines = (ROOT / "docs" / "monitoring.md").read_text().splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in lines if line.startswith("| `testbed_")]
-    made = {"counter": COUNTERS, "histogram": HISTOGRAMS, "gauge": GAUGES}
+    made: dict[str, dict[str, Any]] = {"counter": COUNTERS, "histogram": HISTOGRAMS, "gauge": GAUGES}
     assert sorted(rows) == sorted(
         [f"`{name}`", kind, ", ".join(tags)] for kind, metrics in made.items() for name, (tags, *_) in metrics.items()
     )
@@ -256,11 +256,12 @@ def test_a_run_is_seen_by_prometheus_as_its_tables_say(endpoint: str, tmp_path: 
             "time": {"compute": "modelled", "deadline_s": 5},
         }
     )  # fmt: skip
-    ray.get(ray.remote(Running).remote().run.remote(experiment, tmp_path / "run"))
+    actor: Any = ray.remote(Running).remote()
+    ray.get(actor.run.remote(experiment, tmp_path / "run"))
     run = RunRecords(tmp_path / "run")
     exchanges, rounds = run.exchanges, run.rounds
     own = ("watched", "lotto-client-centric")
-    expected = {
+    expected: dict[tuple[str, frozenset[tuple[str, str]]], float] = {
         key("testbed_rounds_total", *own, outcome=str(outcome)): count
         for outcome, count in rounds["outcome"].value_counts().items()
     }
@@ -270,7 +271,8 @@ def test_a_run_is_seen_by_prometheus_as_its_tables_say(endpoint: str, tmp_path: 
                 if total:
                     tags = {"stage": str(stage_name), "direction": direction}
                     expected[key(f"testbed_{name}_total", *own, **tags)] = total
-    for (stage_name, outcome), count in exchanges.groupby(["stage", "outcome"], observed=True).size().items():
+    counted: dict[Any, int] = exchanges.groupby(["stage", "outcome"], observed=True).size().to_dict()
+    for (stage_name, outcome), count in counted.items():
         tags = {"stage": str(stage_name), "outcome": str(outcome)}
         expected[key("testbed_asked_clients_total", *own, **tags)] = count
     began = exchanges.groupby("round")["sent_s"].min()
@@ -285,16 +287,17 @@ def test_a_run_is_seen_by_prometheus_as_its_tables_say(endpoint: str, tmp_path: 
     seen = scrape_until(endpoint, "watched", expected)
     assert {value for _, tags in seen for name, value in tags if name == "outcome"} >= {"completed", "dropped"}
     asked = Counter(dict.fromkeys(OUTCOMES, 0))
-    for (name, tags), count in seen.items():
+    for (name, sample_tags), number in seen.items():
         if name == "ray_testbed_asked_clients_total":
-            asked[dict(tags)["outcome"]] += int(count)
+            asked[dict(sample_tags)["outcome"]] += int(number)
     assert sum(asked.values()) == len(exchanges)
     assert asked["dropped"] > 0
 
 
 @pytest.mark.ray
 def test_every_metric_is_exported_under_its_name(endpoint: str) -> None:
-    ray.get(ray.remote(Running).remote().count.remote("everything"))
+    actor: Any = ray.remote(Running).remote()
+    ray.get(actor.count.remote("everything"))
     tags = {name: keys for name, (keys, *_) in (COUNTERS | GAUGES | HISTOGRAMS).items()}
     expected = {
         key(name, "everything", "lotto", **dict(zip(tags[name], values, strict=True))): value

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.comparison.measures import participation_matrix
 from analysis.comparison.summary import summarise
+from analysis.multi_round.participation import participation_matrix
 from testbed.records import RunRecords
 
 

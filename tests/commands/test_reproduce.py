@@ -94,7 +94,7 @@ def test_one_that_was_stopped_goes_on(call: Call, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(Serialised, "progressed", stop_after_a_while)
     stopped = _reproduce(call, tmp_path / "stopped")
     assert stopped.code == 130
-    assert "go on with: testbed reproduce lotto-table2" in stopped.err
+    assert "resume with: testbed reproduce lotto-table2" in stopped.err
     assert not (tmp_path / "stopped" / "result.md").exists()
     monkeypatch.undo()
     monkeypatch.setitem(SCALES, "small", TINY)

@@ -94,17 +94,24 @@ def test_what_runs_no_clients(without: Without, written: Callable[..., Path], ca
         ["bound", "batch-partition", "--users", "120", "--selected", "12", "--privacy", "6", "--dropout", "0.1"],
         ["bound", "lotto", *LOTTO, "--threshold", "40"],
         ["plan", "lotto", *LOTTO, "--target", "1e-6"],
+        ["reproduce", "--list"],
     ]
     ended, said = codes(without, calls)
     assert [(word, code) for word, code in zip(calls, ended, strict=True) if code] == [], said
 
 
 def test_what_needs_them_says_so(without: Without, written: Callable[..., Path], tmp_path: Path) -> None:
-    calls = [["run", written(), "--out", tmp_path / "runs"], ["calibrate"], ["jobs", "list"], ["cluster", "check"]]
+    calls = [
+        ["run", written(), "--out", tmp_path / "runs"],
+        ["calibrate"],
+        ["bound", "privacy", "examples/privacy-budget.yaml"],
+        ["jobs", "list"],
+        ["cluster", "check"],
+    ]
     ended, said = codes(without, calls)
-    assert ended == [3, 3, 3, 3]
+    assert ended == [3, 3, 3, 3, 3]
     lines = [line for line in said.splitlines() if line.startswith("error: ")]
-    assert [line.split()[1] for line in lines] == ["torch", "torch", "ray", "ray"]
+    assert [line.split()[1] for line in lines] == ["torch", "torch", "torch", "ray", "ray"]
     assert all("is not installed here" in line for line in lines)
     assert "Traceback" not in said
     assert not (tmp_path / "runs" / "experiment.yaml").exists()

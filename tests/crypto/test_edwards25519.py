@@ -9,6 +9,7 @@ from nacl import bindings
 
 from testbed.crypto import edwards25519, hash_to_curve
 from testbed.crypto.failures import InvalidKey
+from tests.crypto.published import vectors
 
 P = 2**255 - 19
 D = -121665 * pow(121666, -1, P) % P
@@ -48,7 +49,7 @@ def elligator(u):
     return scale * s * pow(t, -1, P) % P, (s - 1) * pow(s + 1, -1, P) % P
 
 
-def test_hash_to_curve_gives_rfc_9380(vectors):
+def test_hash_to_curve_gives_rfc_9380():
     suite = vectors("hash_to_curve/rfc9380")
     for vector in suite["vectors"]:
         message, domain = vector["msg"].encode(), suite["domain"].encode()
@@ -107,6 +108,7 @@ def test_clearing_the_cofactor_multiplies_by_eight(seed):
         if edwards25519.decode(one := hashlib.sha256(seed + bytes([counter])).digest()) is not None
     )
     point = edwards25519.decode(encoded)
+    assert point is not None
     eightfold = tuple(int(one) for one in point)
     for _ in range(3):
         eightfold = add(eightfold, eightfold)
@@ -135,10 +137,11 @@ def test_keys_with_a_component_of_small_order_are_refused(refused_edwards_keys):
 
 def test_only_the_eight_canonical_encodings_of_small_order_decode(refused_edwards_keys):
     decoded = [edwards25519.decode(bad) for bad in refused_edwards_keys]
-    assert None not in decoded[:8]
+    small = [point for point in decoded[:8] if point is not None]
+    assert len(small) == 8
     assert decoded[8:] == [None] * len(decoded[8:])
-    assert len({edwards25519.encode(point) for point in decoded[:8]}) == 8
-    assert all(edwards25519.clear_cofactor(*point) == (0, 1) for point in decoded[:8])
+    assert len({edwards25519.encode(point) for point in small}) == 8
+    assert all(edwards25519.clear_cofactor(*point) == (0, 1) for point in small)
 
 
 @given(st.integers(1, edwards25519.ORDER - 1), st.integers(1, edwards25519.ORDER - 1))

@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 
+from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationProtocol
-from testbed.aggregation.plain import Plain
+from testbed.aggregation.plain import Plain, PlainParameters
 from testbed.engine.plan import Plan
-from testbed.engine.registry import _AGGREGATION, _FORMER_NAMES, _SELECTION
+from testbed.engine.registry import _FORMER_NAMES
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.plugins.contracts import check_subclass
+from testbed.selection import catalogue as selections
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
 from testbed.selection.oort import OortSelection
 from testbed.selection.random_selection import RandomSelection
@@ -64,6 +66,20 @@ class FormerName(Plain):
     asks_everybody = True
 
 
+class FormerGuarantee(Plain):
+    def least_noise(self, participants: int) -> float:
+        return 1.0
+
+
+class FormerParameters(PlainParameters):
+    def tolerated(self, participants: int) -> int:
+        return 3
+
+
+class WithFormerParameters(Plain):
+    Parameters = FormerParameters
+
+
 def plan(kind: type, section: str = "selection") -> Plan:
     return Plan(Experiment.model_validate({section: {"protocol": f"{__name__}:{kind.__name__}"}}), 0)
 
@@ -89,6 +105,7 @@ def test_who_learns_chooses_by_losses_unless_it_says_otherwise() -> None:
         (Misspelt, "selection", "max_participants has no effect; did you mean 'maximum_participants'"),
         (Forgetful, "selection", r"its __init__ must call super\(\).__init__, and does not"),
         (FormerName, "aggregation", "asks_everybody is now called broadcasts_to_all"),
+        (FormerGuarantee, "aggregation", "least_noise is now called guarantees"),
     ],
 )
 def test_what_does_not_keep_the_contract_is_refused(kind: type, section: str, line: str) -> None:
@@ -96,7 +113,12 @@ def test_what_does_not_keep_the_contract_is_refused(kind: type, section: str, li
         plan(kind, section)
 
 
+def test_parameters_with_names_of_a_former_contract_are_refused() -> None:
+    with pytest.raises(ExperimentError, match=r"FormerParameters\.Parameters: tolerated is now called guarantees"):
+        plan(WithFormerParameters, "aggregation")
+
+
 def test_no_built_in_protocol_misspells_anything() -> None:
-    for servers, base in ((_SELECTION, SelectionProtocol), (_AGGREGATION, AggregationProtocol)):
+    for servers, base in ((selections.PROTOCOLS, SelectionProtocol), (aggregations.PROTOCOLS, AggregationProtocol)):
         for server in servers.values():
             check_subclass(server, base, server.__name__, "protocol", _FORMER_NAMES)

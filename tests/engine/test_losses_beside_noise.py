@@ -33,7 +33,8 @@ def keys(protocol: str = "secagg", **more: Any) -> dict[str, Any]:
 
 def told(done: Any) -> list[Any]:
     """All answers to `Train` of the rounds, which are run here."""
-    ask, said = done.federation.network.ask, []
+    ask = done.federation.network.ask
+    said: list[Any] = []
 
     async def listening(recipients: Any, message: Any, **options: Any) -> Any:
         replies = await ask(recipients, message, **options)
@@ -93,7 +94,8 @@ def test_counts_are_public_under_dp_sgd_and_losses_are_not(run: Callable[..., An
     dp_sgd = {"protocol": "dp-sgd-random-participation", "sample_rate": 0.1, "sigma": 1.0}
     section = {"selection": {"protocol": "bernoulli", "client_rate": 0.5}, "aggregation": dp_sgd, "rounds": 1}
     done = run({"seed": 3} | section, workload=WithGradients)
-    ask, said = done.federation.network.ask, []
+    ask = done.federation.network.ask
+    said: list[Any] = []
 
     async def listening(recipients: Any, message: Any, **options: Any) -> Any:
         replies = await ask(recipients, message, **options)
@@ -168,4 +170,4 @@ def test_an_aggregation_of_ones_own_that_adds_noise(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_schema_knows_the_key() -> None:
-    assert Experiment.model_validate(keys() | ALLOWED).privacy.report_losses  # type: ignore[union-attr]
+    assert Experiment.model_validate(keys() | ALLOWED).privacy.report_losses

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import workloads
+from testbed.aggregation.secagg_plus.graph import RegularGraph
 from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
@@ -66,7 +67,9 @@ def test_clients_that_sign_what_they_were_sent_refuse_one_another(selection: str
     assert np.array_equal(outcome.model, before)
     hurt = set(outcome.participants.tolist())
     if aggregation == "secagg-plus":  # the others share no secrets with the victim, and no masks
-        hurt = set(federation.plan.aggregation._around[victim_of(federation)])
+        chosen = federation.plan.experiment.aggregation.neighbourhood(len(hurt))
+        graph = RegularGraph.of_round(federation.plan.experiment_id, 1, sorted(hurt), chosen)
+        hurt = set(graph.around(victim_of(federation)))
     assert refused(federation) == dict.fromkeys(hurt, CHECK)
     assert "secagg/masked-input" not in [stage.stage for stage in federation.network.exchanges]
 
@@ -158,7 +161,7 @@ def test_a_workload_of_ones_own_of_which_nothing_is_known_is_refused_before_the_
 
     plan = Plan(validated({"adversary": {"server": "send-crafted-model"}}, "test"), 1)
     with pytest.raises(ExperimentError, match=r"needs a workload with parameter_shapes\(\)"):
-        plan.check_sums(Opaque())  # type: ignore[arg-type]
+        plan.check_sums(Opaque())
 
 
 def test_a_malicious_server_sees_single_updates_where_nothing_is_bound() -> None:
@@ -167,4 +170,4 @@ def test_a_malicious_server_sees_single_updates_where_nothing_is_bound() -> None
         for binding in ("signed", "none"):
             keys = {"protocol": name, "model_binding": binding}
             experiment = validated({"selection": {"participants": 10}, "aggregation": keys}, "test")
-            assert (experiment.aggregation.tolerated(10) == -1) == (binding == "none")
+            assert (experiment.aggregation.guarantees(10).max_colluders == -1) == (binding == "none")

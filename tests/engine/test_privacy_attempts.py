@@ -67,7 +67,7 @@ def test_each_attempt_is_charged(at_round: int, times: int, run: Callable[..., A
     for client in {row["client"] for row in rows}:
         history = Counter(row["honest_noise"] for row in rows if row["client"] == client)
         last = [row for row in rows if row["client"] == client][-1]
-        assert last["epsilon"] == ledger.accountant.epsilon(history, last["delta"])
+        assert last["epsilon"] == ledger.plan.accountant.epsilon(history, last["delta"])
     (event,) = [row for row in done.rows("events") if row["kind"] == "attempt"]
     assert event["round"] == at_round
     assert event["detail"].startswith(f"this round's last stage had begun {'once' if times == 1 else '3 times'} before")
@@ -146,7 +146,7 @@ def test_attempts_that_spend_the_budget_end_the_run(run: Callable[..., Any], kil
     keys = KEYS | {"rounds": 6, "selection": {"participants": 30}}
     keys["aggregation"] = KEYS["aggregation"] | {"threshold": 0.8}
     free = run(keys, "free", seed=1).rounds(1).federation.privacy.ledger
-    budget = free.accountant.epsilon({1.0: 1, 0.8: 2}, free.delta) * 1.001
+    budget = free.plan.accountant.epsilon({1.0: 1, 0.8: 2}, free.delta) * 1.001
     keys |= {"privacy": {"budget": budget}}
     killed(keys, "run", 2, 2)
     done = run(keys, "run", resume=True, seed=1).rounds()
@@ -193,7 +193,7 @@ def test_attempts_at_rounds_that_a_spent_budget_keeps_from_coming_are_charged(
     keys = KEYS | {"rounds": 6, "selection": {"participants": 30}}
     keys["aggregation"] = KEYS["aggregation"] | {"threshold": 0.8}
     free = run(keys, "free", seed=1).rounds(1).federation.privacy.ledger
-    keys |= {"privacy": {"budget": free.accountant.epsilon({1.0: 3, 0.8: 1}, free.delta) * 1.001}}
+    keys |= {"privacy": {"budget": free.plan.accountant.epsilon({1.0: 3, 0.8: 1}, free.delta) * 1.001}}
     killed(keys, "run", 4, 1)
     (tmp_path / "run" / "checkpoint.npz").unlink()
     done = run(keys, "run", resume=True, seed=1).rounds()

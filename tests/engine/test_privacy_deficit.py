@@ -23,7 +23,7 @@ EVERYBODY: dict[str, Any] = {
 
 
 def mechanism(done: Any) -> Skellam:
-    found = done.federation.privacy.ledger.accountant.of_round
+    found = done.federation.privacy.ledger.plan.accountant.of_round
     assert isinstance(found, Skellam)
     assert found.noise_multiplier == MULTIPLIER
     return found
@@ -75,7 +75,7 @@ def test_dropouts_take_their_noise_along(run: Callable[..., Any]) -> None:
     assert len(set(survivors.values())) > 1
     for row in done.rows("privacy"):
         assert row["noise"] == survivors[row["round"]] / PARTICIPANTS
-        assert row["noise"] >= done.federation.privacy.ledger.least_noise == 0.7
+        assert row["noise"] >= done.federation.privacy.ledger.plan.min_share == 0.7
 
 
 def test_a_resumed_run_records_the_same(run: Callable[..., Any]) -> None:

@@ -171,7 +171,8 @@ def test_a_place_can_be_kept_for_the_batch_that_took_part_most(run: Callable) ->
 
 def test_a_population_down_to_the_minimum_is_not_seen_and_makes_more_candidates(run: Callable) -> None:
     found = []
-    for server in ([], "understate-population"):
+    honest: list[str] = []
+    for server in (honest, "understate-population"):
         done = run(keys(server, over_selection=3.0, rounds=6), f"{bool(server)}").rounds()
         assert not checks_by_round(done)
         found.append(sum(outcome.candidates for outcome in done.outcomes))

@@ -11,6 +11,8 @@ import yaml
 from pydantic import Tag
 
 import workloads
+from testbed.emulation.availability import AvailabilitySection
+from testbed.emulation.availability.roundwise import RoundwiseAvailability
 from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
@@ -55,7 +57,7 @@ def test_the_readme_names_every_protocol_and_no_other() -> None:
     for key, known, besides in (
         ("selection.protocol", schema.SelectionSection, set()),
         ("aggregation.protocol", schema.AggregationSection, set()),
-        ("availability.model", schema.AvailabilitySection, {"dropout"}),
+        ("availability.model", AvailabilitySection, {"dropout"}),
     ):
         (row,) = re.findall(rf"^\| `{re.escape(key)}` \| (.*) \|$", readme, re.MULTILINE)
         tags = {tag.tag for alternative in typing.get_args(typing.get_args(known)[0]) for tag in tags_of(alternative)}
@@ -75,7 +77,9 @@ def test_the_multi_round_example_learns_from_shared_and_private_samples() -> Non
     experiment = load(path, list(shorter))
     workload = workloads.build(experiment.workload, 120, 1)
     federation = federation_in_process(Plan(experiment, 0), workload, None)
-    assert federation.plan.availability(workload).unavailable.min() == 0.1
+    availability = federation.plan.availability(workload)
+    assert isinstance(availability, RoundwiseAvailability)
+    assert availability.unavailable.min() == 0.1
     outcomes = [asyncio.run(federation.run_next_round()) for _ in range(3)]
     assert [outcome.state for outcome in outcomes] == ["completed"] * 3
     for outcome in outcomes:  # three whole batches of four

@@ -12,8 +12,9 @@ from testbed.experiment.validation import validated
 LOTTO = {"protocol": "lotto-client-centric"}
 
 
+NO_ENTRIES: list[Any] = [[3], [None], [{}], [{"list-twice": 3}], [["list-twice"]]]
 SERVER_CENTRIC = {"protocol": "lotto-server-centric"}
-WRONG = [
+WRONG: list[tuple[Any, dict[str, Any], str]] = [
     ({"server": ["reuse-round"]}, {}, "server: reuse-round does not apply to selection random with aggregation "
      "secagg; allowed: prefer-dishonest, contradict-dropouts, "),
     ({"server": "prefer-dishonest"}, LOTTO, "server: prefer-dishonest does not apply to selection "
@@ -27,7 +28,7 @@ WRONG = [
     ({"server": [{"reuse-round": {"round": 0}}]}, LOTTO, "server: reuse-round.round: should be greater than 0, not 0"),
     ({"server": [{"list-twice": {}, "reuse-round": {}}]}, LOTTO, "server: an entry is a name, or one name with its"),
     *(({"server": wrong}, LOTTO, "server: an entry is a name, or one name with its options: {name: {option: value}}")
-      for wrong in ([3], [None], [{}], [{"list-twice": 3}], [["list-twice"]])),
+      for wrong in NO_ENTRIES),
     *(({"server": [{name: {"victim": 100}}]}, {}, f"server: {name}.victim: client 100 of a population of 100, counted")
       for name in ("contradict-dropouts", "shrink-the-sum", "split-the-sharing")),
     ({"server": {"contradict-dropouts": {"victim": 3}}, "dishonest": [2, 3]}, LOTTO, "server: "

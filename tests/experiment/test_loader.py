@@ -1,6 +1,7 @@
 """Bad experiments: one line per mistake, with file, key path and what is allowed."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -433,7 +434,7 @@ def test_no_file_or_override_escapes_as_anything_but_one_line_errors(
     path = tmp_path_factory.getbasetemp() / "fuzzed.yaml"
     path.write_bytes(yaml.safe_dump(data, encoding="utf-8"))
     for overrides in ([], [override]):
-        for line in lines_of(lambda overrides=overrides: load(path, overrides)):
+        for line in lines_of(partial(load, path, overrides)):
             assert line.startswith((str(path), "--set "))
             assert line.isprintable()
 

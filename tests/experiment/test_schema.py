@@ -4,6 +4,7 @@ import json
 import math
 import types
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -28,6 +29,10 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from models_in(argument)
 
 
+def wrapped(inner: Callable[[float], Any], into: Callable[[Any], Any], bad: float) -> Any:
+    return into(inner(bad))
+
+
 def float_shapes(annotation: Any) -> Iterator[Callable[[float], Any]]:
     """How a bad float can be put into a field of this type: alone, in a list, as a value of a mapping."""
     if annotation is float:
@@ -35,9 +40,9 @@ def float_shapes(annotation: Any) -> Iterator[Callable[[float], Any]]:
     elif get_origin(annotation) in (list, dict):
         for inner in float_shapes(get_args(annotation)[-1]):
             if get_origin(annotation) is list:
-                yield lambda bad, inner=inner: [inner(bad)]
+                yield partial(wrapped, inner, lambda value: [value])
             else:
-                yield lambda bad, inner=inner: {"hmac": inner(bad)}
+                yield partial(wrapped, inner, lambda value: {"hmac": value})
     elif get_origin(annotation) in (Union, types.UnionType):
         for argument in get_args(annotation):
             yield from float_shapes(argument)

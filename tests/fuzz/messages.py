@@ -71,7 +71,7 @@ def message_kinds() -> list[type[Message]]:
     return sorted(ours, key=lambda kind: (kind.__module__, kind.__name__))
 
 
-def _subclasses(kind: type) -> Iterator[type]:
+def _subclasses(kind: type[Message]) -> Iterator[type[Message]]:
     for subclass in kind.__subclasses__():
         yield subclass
         yield from _subclasses(subclass)

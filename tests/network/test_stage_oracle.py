@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from testbed.messages import RefusalNotice, encode
+from tests.network import emulated
 
 NEVER = Fraction(10**12)
 NEAR = Fraction(1, 10**7)  # seconds; decisions as close as that are rounding's
@@ -72,7 +73,8 @@ class Move:
 
 def carried(moves: list[Move], capacity: Fraction) -> list[tuple[Fraction | None, Fraction]]:
     """(when complete, bytes) of each, by water-filling from event to event."""
-    left, finish, now = [Fraction(move.size) for move in moves], [None] * len(moves), Fraction(0)
+    left, now = [Fraction(move.size) for move in moves], Fraction(0)
+    finish: list[Fraction | None] = [None] * len(moves)
     while True:
         active = [i for i, move in enumerate(moves) if move.start <= now < move.stop and left[i]]
         ahead = [moment for move in moves for moment in (move.start, move.stop) if now < moment < NEVER]
@@ -173,7 +175,7 @@ def expected(case: Case, sizes_up: list[int]) -> tuple[Fraction, list[str], list
     return end, outcomes, heard, down, up
 
 
-def check(emulated: Any, case: Case) -> list[str]:
+def check(case: Case) -> list[str]:
     """Run the stage in the emulator, compare, and return the outcomes."""
     who = range(len(case.clients))
 
@@ -249,9 +251,9 @@ stages = st.builds(
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=stages)
-def test_a_stage_is_what_the_rules_say(emulated: Any, case: Case) -> None:
+def test_a_stage_is_what_the_rules_say(case: Case) -> None:
     try:
-        check(emulated, case)
+        check(case)
     except Undecided:
         reject()
 
@@ -267,5 +269,5 @@ def test_a_stage_is_what_the_rules_say(emulated: Any, case: Case) -> None:
         (Case((Client(8, 1, 1, 8, leaves=24),), None, None, WHOLE, 4096, 40), ["dropped"]),
     ],
 )
-def test_on_the_dot(emulated: Any, case: Case, outcomes: list[str]) -> None:
-    assert check(emulated, case) == outcomes
+def test_on_the_dot(case: Case, outcomes: list[str]) -> None:
+    assert check(case) == outcomes

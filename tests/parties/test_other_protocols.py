@@ -10,7 +10,7 @@ from testbed.adversary.secagg.accomplices import HandOver
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.dealt_shares import ProveShare
 from testbed.aggregation.secagg.messages import CheckSurvivors
-from testbed.aggregation.secagg.noise_removal import UnmaskAndRemove
+from testbed.aggregation.secagg.noise import UnmaskAndRemove
 from testbed.aggregation.secagg_plus.client import SecAggPlusClient
 from testbed.aggregation.secagg_plus.messages import AnnounceGraph
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
@@ -127,6 +127,7 @@ def test_a_role_that_adds_a_question_says_which_it_answers() -> None:
         type("Own", (SecAggPlusClient,), dict(body))
     with pytest.raises(TypeError, match="Own: answers: no handler of Unheard"):
         type("Own", (SecAggPlusClient,), {}, answers=(AnnounceGraph, Unheard))
-    said = type("Own", (SecAggPlusClient,), dict(body), answers=(AnnounceGraph, Unheard))
+    said: Any = type("Own", (SecAggPlusClient,), dict(body), answers=(AnnounceGraph, Unheard))
     assert set(said.questions) == {AnnounceGraph, Unheard}
-    assert type("First", (Role,), dict(body)).questions == (Unheard,)
+    first: Any = type("First", (Role,), dict(body))
+    assert first.questions == (Unheard,)

@@ -5,30 +5,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.aggregation.contract import Aggregate
 from testbed.aggregation.plain import PlainParameters
-from testbed.aggregation.secagg.server import SecAggParameters
-from testbed.aggregation.secagg_plus.server import SecAggPlusParameters
-from testbed.engine.round import Outcome
-from testbed.privacy.charges import Charging
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
+from testbed.privacy.charges import PrivacyCharge
 from testbed.privacy.ledger import Shares
+from testbed.privacy.noise_plan import NoisePlan, NoiseSource
 
 TEN = np.arange(10, 20)
 NOISY: Any = {"weights": "equal", "noise": {"noise_multiplier": 1.0}}
-SECAGG = SecAggParameters(threshold=7, **NOISY)  # tolerates 2 * 7 - 10 - 1 = 3 of 10
+SECAGG = SecAggParameters(threshold=7, **NOISY)  # withstands 2 * 7 - 10 - 1 = 3 of 10
 
 
-def charging(dishonest: Any = (), **more: Any) -> Charging:
-    return Charging(
-        0.7, frozenset(dishonest), **({"tolerated": SECAGG.tolerated, "fewest": SECAGG.fewest_summed} | more)
-    )
+def charging(dishonest: Any = (), parameters: Any = SECAGG, source: NoiseSource = "shares") -> PrivacyCharge:
+    accountant = parameters.accountant(10, 3)
+    return PrivacyCharge(NoisePlan(accountant, parameters.guarantees, 10, 10, source), frozenset(dishonest))
 
 
-def ended(survivors: Any, noise: float | None) -> Outcome:
-    found = np.asarray(survivors, np.int64)
-    aggregate = None if noise is None else Aggregate(np.zeros(3), 1.0, found, noise)
-    state = "aborted" if noise is None else "completed"
-    return Outcome(np.zeros(3, np.float32), state, participants=TEN, survivors=found, aggregate=aggregate)
+def ended(survivors: Any, noise: float | None) -> tuple[Any, Any, float | None]:
+    """Participants, survivors, and the share of the noise; None: the round ended early."""
+    return TEN, np.asarray(survivors, np.int64), noise
 
 
 def listed(charges: dict[Shares, Any]) -> dict[Shares, list[int]]:
@@ -36,67 +32,67 @@ def listed(charges: dict[Shares, Any]) -> dict[Shares, list[int]]:
 
 
 def test_a_completed_round_charges_its_survivors() -> None:
-    charges = charging().of_round(ended(TEN[:8], 0.8), TEN, False)
+    charges = charging().of_round(*ended(TEN[:8], 0.8), TEN, False)
     assert listed(charges) == {Shares(0.8, 0.8, 0.8): TEN[:8].tolist()}
 
 
 def test_more_noise_than_planned_is_not_counted() -> None:
-    assert list(charging().of_round(ended(TEN, 1.2), TEN, False)) == [Shares(1.0, 1.0, 1.0)]
+    assert list(charging().of_round(*ended(TEN, 1.2), TEN, False)) == [Shares(1.0, 1.0, 1.0)]
 
 
 def test_who_skips_noise_is_missing_and_who_colludes_knows_its_own() -> None:
     two = charging(dishonest=[11, 12, 99])
-    assert list(two.of_round(ended(TEN[:8], 0.8), TEN, True)) == [Shares(0.8, 0.8 * 6 / 8, 0.8 * 6 / 8)]
-    assert list(two.of_round(ended(TEN[:8], 0.8), TEN, False)) == [Shares(0.8, 0.8, 0.8 * 6 / 8)]
+    assert list(two.of_round(*ended(TEN[:8], 0.8), TEN, True)) == [Shares(0.8, 0.8 * 6 / 8, 0.8 * 6 / 8)]
+    assert list(two.of_round(*ended(TEN[:8], 0.8), TEN, False)) == [Shares(0.8, 0.8, 0.8 * 6 / 8)]
     gone = charging(dishonest=[18, 19])  # did not survive: the noise of the others is whole
-    assert list(gone.of_round(ended(TEN[:8], 0.8), TEN, True)) == [Shares(0.8, 0.8, 0.8)]
+    assert list(gone.of_round(*ended(TEN[:8], 0.8), TEN, True)) == [Shares(0.8, 0.8, 0.8)]
 
 
 def test_too_many_accomplices_see_everybody_by_itself_survivor_or_not() -> None:
     four = charging(dishonest=[10, 11, 12, 13])
-    charges = four.of_round(ended(TEN[:8], 0.8), TEN, False)
+    charges = four.of_round(*ended(TEN[:8], 0.8), TEN, False)
     assert listed(charges) == {
         Shares(0.8, 0.8, 0.1): TEN[:8].tolist(),
         Shares(None, None, 0.1): TEN[8:].tolist(),
     }
     three = charging(dishonest=[10, 11, 12])
-    assert list(three.of_round(ended(TEN[:8], 0.8), TEN, False)) == [Shares(0.8, 0.8, 0.8 * 5 / 8)]
+    assert list(three.of_round(*ended(TEN[:8], 0.8), TEN, False)) == [Shares(0.8, 0.8, 0.8 * 5 / 8)]
 
 
 def test_a_round_that_ended_before_anything_could_be_unmasked_charges_nobody() -> None:
-    assert charging(dishonest=TEN).of_round(ended([], None), TEN[:0], True) == {}
+    assert charging(dishonest=TEN).of_round(*ended([], None), TEN[:0], True) == {}
 
 
 def test_a_round_that_ended_while_it_was_unmasked_charges_all_with_the_least_noise() -> None:
-    charges = charging().of_round(ended([], None), TEN, False)
+    charges = charging().of_round(*ended([], None), TEN, False)
     assert listed(charges) == {Shares(0.7, 0.7, 0.7): TEN.tolist()}
-    with_two = charging(dishonest=[10, 11]).of_round(ended([], None), TEN, False)
+    with_two = charging(dishonest=[10, 11]).of_round(*ended([], None), TEN, False)
     assert list(with_two) == [Shares(0.7, 0.7, 0.7 * 5 / 7)]
 
 
 def test_noise_that_is_nobodys_share_is_always_whole() -> None:
-    alone = charging(dishonest=TEN[:9], shares_noise=False)
-    assert list(alone.of_round(ended(TEN[:8], 1.0), TEN, True)) == [Shares(1.0, 1.0, 1.0)]
+    alone = charging(dishonest=TEN[:9], source="server")
+    assert list(alone.of_round(*ended(TEN[:8], 1.0), TEN, True)) == [Shares(1.0, 1.0, 1.0)]
 
 
 def test_own_noise_is_sent_by_all_that_were_asked() -> None:
     """Whether the answer came in time, and whether the round completed, is the server's concern alone."""
-    untrusted = charging(shares_noise=False, own_noise=True)
+    untrusted = charging(source="clients")
     for outcome in (ended(TEN[:3], 1.0), ended([], None)):
-        charges = untrusted.of_round(outcome, TEN[:8], False)
+        charges = untrusted.of_round(*outcome, TEN[:8], False)
         assert [clients.tolist() for clients in charges.values()] == [TEN[:8].tolist()]
-    assert untrusted.of_round(ended([], None), TEN[:0], False) == {}
+    assert untrusted.of_round(*ended([], None), TEN[:0], False) == {}
 
 
 def test_an_attempt_costs_what_a_round_does_that_ended_in_its_last_stage() -> None:
-    for one in (charging(dishonest=[10, 11]), charging(dishonest=TEN[:5]), charging(shares_noise=False)):
+    for one in (charging(dishonest=[10, 11]), charging(dishonest=TEN[:5]), charging(source="server")):
         for skipping in (True, False):
-            expected = listed(one.of_round(ended([], None), TEN, skipping))
+            expected = listed(one.of_round(*ended([], None), TEN, skipping))
             assert listed(one.of_attempt(TEN, skipping)) == expected
 
 
 @pytest.mark.parametrize(
-    ("parameters", "participants", "tolerated", "least"),
+    ("parameters", "participants", "max_colluders", "least"),
     [
         (PlainParameters(), 10, -1, 0.1),
         (SECAGG, 10, 3, 0.7),
@@ -105,26 +101,27 @@ def test_an_attempt_costs_what_a_round_does_that_ended_in_its_last_stage() -> No
         (SecAggParameters(threshold=7, consistency="none", **NOISY), 10, -1, 0.7),
     ],
 )
-def test_what_aggregations_withstand(parameters: Any, participants: int, tolerated: int, least: float) -> None:
-    assert parameters.tolerated(participants) == tolerated
-    assert parameters.least_noise(participants) == least
+def test_what_aggregations_withstand(parameters: Any, participants: int, max_colluders: int, least: float) -> None:
+    guarantees = parameters.guarantees(participants)
+    assert (guarantees.max_colluders, guarantees.min_noise_share) == (max_colluders, least)
 
 
 def test_secagg_plus_withstands_what_a_neighbourhood_does() -> None:
     parameters = SecAggPlusParameters(dropouts=0.2, **NOISY)
     chosen = parameters.neighbourhood(200)
-    assert parameters.tolerated(200) == 2 * chosen.threshold - chosen.neighbours - 2
-    assert parameters.tolerated(200) >= 0
-    assert parameters.least_noise(200) == chosen.survivors / 200 == 0.8
-    assert parameters.smallest_part(200) == chosen.threshold < chosen.survivors
+    guarantees = parameters.guarantees(200)
+    assert guarantees.max_colluders == 2 * chosen.threshold - chosen.neighbours - 2
+    assert guarantees.max_colluders >= 0
+    assert guarantees.min_noise_share == chosen.survivors / 200 == 0.8
+    assert guarantees.min_partition_size == chosen.threshold < chosen.survivors
 
 
 @pytest.mark.parametrize("without", [{"consistency": "none"}, {"smallest_sum": 2}])
 def test_where_a_malicious_server_chooses_the_sums_everybody_is_seen_with_its_own_noise(without: Any) -> None:
     """Split-the-sharing and shrink-the-sum need few accomplices or none: the colluding column counts on neither."""
     parameters = SecAggParameters(threshold=7, **NOISY, **without)
-    free = charging(tolerated=parameters.tolerated, fewest=parameters.fewest_summed)
-    assert listed(free.of_round(ended(TEN[:8], 0.8), True, False)) == {
+    free = charging(parameters=parameters)
+    assert listed(free.of_round(*ended(TEN[:8], 0.8), TEN, False)) == {
         Shares(0.8, 0.8, 0.1): TEN[:8].tolist(),
         Shares(None, None, 0.1): TEN[8:].tolist(),
     }

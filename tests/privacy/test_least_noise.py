@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from testbed.aggregation.plain import PlainParameters
-from testbed.aggregation.secagg.server import SecAggParameters
-from testbed.aggregation.secagg_plus.server import SecAggPlusParameters
-from testbed.engine.planned_privacy import least_noise
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
+from testbed.privacy.noise_plan import NoisePlan
 
 NOISY: Any = {"weights": "equal", "noise": {"noise_multiplier": 1.0}}
 REMOVED: Any = {
@@ -17,14 +17,15 @@ REMOVED: Any = {
 
 
 def least(parameters: Any, minimum: int, maximum: int) -> float:
-    return least_noise(parameters, minimum, maximum)
+    accountant: Any = None  # not asked
+    return NoisePlan(accountant, parameters.guarantees, minimum, maximum).min_share
 
 
 def of_each(parameters: Any, minimum: int, maximum: int) -> float:
     found = [1.0]
     for size in range(minimum, maximum + 1):
         try:
-            found.append(parameters.least_noise(size))
+            found.append(parameters.guarantees(size).min_noise_share)
         except ValueError:
             continue
     return min(found)
@@ -49,9 +50,9 @@ def test_it_is_that_of_the_worst_size(parameters: Any, minimum: int, maximum: in
 
 def test_neither_end_of_the_range_need_be_the_worst() -> None:
     parameters = SecAggParameters(threshold=0.7, **NOISY)
-    assert least(parameters, 11, 33) == parameters.least_noise(20) == 0.7
-    assert parameters.least_noise(11) > 0.7
-    assert parameters.least_noise(33) > 0.7
+    assert least(parameters, 11, 33) == parameters.guarantees(20).min_noise_share == 0.7
+    assert parameters.guarantees(11).min_noise_share > 0.7
+    assert parameters.guarantees(33).min_noise_share > 0.7
 
 
 @pytest.mark.parametrize("threshold", [0.7, 0.6667, 20_000])

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.privacy.ledger import Ledger, Shares
+from testbed.privacy.noise_plan import Guarantees, NoisePlan
 
 POPULATION = 7
 WHOLE = Shares(1.0, 1.0, 1.0)
@@ -33,6 +34,11 @@ class Counting:
         return sum((inf if share == 0 else count / share for share, count in rounds.items()), 0.0)
 
 
+def noise(least: float = 1.0, of: Counting | None = None) -> NoisePlan:
+    """Of an aggregation whose sums have at least this share of the planned noise."""
+    return NoisePlan(of or Counting(), lambda size: Guarantees.none(size, least), 5, 5)
+
+
 shares = st.sampled_from([WHOLE, Shares(0.5, 0.5, 0.25), Shares(0.5, 0.25, 0.0), Shares(None, None, 0.125)])
 rounds_of_charges = st.lists(st.dictionaries(st.integers(0, POPULATION - 1), shares), max_size=12)
 
@@ -44,10 +50,10 @@ def charges_of(who: dict[int, Shares]) -> dict[Shares, np.ndarray]:
 
 @given(rounds_of_charges)
 def test_every_row_is_what_the_rounds_so_far_cost(rounds: list[dict[int, Shares]]) -> None:
-    ledger, oracle = Ledger(Counting(), POPULATION, 0.01), Counting()
+    ledger, oracle = Ledger(noise(), POPULATION, 0.01), Counting()
     histories: dict[int, list[Shares]] = defaultdict(list)
     for who in rounds:
-        columns = ledger.charge(charges_of(who))
+        columns = ledger.spend(charges_of(who))
         assert columns["client"].tolist() == sorted(who)
         for place, client in enumerate(sorted(who)):
             histories[client].append(who[client])
@@ -66,22 +72,22 @@ def test_every_row_is_what_the_rounds_so_far_cost(rounds: list[dict[int, Shares]
 
 @given(rounds_of_charges, st.floats(0.5, 30))
 def test_a_ledger_rebuilt_from_its_rows_is_the_same(rounds: list[dict[int, Shares]], budget: float) -> None:
-    ledger, again = (Ledger(Counting(), POPULATION, 0.01, budget, 0.25) for _ in range(2))
-    recorded = [ledger.charge(charges_of(who)) for who in rounds]
+    ledger, again = (Ledger(noise(0.25), POPULATION, 0.01, budget) for _ in range(2))
+    recorded = [ledger.spend(charges_of(who)) for who in rounds]
     again.replay(iter([columns for columns in recorded if len(columns["client"])]))
     assert [again.of(client) for client in range(POPULATION)] == [ledger.of(client) for client in range(POPULATION)]
     assert again.spent == ledger.spent
     last = dict.fromkeys(range(POPULATION), WHOLE)
-    first, second = ledger.charge(charges_of(last)), again.charge(charges_of(last))
+    first, second = ledger.spend(charges_of(last)), again.spend(charges_of(last))
     assert all(np.array_equal(first[name], second[name], equal_nan=True) for name in first)
 
 
 @given(st.lists(st.lists(st.dictionaries(st.integers(0, POPULATION - 1), shares), max_size=4), max_size=4))
 def test_rounds_that_charged_a_client_several_times_are_rebuilt_too(rounds: list[list[dict[int, Shares]]]) -> None:
-    ledger, again = (Ledger(Counting(), POPULATION, 0.01, 30.0, 0.25) for _ in range(2))
+    ledger, again = (Ledger(noise(0.25), POPULATION, 0.01, 30.0) for _ in range(2))
     recorded = []
     for attempts in rounds:
-        rows = [ledger.charge(charges_of(who)) for who in attempts]
+        rows = [ledger.spend(charges_of(who)) for who in attempts]
         if rows:
             recorded.append({name: np.concatenate([each[name] for each in rows]) for name in rows[0]})
     again.replay(iter(recorded))
@@ -93,10 +99,10 @@ def test_rounds_that_charged_a_client_several_times_are_rebuilt_too(rounds: list
 def test_the_budget_is_spent_when_a_round_with_the_least_noise_could_exceed_it(
     rounds: list[dict[int, Shares]], budget: int, least: float
 ) -> None:
-    ledger, oracle = Ledger(Counting(), POPULATION, 0.01, budget, least), Counting()
+    ledger, oracle = Ledger(noise(least), POPULATION, 0.01, budget), Counting()
     known: dict[int, Counter[float]] = defaultdict(Counter)
     for who in rounds:
-        ledger.charge(charges_of(who))
+        ledger.spend(charges_of(who))
         for client, one in who.items():
             if one.noise is not None:
                 known[client][one.noise] += 1
@@ -109,18 +115,18 @@ def test_the_budget_is_spent_when_a_round_with_the_least_noise_could_exceed_it(
 
 
 def test_the_reason_names_who_has_spent_what() -> None:
-    ledger = Ledger(Counting(), POPULATION, 0.01, 3.0, 0.5)
-    ledger.charge({WHOLE: np.array([2, 5])})
+    ledger = Ledger(noise(0.5), POPULATION, 0.01, 3.0)
+    ledger.spend({WHOLE: np.array([2, 5])})
     assert not ledger.spent
-    ledger.charge({WHOLE: np.array([3, 5])})
+    ledger.spend({WHOLE: np.array([3, 5])})
     assert ledger.spent == (
         "privacy budget: client 5 has spent epsilon 2 of 3 (delta 0.01), another round may take it to 4"
     )
 
 
 def test_without_a_budget_nothing_is_ever_spent() -> None:
-    ledger = Ledger(Counting(), POPULATION, 0.01)
-    ledger.charge({Shares(0.0, 0.0, 0.0): np.arange(POPULATION)})
+    ledger = Ledger(noise(), POPULATION, 0.01)
+    ledger.spend({Shares(0.0, 0.0, 0.0): np.arange(POPULATION)})
     assert ledger.of(0) == (inf, 1.0, inf)
     assert ledger.spent == ""
 
@@ -128,10 +134,10 @@ def test_without_a_budget_nothing_is_ever_spent() -> None:
 def test_a_million_clients_share_what_is_accounted() -> None:
     """A round of half of them asks the accountant for as many epsilons as there are histories, not clients."""
     accountant = Counting()
-    ledger = Ledger(accountant, 10**6, 0.01, 100.0)
+    ledger = Ledger(noise(of=accountant), 10**6, 0.01, 100.0)
     generator = np.random.default_rng(1)
     for _ in range(5):
-        columns = ledger.charge({WHOLE: np.flatnonzero(generator.random(10**6) < 0.5)})
+        columns = ledger.spend({WHOLE: np.flatnonzero(generator.random(10**6) < 0.5)})
     assert set(columns["epsilon"].tolist()) == {1.0, 2.0, 3.0, 4.0, 5.0}
     assert accountant.asked <= 3 * 6
 
@@ -142,7 +148,7 @@ def test_the_order_of_rounds_makes_no_difference(order: tuple[int, int]) -> None
         for place in order:
             yield [{WHOLE: np.array([0])}, {Shares(0.3, 0.2, 0.1): np.array([0])}][place]
 
-    ledger = Ledger(Counting(), 1, 0.01)
+    ledger = Ledger(noise(), 1, 0.01)
     for charges in rounds():
-        ledger.charge(charges)
+        ledger.spend(charges)
     assert ledger.of(0) == (1 + 1 / 0.2, 2.0, 1 + 1 / 0.1)

@@ -1,6 +1,6 @@
 """What the documentation promises of each mix, and where a server has more.
 
-- Sums: with no more accomplices than `tolerated`, every combination of inputs that a server can compute has t - x
+- Sums: with no more accomplices than `max_colluders`, every combination of inputs that a server can compute has t - x
   honest updates or more that it does not know (docs/reconstruction.md; with the t and x of a neighbourhood:
   docs/secagg-plus.md).
 - Whole batches: honest members of a batch are in each combination with one coefficient, all of them or none, and none
@@ -14,12 +14,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from testbed.engine.round import Outcome
-from testbed.privacy.charges import Charging
+from testbed.privacy.charges import PrivacyCharge
 from tests.search.knowledge import Knowledge, Update
 from tests.search.oracle import Combination, carried_out, derivable, smallest
 from tests.search.selecting import agreeing
-from tests.search.world import Federation
+from tests.search.world import DIMENSION, Federation
 
 
 def violations(federation: Federation, knowledge: Knowledge) -> list[str]:
@@ -69,16 +68,17 @@ def promised(federation: Federation, knowledge: Knowledge, number: int) -> int:
         if one.update.round != number:
             continue
         x = len(accomplices & one.around)
-        if x > parameters.tolerated(one.participants):
+        guarantees = parameters.guarantees(one.participants)
+        if x > guarantees.max_colluders:
             return 0 if not federation.mix.known_broken else 2
-        least = min(parameters.fewest_summed(one.participants), parameters.smallest_part(one.participants))
+        least = min(guarantees.min_sum_size, guarantees.min_partition_size)
         fewest = min(fewest, least - x)
     return fewest
 
 
 def batches(federation: Federation, knowledge: Knowledge, basis: list[Combination]) -> Iterator[str]:
     """Parts of batches, where `secagg` keeps them whole."""
-    kept = federation.aggregation.kept_whole(federation.environment.batches)
+    kept = federation.aggregation.atomic_batches(federation.environment.batches)
     if kept is None or federation.aggregation.protocol != "secagg":
         return
     for one in basis:
@@ -131,8 +131,10 @@ def ledger(federation: Federation, knowledge: Knowledge, number: int, basis: lis
     accomplices = federation.mix.accomplices
     involved = {one.update.client for one in inputs}.union(*(one.around for one in inputs))
     participants = np.array(sorted(involved), np.int64)
-    charging = Charging(plan.least_noise(), accomplices, parameters.tolerated, parameters.fewest_summed)
-    charges = charging.of_round(Outcome(np.zeros(0), "aborted", participants=participants), asked, skipping=False)
+    noise = plan.noise_plan(DIMENSION)
+    assert noise is not None
+    charge = PrivacyCharge(noise, accomplices)
+    charges = charge.of_round(participants, participants[:0], None, asked, skipping=False)
     charged = {client: shares for shares, clients in charges.items() for client in clients.tolist()}
     for one in basis:
         hidden = len({update.client for update in one.updates}) / s

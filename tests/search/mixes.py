@@ -7,8 +7,8 @@ search that must then find the attack again.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from testbed.aggregation.secagg.server import SecAggParameters
-from testbed.aggregation.secagg_plus.server import SecAggPlusParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.selection.lotto.client_centric import ClientCentricParameters
 from testbed.selection.lotto.server_centric import ServerCentricParameters
 from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters

@@ -1,8 +1,8 @@
 """Clients that leave out one check each: what the search should notice, to show that it searches.
 
 There is one for every `raise Refusal("name", ...)` in the client side of the protocols (found in the source, so that a
-new check is a new mutant), and a few that change a decision. Not every check can be noticed: some are there to end a
-round in good time that would fail later, or are a second line behind another check.
+new check is a new mutant), one for every row of Lotto's stages, and a few that change a decision. Not every check can
+be noticed: some are there to end a round in good time that would fail later, or are a second line behind another check.
 """
 
 import ast
@@ -10,14 +10,16 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from testbed.aggregation.secagg import batches as batch_atomic
 from testbed.aggregation.secagg import client as secagg_client
+from testbed.aggregation.secagg.batches import CompleteBatches
 from testbed.aggregation.secagg.client import SecAggClient
+from testbed.aggregation.secagg.participant import Participant
 from testbed.aggregation.secagg_plus.client import SecAggPlusClient
+from testbed.parties.stage_table import Progress
 from testbed.selection.lotto.announcement import AnnouncedClient
 from testbed.selection.lotto.client import LottoClient
 from testbed.selection.lotto.server_centric import ServerCentricClient
@@ -28,6 +30,7 @@ from tests.search.runner import kind_of, plays
 from tests.search.world import Federation, remembered
 
 CLIENTS = (
+    Participant,
     SecAggClient,
     SecAggPlusClient,
     training.Trainer,
@@ -35,6 +38,7 @@ CLIENTS = (
     AnnouncedClient,
     ServerCentricClient,
     VerifiableBatchClient,
+    CompleteBatches,
 )
 
 
@@ -70,35 +74,50 @@ def mutants() -> list[Mutant]:
         for name, function in vars(owner).items():
             for check, place in _checks(function):
                 found.append(_without(owner, name, function, check, place, _mixes(owner)))
-    for check, place in _checks(batch_atomic.check_whole):
-        found.append(_without(secagg_client, "check_whole", batch_atomic.check_whole, check, place, ("whole batches",)))
     for check, place in _checks(training.trained_update):
         found.append(_without(secagg_client, "trained_update", training.trained_update, check, place, ("secagg,",)))
-    return found + _other_decisions()
+    return [*found, *_out_of_order(), *_other_decisions()]
+
+
+def _out_of_order() -> Iterator[Mutant]:
+    """Clients of Lotto that answer a question in every state and round, one for each row of the table."""
+    for owner in (LottoClient, VerifiableBatchClient):
+        table = owner.STAGES
+        states = {table.start, *table.new_round.values()} | {
+            state for row in table.rows.values() for state in row.after
+        }
+        for question, row in table.rows.items():
+            rows = {question: replace(row, after=states, begins=True)}
+            name = f"{row.check} ({owner.__name__}.STAGES, {question.__name__})"
+            yield Mutant(name, owner, "STAGES", table.extended(rows), _mixes(owner))
 
 
 def _other_decisions() -> list[Mutant]:
-    unbound: Callable[..., Any] = lambda self, adverts: b""  # noqa: E731
-    everybody: Callable[..., Any] = lambda self: {*self._received, self.client.number}  # noqa: E731
+    unbound: Callable[..., Any] = lambda self: b""  # noqa: E731
+    everybody: Callable[..., Any] = lambda self: {*self.received, self.client.number}  # noqa: E731
     yes: Callable[..., Any] = lambda self, *_: True  # noqa: E731
     no: Callable[..., Any] = lambda self, *_: False  # noqa: E731
     nothing: Callable[..., Any] = lambda self, *_: None  # noqa: E731
+    in_any_order: Callable[..., Any] = lambda self, message, number: self._table.rows[type(message)]  # noqa: E731
     plus, whole = ("secagg-plus",), ("whole batches",)
     return [
-        Mutant("envelopes not bound to the list of keys", SecAggClient, "_digest_of", unbound, ("secagg,",)),
-        Mutant("signatures of those outside the sum count", SecAggClient, "_signers", everybody, whole),
-        Mutant("nobody may be declared dead but oneself", SecAggClient, "_may_be_left_out", yes, ("secagg,",)),
-        Mutant("the own batch is not asked for", SecAggClient, "_stands_by", no, whole),
-        Mutant("batch-mates' shares need not open", SecAggClient, "_check_mates", nothing, whole),
-        Mutant("signatures are not verified", SecAggClient, "_verify", nothing, ("secagg,",)),
-        Mutant("neighbours need not have masked with it", SecAggPlusClient, "_masks_with_me", yes, plus),
-        Mutant("the own list need not be the neighbours'", SecAggPlusClient, "_digest_of", unbound, plus),
+        Mutant("stages may come in any order", Progress, "check", in_any_order, _mixes(SecAggClient)),
+        Mutant("envelopes not bound to the list of keys", SecAggClient, "common_digest", unbound, ("secagg,",)),
+        Mutant("signatures of those outside the sum count", SecAggClient, "signers", everybody, whole),
+        Mutant("nobody may be declared dead but oneself", SecAggClient, "may_be_left_out", yes, ("secagg,",)),
+        Mutant("the own batch is not asked for", SecAggClient, "keeps_back", no, whole),
+        Mutant("batch-mates' shares need not open", SecAggClient, "check_batch_peers", nothing, whole),
+        Mutant("signatures are not verified", SecAggClient, "verify", nothing, ("secagg,",)),
+        Mutant("neighbours need not have masked with it", SecAggPlusClient, "has_masked_with_me", yes, plus),
+        Mutant("the own list need not be the neighbours'", SecAggPlusClient, "common_digest", unbound, plus),
     ]
 
 
 def _mixes(owner: type) -> tuple[str, ...]:
-    if owner is SecAggClient:
+    if owner in (Participant, SecAggClient):
         return ("secagg, 2", "secagg, no", "secagg, 1", "secagg, whole", "lotto-client-centric with secagg")
+    if owner is CompleteBatches:
+        return ("whole batches",)
     if owner is SecAggPlusClient:
         return ("secagg-plus",)
     if owner is ServerCentricClient:

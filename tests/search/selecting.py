@@ -188,7 +188,7 @@ class Selecting:
         if answer is not None:
             role = self.clients.role(client, ParticipantList)
             self.shown[client] = members
-            self.signed[client] = role._content, answer.signature
+            self.signed[client] = role.content, answer.signature
 
     def sign_round(self, client: int) -> bool:
         """Show a client the signatures on its list; whether it agrees."""
@@ -209,7 +209,7 @@ def agreeing(lists: dict[tuple[int, int], Group]) -> list[tuple[int, Group, Grou
     for (number, _), members in lists.items():
         by_round.setdefault(number, set()).add(members)
     return [
-        (number, *sorted(pair, key=sorted))
+        (number, min(pair, key=sorted), max(pair, key=sorted))
         for number, found in sorted(by_round.items())
         for pair in list(combinations(found, 2))[:1]
     ]

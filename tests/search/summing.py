@@ -33,10 +33,9 @@ from testbed.aggregation.secagg.messages import (
     Shares,
     SharesFor,
     SignatureOf,
-    Unmask,
     UnmaskSurvivors,
 )
-from testbed.aggregation.secagg.noise_removal import UnmaskAndRemove, shares_each
+from testbed.aggregation.secagg.noise import PROTOCOL_SECRETS
 from testbed.crypto import shamir
 from testbed.crypto.failures import OpeningFailed
 from testbed.crypto.key_agreement import PrivateKey
@@ -185,7 +184,7 @@ class Summing:
 
     def units(self, clients: Iterable[int]) -> list[list[int]]:
         """See `stories.units`."""
-        return units(clients, self.parameters.kept_whole(self.batches), self.accomplices)
+        return units(clients, self.parameters.atomic_batches(self.batches), self.accomplices)
 
     @property
     def least(self) -> int:
@@ -262,10 +261,10 @@ class Summing:
         self.listed[client] = frozenset(row.client for row in rows)
         self.sealed[client] = {row.client: row.sealed for row in answer.shares}
         role = self.roles[client]
-        self.knowledge.shared(client, self.number, role._threshold)
+        self.knowledge.shared(client, self.number, role.graph.threshold)
         for holder in self.listed[client] & self.replaced[client]:
             key = self.key(holder, "sealing").agree(self.adverts[client].sealing_key, SEALING_PURPOSE)
-            associated = role._associated(client, holder)
+            associated = role.associated(client, holder)
             try:
                 opened = open_shares(key, client, holder, self.sealed[client][holder], associated)
             except OpeningFailed:
@@ -293,23 +292,23 @@ class Summing:
 
     def input(self, client: int, role: Any, vector: Any) -> Input:
         """What the server has from an input, and what the search knows of it."""
-        plain = role._encoded()
+        plain = role.encoded()
         earlier = [one for one in self.knowledge.inputs if one.update[:2] == (client, self.number)]
         same = [one.update for one in earlier if np.array_equal(one.plain, plain)]
         update = same[0] if same else Update(client, self.number, len({one.update for one in earlier}))
         if self.model[client]:
             self.knowledge.crafted.add(update)
-        peers = {peer: role._adverts[peer].mask_key for peer in role._received}
+        peers = {peer: role.adverts[peer].mask_key for peer in role.received}
         return Input(
             update,
-            role._mask.public,
+            role.mask.public,
             peers,
             vector.values,
             plain,
             self.parameters.bits,
-            role._threshold,
+            role.graph.threshold,
             self.size(client),
-            frozenset(role._adverts) if self.agreed is None else self.agreed[client],
+            frozenset(role.adverts) if self.agreed is None else self.agreed[client],
         )
 
     def sign(self, client: int, survivors: Group) -> None:
@@ -320,30 +319,31 @@ class Summing:
         answer = self.ask(client, CheckSurvivors(self.number, sorted(survivors)), about=survivors)
         if answer is not None:
             self.survivors[client] = survivors
-            self.signed[client] = self.roles[client]._survivors_content, answer.signature
+            self.signed[client] = self.roles[client].survivors_signed, answer.signature
 
     def signatures(self, client: int) -> list[SignatureOf]:
         """Those that this client will believe: of who was told the same, and of accomplices; else what there is."""
         role = self.roles[client]
         content, _ = self.signed[client]
-        fitting, others = [], []
-        for signer in sorted({*role._signers(), *self.signed}):
+        fitting: list[SignatureOf] = []
+        others: list[SignatureOf] = []
+        for signer in sorted({*role.signers(), *self.signed}):
             if signer in self.accomplices:
                 fitting.append(SignatureOf(signer, self.signature(signer, SURVIVORS_DOMAIN, content)))
             elif signer in self.signed:
-                same = self.signed[signer][0] == content and signer in role._signers()
+                same = self.signed[signer][0] == content and signer in role.signers()
                 (fitting if same else others).append(SignatureOf(signer, self.signed[signer][1]))
-        if len(fitting) < role._threshold:  # it will be refused, unless a check is missing
-            among = [row for row in others if row.client in role._signers()]
-            fitting += ([], among[: role._threshold - len(fitting)], others)[self.filled_up]
+        if len(fitting) < role.graph.threshold:  # it will be refused, unless a check is missing
+            among = [row for row in others if row.client in role.signers()]
+            fitting += ([], among[: role.graph.threshold - len(fitting)], others)[self.filled_up]
         return sorted(fitting, key=lambda row: row.client)
 
     def unmask(self, client: int) -> None:
         """Have the client's shares."""
         if client not in self.signed:
             return
-        noisy = shares_each(self.parameters.noise, self.size(client)) > 2
-        self.revealed(client, self.unmask_question(client, UnmaskAndRemove if noisy else Unmask))
+        kind = self.parameters.noise_policy().unmask_kind(self.size(client))
+        self.revealed(client, self.unmask_question(client, kind))
 
     def unmask_question(self, client: int, kind: Any) -> Any:
         """Ask with the signatures."""
@@ -378,7 +378,7 @@ class Summing:
             if answer is None:
                 continue
             try:
-                share = open_share(answer.key, sealed, kind, self.roles[holder]._associated(dealer, holder))
+                share = open_share(answer.key, sealed, kind, self.roles[holder].associated(dealer, holder))
             except OpeningFailed:
                 continue
             self.knowledge.share(Secret(dealer, self.number, name), holder, share)
@@ -413,13 +413,13 @@ class Summing:
             advert = self.adverts[peer]
             return AdvertOf(peer, advert.sealing_key, advert.mask_key, advert.signature)
         keys = self.key(peer, "sealing").public, self.key(peer, "mask").public
-        content = self.roles[receiver]._advert_content(peer, *keys) if receiver in self.roles else b""
+        content = self.roles[receiver].advert_content(peer, *keys) if receiver in self.roles else b""
         signer = peer if peer in self.accomplices else min(self.accomplices, default=receiver)
         return AdvertOf(peer, *keys, self.signature(signer, KEYS_DOMAIN, content))
 
     def shares_for(self, peer: int, client: int) -> bytes:
         """What `client` gets as a peer's sealed shares: an accomplice's are in order, so that they open."""
-        secrets = shares_each(self.parameters.noise, self.size(client))
+        secrets = PROTOCOL_SECRETS + self.parameters.noise_policy().secrets(self.size(client))
         nothing = bytes(sealed_bytes(secrets))
         if peer not in self.replaced.get(client, self.accomplices):
             return self.sealed.get(peer, {}).get(client, nothing)
@@ -427,4 +427,4 @@ class Summing:
             return nothing
         key = self.key(peer, "sealing").agree(self.adverts[client].sealing_key, SEALING_PURPOSE)
         shares = bytes(secrets * shamir.SHARE_BYTES)
-        return seal_shares(key, peer, client, shares, self.roles[client]._associated(peer, client))
+        return seal_shares(key, peer, client, shares, self.roles[client].associated(peer, client))

@@ -41,7 +41,7 @@ class SummingAmongNeighbours(Summing):
         """As for `secagg`, once in a round; afterwards a client's neighbourhood."""
         if not self.participants:
             return super().lists()
-        return {client: self.roles[client]._around for client in self.adverts}
+        return {client: self.roles[client].graph.around(client) for client in self.adverts}
 
     def advertise(self, client: int, size: int) -> None:
         """As in `secagg`, of those that are on their list."""
@@ -87,9 +87,9 @@ class SummingAmongNeighbours(Summing):
     def words_to(self, client: int) -> list[MaskedWith]:
         """Each neighbour's word that it has masked with this client; accomplices always say so."""
         role, words = self.roles[client], []
-        for peer in sorted(role._received):
+        for peer in sorted(role.received):
             if peer in self.accomplices:
-                nonce, associated = role._word(peer, client)
+                nonce, associated = role.tag_content(peer, client)
                 key = self.key(peer, "sealing").agree(self.adverts[client].sealing_key, SEALING_PURPOSE)
                 words.append(MaskedWith(peer, sealing.seal(key, nonce, b"", associated)))
             elif client in self.words.get(peer, {}):

@@ -89,9 +89,9 @@ def test_an_honest_server_has_one_sum_and_is_refused_nothing(name: str) -> None:
 
 
 NOTICED = (
-    "secagg.out-of-order (SecAggClient._step",
-    "secagg.other-threshold (SecAggClient._check_parameters",
-    "secagg.too-few (SecAggClient.on_mask_input",
+    "stages may come in any order",
+    "secagg.other-threshold (SecAggClient.peer_graph",
+    "secagg.too-few (SecAggClient.masked_input",
     "signatures are not verified",
     "secagg-plus.other-neighbourhood",
     "secagg.partial-batch",

@@ -1,8 +1,7 @@
 """Batch partition against the paper's own algorithms, which enumerate the family of sets."""
 
 import itertools
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from testbed.selection.batch_partition import (
     BatchPartitionSelection,
     PartitionParameters,
 )
+from tests.selection.federations import Selecting
 
 DRAWS = 4000
 SUSPICIOUS = 1e-4  # below this p-value the distributions differ (the draws are seeded: no flake)
@@ -32,17 +32,19 @@ def family(users: int, selected: int, privacy: int) -> list[frozenset[int]]:
     ]
 
 
-def admissible(sets: list[frozenset[int]], present: set[int], frequency: np.ndarray, fair: bool) -> Counter:
+def admissible(
+    sets: list[frozenset[int]], present: set[int], frequency: np.ndarray, fair: bool
+) -> dict[frozenset[int], float]:
     """Algorithm 2: the probability of each set, by enumeration.
 
     In fair mode the user of minimum frequency is drawn uniformly among those that stand in any admissible set.
     """
     rows = [row for row in sets if row <= present]
     if not fair:
-        return Counter({row: 1 / len(rows) for row in rows})
+        return {row: 1 / len(rows) for row in rows}
     users = sorted(set().union(*rows))
     fewest = [user for user in users if frequency[user] == min(frequency[u] for u in users)]
-    chance: Counter = Counter()
+    chance: dict[frozenset[int], float] = defaultdict(float)
     for user in fewest:
         with_user = [row for row in rows if user in row]
         for row in with_user:
@@ -193,9 +195,9 @@ def test_parameters_that_do_not_fit(keys: dict, population: int, says: str) -> N
         BatchPartitionParameters(**keys).check(population)
 
 
-def test_a_whole_round_over_the_network(selecting: Callable) -> None:
+def test_a_whole_round_over_the_network() -> None:
     parameters = BatchPartitionParameters(participants=6, privacy=2)
-    run = selecting(
+    run = Selecting(
         BatchPartitionSelection(parameters, 20), 20, availability={"model": "bernoulli", "unavailable": 0.2}
     )
     chosen = run.select()
@@ -206,9 +208,9 @@ def test_a_whole_round_over_the_network(selecting: Callable) -> None:
     assert there[chosen.participants].all()
 
 
-def test_a_skipped_round_keeps_how_many_were_there(selecting: Callable) -> None:
+def test_a_skipped_round_keeps_how_many_were_there() -> None:
     parameters = BatchPartitionParameters(participants=6, privacy=2)
-    run = selecting(
+    run = Selecting(
         BatchPartitionSelection(parameters, 20), 20, availability={"model": "bernoulli", "unavailable": 0.6}
     )
     with pytest.raises(RoundSkipped):

@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +15,7 @@ from scipy.stats import chisquare
 from testbed.errors import RoundSkipped
 from testbed.selection.oort import OortParameters, OortSelection, drawn_by_weight
 from testbed.selection.reports import TrainingReports
+from tests.selection.federations import Selecting
 
 DRAWS = 3000
 SUSPICIOUS = 1e-4
@@ -59,7 +59,7 @@ def after(protocol: OortSelection, number: int, *told: tuple[int, TrainingReport
     """Round `number` of a protocol that has learned these reports, each in its round."""
     memory: dict[str, Any] = {}
     for when, what in told:
-        protocol.learn(Round(when, memory), what)  # type: ignore[arg-type]
+        protocol.learn(Round(when, memory), what)
     return Round(number, memory)
 
 
@@ -102,10 +102,10 @@ def test_scores_are_the_oracles(seen: dict, present: int, threshold: float, clip
     told = [(last, reports([client], [quality], [seconds])) for client, (quality, seconds, last) in seen.items()]
     round_ = after(protocol, 9, *told)
     among = sorted(seen)[:present]
-    found = protocol.scores(np.array(among), round_)  # type: ignore[arg-type]
+    found = protocol.scores(np.array(among), round_)
     qualities = {client: math.sqrt(quality**2) for client, (quality, _, _) in seen.items()}
     exact = {client: (qualities[client], *rest) for client, (_, *rest) in seen.items()}
-    expected = slow_scores(protocol.parameters, 9, exact, among)  # type: ignore[arg-type]
+    expected = slow_scores(protocol.parameters, 9, exact, among)
     assert found.tolist() == pytest.approx(list(expected.values()), rel=1e-9, abs=1e-9)
     assert (found >= 0).all()
 
@@ -113,7 +113,7 @@ def test_scores_are_the_oracles(seen: dict, present: int, threshold: float, clip
 def test_staleness_raises_a_score() -> None:
     protocol = oort(4)
     round_ = after(protocol, 50, (2, reports([0], 5.0, 1.0)), (40, reports([1, 2], 5.0, 1.0)))
-    scores = protocol.scores(np.array([0, 1, 2]), round_)  # type: ignore[arg-type]
+    scores = protocol.scores(np.array([0, 1, 2]), round_)
     assert scores[0] - scores[1] == pytest.approx(
         math.sqrt(0.1 * math.log(50) / 2) - math.sqrt(0.1 * math.log(50) / 40)
     )
@@ -137,7 +137,7 @@ def test_a_round_has_k_participants_whatever_is_known(trained: int, explored: in
     round_ = after(protocol, 1)
     if trained:
         round_ = after(protocol, 1, (1, reports(list(range(trained)), 1.0, 1.0)))
-    chosen = protocol.choose(there(range(100)), round_)  # type: ignore[arg-type]
+    chosen = protocol.choose(there(range(100)), round_)
     assert len(set(chosen.tolist())) == 10
     assert chosen.tolist() == sorted(chosen.tolist())
     assert (chosen >= trained).sum() == explored
@@ -146,7 +146,7 @@ def test_a_round_has_k_participants_whatever_is_known(trained: int, explored: in
 
 def test_too_few_present_skip_the_round() -> None:
     with pytest.raises(RoundSkipped, match="9 available, 10 wanted"):
-        oort(100).choose(there(range(9)), Round())  # type: ignore[arg-type]
+        oort(100).choose(there(range(9)), Round())
 
 
 def test_exploited_are_those_of_high_utility_and_never_those_below_the_cut_off() -> None:
@@ -157,7 +157,7 @@ def test_exploited_are_those_of_high_utility_and_never_those_below_the_cut_off()
         protocol = oort(100, participants=2, exploration=0.0, exploration_minimum=0.0, cut_off=0.5)
         round_ = after(protocol, 2, (1, reports(list(range(100)), quality, 1.0)))
         round_._seed = seed
-        taken.update(protocol.choose(there(range(100)), round_).tolist())  # type: ignore[arg-type]
+        taken.update(protocol.choose(there(range(100)), round_).tolist())
     assert set(taken) <= set(range(30))
     assert len(taken) == 30
     assert chisquare(list(taken.values())).pvalue > SUSPICIOUS
@@ -170,7 +170,7 @@ def test_the_slow_are_avoided() -> None:
         protocol = oort(100, participants=10, exploration=0.0, exploration_minimum=0.0)
         round_ = after(protocol, 2, (1, reports(list(range(100)), np.linspace(1, 2, 100), times)))
         round_._seed = seed
-        taken.update((protocol.choose(there(range(100)), round_) % 2).tolist())  # type: ignore[arg-type]
+        taken.update((protocol.choose(there(range(100)), round_) % 2).tolist())
     assert taken[1] < 0.03 * taken[0]  # (T/t)^2 = 1/100
 
 
@@ -200,7 +200,7 @@ def test_unexplored_are_drawn_uniformly_or_by_how_fast_they_answer() -> None:
     for seed in range(300):
         for keys, taken in (({}, uniform), ({"unexplored": "check-in"}, fast)):
             round_ = Round(seed=seed)
-            chosen = oort(60, participants=4, **keys).choose(there(range(60), answered_s), round_)  # type: ignore[arg-type]
+            chosen = oort(60, participants=4, **keys).choose(there(range(60), answered_s), round_)
             taken.update(chosen.tolist())
     assert chisquare([uniform[client] for client in range(60)]).pvalue > SUSPICIOUS
     assert set(fast) == set(range(20))  # the window of 5 * 4 clients is filled by them
@@ -216,7 +216,7 @@ def test_the_blacklist_is_off_until_it_is_asked_for_and_never_leaves_too_few() -
             protocol = oort(20, participants=5, exploration=0.0, exploration_minimum=0.0, **keys)
             round_ = after(protocol, 7, *told)
             round_._seed = seed
-            found.update(protocol.choose(there(everybody), round_).tolist())  # type: ignore[arg-type]
+            found.update(protocol.choose(there(everybody), round_).tolist())
         return found
 
     assert taken()[0] > 60
@@ -225,7 +225,7 @@ def test_the_blacklist_is_off_until_it_is_asked_for_and_never_leaves_too_few() -
     # At most 2 of 20 may be left out: of equals those with the smaller numbers.
     assert set(taken(blacklist_rounds=4, blacklist_share=0.1)) == set(range(2, 20))
     protocol = oort(20, participants=5, blacklist_rounds=4)
-    few = protocol.choose(there([0, 1, 2, 3, 4]), after(protocol, 7, *told))  # type: ignore[arg-type]
+    few = protocol.choose(there([0, 1, 2, 3, 4]), after(protocol, 7, *told))
     assert few.tolist() == [0, 1, 2, 3, 4]
 
 
@@ -250,7 +250,7 @@ def test_a_round_of_which_nothing_was_heard_was_tried_and_is_not_paced() -> None
     protocol = oort(4)
     round_ = after(protocol, 2, (1, reports([0, 1], [1.0, 3.0], 1.0)))
     before = {name: array.copy() for name, array in round_.memory.items()}
-    protocol.learn(round_, reports([], 0.0, 0.0, unheard=(1, 2)))  # type: ignore[arg-type]
+    protocol.learn(round_, reports([], 0.0, 0.0, unheard=(1, 2)))
     memory = round_.memory
     assert memory["last"].tolist() == [1, 2, 2, 0]
     assert memory["count"].tolist() == [1, 2, 1, 0]
@@ -259,15 +259,15 @@ def test_a_round_of_which_nothing_was_heard_was_tried_and_is_not_paced() -> None
         assert np.array_equal(memory[name], before[name], equal_nan=True)
     # A client of which nothing is known counts with the mean: it stands between the two others, but for its time.
     same = oort(4, penalty=0.0)
-    scores = same.scores(np.array([0, 2]), Round(1, memory))  # type: ignore[arg-type]
+    scores = same.scores(np.array([0, 2]), Round(1, memory))
     assert scores[1] == pytest.approx((2.0 - 0.999) / (2.0 - 0.999))
     assert 0 < scores[0] < scores[1]
 
 
 def test_rounds_of_which_nothing_was_ever_heard_leave_a_choice() -> None:
     protocol = oort(4, participants=2)
-    told = reports([], 0.0, 0.0, unheard=(0, 1, 2, 3))  # type: ignore[arg-type]
-    chosen = protocol.choose(there(range(4)), after(protocol, 2, (1, told)))  # type: ignore[arg-type]
+    told = reports([], 0.0, 0.0, unheard=(0, 1, 2, 3))
+    chosen = protocol.choose(there(range(4)), after(protocol, 2, (1, told)))
     assert len(set(chosen.tolist())) == 2
 
 
@@ -277,8 +277,8 @@ def paced(qualities: list[float], **keys: Any) -> list[float]:
     memory: dict[str, Any] = {}
     thresholds = []
     for number, quality in enumerate(qualities, start=1):
-        protocol._memory(Round(number, memory))["exploited"] = np.array([0])  # type: ignore[arg-type]
-        protocol.learn(Round(number, memory), reports([0, 1], [quality, 1e6], 1.0))  # type: ignore[arg-type]
+        protocol._memory(Round(number, memory))["exploited"] = np.array([0])
+        protocol.learn(Round(number, memory), reports([0, 1], [quality, 1e6], 1.0))
         thresholds.append(float(memory["threshold"]))
     return thresholds
 
@@ -295,8 +295,8 @@ def test_the_pacer_relaxes_when_utility_stops_growing_and_tightens_when_it_leaps
 # -- over the network -----------------------------------------------------------------------------------------------
 
 
-def test_rounds_over_the_network_choose_among_those_present(selecting: Callable) -> None:
-    run = selecting(oort(30, participants=5), 30, availability={"model": "bernoulli", "unavailable": [0, 1]})
+def test_rounds_over_the_network_choose_among_those_present() -> None:
+    run = Selecting(oort(30, participants=5), 30, availability={"model": "bernoulli", "unavailable": [0, 1]})
     for number in (1, 2, 3):
         chosen = run.select(number)
         assert len(chosen.participants) == 5

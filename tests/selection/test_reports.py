@@ -56,7 +56,7 @@ def test_what_is_no_loss_counts_as_nothing(nonsense: float) -> None:
 
 def test_an_answer_that_does_not_decode_is_no_report() -> None:
     got = replies({1: Trained(3, 1.0), 4: Trained(3, 1.0)}, [0.5, 0.75])
-    got._headers[1] = b""  # type: ignore[index]
+    got._headers[1] = b""
     found = reports_of(got, np.array([1, 4]))
     assert found.clients.tolist() == [4]
     assert found.latency_s.tolist() == [0.75]

@@ -9,6 +9,7 @@ import pytest
 from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
 from workloads import Workload, build, contract
+from workloads.training.classification import ImageClassification
 
 OWN_IMAGES = '''
 import numpy as np
@@ -78,6 +79,7 @@ def test_the_documented_example_trains() -> None:
 @pytest.mark.usefixtures("own_modules")
 def test_own_images_with_the_built_in_training() -> None:
     workload = build(WorkloadSection(dataset="own_images:Stripes", options={"size": 10}), population=6, seed=1)
+    assert isinstance(workload, ImageClassification)
     assert (workload.name, workload.model_name, workload.dimension) == ("stripes", "logistic", 202)
     model = workload.initial_model()
     model = model + workload.train(0, model, 1).delta

@@ -6,7 +6,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.bounds.lotto_dp import Variant, cost_with_lotto
-from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
 from analysis.reproduction.lotto.worked_example import (
@@ -19,6 +18,7 @@ from analysis.reproduction.lotto.worked_example import (
     epsilons,
     training,
 )
+from analysis.style import COLUMN_INCHES, house_style, save
 
 
 def run_fig10(context: ReproductionContext) -> ReproductionResult:

@@ -14,10 +14,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy.stats import binom
 
-from analysis.attacks.outcomes import Share
 from analysis.bounds.lotto import secagg_fails
-from analysis.figures.style import COLUMN_INCHES, house_style, protocol_colours, save
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
+from analysis.statistics import Proportion
+from analysis.style import COLUMN_INCHES, house_style, protocol_colours, save
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
@@ -199,7 +199,7 @@ def rates(context: ReproductionContext, scale: ReconstructionScale) -> pd.DataFr
                 seed,
             )
             (run,) = context.run_experiment(point, context.out / f"rates-{selection}-{dishonest}-{t}")
-            share = Share.of(sums_had(run).count(1), len(run.rounds))
+            share = Proportion.of(sums_had(run).count(1), len(run.rounds))
             bound = secagg_fails(dishonest, PARTICIPANTS, OVER_SELECTION, POPULATION, t)
             lotto = selection != "random"
             rows.append(

@@ -6,9 +6,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy.optimize import brentq
 
-from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
+from analysis.style import COLUMN_INCHES, house_style, save
 from testbed.privacy.mechanisms.skellam import Skellam
 
 POPULATION, PARTICIPANTS, ROUNDS = 700, 70, 50

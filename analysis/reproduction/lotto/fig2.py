@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 
 from analysis.bounds.lotto import candidates_suffice
 from analysis.bounds.lotto_parameters import smallest_over_selection
-from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
+from analysis.style import COLUMN_INCHES, house_style, save
 from testbed.crypto.vrf import SecretKey
 from testbed.randomness import Randomness
 from testbed.selection.lotto.candidacy import selection_input, under_threshold

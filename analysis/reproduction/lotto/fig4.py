@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.published import PAPER
+from analysis.style import COLUMN_INCHES, house_style, save
 
 POPULATION = 700
 EXPONENTS = (0.5, 1.0, 1.2, 2.0)

@@ -6,9 +6,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.bounds.lotto_parameters import largest_exclusion
-from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
+from analysis.style import COLUMN_INCHES, house_style, save
 
 TARGETS = (0.1, 0.2, 0.3, 0.4)
 _FINE = 100_000  # clients, so that whole ones do not show
@@ -40,7 +40,7 @@ def run_fig5(context: ReproductionContext) -> ReproductionResult:
                 "5% dishonest at first, at most 20% wanted: exclude at most 75%",
                 f"{100 * at:.4g}%",
                 agreement(at == 0.75),
-            ),
+            )
         ],
         remarks=["In the worst case all excluded clients are honest: d = 1 - initial rate / target rate."],
     )

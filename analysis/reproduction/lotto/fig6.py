@@ -12,7 +12,6 @@ from scipy.optimize import brentq
 
 from analysis.bounds.lotto import dishonest_fraction_exceeds, secagg_fails, selection_probability, tolerated
 from analysis.bounds.tails import log10_survival, survival
-from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
 from analysis.reproduction.lotto.worked_example import (
@@ -28,6 +27,7 @@ from analysis.reproduction.lotto.worked_example import (
     consistent,
     epsilons,
 )
+from analysis.style import COLUMN_INCHES, house_style, save
 from testbed.privacy.mechanisms.skellam import Skellam
 
 _FIXED = Fraction(1, 20)

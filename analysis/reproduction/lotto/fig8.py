@@ -14,9 +14,9 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.heterogeneity import EXCLUDE, Setting, experiment, remarks
+from analysis.style import COLUMN_INCHES, house_style, save
 from testbed.arrays import Floats
 from testbed.engine.plan import Plan
 from testbed.errors import RunError

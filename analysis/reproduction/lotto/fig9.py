@@ -10,15 +10,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.comparison.measures import mean_interval
-from analysis.figures.style import COLUMN_INCHES, house_style, save
-from analysis.reproduction.contract import (
-    Claim,
-    Reproduction,
-    ReproductionContext,
-    ReproductionResult,
-    agreement,
-)
+from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.heterogeneity import EXCLUDE, Setting, experiment, remarks
+from analysis.style import COLUMN_INCHES, house_style, save
 from testbed.arrays import Floats
 from testbed.records import RunRecords
 

@@ -15,11 +15,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy.stats import binom
 
-from analysis.attacks.outcomes import Attained, Share, attained
+from analysis.attacks.outcomes import Attained, attained
 from analysis.bounds.lotto import allowed, selection_probability
 from analysis.bounds.tails import survival
-from analysis.figures.style import COLUMN_INCHES, house_style, protocol_colours, save
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
+from analysis.statistics import Proportion
+from analysis.style import COLUMN_INCHES, house_style, protocol_colours, save
 from testbed.experiment.validation import validated
 
 POPULATION, DISHONEST, PARTICIPANTS, FACTOR, ETA = 100, 10, 10, 1.3, 2.0
@@ -182,7 +183,7 @@ def claims(found: dict[Condition, Attained]) -> list[Claim]:
     ]
 
 
-def _percent(share: Share) -> str:
+def _percent(share: Proportion) -> str:
     return f"{100 * share.rate:.1f}% [{100 * share.low:.1f}, {100 * share.high:.1f}]"
 
 

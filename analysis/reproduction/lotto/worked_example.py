@@ -8,7 +8,7 @@ from functools import cache
 from scipy.optimize import brentq
 
 from analysis.bounds.lotto_dp import Training, cost_with_lotto, cost_without_lotto
-from analysis.figures.style import protocol_colours
+from analysis.style import protocol_colours
 from testbed.privacy.mechanisms.skellam import Skellam
 
 DISHONEST, OVER_SELECTION, ROUNDS, DIMENSION = 1000, 1.3, 50, 2**20

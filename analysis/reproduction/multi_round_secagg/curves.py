@@ -5,9 +5,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.multi_round_secagg.published import PARTITION, RANDOM, T3, T4, T6, WEIGHTED
 from analysis.reproduction.multi_round_secagg.training import Trained
+from analysis.style import COLUMN_INCHES, house_style, save
 
 _LOOKS = {
     RANDOM: ("#000000", "-"),

@@ -4,19 +4,20 @@ appendix H.2), and what the paper does not try: inverting a batch's mean as what
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
-from analysis.attacks.inversion import Search
-from analysis.attacks.inversion_report import Inversion, Inverter
-from analysis.figures.style import house_style, save
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
+from analysis.style import house_style, save
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
+
+if TYPE_CHECKING:
+    from analysis.attacks.inversion_report import Inversion
 
 POPULATION, PARTICIPANTS, ROUNDS = 40, 8, 60
 PRIVACIES = (1, 2, 4)
@@ -34,7 +35,7 @@ class InversionScale:
 
 
 DRAWN = 4  # victims whose pictures are shown
-Shown = dict[str, list[Inversion]]
+Shown = dict[str, "list[Inversion]"]
 
 SCALES = {"small": InversionScale(8, 400, 2), "paper": InversionScale(40, 4000, 4)}
 
@@ -92,6 +93,9 @@ def attacked(
     context: ReproductionContext, dataset: str, runs: list[RunRecords], scale: InversionScale
 ) -> tuple[pd.DataFrame, Shown]:
     """One row for each victim, T and way; and the first victims' pictures, by T and way."""
+    from analysis.attacks.inversion import Search  # here: reproductions are listed without torch
+    from analysis.attacks.inversion_report import Inverter
+
     victims = np.linspace(0, POPULATION - 1, scale.victims).round().astype(int)
     rows: list[dict[str, Any]] = []
     shown: Shown = {}

@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 
 from analysis.bounds.batch_partition import average_cardinality
 from analysis.comparison.measures import mean_interval
-from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.multi_round import aggregation_cardinality
 from analysis.multi_round.simulation import simulate
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.multi_round_secagg.published import PAPER, PARTICIPANTS, POPULATION
+from analysis.style import COLUMN_INCHES, house_style, save
 from testbed.selection.batch_partition import BatchPartitionParameters
 
 PRIVACIES = (1, 2, 3, 4, 6, 12)

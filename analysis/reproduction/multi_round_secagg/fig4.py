@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures.style import COLUMN_INCHES, house_style, protocol_colours, save
 from analysis.multi_round import OverRounds
 from analysis.multi_round.figures import Line
 from analysis.multi_round.figures import draw as draw_lines
@@ -34,6 +33,7 @@ from analysis.reproduction.multi_round_secagg.schemes import (
     measured,
     over_seeds,
 )
+from analysis.style import COLUMN_INCHES, house_style, protocol_colours, save
 from testbed.arrays import Floats
 
 Metrics = Mapping[str, list[OverRounds]]
@@ -164,11 +164,7 @@ def run_fig5a(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def draw_trade_off(
-    privacy: Mapping[str, Floats],
-    cardinality: Mapping[str, Floats],
-    out: Path,
-) -> list[Path]:
+def draw_trade_off(privacy: Mapping[str, Floats], cardinality: Mapping[str, Floats], out: Path) -> list[Path]:
     """A point for each scheme: T after the last round against C, mean over the seeds with their range."""
     colours = protocol_colours([_protocol(name) for name in SCHEMES])
     with house_style():

@@ -22,7 +22,6 @@ from analysis.bounds.random_participation import (
     weak_client_sampling,
 )
 from analysis.comparison.measures import mean_interval
-from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.accuracy_curves import AccuracyCurves
 from analysis.reproduction.contract import (
     Agreement,
@@ -53,6 +52,7 @@ from analysis.reproduction.random_participation.training import (
     task_of,
     train,
 )
+from analysis.style import COLUMN_INCHES, house_style, save
 
 _LOOKS = {NONE: ("#7F7F7F", ":"), PROPOSED: ("#0072B2", "--"), WCS: ("#000000", "-"), OLS: ("#56B4E9", "-")}
 
@@ -101,11 +101,7 @@ def table(
     """Each scheme's noise, what it costs in privacy in a round and in all of them, its learning rate and accuracy."""
     rows = []
     for scheme, sigma in noise.items():
-        row: dict[str, Any] = {
-            "scheme": scheme,
-            "sigma": sigma,
-            "sigma (paper)": scenario.sigmas.get(scheme, 0.0),
-        }
+        row: dict[str, Any] = {"scheme": scheme, "sigma": sigma, "sigma (paper)": scenario.sigmas.get(scheme, 0.0)}
         for bound, (one_round, many_rounds) in _BOUNDS.items():
             row[f"epsilon of a round, {bound}"] = max(_in_round(delta, scenario.who, sigma) for delta in one_round)
             row[f"of {task.rounds}, {bound}"] = max(
@@ -142,11 +138,7 @@ def accuracy_claims(scenario: Scenario, results: Mapping[str, AccuracyCurves]) -
         if scenario is MANY_CLIENTS
         else ("the proposed scheme has the best accuracy of the private ones", PROPOSED, WCS)
     )
-    claims = [
-        first,
-        ("WCS improves on OLS", WCS, OLS),
-        ("without privacy the accuracy is the highest", NONE, PROPOSED),
-    ]
+    claims = [first, ("WCS improves on OLS", WCS, OLS), ("without privacy the accuracy is the highest", NONE, PROPOSED)]
     found = []
     for says, better, worse in claims:
         difference = mean_interval(results[better].late - results[worse].late)

@@ -19,8 +19,8 @@ from analysis.bounds.random_participation import (
     recentred,
     weak_client_sampling,
 )
-from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.contract import Claim, ReproductionContext, ReproductionResult, agreement
+from analysis.style import COLUMN_INCHES, house_style, save
 from testbed.arrays import Floats
 
 BASELINES: dict[str, tuple[Delta, str, str]] = {

@@ -15,9 +15,9 @@ from analysis.bounds.random_participation import (
     recentred,
     weak_client_sampling,
 )
-from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.random_participation.published import PAPER
+from analysis.style import COLUMN_INCHES, house_style, save
 from testbed.arrays import Floats
 
 _SIGMA, _RATE = 3.0, 0.1

@@ -5,10 +5,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.bounds.random_participation import Delta, Participation, epsilon_at, lower_bound, recentred
-from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.random_participation.curves import BASELINES, SIZE_COLOURS
 from analysis.reproduction.random_participation.published import PAPER
+from analysis.style import COLUMN_INCHES, house_style, save
 
 
 def run_fig5(context: ReproductionContext) -> ReproductionResult:

@@ -18,9 +18,9 @@ from analysis.bounds.random_participation import (
     sigma_at,
     weak_client_sampling,
 )
-from analysis.figures.style import COLUMN_INCHES, house_style, save
 from analysis.reproduction.contract import Agreement, Claim, Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.random_participation.published import DELTA, EPSILON, OLS, PAPER, PROPOSED, SCENARIOS, WCS
+from analysis.style import COLUMN_INCHES, house_style, save
 
 TRIALS = {"small": 100_000_000, "paper": 1_000_000_000}
 

@@ -3,21 +3,14 @@
 from typing import Annotated, ClassVar
 
 from testbed.aggregation.secagg.client import SecAggClient
-from testbed.aggregation.secagg.messages import (
-    SURVIVORS_DOMAIN,
-    AdvertiseKeys,
-    CheckSurvivors,
-    KeyAdvert,
-    Many,
-    ShareOf,
-    SurvivorsSignature,
-    survivors_content,
-)
+from testbed.aggregation.secagg.messages import AdvertiseKeys, CheckSurvivors, Many, ShareOf, SurvivorsSignature
+from testbed.aggregation.secagg.stages import STATES
 from testbed.aggregation.secagg_plus.client import SecAggPlusClient
+from testbed.aggregation.secagg_plus.messages import AnnounceGraph
 from testbed.crypto.shamir import SHARE_BYTES
-from testbed.errors import Refusal
 from testbed.messages import Key32, Message, RoundNumber
 from testbed.parties.client import handles
+from testbed.parties.stage_table import Row, StageTable
 
 
 class HandedOver(Message, frozen=True):
@@ -37,48 +30,49 @@ class HandOver(Message, frozen=True):
     round: RoundNumber
 
 
+_ORDER = "secagg.out-of-order"
+_ALWAYS = {*STATES, "refused"}
+_BEGINS = Row(after=_ALWAYS, then="advertised", check=_ORDER, begins=True)  # also after another sum of this round
+
+
 class SecAggAccomplice(SecAggClient, answers=(*SecAggClient.questions, HandOver)):
     """An honest client in everything that others can see, up to the survivors; it begins as often as it is asked to."""
 
-    @handles(AdvertiseKeys)
-    def on_advertise_keys(self, message: AdvertiseKeys) -> KeyAdvert:
-        """Also when it has taken part in another sum of this round."""
-        self._next_step = 0
-        return super().on_advertise_keys(message)
+    STAGES: ClassVar[StageTable] = SecAggClient.STAGES.extended(
+        {
+            AdvertiseKeys: _BEGINS,
+            CheckSurvivors: Row(after=_ALWAYS, then="signed", check=_ORDER),
+            HandOver: Row(after={"masked", "signed", "revealed"}, then="", check=_ORDER),
+        }
+    )
 
-    def _check_size(self, participants: int) -> None:
+    def check_size(self, participants: int) -> None:
         """Any list will do."""
 
     @handles(CheckSurvivors)
     def on_check_survivors(self, message: CheckSurvivors) -> SurvivorsSignature:
         """Sign every set of survivors, as often as asked; the last one is what it would unmask."""
-        self._survivors = set(message.survivors)
-        self._next_step = 4
-        self._survivors_content = survivors_content(message.round, sorted(message.survivors), self._digest)
-        return SurvivorsSignature(self._sign(SURVIVORS_DOMAIN, self._survivors_content))
+        with self.progress.answering(message, message.round):
+            self.survivors = set(message.survivors)
+            return self.sign_survivors(message.survivors)
 
     @handles(HandOver)
     def on_hand_over(self, message: HandOver) -> HandedOver:
         """Both shares of every peer."""
-        if self._next_step is None or self._next_step < 3 or message.round != self._round:
-            raise Refusal("secagg.out-of-order", "no shares have been received yet")
-        opened = sorted(self._open_shares().items())
+        self.progress.check(message, message.round)
+        opened = sorted(self.open_shares().items())
         return HandedOver(
-            self._mask_secret,
+            self.mask_secret,
             [ShareOf(peer, shares[:SHARE_BYTES]) for peer, shares in opened],
             [ShareOf(peer, shares[SHARE_BYTES : 2 * SHARE_BYTES]) for peer, shares in opened],
         )
 
 
-class AmongNeighbours(SecAggPlusClient):
+class SecAggPlusAccomplice(SecAggPlusClient):
     """An accomplice where masks are shared among neighbours: it begins as often as it is asked to, with any list."""
 
-    @handles(AdvertiseKeys)
-    def on_advertise_keys(self, message: AdvertiseKeys) -> KeyAdvert:
-        """Also when it has taken part in another sum of this round."""
-        self._next_step = 0
-        self.client.agreed_participants = None
-        return super().on_advertise_keys(message)
+    STAGES: ClassVar[StageTable] = SecAggPlusClient.STAGES.extended({AnnounceGraph: _BEGINS})
 
-    def _check_size(self, participants: int) -> None:
-        """Any list will do."""
+    def check_size(self, participants: int) -> None:
+        """Any list will do, whatever it has agreed on."""
+        self.client.agreed_participants = None

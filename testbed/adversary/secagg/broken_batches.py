@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
-from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.secagg.round_state import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.arrays import Ids
 
@@ -21,9 +21,9 @@ class BreakBatch(AggregationMisbehaviour, SecAgg):
     applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus")
     Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
 
-    def included(self, round_: AggregationRound, t: int, shared: Ids, arrived: Ids) -> Ids:
+    def choose_survivors(self, state: SecAggRound) -> Ids:
         """As the honest server's, without the victim; in a round without batches, or without the victim, no other."""
-        survivors = super().included(round_, t, shared, arrived)
+        survivors, round_ = super().choose_survivors(state), state.start
         honest = [client for client in survivors.tolist() if client not in self.dishonest]
         victim = self.context.options_of(BreakBatch).victim
         if victim is None and honest and round_.randomness is not None:

@@ -17,10 +17,10 @@ class DealInconsistentShares(ClientMisbehaviour, SecAggClient):
     applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus")
     extends: ClassVar[type[Role]] = SecAggClient
 
-    def _deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
+    def deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
         """Shares that look like shares."""
-        if not self.attacks(self._round):
-            return super()._deal(name, secret, points)
+        if not self.attacks(self.round):
+            return super().deal(name, secret, points)
         if name == "the mask key":  # once in a round
             self.record_attack(DealInconsistentShares, f"{len(points)} shares that belong to no secret")
         numbers = (hashlib.sha256(secret + point.to_bytes(8, "big")).digest() for point in points)

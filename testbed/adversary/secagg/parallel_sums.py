@@ -7,7 +7,7 @@ import numpy as np
 
 from testbed.adversary.lotto.parallel_lists import LISTS, ListsOptions, ParallelLists
 from testbed.adversary.misbehaviour import AggregationMisbehaviour
-from testbed.adversary.secagg.accomplices import AmongNeighbours, SecAggAccomplice
+from testbed.adversary.secagg.accomplices import SecAggAccomplice, SecAggPlusAccomplice
 from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.server import SecAggPlus
@@ -19,7 +19,7 @@ from testbed.parties.client import RoleSpec
 class ParallelSums(AggregationMisbehaviour, SecAgg):
     """Sums over each list by itself, one after the other; the model gets their weighted mean.
 
-    The accomplices are in all of them: they begin anew each time.
+    The accomplices are in all of them: they begin again each time.
     """
 
     name: ClassVar[str] = ParallelLists.name
@@ -30,7 +30,7 @@ class ParallelSums(AggregationMisbehaviour, SecAgg):
     @property
     def roles(self) -> list[RoleSpec]:
         """Those of the honest server, and the accomplices."""
-        kind = AmongNeighbours if isinstance(self, SecAggPlus) else SecAggAccomplice
+        kind = SecAggPlusAccomplice if isinstance(self, SecAggPlus) else SecAggAccomplice
         return [*super().roles, RoleSpec(kind, self.parameters, self.dishonest)]
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:

@@ -20,26 +20,22 @@ from pydantic import Field
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
 from testbed.adversary.secagg.accomplices import HandedOver, HandOver, SecAggAccomplice
 from testbed.adversary.secagg.contradictions import InconsistentView, two_views
-from testbed.aggregation.contract import AggregationRound
-from testbed.aggregation.secagg.batches import NOBODY
 from testbed.aggregation.secagg.client import MASK_PURPOSE
 from testbed.aggregation.secagg.mask_threads import add_masks_in_threads
 from testbed.aggregation.secagg.messages import (
     CheckSurvivors,
-    KeyAdvert,
     ShareOf,
     Shares,
     SignatureOf,
     Unmask,
     UnmaskSurvivors,
 )
+from testbed.aggregation.secagg.round_state import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg.share_correction import recover
-from testbed.arrays import Ids
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted
-from testbed.network import Replies
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec
 
@@ -104,41 +100,29 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
         """Accomplices sign and give whatever they are asked for."""
         return [*super().roles, RoleSpec(SecAggAccomplice, self.parameters, self.dishonest)]
 
-    # -- what it remembers ----------------------------------------------------------------------------------------
+    # -- who is there ---------------------------------------------------------------------------------------------
 
-    async def advertise_keys(self, round_: AggregationRound, t: int) -> dict[int, KeyAdvert]:
-        """As the honest server."""
+    async def advertise_keys(self, state: SecAggRound) -> None:
+        """As the honest server; a round begins."""
         self.attempt = None
-        self._round, self._t = round_, t
-        self._adverts = await super().advertise_keys(round_, t)
-        return self._adverts
+        await super().advertise_keys(state)
 
-    async def collect_inputs(
-        self, round_: AggregationRound, t: int, bundles: dict[int, dict[int, bytes]]
-    ) -> tuple[Replies, Ids]:
-        """As the honest server; each masked input is kept by itself."""
-        self._shared = frozenset(bundles)
-        self._masked, self._survivors = await super().collect_inputs(round_, t, bundles)
-        return self._masked, self._survivors
-
-    @property
-    def accomplices(self) -> frozenset[int]:
+    def accomplices(self, state: SecAggRound) -> frozenset[int]:
         """Those among the survivors."""
-        return self.dishonest & frozenset(self._survivors.tolist())
+        return self.dishonest & frozenset(state.arrived.tolist())
 
-    @property
-    def honest(self) -> list[int]:
+    def honest(self, state: SecAggRound) -> list[int]:
         """The other survivors."""
-        return [client for client in self._survivors.tolist() if client not in self.dishonest]
+        return [client for client in state.arrived.tolist() if client not in self.dishonest]
 
-    def ranked(self, honest: Sequence[int]) -> list[int]:
+    def ranked(self, state: SecAggRound, honest: Sequence[int]) -> list[int]:
         """`honest` in the order of interest: the victim that the experiment names, then by the server's coin.
 
         Empty if the named victim is not among them.
         """
-        order, randomness = list(honest), self._round.randomness
+        order, randomness = list(honest), state.start.randomness
         if randomness is not None:
-            order = randomness.generator("server", self._round.number, "victim").permutation(order).tolist()
+            order = randomness.generator("server", state.start.number, "victim").permutation(order).tolist()
         named = self.context.options_of(self.misbehaviour).victim
         if named is None:
             return order
@@ -146,41 +130,45 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
 
     # -- contradictory claims -------------------------------------------------------------------------------------
 
-    def views(self, t: int) -> list[InconsistentView]:
+    def views(self, state: SecAggRound) -> list[InconsistentView]:
         """Who is told what; sets what is wanted."""
         raise NotImplementedError
 
-    async def conclude(self, t: int, revealed: Mapping[int, Shares], keys: Mapping[int, bytes]) -> Attempt:
+    async def conclude(self, state: SecAggRound, keys: Mapping[int, bytes]) -> Attempt:
         """Make the most of what was revealed; `keys` are the accomplices' mask keys."""
         raise NotImplementedError
 
-    async def collect_reveals(
-        self, round_: AggregationRound, t: int, survivors: Ids, excluded: Ids = NOBODY
-    ) -> dict[int, Shares]:
+    async def check_consistency(self, state: SecAggRound) -> None:
+        """Not by itself: each view is signed and unmasked in one go."""
+        if not self.attacking:
+            await super().check_consistency(state)
+
+    async def collect_shares(self, state: SecAggRound) -> None:
         """Tell the views, have the accomplices' shares handed over, and reconstruct what can be."""
         if not self.attacking:
-            return await super().collect_reveals(round_, t, survivors, excluded)
-        revealed: dict[int, Shares] = {}
-        for view in self.views(t):
-            revealed |= await self._tell(round_, view)
+            await super().collect_shares(state)
+            return
+        round_, t, accomplices = state.start, state.graph.threshold, self.accomplices(state)
+        state.revealed = {}
+        for view in self.views(state):
+            state.revealed |= await self._tell(state, view)
         handed: dict[int, HandedOver] = {}
-        if self.accomplices:
-            handed = (await round_.network.ask(ids(sorted(self.accomplices)), HandOver(round_.number))).valid()
-        revealed |= {client: Shares(answer.mask_keys, answer.self_masks) for client, answer in handed.items()}
+        if accomplices:
+            handed = (await round_.network.ask(ids(sorted(accomplices)), HandOver(round_.number))).valid()
+        state.revealed |= {client: Shares(answer.mask_keys, answer.self_masks) for client, answer in handed.items()}
         keys = {client: answer.mask_key for client, answer in handed.items()}
-        self.attempt = await self.conclude(t, revealed, keys)
+        self.attempt = await self.conclude(state, keys)
         self.record_attack(self.misbehaviour, self.attempt.detail)
-        if len(revealed) < t:
-            raise RoundAborted("below-threshold", f"{len(revealed)} of {t} needed revealed their shares")
-        return revealed
+        if len(state.revealed) < t:
+            raise RoundAborted("below-threshold", f"{len(state.revealed)} of {t} needed revealed their shares")
 
-    async def _tell(self, round_: AggregationRound, view: InconsistentView) -> dict[int, Shares]:
+    async def _tell(self, state: SecAggRound, view: InconsistentView) -> dict[int, Shares]:
         """What clients reveal to whom this view is told, signed by all that are told it and by the accomplices."""
-        survivors = list(view.survivors)
+        round_, survivors = state.start, list(view.survivors)
         if self.parameters.consistency == "none":
             replies = await round_.network.ask(ids(view.told), UnmaskSurvivors(round_.number, survivors))
             return replies.valid()
-        asked = ids(sorted({*view.told, *(self.accomplices & set(survivors))}))
+        asked = ids(sorted({*view.told, *(self.accomplices(state) & set(survivors))}))
         signed = (await round_.network.ask(asked, CheckSurvivors(round_.number, survivors))).valid()
         rows = [SignatureOf(client, answer.signature) for client, answer in signed.items()]
         listening = [client for client in view.told if client in signed]
@@ -192,27 +180,26 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
 
     async def reconstructed(
         self,
+        state: SecAggRound,
         whose: str,
         members: Set[int],
         peers: Mapping[int, Set[int]],
         gone: Collection[int],
-        t: int,
-        revealed: Mapping[int, Shares],
         keys: Mapping[int, bytes],
     ) -> Attempt:
         """Remove the masks from the sum over `members`.
 
         Args:
+            state: of the round, with what clients have revealed.
             whose: for the record.
             members: honest clients whose inputs are summed.
             peers: with whom each of them has masked.
             gone: whose mask keys the shares are to give.
-            t: the threshold.
-            revealed: by client.
             keys: mask keys that need no shares.
         """
-        mask_rows = {client: shares.mask_keys for client, shares in revealed.items()}
-        seed_rows = {client: shares.self_masks for client, shares in revealed.items()}
+        t = state.graph.threshold
+        mask_rows = {client: shares.mask_keys for client, shares in state.revealed.items()}
+        seed_rows = {client: shares.self_masks for client, shares in state.revealed.items()}
         counted = (
             f"{whose}: {_fewest(mask_rows, gone)} of {t} needed shares of the mask key, "
             f"{_fewest(seed_rows, members)} of {t} of the self-mask seed"
@@ -224,11 +211,11 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
             seeds, known = self_masks.secrets, {**keys, **mask_keys.secrets}
             pairs = {client: PrivateKey.from_seed(secret) for client, secret in known.items()}
             for client, pair in pairs.items():
-                if pair.public != self._adverts[client].mask_key:
+                if pair.public != state.adverts[client].mask_key:
                     raise RoundAborted("wrong-shares", f"the shares of client {client} give another key than its own")
-            vector = await self._masked.total(ids(sorted(members)))
-            self._remove_masks(vector, members, peers, pairs, seeds)
-            _, weight = self.parameters.mean(vector, len(members), self._round)
+            vector = await state.answers.total(ids(sorted(members)))
+            self._remove_masks_of(state, vector, members, peers, pairs, seeds)
+            _, weight = self.noise.mean(vector, len(members), state.start)
             if len(members) == 1 and np.any(vector[:-1] % weight):
                 raise RoundAborted("implausible-update", "its levels are no multiples of its weight")
         except RoundAborted as failed:
@@ -236,8 +223,9 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
         digest = hashlib.sha256(vector.astype(f"<u{vector.itemsize}").tobytes()).hexdigest()
         return Attempt(frozenset(members), vector, f"{counted}; reconstructed, weight {weight}, sha256 {digest}")
 
-    def _remove_masks(
+    def _remove_masks_of(
         self,
+        state: SecAggRound,
         vector: npt.NDArray[Any],
         members: Set[int],
         peers: Mapping[int, Set[int]],
@@ -251,7 +239,7 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
             signs.append(-1)
             for peer in sorted(peers[client] - members):
                 own, other = (client, peer) if client in pairs else (peer, client)
-                seeds.append(pairs[own].agree(self._adverts[other].mask_key, MASK_PURPOSE))
+                seeds.append(pairs[own].agree(state.adverts[other].mask_key, MASK_PURPOSE))
                 signs.append(-1 if peer > client else 1)
         meter("x25519.agree", len(seeds) - len(members))
         meter("mask.element", len(vector) * len(seeds))
@@ -276,18 +264,18 @@ class ContradictDropouts(Contradicting):
     update_recovered: ClassVar[re.Pattern[str] | None] = re.compile(r"^victim \d+\b.*\b(?:recovered|reconstructed)\b")
     _victim: int | None
 
-    def views(self, t: int) -> list[InconsistentView]:
+    def views(self, state: SecAggRound) -> list[InconsistentView]:
         """In one the victim has survived, in the other it has dropped out."""
-        honest, survivors = self.honest, self._survivors.tolist()
-        ranked = self.ranked(honest)
+        honest, survivors = self.honest(state), state.arrived.tolist()
+        ranked = self.ranked(state, honest)
         self._victim = ranked[0] if ranked else None
         if self._victim is None:
             return [InconsistentView(tuple(survivors), tuple(honest))] if honest else []
-        return two_views(self._victim, honest, len(self.accomplices), survivors, t)
+        return two_views(self._victim, honest, len(self.accomplices(state)), survivors, state.graph.threshold)
 
-    async def conclude(self, t: int, revealed: Mapping[int, Shares], keys: Mapping[int, bytes]) -> Attempt:
+    async def conclude(self, state: SecAggRound, keys: Mapping[int, bytes]) -> Attempt:
         """The victim's update, if there are t shares of both its secrets."""
         if self._victim is None:
             return Attempt(frozenset(), None, "failed: the victim has not sent its input")
-        members, peers = {self._victim}, {self._victim: self._shared - {self._victim}}
-        return await self.reconstructed(f"victim {self._victim}", members, peers, members, t, revealed, {})
+        members, peers = {self._victim}, {self._victim: frozenset(state.sealed) - {self._victim}}
+        return await self.reconstructed(state, f"victim {self._victim}", members, peers, members, {})

@@ -8,7 +8,7 @@ one set.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from testbed.adversary.secagg.contradictions import (
     InconsistentView,
@@ -19,8 +19,9 @@ from testbed.adversary.secagg.contradictions import (
 )
 from testbed.adversary.secagg.reconstruction import Attempt, Contradicting
 from testbed.aggregation.contract import Aggregate, AggregationRound
-from testbed.aggregation.secagg.messages import Shares
+from testbed.aggregation.secagg.round_state import SecAggRound
 from testbed.errors import RoundAborted
+from testbed.network.contract import ids
 
 
 class ShrinkTheSum(Contradicting):
@@ -28,6 +29,7 @@ class ShrinkTheSum(Contradicting):
 
     name: ClassVar[str] = "shrink-the-sum"
     _target: Isolation | None
+    _peers: dict[int, frozenset[int]]
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
         """As the honest server; if its sum cannot be had any more, the small sum is the round's outcome."""
@@ -37,44 +39,45 @@ class ShrinkTheSum(Contradicting):
             if self.attempt is None or self.attempt.vector is None:
                 raise
             members = sorted(self.attempt.members)
-            mean, weight = self.parameters.mean(self.attempt.vector, len(members), round_)
-            survivors = self._survivors[[client in members for client in self._survivors.tolist()]]
-            return Aggregate(mean, weight, survivors, self.parameters.noise_in(len(members), len(round_.participants)))
+            mean, weight = self.noise.mean(self.attempt.vector, len(members), round_)
+            kept = self.noise.kept(len(members), len(round_.participants))
+            return Aggregate(mean, weight, ids(members), kept)
 
-    def views(self, t: int) -> list[InconsistentView]:
+    def views(self, state: SecAggRound) -> list[InconsistentView]:
         """For each client its own survivors."""
-        self._target = self.target(t)
+        self._target = self.target(state)
         denied = {} if self._target is None else self._target.denied
         told: dict[tuple[int, ...], list[int]] = {}
-        for client in self.honest:
+        for client in self.honest(state):
             believed = self._peers[client] | {client}
             if self._target is None:
-                believed &= frozenset(self._survivors.tolist())
+                believed &= frozenset(state.arrived.tolist())
             told.setdefault(tuple(sorted(believed - set(denied.get(client, ())))), []).append(client)
         return [InconsistentView(survivors, tuple(clients)) for survivors, clients in told.items()]
 
-    def target(self, t: int) -> Isolation | None:
+    def target(self, state: SecAggRound) -> Isolation | None:
         """The smallest sum that can be had; None if that is what an honest server has, too."""
-        lost = self._shared - set(self._survivors.tolist())
-        found = smallest_among_all(self.ranked(self.honest), lost, len(self.accomplices), len(self._shared), t)
-        return None if found is None or len(found.members) == len(self.honest) else found
+        honest, shared = self.honest(state), frozenset(state.sealed)
+        lost = shared - set(state.arrived.tolist())
+        ranked, accomplices = self.ranked(state, honest), len(self.accomplices(state))
+        found = smallest_among_all(ranked, lost, accomplices, len(shared), state.graph.threshold)
+        return None if found is None or len(found.members) == len(honest) else found
 
-    def peers_that_shared(self, bundles: Mapping[int, Any]) -> dict[int, list[int]]:
+    def peers_that_shared(self, state: SecAggRound) -> dict[int, list[int]]:
         """As the honest server; remembered."""
-        told = super().peers_that_shared(bundles)
+        told = super().peers_that_shared(state)
         self._peers = {client: frozenset(peers) for client, peers in told.items()}
         return told
 
-    async def conclude(self, t: int, revealed: Mapping[int, Shares], keys: Mapping[int, bytes]) -> Attempt:
+    async def conclude(self, state: SecAggRound, keys: Mapping[int, bytes]) -> Attempt:
         """The sum over the target, if there are t shares of each secret that it takes."""
         if self._target is None:
             return Attempt(frozenset(), None, "failed: no sum over fewer clients can be had")
         members, gone = self._target.members, self._target.gone
-        whose = (
-            f"sum over {len(members)} of {len(self.honest)} honest survivors ({', '.join(map(str, sorted(members)))})"
-        )
+        honest = len(self.honest(state))
+        whose = f"sum over {len(members)} of {honest} honest survivors ({', '.join(map(str, sorted(members)))})"
         known = {client: key for client, key in keys.items() if client not in gone}
-        return await self.reconstructed(whose, members, self._peers, gone, t, revealed, known)
+        return await self.reconstructed(state, whose, members, self._peers, gone, known)
 
 
 class SplitTheSharing(ShrinkTheSum):
@@ -83,13 +86,15 @@ class SplitTheSharing(ShrinkTheSum):
     name: ClassVar[str] = "split-the-sharing"
     _planned: Isolation | None = None
 
-    def peers_that_shared(self, bundles: Mapping[int, Any]) -> dict[int, list[int]]:
+    def peers_that_shared(self, state: SecAggRound) -> dict[int, list[int]]:
         """Members are told of each other, of those whose mask keys will be had, and of the accomplices."""
-        told = super().peers_that_shared(bundles)
+        told = super().peers_that_shared(state)
         if not self.attacking:
             return told
-        honest, accomplices = [c for c in bundles if c not in self.dishonest], self.dishonest & bundles.keys()
-        self._planned = smallest_among_few(self.ranked(honest), len(accomplices), len(bundles), self._t)
+        honest = [client for client in state.sealed if client not in self.dishonest]
+        accomplices = self.dishonest & state.sealed.keys()
+        ranked = self.ranked(state, honest)
+        self._planned = smallest_among_few(ranked, len(accomplices), len(state.sealed), state.graph.threshold)
         if self._planned is not None and len(self._planned.members) < len(honest):
             members = self._planned.members
             few = members | self._planned.gone | accomplices
@@ -97,13 +102,14 @@ class SplitTheSharing(ShrinkTheSum):
         self._peers = {client: frozenset(peers) for client, peers in told.items()}
         return told
 
-    def target(self, t: int) -> Isolation | None:
+    def target(self, state: SecAggRound) -> Isolation | None:
         """What was planned, if its members are all there and their peers' mask keys can still be had."""
-        plan = self._planned
-        if plan is None or not plan.members < set(self.honest):
+        plan, honest, accomplices = self._planned, self.honest(state), self.accomplices(state)
+        if plan is None or not plan.members < set(honest):
             return None
         masked_with = frozenset().union(*(self._peers[client] for client in plan.members))
-        gone = masked_with - plan.members - self.accomplices
-        room = {client: max(0, len(self._peers[client]) + 1 - t) for client in self.honest}
-        denied = denials(room, gone, t - len(self.accomplices))
+        gone = masked_with - plan.members - accomplices
+        t = state.graph.threshold
+        room = {client: max(0, len(self._peers[client]) + 1 - t) for client in honest}
+        denied = denials(room, gone, t - len(accomplices))
         return None if denied is None else Isolation(plan.members, gone, denied)

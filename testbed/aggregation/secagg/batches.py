@@ -34,87 +34,109 @@ survivors' signatures count, and a sum holds t clients or more. With `smallest_s
 the loss of a member in nearly every batch, and the least that a malicious server can have falls to one batch's sum.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from testbed.aggregation.contract import AggregationRound
 from testbed.arrays import Ids
 from testbed.batches import Batches
 from testbed.errors import Refusal, RoundAborted
-from testbed.network import Replies
 from testbed.network.contract import no_ids
-
-if TYPE_CHECKING:
-    from testbed.aggregation.secagg.parameters import SecAggParameters
 
 NOBODY = no_ids()
 
 
-def check_whole(batches: Batches | None, named: list[int]) -> None:
-    """What a client checks of the survivors that it is told (each once); raises `Refusal`."""
-    if batches is None:
-        return
-    if max(named, default=0) >= len(batches.of):
-        raise Refusal("secagg.foreign-survivor", "a survivor that is no client")
-    broken = batches.broken(named)
-    if len(broken):
-        raise Refusal("secagg.partial-batch", f"some members of batch {broken[0]} are named as survivors, and some not")
+class BatchPolicy:
+    """Who may be summed with whom: here anybody with anybody. Server and clients ask the same object.
 
+    Args:
+        min_sum_size: how many clients a sum has at least; None: t.
 
-def mates(batches: Batches | None, client: int) -> frozenset[int]:
-    """The other members of a client's batch."""
-    if batches is None:
-        return frozenset()
-    return frozenset(batches.mates(client).tolist())
+    Attributes:
+        outsiders_sign: whether the signatures of clients that are not in the sum count.
+    """
 
+    outsiders_sign: bool = False
 
-class WholeBatches:
-    """The server's part: whose input is summed, and who only helps."""
+    def __init__(self, min_sum_size: int | None = None) -> None:
+        self._min_sum_size = min_sum_size
 
-    parameters: "SecAggParameters"
-
-    def whole(self, round_: AggregationRound, t: int, clients: Ids, what: str) -> Ids:
-        """Those of `clients` whose batches are whole (all of them, without batches); too few of them end the round."""
-        batches = self.parameters.kept_whole(round_.batches)
-        if batches is None:
-            return clients
-        kept, fewest = batches.members(batches.whole(clients)), self.fewest(round_, t)
-        if len(kept) < fewest:
-            detail = f"{len(kept)} of {fewest} needed {what} and are in a whole batch"
-            raise RoundAborted("too-few-in-whole-batches", detail)
-        return kept
-
-    def fewest(self, round_: AggregationRound, t: int) -> int:
+    def min_sum_size(self, threshold: int) -> int:
         """How many clients a sum has at least."""
-        return self.parameters.fewest_in_sum(t, round_.batches)
+        return threshold if self._min_sum_size is None else self._min_sum_size
 
-    def included(self, round_: AggregationRound, t: int, shared: Ids, arrived: Ids) -> Ids:
-        """Whose inputs are summed, of those that have `arrived`; raises `RoundAborted` when they are too few.
+    # -- the server's decisions -----------------------------------------------------------------------------------
 
-        Args:
-            round_: of the batches.
-            t: the threshold.
-            shared: who has shared its secrets.
-            arrived: whose input is there.
-        """
-        return self.whole(round_, t, arrived, "sent their input")
+    def require_complete_batches(self, clients: Ids, least: int, what: str) -> Ids:
+        """Those of `clients` whose batches are complete; fewer than `least` of them end the round."""
+        return clients
 
-    def standing_by(self, round_: AggregationRound, shared: Ids) -> Ids:
+    def non_contributing_holders(self, shared: Ids) -> Ids:
         """Those of `shared` that will send no input, since a member of their batch has not shared."""
-        batches = self.parameters.kept_whole(round_.batches)
-        return NOBODY if batches is None else np.setdiff1d(shared, batches.members(batches.whole(shared)))
+        return NOBODY
 
-    def left_out(self, round_: AggregationRound, replies: Replies, shared: Ids, arrived: Ids, included: Ids) -> Ids:
-        """Who is there and not in the sum, but holds shares of the others' secrets: nobody, without batches."""
-        if self.parameters.kept_whole(round_.batches) is None:
-            return NOBODY
-        there = np.union1d(arrived, np.intersect1d(replies.ids, self.standing_by(round_, shared)))
-        return np.setdiff1d(there, included)
+    def helpers(self, there: Ids, survivors: Ids) -> Ids:
+        """Who is `there` and not in the sum, but is asked for signatures and shares."""
+        return NOBODY
 
-    def counting(self, signed: dict[int, bytes], excluded: Ids) -> dict[int, bytes]:
-        """The signatures that count: those of clients in the sum, unless `smallest_sum` is set."""
-        if self.parameters.smallest_sum is not None:
-            return signed
-        outside = set(excluded.tolist())
-        return {client: signature for client, signature in signed.items() if client not in outside}
+    # -- what a client checks -------------------------------------------------------------------------------------
+
+    def batch_peers(self, client: int) -> frozenset[int]:
+        """Those with whom alone this client may be summed: its input is masked with all of them, or kept back."""
+        return frozenset()
+
+    def check_survivors(self, named: list[int]) -> None:
+        """Raise `Refusal` unless these survivors (each named once) may be summed."""
+
+
+class CompleteBatches(BatchPolicy):
+    """The server leaves out incomplete batches, and clients refuse survivors with a part of one.
+
+    Args:
+        batches: the public partition.
+        min_sum_size: see `BatchPolicy`.
+    """
+
+    def __init__(self, batches: Batches, min_sum_size: int | None = None) -> None:
+        super().__init__(min_sum_size)
+        self.batches = batches
+
+    def require_complete_batches(self, clients: Ids, least: int, what: str) -> Ids:
+        """See `BatchPolicy.require_complete_batches`."""
+        complete = self.batches.members(self.batches.whole(clients))
+        if len(complete) < least:
+            detail = f"{len(complete)} of {least} needed {what} and are in a whole batch"
+            raise RoundAborted("too-few-in-whole-batches", detail)
+        return complete
+
+    def check_survivors(self, named: list[int]) -> None:
+        """See `BatchPolicy.check_survivors`."""
+        if max(named, default=0) >= len(self.batches.of):
+            raise Refusal("secagg.foreign-survivor", "a survivor that is no client")
+        broken = self.batches.broken(named)
+        if len(broken):
+            detail = f"some members of batch {broken[0]} are named as survivors, and some not"
+            raise Refusal("secagg.partial-batch", detail)
+
+
+class AtomicBatches(CompleteBatches):
+    """A batch is in what a malicious server sees, too, with all its members or with none: see above.
+
+    Args:
+        batches: the public partition.
+        smallest_sum: how many clients a sum has at least; None: t, and only who is in the sum signs.
+    """
+
+    def __init__(self, batches: Batches, smallest_sum: int | None = None) -> None:
+        super().__init__(batches, smallest_sum)
+        self.outsiders_sign = smallest_sum is not None
+
+    def non_contributing_holders(self, shared: Ids) -> Ids:
+        """See `BatchPolicy.non_contributing_holders`."""
+        return np.setdiff1d(shared, self.batches.members(self.batches.whole(shared)))
+
+    def helpers(self, there: Ids, survivors: Ids) -> Ids:
+        """All of them: they hold shares of the others' secrets."""
+        return np.setdiff1d(there, survivors)
+
+    def batch_peers(self, client: int) -> frozenset[int]:
+        """See `BatchPolicy.batch_peers`."""
+        return frozenset(self.batches.mates(client).tolist())

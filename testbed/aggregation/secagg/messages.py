@@ -50,10 +50,8 @@ def adverts_digest(
     involves more than s clients could show each other ones, and the s of all thresholds would say nothing.
     """
     listed = sorted((advert.client, advert.sealing_key + advert.mask_key) for advert in adverts)
-    content = signed_content(
-        round_number, participants, threshold, training, [client for client, _ in listed],
-        b"".join(keys for _, keys in listed),
-    )  # fmt: skip
+    clients, keys = [client for client, _ in listed], b"".join(keys for _, keys in listed)
+    content = signed_content(round_number, participants, threshold, training, clients, keys)
     return hashlib.sha256(_ADVERTS_DOMAIN + content).digest()
 
 

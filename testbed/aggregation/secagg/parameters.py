@@ -2,16 +2,16 @@
 
 from fractions import Fraction
 from math import ceil
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from testbed.aggregation.contract import AggregationRound
-from testbed.aggregation.noisy import NoisyParameters
+from testbed.aggregation.noise import NoisyParameters
 from testbed.aggregation.quantisation import Quantisation
+from testbed.aggregation.secagg.batches import AtomicBatches, BatchPolicy
+from testbed.aggregation.secagg.noise import KeptNoise, RemovedNoise, SecAggNoise, WithoutNoise
 from testbed.batches import Batches
+from testbed.privacy.noise_plan import Guarantees
 
 
 class SecAggParameters(NoisyParameters):
@@ -77,16 +77,17 @@ class SecAggParameters(NoisyParameters):
             raise ValueError("noise.enforcement: needs consistency: signed; else the server decides what is removed")
         return self
 
-    def mean(
-        self, total: npt.NDArray[Any], updates: int, round_: AggregationRound
-    ) -> tuple[npt.NDArray[np.float64], int]:
-        """`(d,)` mean of so many updates from their sum without masks, and the sum of their weights.
+    def noise_policy(self) -> SecAggNoise:
+        """What participants add to their updates."""
+        if self.noise is None:
+            return WithoutNoise(self.quantisation, self.weights == "samples")
+        kind = KeptNoise if self.noise.enforcement is None else RemovedNoise
+        return kind(self.noise, self.bits)
 
-        Raises `RoundAborted` for what cannot be such a sum.
-        """
-        if self.noise is not None:
-            return self.noisy_mean(total, updates, round_)
-        return self.quantisation.decode(total, updates)
+    def batch_policy(self, batches: Batches | None) -> BatchPolicy:
+        """Who may be summed with whom."""
+        atomic = self.atomic_batches(batches)
+        return BatchPolicy() if atomic is None else AtomicBatches(atomic, self.smallest_sum)
 
     def stages_of_round(self) -> tuple[str, ...]:
         """Without a consistency check, survivors are unmasked on the server's word."""
@@ -98,31 +99,26 @@ class SecAggParameters(NoisyParameters):
             return self.threshold
         return ceil(Fraction(str(self.threshold)) * participants)
 
-    def fewest_in_sum(self, threshold: int, batches: Batches | None) -> int:
-        """How many clients a sum has at least: t, unless `smallest_sum` says otherwise where batches are kept whole."""
-        if self.smallest_sum is None or self.kept_whole(batches) is None:
-            return threshold
-        return self.smallest_sum
+    def guarantees(self, participants: int) -> Guarantees:
+        """See `AggregationParameters.guarantees`.
 
-    def tolerated(self, participants: int) -> int:
-        """2t - s - 1: with one more, t shares of either kind can be had for one client (CCS 2017, Theorem 6.5).
-
+        Colluders, 2t - s - 1: with one more, t shares of either kind can be had for one client (CCS 2017, Theorem 6.5).
         None at all, not even 0, where nobody signs the survivors or what was trained, or `smallest_sum` lets a
         malicious server sum single batches: then it has sums over few clients without any accomplice, and each counts
         as seen by itself.
+
+        Smallest sum: t, or with whole batches `smallest_sum`; against a malicious server only with signed survivors.
         """
-        if self.consistency == "none" or self.model_binding == "none" or self.smallest_sum is not None:
-            return -1
-        return 2 * self.threshold_for(participants) - participants - 1
-
-    def fewest_summed(self, participants: int) -> int:
-        """t, or with whole batches `smallest_sum`; against a malicious server only with signed survivors."""
-        fewest = self.threshold_for(participants)
-        return min(fewest, self.smallest_sum or fewest)
-
-    def least_noise(self, participants: int) -> float:
-        """That of as few as a sum can have; with ``consistency: none``, of a server that follows the protocol."""
-        return self.noise_in(self.fewest_summed(participants), participants)
+        t = self.threshold_for(participants)
+        unsigned = self.consistency == "none" or self.model_binding == "none"
+        fewest = min(t, self.smallest_sum or t)
+        return Guarantees(
+            participants,
+            max_colluders=-1 if unsigned or self.smallest_sum is not None else 2 * t - participants - 1,
+            min_sum_size=fewest,
+            min_partition_size=participants,
+            min_noise_share=self.noise_policy().kept(fewest, participants),
+        )
 
     def least_threshold(self, participants: int) -> int:
         """The smallest t allowed: above s/2, and above 2s/3 where nobody signs the survivors."""

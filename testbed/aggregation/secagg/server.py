@@ -14,66 +14,56 @@ Clients sign with their keys what they were asked to train, and mask with those 
 Pasquini, Francati, Ateniese, CCS 2022 (`testbed.adversary.model_inconsistency`). One model for all may still be a bad
 one.
 
-Where selection has batches, only whole batches are summed: `testbed.aggregation.secagg.batches`.
+What participants may add to their inputs, who may be summed with whom, who are peers, and what becomes of shares that
+contradict each other is decided beside the protocol: `noise`, `batches`, `peer_graph`, `share_disputes`.
 """
 
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
-from testbed.aggregation.secagg.batches import NOBODY, WholeBatches
+from testbed.aggregation.secagg.batches import BatchPolicy
 from testbed.aggregation.secagg.client import MASK_PURPOSE, SecAggClient
-from testbed.aggregation.secagg.dealt_shares import MASK_KEY, SELF_MASK, sealed_bytes
 from testbed.aggregation.secagg.mask_threads import add_masks_in_threads
 from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
     SURVIVORS_DOMAIN,
-    AdvertiseKeys,
-    AdvertOf,
     CheckSurvivors,
     KeyAdvert,
-    MaskInput,
     SealedFromPeers,
-    ShareKeys,
-    Shares,
     SharesFor,
-    SignatureOf,
-    Unmask,
     UnmaskSurvivors,
-    advert_content,
-    adverts_digest,
     survivors_content,
 )
-from testbed.aggregation.secagg.noise_removal import UnmaskAndRemove, remove_noise, shares_each
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.aggregation.secagg.share_correction import recover
-from testbed.aggregation.secagg.share_disputes import UndecidedShares, settled
+from testbed.aggregation.secagg.peer_graph import CompleteGraph, PeerGraph, Question, listed
+from testbed.aggregation.secagg.round_state import SecAggRound
+from testbed.aggregation.secagg.share_disputes import Secrets, recovered_secrets
 from testbed.arrays import Ids
 from testbed.crypto import signatures
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
-from testbed.messages import Message
 from testbed.network import Replies
+from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec
 from testbed.training.client import training_digest
 
 _PROBE = PrivateKey.from_seed(bytes(32))  # shows which public keys are of small order
 
 
-class SecAgg(WholeBatches, AggregationProtocol):
-    """Server side; `aggregate` follows the paper's rounds 0 to 4."""
+class SecAgg(AggregationProtocol):
+    """Server side; `aggregate` follows the paper's rounds 0 to 4. A malicious server overrides some decisions."""
 
+    parameters: SecAggParameters
     needs_registration = True
-    _training: bytes  # the digest of what they were asked to train; empty with model_binding: none
-    _digest: bytes  # what the clients of this round have in common
     stages = SecAggParameters.stages
 
     def __init__(self, parameters: SecAggParameters) -> None:
         super().__init__(parameters)
+        self.noise = parameters.noise_policy()
         self.stages = parameters.stages_of_round()
 
     @property
@@ -82,30 +72,29 @@ class SecAgg(WholeBatches, AggregationProtocol):
         return [RoleSpec(SecAggClient, self.parameters)]
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`. The sum over the survivors, or `RoundAborted` below t of them.
+        """See `AggregationProtocol.aggregate`. The sum over the survivors, or `RoundAborted` below t of them."""
+        state = self.begin(round_)
+        await self.advertise_keys(state)
+        await self.share_keys(state)
+        await self.collect_masked_inputs(state)
+        await self.check_consistency(state)
+        total = await self.unmask(state)
+        self.noise.remove_excess(state, total)
+        mean, weight = self.noise.mean(total, len(state.survivors), round_)
+        if self.parameters.weights == "equal" and weight != len(state.survivors):
+            raise RoundAborted("implausible-sum", f"{len(state.survivors)} equal weights sum to {weight}")
+        kept = self.noise.kept(len(state.survivors), len(round_.participants))
+        return Aggregate(mean, weight, state.survivors, kept)
 
-        A malicious server overrides some of the five steps.
-        """
-        t = self.threshold(round_)
-        self.whole(round_, t, round_.trained, "trained")
-        adverts = await self.advertise_keys(round_, t)
-        self.whole(round_, t, _ids(adverts), "advertised keys")
-        bundles = await self.share_keys(round_, t, adverts)
-        self.whole(round_, t, _ids(bundles), "shared their keys")
-        masked, arrived = await self.collect_inputs(round_, t, bundles)
-        survivors = self.included(round_, t, _ids(bundles), arrived)
-        excluded = self.left_out(round_, masked, _ids(bundles), arrived, survivors)
-        revealed = await self.collect_reveals(round_, t, survivors, excluded)
-        total = await masked.total(survivors)
-        revealed = await self.unmasked(round_, total, t, adverts, bundles, survivors, revealed)
-        remove_noise(self.parameters.noise, round_, total, self.parameters.bits, t, survivors, revealed)
-        mean, weight = self.parameters.mean(total, len(survivors), round_)
-        if self.parameters.weights == "equal" and weight != len(survivors):
-            raise RoundAborted("implausible-sum", f"{len(survivors)} equal weights sum to {weight}")
-        return Aggregate(mean, weight, survivors, self.parameters.noise_in(len(survivors), len(round_.participants)))
+    def begin(self, round_: AggregationRound) -> SecAggRound:
+        """What the round begins with."""
+        graph = self.peer_graph(round_)
+        state = SecAggRound(round_, graph, self.batch_policy(round_, graph))
+        state.require_complete_batches(round_.trained, "trained")
+        return state
 
-    def threshold(self, round_: AggregationRound) -> int:
-        """t of this round; raises `RoundAborted` where clients would refuse it anyway."""
+    def peer_graph(self, round_: AggregationRound) -> PeerGraph:
+        """Who are peers; raises `RoundAborted` where clients would refuse it anyway."""
         participants = len(round_.participants)
         t = self.parameters.threshold_for(participants)
         if participants < max(2, t):
@@ -115,19 +104,22 @@ class SecAgg(WholeBatches, AggregationProtocol):
             raise RoundAborted(
                 "threshold-too-low", f"t = {t} of {participants} participants, which must exceed {above}"
             )
-        return t
+        return CompleteGraph(participants, t)
 
-    # -- what another graph than the complete one changes -----------------------------------------------------------
+    def batch_policy(self, round_: AggregationRound, graph: PeerGraph) -> BatchPolicy:
+        """Who may be summed with whom."""
+        return self.parameters.batch_policy(round_.batches)
 
-    def peers(self, client: int, among: Iterable[int]) -> list[int]:
-        """Those of `among` with whom a client shares its secrets and agrees on masks: all but itself."""
-        return [peer for peer in among if peer != client]
+    # -- round 0: AdvertiseKeys -----------------------------------------------------------------------------------
 
-    def advert_content(self, round_: AggregationRound, client: int, advert: KeyAdvert) -> bytes:
-        """What a client signs with its keys."""
-        return advert_content(round_.number, client, advert.sealing_key, advert.mask_key, self._training)
+    async def advertise_keys(self, state: SecAggRound) -> None:
+        """AdvertiseKeys: who takes part (U1), with their public keys."""
+        state.training = self._digest_of_training(state.start)
+        question = state.graph.announcement(state.start.number)
+        replies = await state.start.network.ask(state.start.trained, question)
+        state.adverts = self._staying(state, self.usable_adverts(state, replies.valid()), replies, "advertised keys")
 
-    def digest_of_training(self, round_: AggregationRound) -> bytes:
+    def _digest_of_training(self, round_: AggregationRound) -> bytes:
         """What clients sign of what they were asked to train."""
         if self.parameters.model_binding == "none":
             detail = "clients do not sign the model that they were sent; a malicious server may send each another one"
@@ -139,213 +131,174 @@ class SecAgg(WholeBatches, AggregationProtocol):
             raise RoundAborted("no-training", "the server that verifies signatures must know what it asked to train")
         return b""
 
-    # -- round 0 --------------------------------------------------------------------------------------------------
-
-    async def advertise_keys(self, round_: AggregationRound, t: int) -> dict[int, KeyAdvert]:
-        """Who takes part (the paper's U1), with their public keys."""
-        self._training = self.digest_of_training(round_)
-        question = AdvertiseKeys(round_.number, len(round_.participants), t)
-        replies = await round_.network.ask(round_.trained, question)
-        return self._at_least(t, self._usable(replies.valid(), round_), replies, "advertised keys")
-
-    def _usable(self, adverts: dict[int, KeyAdvert], round_: AggregationRound) -> dict[int, KeyAdvert]:
+    def usable_adverts(self, state: SecAggRound, adverts: dict[int, KeyAdvert]) -> dict[int, KeyAdvert]:
         """Without the adverts that peers would refuse: one client must not be able to end everybody's round."""
         usable: dict[int, KeyAdvert] = {}
         seen: set[bytes] = set()
         for client, advert in adverts.items():
             keys = {advert.sealing_key, advert.mask_key}
-            content = self.advert_content(round_, client, advert)
+            content = state.graph.advert_content(
+                state.start.number, client, advert.sealing_key, advert.mask_key, state.training
+            )
             try:
                 if len(keys) < 2 or keys & seen:
                     raise ProtocolError("a key that is used twice")
                 for key in keys:
                     _PROBE.exchange(key)
-                _verify(round_, client, KEYS_DOMAIN, content, advert.signature)
+                _verify(state.start, client, KEYS_DOMAIN, content, advert.signature)
             except ProtocolError as error:
-                round_.network.record_event(f"client:{client}", "misbehaviour", f"advertised keys: {error}")
+                state.record("misbehaviour", client, f"advertised keys: {error}")
                 continue
             seen |= keys
             usable[client] = advert
         meter("x25519.agree", 2 * len(adverts))
         return usable
 
-    # -- round 1 --------------------------------------------------------------------------------------------------
+    def _staying(self, state: SecAggRound, answers: dict[int, Any], replies: Replies, what: str) -> dict[int, Any]:
+        """`answers` without those that too few peers are left for; `RoundAborted` when they are too few."""
+        kept = dict(answers)
+        while isolated := state.graph.isolated(kept):
+            for client in isolated:
+                del kept[client]
+                detail = f"{what}: fewer than {state.graph.threshold} of its neighbourhood have, too"
+                state.record("left-out", client, detail)
+        state.at_least(state.graph.min_survivors, kept, replies, what)
+        state.require_complete_batches(ids(list(kept)), what)
+        return kept
 
-    async def share_keys(
-        self, round_: AggregationRound, t: int, adverts: dict[int, KeyAdvert]
-    ) -> dict[int, dict[int, bytes]]:
-        """What each client (U2) has sealed for each of the others; who leaves somebody out has not shared."""
-        listed = [AdvertOf(c, a.sealing_key, a.mask_key, a.signature) for c, a in adverts.items()]
-        self._digest = adverts_digest(round_.number, len(round_.participants), t, self._training, listed)
-        meter("message", len(listed))
-        replies = await round_.network.ask(_ids(adverts), ShareKeys(round_.number, listed))
-        return self._at_least(t, self._whole(replies, adverts, round_), replies, "shared their keys")
+    # -- round 1: ShareKeys ---------------------------------------------------------------------------------------
 
-    def _whole(
-        self, replies: Replies, adverts: dict[int, KeyAdvert], round_: AggregationRound
-    ) -> dict[int, dict[int, bytes]]:
-        """What those have sealed who leave nobody out, nor anything."""
-        bundles = {}
-        size = sealed_bytes(shares_each(self.parameters.noise, len(round_.participants)))
+    async def share_keys(self, state: SecAggRound) -> None:
+        """ShareKeys: what each client (U2) has sealed for each of its peers; who leaves one out has not shared."""
+        round_ = state.start
+        state.digest = state.graph.common_digest(round_.number, state.training, listed(state.adverts))
+        replies = await _ask(state, state.graph.key_lists(round_.number, state.adverts))
+        state.sealed = self._staying(state, self.complete_shares(state, replies), replies, "shared their keys")
+
+    def complete_shares(self, state: SecAggRound, replies: Replies) -> dict[int, dict[int, bytes]]:
+        """What those have sealed who leave no peer out, nor anything."""
+        sealed = {}
+        size = self.noise.sealed_bytes(len(state.start.participants))
         for client, answer in replies.valid().items():
             bundle = {row.client: row.sealed for row in answer.shares if len(row.sealed) == size}
-            if len(bundle) == len(answer.shares) and bundle.keys() == set(self.peers(client, adverts)):
-                bundles[client] = bundle
+            if len(bundle) == len(answer.shares) and bundle.keys() == set(state.graph.peers(client, state.adverts)):
+                sealed[client] = bundle
             else:
-                round_.network.record_event(f"client:{client}", "misbehaviour", "shared keys: not with every peer")
-        return bundles
+                state.record("misbehaviour", client, "shared keys: not with every peer")
+        return sealed
 
-    # -- round 2 --------------------------------------------------------------------------------------------------
+    # -- round 2: MaskedInputCollection ---------------------------------------------------------------------------
 
-    async def collect_inputs(
-        self, round_: AggregationRound, t: int, bundles: dict[int, dict[int, bytes]]
-    ) -> tuple[Replies, Ids]:
-        """The masked inputs, and whose they are (U3); where batches are kept whole, some are asked but send none."""
+    async def collect_masked_inputs(self, state: SecAggRound) -> None:
+        """MaskedInputCollection: the masked inputs that have arrived, and whose are summed (U3)."""
         private = {
-            client: SealedFromPeers([SharesFor(peer, bundles[peer][client]) for peer in peers])
-            for client, peers in self.peers_that_shared(bundles).items()
+            client: SealedFromPeers([SharesFor(peer, state.sealed[peer][client]) for peer in peers])
+            for client, peers in self.peers_that_shared(state).items()
         }
         meter("message", sum(len(part.shares) for part in private.values()))
-        replies = await round_.network.ask(_ids(bundles), self.mask_input(round_.number), private=private)
-        standing_by = set(self.standing_by(round_, _ids(bundles)).tolist())
-        answers = replies.valid()
-        inputs = {client: answer.input for client, answer in answers.items() if client not in standing_by}
-        length = None if round_.dimension is None else self.parameters.elements(round_.dimension)
-        survivors = of_shape(inputs, self.parameters.bits, length)
-        for client in np.setdiff1d(_ids(inputs), survivors).tolist():
-            round_.network.record_event(f"client:{client}", "misbehaviour", f"masked input: {inputs[client]}")
-        there = [*survivors.tolist(), *(standing_by & answers.keys())]
-        self._at_least(t, dict.fromkeys(there), replies, "sent their input")
-        return replies, survivors
+        question = state.graph.input_question(state.start.number)
+        state.answers = await state.start.network.ask(state.shared, question, private=private)
+        idle = state.batches.non_contributing_holders(state.shared)
+        state.arrived = self._arrived(state, idle)
+        state.survivors = self.choose_survivors(state)
+        there = np.union1d(state.arrived, np.intersect1d(state.answers.ids, idle))
+        state.helpers = state.batches.helpers(there, state.survivors)
 
-    def mask_input(self, round_number: int) -> Message:
-        """The question for the masked inputs."""
-        return MaskInput(round_number)
-
-    def peers_that_shared(self, bundles: Mapping[int, Any]) -> dict[int, list[int]]:
+    def peers_that_shared(self, state: SecAggRound) -> dict[int, list[int]]:
         """Who each client is told has shared: all its peers that have."""
-        return {client: self.peers(client, bundles) for client in bundles}
+        return {client: state.graph.peers(client, state.sealed) for client in state.sealed}
 
-    # -- rounds 3 and 4 -----------------------------------------------------------------------------------------------
+    def _arrived(self, state: SecAggRound, idle: Ids) -> Ids:
+        """Who has sent an input of the right shape, and masked it with all its peers; `idle` were to send none."""
+        round_, answers, none = state.start, state.answers.valid(), set(idle.tolist())
+        inputs = {client: answer.input for client, answer in answers.items() if client not in none}
+        length = None if round_.dimension is None else self.noise.length(round_.dimension)
+        fitting = of_shape(inputs, self.parameters.bits, length)
+        for client in np.setdiff1d(ids(list(inputs)), fitting).tolist():
+            state.record("misbehaviour", client, f"masked input: {inputs[client]}")
+        waiting = none & answers.keys()
+        state.at_least(state.graph.min_survivors, [*fitting.tolist(), *waiting], state.answers, "sent their input")
+        arrived = [
+            client
+            for client in fitting.tolist()
+            if state.graph.is_masked_with_all(client, answers[client], state.sealed)
+        ]
+        for client in np.setdiff1d(fitting, arrived).tolist():
+            state.record("misbehaviour", client, "masked input: not with every neighbour")
+        state.at_least(state.graph.min_survivors, [*arrived, *waiting], state.answers, "sent their input")
+        return ids(arrived)
 
-    async def collect_reveals(
-        self, round_: AggregationRound, t: int, survivors: Ids, excluded: Ids = NOBODY
-    ) -> dict[int, Shares]:
-        """What each client reveals once it knows the survivors, signed or (``consistency: none``) not."""
-        if self.parameters.consistency == "signed":
-            signed = await self.check_consistency(round_, t, survivors, excluded)
-            return await self.collect_shares(round_, t, signed, excluded)
-        asked = np.union1d(survivors, excluded)
-        replies = await round_.network.ask(asked, UnmaskSurvivors(round_.number, survivors.tolist()))
-        return self._at_least(t, replies.valid(), replies, "revealed their shares")
+    def choose_survivors(self, state: SecAggRound) -> Ids:
+        """Whose inputs are summed, of those that have arrived; raises `RoundAborted` when they are too few."""
+        survivors = state.require_complete_batches(state.arrived, "sent their input")
+        state.graph.check_recoverable(state.shared, survivors)
+        return survivors
 
-    # -- round 3 --------------------------------------------------------------------------------------------------
+    # -- round 3: ConsistencyCheck --------------------------------------------------------------------------------
 
-    async def check_consistency(
-        self, round_: AggregationRound, t: int, survivors: Ids, excluded: Ids = NOBODY
-    ) -> dict[int, bytes]:
-        """The signatures on the set of survivors (U4), of the survivors and of those left out."""
-        replies = await round_.network.ask(
-            np.union1d(survivors, excluded), CheckSurvivors(round_.number, survivors.tolist())
-        )
-        content = survivors_content(round_.number, survivors.tolist(), self._digest)
+    async def check_consistency(self, state: SecAggRound) -> None:
+        """ConsistencyCheck: the signatures on the set of survivors (U4); none with ``consistency: none``."""
+        if self.parameters.consistency == "none":
+            return
+        round_, survivors = state.start, state.survivors.tolist()
+        asked = np.union1d(state.survivors, state.helpers)
+        replies = await round_.network.ask(asked, CheckSurvivors(round_.number, survivors))
+        content = survivors_content(round_.number, survivors, state.digest)
         signed = {}
         for client, answer in replies.valid().items():
             try:
                 _verify(round_, client, SURVIVORS_DOMAIN, content, answer.signature)
             except ProtocolError as error:
-                round_.network.record_event(f"client:{client}", "misbehaviour", f"consistency check: {error}")
+                state.record("misbehaviour", client, f"consistency check: {error}")
                 continue
             signed[client] = answer.signature
-        self._at_least(t, self.counting(signed, excluded), replies, "signed the survivors")
-        return signed
+        state.at_least(state.graph.threshold, state.counting(signed), replies, "signed the survivors")
+        state.signed = signed
 
-    # -- round 4 --------------------------------------------------------------------------------------------------
+    # -- round 4: Unmasking ---------------------------------------------------------------------------------------
 
-    async def collect_shares(
-        self, round_: AggregationRound, t: int, signed: dict[int, bytes], excluded: Ids = NOBODY
-    ) -> dict[int, Shares]:
-        """What each client (U5) reveals."""
-        rows = [SignatureOf(client, signature) for client, signature in self.counting(signed, excluded).items()]
-        kind = Unmask if shares_each(self.parameters.noise, len(round_.participants)) == 2 else UnmaskAndRemove
-        replies = await round_.network.ask(_ids(signed), kind(round_.number, rows))
-        return self._at_least(t, replies.valid(), replies, "revealed their shares")
+    async def unmask(self, state: SecAggRound) -> npt.NDArray[Any]:
+        """Unmasking: the `(length,)` sum of the survivors' inputs without masks, from the shares of U5."""
+        await self.collect_shares(state)
+        total = await state.answers.total(state.survivors)
+        self._remove_masks(state, total, await recovered_secrets(state))
+        return total
 
-    def _at_least(self, t: int, answers: dict[int, Any], replies: Replies, what: str) -> dict[int, Any]:
-        """`answers`, of which fewer than t end the round."""
-        if len(answers) < t:
-            refusals = sorted({refusal.check for refusal in replies.missing.refusals})
-            because = f"; refusals: {', '.join(refusals)}" if refusals else ""
-            raise RoundAborted("below-threshold", f"{len(answers)} of {t} needed {what}{because}")
-        return answers
+    async def collect_shares(self, state: SecAggRound) -> None:
+        """What each client reveals, once it knows the survivors."""
+        if self.parameters.consistency == "none":
+            everybody = np.union1d(state.survivors, state.helpers)
+            question: Question = (everybody, UnmaskSurvivors(state.start.number, state.survivors.tolist()), None)
+        else:
+            kind = self.noise.unmask_kind(len(state.start.participants))
+            question = state.graph.unmask_question(
+                state.start.number, state.signed, state.counting(state.signed), state.inputs, kind
+            )
+        replies = await _ask(state, question)
+        state.revealed = {}
+        for client, shares in replies.valid().items():
+            state.revealed[client] = state.graph.held_by(client, shares)
+            if state.revealed[client] != shares:
+                state.record("misbehaviour", client, "unmask: shares of clients not around it")
+        state.at_least(state.graph.threshold, state.revealed, replies, "revealed their shares")
 
-    async def unmasked(
-        self,
-        round_: AggregationRound,
-        total: npt.NDArray[Any],
-        t: int,
-        adverts: dict[int, KeyAdvert],
-        bundles: dict[int, dict[int, bytes]],
-        survivors: Ids,
-        revealed: dict[int, Shares],
-    ) -> dict[int, Shares]:
-        """`unmask`, and where shares contradict each other, once more without those that their holders cannot prove."""
-        for _ in (MASK_KEY, SELF_MASK):
-            try:
-                self.unmask(round_, total, t, adverts, _ids(bundles), survivors, revealed)
-            except UndecidedShares as undecided:
-                revealed = await settled(round_, t, self._digest, adverts, bundles, revealed, undecided)
-            else:
-                return revealed
-        self.unmask(round_, total, t, adverts, _ids(bundles), survivors, revealed)
-        return revealed
-
-    def unmask(
-        self,
-        round_: AggregationRound,
-        total: npt.NDArray[Any],
-        t: int,
-        adverts: dict[int, KeyAdvert],
-        shared: Ids,
-        survivors: Ids,
-        revealed: dict[int, Shares],
-    ) -> None:
-        """Remove from `total` (in place) every mask that has not cancelled.
-
-        Args:
-            round_: where wrong shares are recorded.
-            total: `(d+1,)` sum of the survivors' masked inputs.
-            t: the secret-sharing threshold.
-            adverts: everybody's keys.
-            shared: who has shared (their pairwise masks are in the inputs).
-            survivors: whose input is in the sum.
-            revealed: the answers to `Unmask`, by client.
-
-        Raises:
-            UndecidedShares: shares contradict each other; `total` is as it was.
-            RoundAborted: too few of them.
-        """
-        gone = np.setdiff1d(shared, survivors)
-        mask_keys = recover(t, gone.tolist(), {c: answer.mask_keys for c, answer in revealed.items()})
-        self_masks = recover(t, survivors.tolist(), {c: answer.self_masks for c, answer in revealed.items()})
-        for client, holder in mask_keys.wrong + self_masks.wrong:
-            detail = f"unmask: wrong share of client {client}, dealt so by it or changed by client {holder}"
-            round_.network.record_event(f"client:{holder}", "misbehaviour", detail)
-        for kind, found in ((MASK_KEY, mask_keys), (SELF_MASK, self_masks)):
-            if found.undecided:
-                raise UndecidedShares(kind, found.undecided)
-        seeds = list(self_masks.secrets.values())
+    def _remove_masks(self, state: SecAggRound, total: npt.NDArray[Any], secrets: Secrets) -> None:
+        """Remove from `total` (in place) every mask that has not cancelled."""
+        seeds = list(secrets.self_masks.values())
         signs = [-1] * len(seeds)
-        for client, secret in mask_keys.secrets.items():
-            key = PrivateKey.from_seed(secret)
-            if key.public != adverts[client].mask_key:
-                raise UndecidedShares(MASK_KEY, {client: "the shares give another key than its own"})
-            for survivor in self.peers(client, survivors.tolist()):
-                seeds.append(key.agree(adverts[survivor].mask_key, MASK_PURPOSE))
+        survivors = state.survivors.tolist()
+        for client, key in secrets.mask_keys.items():
+            for survivor in state.graph.peers(client, survivors):
+                seeds.append(key.agree(state.adverts[survivor].mask_key, MASK_PURPOSE))
                 signs.append(-1 if client > survivor else 1)
         meter("x25519.agree", len(seeds) - len(survivors))
         meter("mask.element", len(total) * len(seeds))
         add_masks_in_threads(total, seeds, signs, self.parameters.bits)
+
+
+async def _ask(state: SecAggRound, question: Question) -> Replies:
+    clients, message, private = question
+    return await state.start.network.ask(clients, message, private=private)
 
 
 def _verify(round_: AggregationRound, client: int, domain: bytes, content: bytes, signature: bytes) -> None:
@@ -354,7 +307,3 @@ def _verify(round_: AggregationRound, client: int, domain: bytes, content: bytes
         return
     meter("ed25519.verify")
     signatures.verify(round_.directory.signing_key(client), domain + round_.experiment_id, content, signature)
-
-
-def _ids(answers: dict[int, Any]) -> Ids:
-    return np.fromiter(answers, np.int64, len(answers))

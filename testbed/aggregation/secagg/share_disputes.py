@@ -16,14 +16,14 @@ What a dealer has sealed so that it does not open is not disputed: a holder reve
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.dealt_shares import MASK_KEY, SELF_MASK, ProveShare, associated_data, open_share
-from testbed.aggregation.secagg.messages import KeyAdvert, ShareOf, Shares
+from testbed.aggregation.secagg.messages import ShareOf
 from testbed.aggregation.secagg.share_correction import Recovered, is_share, recover
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.emulation.compute.cost import meter
@@ -32,6 +32,7 @@ from testbed.network.contract import ids
 from testbed.network.exclusion import EXCLUDED
 
 if TYPE_CHECKING:
+    from testbed.aggregation.secagg.round_state import SecAggRound
     from testbed.network import Replies
 
 _ROWS = {MASK_KEY: "mask_keys", SELF_MASK: "self_masks"}
@@ -52,86 +53,113 @@ class UndecidedShares(RoundAborted):
         self.dealers = list(dealers)
 
 
-async def settled(
-    round_: AggregationRound,
-    t: int,
-    digest: bytes,
-    adverts: Mapping[int, KeyAdvert],
-    bundles: Mapping[int, Mapping[int, bytes]],
-    revealed: Mapping[int, Shares],
-    undecided: UndecidedShares,
-) -> dict[int, Shares]:
-    """`revealed` without the shares of these dealers that nobody proves.
+@dataclass(frozen=True)
+class Secrets:
+    """What removes the masks that have not cancelled in the sum.
 
-    Args:
-        round_: where clients are asked, and what is found is recorded.
-        t: the secret-sharing threshold.
-        digest: what the clients have in common, which shares are sealed with.
-        adverts: the dealers' keys.
-        bundles: what each dealer has sealed for each holder.
-        revealed: the shares, by holder.
-        undecided: which dealers.
+    Attributes:
+        mask_keys: of those that have shared, and are not in the sum.
+        self_masks: seeds of the survivors' own masks.
+    """
+
+    mask_keys: Mapping[int, PrivateKey]
+    self_masks: Mapping[int, bytes]
+
+
+async def recovered_secrets(state: "SecAggRound") -> Secrets:
+    """The secrets that the survivors' sum calls for; disputes about either kind are settled once.
+
+    Raises `RoundAborted` when one of them cannot be had.
+    """
+    for _ in (MASK_KEY, SELF_MASK):
+        try:
+            return recover_secrets(state)
+        except UndecidedShares as undecided:
+            await settle(state, undecided)
+    return recover_secrets(state)
+
+
+def recover_secrets(state: "SecAggRound") -> Secrets:
+    """The secrets, from the shares that were revealed; wrong shares are recorded.
+
+    Raises:
+        UndecidedShares: shares contradict each other.
+        RoundAborted: too few of them.
+    """
+    t, survivors = state.graph.threshold, state.survivors.tolist()
+    gone = [c for c in np.setdiff1d(state.shared, state.survivors).tolist() if state.graph.peers(c, survivors)]
+    mask_keys = recover(t, gone, {c: answer.mask_keys for c, answer in state.revealed.items()})
+    self_masks = recover(t, survivors, {c: answer.self_masks for c, answer in state.revealed.items()})
+    for client, holder in mask_keys.wrong + self_masks.wrong:
+        detail = f"unmask: wrong share of client {client}, dealt so by it or changed by client {holder}"
+        state.record("misbehaviour", holder, detail)
+    for kind, found in ((MASK_KEY, mask_keys), (SELF_MASK, self_masks)):
+        if found.undecided:
+            raise UndecidedShares(kind, found.undecided)
+    keys = {client: PrivateKey.from_seed(secret) for client, secret in mask_keys.secrets.items()}
+    for client, key in keys.items():
+        if key.public != state.adverts[client].mask_key:
+            raise UndecidedShares(MASK_KEY, {client: "the shares give another key than its own"})
+    return Secrets(keys, self_masks.secrets)
+
+
+async def settle(state: "SecAggRound", undecided: UndecidedShares) -> None:
+    """Drop the shares of these dealers' secrets that nobody proves (`SecAggRound.revealed`).
 
     Raises:
         RoundAborted: a secret cannot be had; its dealer is left out from now on if that is its fault.
     """
     name, kind = _ROWS[undecided.kind], undecided.kind
-    kept = dict(revealed)
+    kept = state.revealed = dict(state.revealed)
     for dealer in undecided.dealers:
         rows = {h: row for h, said in kept.items() for row in getattr(said, name) if row.client == dealer}
         asked = ids([holder for holder in rows if holder != dealer])
-        replies = await round_.network.ask(asked, ProveShare(round_.number, dealer, kind))
-        proven = _proven(round_, digest, dealer, kind, bundles[dealer], rows, replies)
-        _judge(round_, t, dealer, kind, adverts[dealer], proven)
+        replies = await state.start.network.ask(asked, ProveShare(state.start.number, dealer, kind))
+        proven = _proven(state, dealer, kind, rows, replies)
+        _judge(state, dealer, kind, proven)
         for holder in rows.keys() - proven.keys():
             others = [row for row in getattr(kept[holder], name) if row.client != dealer]
             kept[holder] = msgspec.structs.replace(kept[holder], **{name: others})
-    return kept
 
 
 def _proven(
-    round_: AggregationRound,
-    digest: bytes,
-    dealer: int,
-    kind: int,
-    sealed: Mapping[int, bytes],
-    rows: Mapping[int, ShareOf],
-    replies: "Replies",
+    state: "SecAggRound", dealer: int, kind: int, rows: Mapping[int, ShareOf], replies: "Replies"
 ) -> dict[int, ShareOf]:
     """The shares that their holders have shown to be what the dealer has sealed; the dealer's own is its word."""
     proven = {holder: row for holder, row in rows.items() if holder == dealer}
     meter("aead.open", len(replies))
     for holder, answer in replies.valid().items():
-        associated = associated_data(round_.number, dealer, holder, digest)
+        associated = associated_data(state.start.number, dealer, holder, state.digest)
         try:
-            if open_share(answer.key, sealed[holder], kind, associated) != rows[holder].share:
+            if open_share(answer.key, state.sealed[dealer][holder], kind, associated) != rows[holder].share:
                 raise ProtocolError("another share was dealt")
         except ProtocolError as error:
-            detail = f"unmask: changed its share of client {dealer}: {error}"
-            round_.network.record_event(f"client:{holder}", "misbehaviour", detail)
+            state.record("misbehaviour", holder, f"unmask: changed its share of client {dealer}: {error}")
             continue
         proven[holder] = rows[holder]
     return proven
 
 
-def _judge(
-    round_: AggregationRound, t: int, dealer: int, kind: int, advert: KeyAdvert, proven: Mapping[int, ShareOf]
-) -> None:
+def _judge(state: "SecAggRound", dealer: int, kind: int, proven: Mapping[int, ShareOf]) -> None:
     """Leave the dealer out of later rounds where its proven shares show that it has not dealt as it should."""
     none = sum(not is_share(row.share) for row in proven.values())
-    found = Recovered() if none else recover(t, [dealer], {holder: [row] for holder, row in proven.items()})
+    found = (
+        Recovered()
+        if none
+        else recover(state.graph.threshold, [dealer], {holder: [row] for holder, row in proven.items()})
+    )
     secret, fault = found.secrets.get(dealer), ""
     if none:
         fault = f"dealt what is no share, as {none} holders prove"
     elif secret is None or found.wrong:
         fault = f"dealt shares that belong to no secret, as {len(proven)} holders prove"
-    elif kind == MASK_KEY and PrivateKey.from_seed(secret).public != advert.mask_key:
+    elif kind == MASK_KEY and PrivateKey.from_seed(secret).public != state.adverts[dealer].mask_key:
         fault = f"dealt shares of another key than its own, as {len(proven)} holders prove"
     if not fault:
         return
-    excluded = np.union1d(round_.memory.get(EXCLUDED, np.zeros(0, np.int64)), [dealer]).astype(np.int64)
-    round_.memory[EXCLUDED] = excluded
-    round_.network.record_event(f"client:{dealer}", "misbehaviour", f"share keys: {fault}")
-    round_.network.record_event(f"client:{dealer}", "excluded", f"{fault}; it is left out of all later rounds")
+    memory = state.start.memory
+    memory[EXCLUDED] = np.union1d(memory.get(EXCLUDED, np.zeros(0, np.int64)), [dealer]).astype(np.int64)
+    state.record("misbehaviour", dealer, f"share keys: {fault}")
+    state.record("excluded", dealer, f"{fault}; it is left out of all later rounds")
     if secret is None or not found.wrong:
         raise RoundAborted("wrong-shares", f"client {dealer} {fault}, and is left out from now on")

@@ -5,23 +5,21 @@ neighbourhood is what the list of participants says, that its neighbours have be
 have signed one set of survivors of the whole round.
 """
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import Any, ClassVar
 
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.dealt_shares import ProveShare
 from testbed.aggregation.secagg.messages import (
-    AdvertiseKeys,
     AdvertOf,
     CheckSurvivors,
     KeyAdvert,
-    MaskInput,
     SealedForPeers,
     SealedFromPeers,
-    ShareKeys,
     Shares,
-    Unmask,
 )
-from testbed.aggregation.secagg_plus.graph import NeighbourGraph, list_digest
+from testbed.aggregation.secagg.stages import STAGES, row
+from testbed.aggregation.secagg_plus.graph import RegularGraph
 from testbed.aggregation.secagg_plus.messages import (
     AnnounceGraph,
     MaskedAmongNeighbours,
@@ -31,159 +29,140 @@ from testbed.aggregation.secagg_plus.messages import (
     NeighbourSignatures,
     ShareKeysAmongNeighbours,
     UnmaskNeighbours,
-    common_digest,
-    graph_advert_content,
 )
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.crypto import encryption
 from testbed.crypto.failures import OpeningFailed
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import signed_content
 from testbed.parties.client import handles
+from testbed.parties.stage_table import StageTable
 
-if TYPE_CHECKING:
-    from testbed.aggregation.secagg_plus.server import SecAggPlusParameters
-
-
-_QUESTIONS = (
-    AnnounceGraph,
-    ShareKeysAmongNeighbours,
-    MaskInputAmongNeighbours,
-    CheckSurvivors,
-    UnmaskNeighbours,
-    ProveShare,
+STAGES_AMONG_NEIGHBOURS = StageTable(
+    start=STAGES.start,
+    rows={
+        AnnounceGraph: row("new", "advertised"),
+        ShareKeysAmongNeighbours: row("advertised", "shared"),
+        MaskInputAmongNeighbours: row("shared", "masked"),
+        CheckSurvivors: STAGES.rows[CheckSurvivors],
+        UnmaskNeighbours: row("signed", "revealed"),
+        ProveShare: STAGES.rows[ProveShare],
+    },
 )
 
 
-class SecAggPlusClient(SecAggClient, answers=_QUESTIONS):
-    """One participant of one round; of the questions of `secagg` it answers the one that both protocols have."""
+class SecAggPlusClient(SecAggClient, answers=tuple(STAGES_AMONG_NEIGHBOURS.rows)):
+    """One participant of one round; its questions are those of `secagg` where both protocols have the same.
 
-    parameters: "SecAggPlusParameters"
-    _announced: AnnounceGraph
+    Attributes:
+        tags: by neighbour, its word that it has masked with this client.
+    """
 
-    # -- advertise keys -------------------------------------------------------------------------------------------
+    STAGES: ClassVar[StageTable] = STAGES_AMONG_NEIGHBOURS
+    parameters: SecAggPlusParameters
+    graph: RegularGraph
+    tags: dict[int, bytes]
+
+    # -- AdvertiseKeys --------------------------------------------------------------------------------------------
 
     @handles(AnnounceGraph)
     def on_announced_graph(self, message: AnnounceGraph) -> KeyAdvert:
         """Find the own neighbourhood; make two key pairs and sign their public halves and the list."""
-        self._announced = message  # looked at in the first step alone
-        return self.on_advertise_keys(AdvertiseKeys(message.round, message.neighbours + 1, message.threshold))
+        with self.progress.answering(message, message.round):
+            return self.advertise(message.round, self.peer_graph(message))
 
-    def _check_parameters(self, message: AdvertiseKeys) -> None:
-        announced = self._announced
-        listed = set(announced.participants)
-        if announced.participants != sorted(listed):
+    def peer_graph(self, message: Any) -> RegularGraph:
+        """The graph that the list gives; refuses a list or a neighbourhood that is not the experiment's."""
+        listed = set(message.participants)
+        if message.participants != sorted(listed):
             raise Refusal("secagg-plus.malformed-list", "the participants are not in order, or one stands there twice")
-        self._check_size(len(listed))
+        self.check_size(len(listed))
         agreed = self.client.agreed_participants
         if agreed is not None and listed != agreed.keys():
             raise Refusal("secagg-plus.other-list", "the participants are not those that were agreed on")
-        if self.client.number not in listed:
+        if self.number not in listed:
             raise Refusal("secagg-plus.not-in-list", "sent a list that this client is not in")
-        self._check_neighbourhood(announced)
-        digest = list_digest(self.environment.experiment_id, announced.round, announced.participants)
-        meter("message", len(listed))
-        graph = NeighbourGraph(announced.participants, announced.neighbours, digest)
-        self._around = graph.around(self.client.number)
-        self._listed, self._list_digest = listed, digest
-
-    def _check_neighbourhood(self, announced: AnnounceGraph) -> None:
-        told = (announced.neighbours, announced.threshold)
         try:
-            own = self.parameters.neighbourhood(len(announced.participants))
+            own = self.parameters.neighbourhood(len(listed))
         except ValueError as error:
             raise Refusal("secagg-plus.no-neighbourhood", str(error)) from None
-        if told != (own.neighbours, own.threshold):
-            raise Refusal("secagg-plus.other-neighbourhood", f"k, t = {told} is not what the experiment says")
+        if (message.neighbours, message.threshold) != (own.neighbours, own.threshold):
+            detail = f"k, t = {(message.neighbours, message.threshold)} is not what the experiment says"
+            raise Refusal("secagg-plus.other-neighbourhood", detail)
         if 2 * own.threshold <= own.neighbours + 1:
             raise Refusal("secagg.threshold-too-low", f"t = {own.threshold} of {own.neighbours + 1}")
-        self._fewest_survivors = own.survivors
+        meter("message", len(listed))
+        told = replace(own, neighbours=message.neighbours, threshold=message.threshold)
+        return RegularGraph.of_round(self.environment.experiment_id, message.round, message.participants, told)
 
-    def _advert_content(self, client: int, sealing_key: bytes, mask_key: bytes) -> bytes:
-        return graph_advert_content(self._round, client, sealing_key, mask_key, self._list_digest, self._training)
-
-    # -- share keys -----------------------------------------------------------------------------------------------
+    # -- ShareKeys ------------------------------------------------------------------------------------------------
 
     @handles(ShareKeysAmongNeighbours)
     def on_share_keys_among_neighbours(
         self, message: ShareKeysAmongNeighbours, private: NeighbourKeys
     ) -> SealedForPeers:
         """Verify the neighbours' keys; share the mask key and the self-mask seed among them."""
-        return self.on_share_keys(ShareKeys(message.round, private.adverts))
+        with self.progress.answering(message, message.round):
+            return self.share(private.adverts)
 
-    def _digest_of(self, adverts: dict[int, AdvertOf]) -> bytes:
-        """Of the list of participants, which everybody was shown, and of what was trained; keys are neighbours'."""
-        return common_digest(self._list_digest, self._training)
-
-    def _check_adverts(self, adverts: dict[int, AdvertOf], count: int) -> None:
-        if not adverts.keys() <= self._around:
+    def check_adverts(self, adverts: dict[int, AdvertOf], count: int) -> None:
+        """Refuse keys of anybody but neighbours; the rest is as in `secagg`."""
+        if not adverts.keys() <= self.graph.around(self.number):
             raise Refusal("secagg-plus.not-a-neighbour", "keys of a client that is no neighbour")
-        super()._check_adverts(adverts, count)
+        super().check_adverts(adverts, count)
 
-    # -- masked input ---------------------------------------------------------------------------------------------
+    # -- MaskedInputCollection ------------------------------------------------------------------------------------
 
     @handles(MaskInputAmongNeighbours)
     def on_mask_input_among_neighbours(
         self, message: MaskInputAmongNeighbours, private: SealedFromPeers
     ) -> MaskedAmongNeighbours:
         """Mask the update, and tell each neighbour that it is masked with it; who is not told keeps back its share."""
-        masked = super().on_mask_input(MaskInput(message.round), private)
-        meter("aead.seal", len(self._received))
-        told = []
-        for peer in sorted(self._received):
-            nonce, associated = self._word(self.client.number, peer)
-            told.append(MaskedWith(peer, encryption.seal(self._sealing_keys[peer], nonce, b"", associated)))
-        return MaskedAmongNeighbours(masked.input, told)
+        with self.progress.answering(message, message.round):
+            masked = self.masked_input(private.shares)
+            meter("aead.seal", len(self.received))
+            tags = []
+            for peer in sorted(self.received):
+                nonce, associated = self.tag_content(self.number, peer)
+                tags.append(MaskedWith(peer, encryption.seal(self.sealing_keys[peer], nonce, b"", associated)))
+            return MaskedAmongNeighbours(masked, tags)
 
-    def _stands_by(self) -> bool:
-        """No: hardly any of its batch are neighbours."""
-        return False
-
-    def _check_mates(self) -> None:
-        """Not here, for the same reason."""
-
-    def _planned_participants(self) -> int:
-        """All of the round: the sum is over more than the neighbourhood."""
-        return len(self._listed)
-
-    def _word(self, sender: int, receiver: int) -> tuple[bytes, bytes]:
+    def tag_content(self, sender: int, receiver: int) -> tuple[bytes, bytes]:
         """Nonce and associated data of `MaskedWith`: other ones than those of the shares, under the same key."""
-        return b"\x01" + sender.to_bytes(11, "big"), signed_content("masked with", self._round, sender, receiver)
+        return b"\x01" + sender.to_bytes(11, "big"), signed_content("masked with", self.round, sender, receiver)
 
-    # -- consistency check ----------------------------------------------------------------------------------------
+    # -- ConsistencyCheck -----------------------------------------------------------------------------------------
 
-    def _believable(self, listed: list[int]) -> set[int]:
+    def believable(self, named: list[int]) -> set[int]:
         """The survivors in the neighbourhood; what is signed is the set of all."""
-        survivors = set(listed)
-        if len(survivors) != len(listed) or not survivors <= self._listed:
+        survivors, participants = set(named), len(self.graph.listed)
+        if len(survivors) != len(named) or not survivors <= set(self.graph.listed):
             raise Refusal("secagg.foreign-survivor", "a survivor twice, or one that does not take part")
-        if len(survivors) < self._fewest_survivors:
+        if len(survivors) < self.graph.min_survivors:
             raise Refusal(
                 "secagg-plus.too-few-survivors",
-                f"{len(survivors)} survivors of {len(self._listed)}, never fewer than {self._fewest_survivors}",
+                f"{len(survivors)} survivors of {participants}, never fewer than {self.graph.min_survivors}",
             )
-        return super()._believable(sorted(survivors & self._around))
+        return super().believable(sorted(survivors & self.graph.around(self.number)))
 
-    def _may_be_left_out(self) -> bool:
-        """No: who is not in the sum does not help here."""
-        return False
-
-    # -- unmask ---------------------------------------------------------------------------------------------------
+    # -- Unmasking ------------------------------------------------------------------------------------------------
 
     @handles(UnmaskNeighbours)
     def on_unmask_neighbours(self, message: UnmaskNeighbours, private: NeighbourSignatures) -> Shares:
         """Reveal one share for each neighbour, once enough of them have signed the same survivors."""
-        self._told = {row.client: row.tag for row in private.masked_with}
-        return self.on_unmask(Unmask(message.round, private.signatures))
+        with self.progress.answering(message, message.round):
+            self.tags = {row.client: row.tag for row in private.masked_with}
+            return self.unmask(private.signatures)
 
-    def _masks_with_me(self, peer: int) -> bool:
+    def has_masked_with_me(self, peer: int) -> bool:
         """A server could tell a client of few neighbours, and others of all; then their mutual masks do not hide it."""
-        if peer == self.client.number:
+        if peer == self.number:
             return True
-        nonce, associated = self._word(peer, self.client.number)
+        nonce, associated = self.tag_content(peer, self.number)
         meter("aead.open")
         try:
-            encryption.open_sealed(self._sealing_keys[peer], nonce, self._told.get(peer, b""), associated)
+            encryption.open_sealed(self.sealing_keys[peer], nonce, self.tags.get(peer, b""), associated)
         except OpeningFailed:
             return False
         return True

@@ -6,13 +6,33 @@ digest of the experiment, the round and the list of participants, so that everyb
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.messages import signed_content
+from testbed.aggregation.secagg.messages import AdvertOf, KeyAdvert, Masked, ShareOf, Shares, SignatureOf, Unmask
+from testbed.aggregation.secagg.peer_graph import PeerGraph, Question, listed
+from testbed.aggregation.secagg_plus.bound import Neighbourhood
+from testbed.aggregation.secagg_plus.messages import (
+    AnnounceGraph,
+    MaskedAmongNeighbours,
+    MaskedWith,
+    MaskInputAmongNeighbours,
+    NeighbourKeys,
+    NeighbourSignatures,
+    ShareKeysAmongNeighbours,
+    UnmaskNeighbours,
+    common_digest,
+    graph_advert_content,
+)
+from testbed.arrays import Ids
+from testbed.emulation.compute.cost import meter
+from testbed.errors import RoundAborted
+from testbed.messages import Message, signed_content
+from testbed.network.contract import ids
 
 _DOMAIN = b"testbed/secagg-plus/participants/v1"
 _KEY_WORDS = 2  # 128 bits to sort by: no two participants have the same
@@ -68,3 +88,140 @@ class NeighbourGraph:
         steps = np.arange(-self._half, self._half + 1)
         places = (self._place[position] + steps) % len(self._circle)
         return frozenset(self._participants[self._circle[places]].tolist())
+
+
+class RegularGraph(PeerGraph):
+    """Everybody's peers are its k neighbours.
+
+    Args:
+        participants: sorted client numbers, s of them.
+        chosen: k, t and how many must survive.
+        digest: of the list, by `list_digest`.
+    """
+
+    def __init__(self, participants: Sequence[int], chosen: Neighbourhood, digest: bytes) -> None:
+        self.listed = list(participants)
+        self.chosen = chosen
+        self.list_digest = digest
+        self.participants = len(self.listed)
+        self.holders = chosen.neighbours + 1
+        self.threshold = chosen.threshold
+        self.min_survivors = chosen.survivors
+        self._graph = NeighbourGraph(participants, chosen.neighbours, digest)
+        self._around: dict[int, frozenset[int]] = {}
+        self._tags: defaultdict[int, list[MaskedWith]] | None = None
+
+    @classmethod
+    def of_round(
+        cls, experiment_id: bytes, round_number: int, participants: Sequence[int], chosen: Neighbourhood
+    ) -> "RegularGraph":
+        """The graph that the list of participants gives."""
+        return cls(participants, chosen, list_digest(experiment_id, round_number, participants))
+
+    def around(self, client: int) -> frozenset[int]:
+        """The client and its neighbours: those who hold its shares; raises `KeyError` for no participant."""
+        if client not in self._around:
+            self._around[client] = self._graph.around(client)
+        return self._around[client]
+
+    def peers(self, client: int, among: Iterable[int]) -> list[int]:
+        """A client's neighbours."""
+        around = self.around(client)
+        return [peer for peer in among if peer in around and peer != client]
+
+    def advert_content(
+        self, round_number: int, client: int, sealing_key: bytes, mask_key: bytes, training: bytes
+    ) -> bytes:
+        """A client signs its keys, the list of participants and what it was asked to train."""
+        return graph_advert_content(round_number, client, sealing_key, mask_key, self.list_digest, training)
+
+    def common_digest(self, round_number: int, training: bytes, adverts: Iterable[AdvertOf]) -> bytes:
+        """Of the list of participants, which everybody was shown, and of what was trained; keys are neighbours'."""
+        return common_digest(self.list_digest, training)
+
+    # -- what the server sends to whom --------------------------------------------------------------------------------
+
+    def announcement(self, round_number: int) -> Message:
+        """The list, k and t."""
+        meter("message", self.participants)
+        return AnnounceGraph(round_number, self.listed, self.chosen.neighbours, self.threshold)
+
+    def key_lists(self, round_number: int, adverts: Mapping[int, KeyAdvert]) -> Question:
+        """Each client is sent its neighbours' keys and its own."""
+        rows = {row.client: row for row in listed(adverts)}
+        private: dict[int, Message] = {}
+        for client in adverts:
+            around = [*self.peers(client, adverts), client]
+            private[client] = NeighbourKeys([rows[one] for one in sorted(around)])
+            meter("message", len(around))
+        return ids(list(adverts)), ShareKeysAmongNeighbours(round_number), private
+
+    def input_question(self, round_number: int) -> Message:
+        """See `PeerGraph.input_question`."""
+        return MaskInputAmongNeighbours(round_number)
+
+    def unmask_question(
+        self,
+        round_number: int,
+        signed: Mapping[int, bytes],
+        counting: Mapping[int, bytes],
+        inputs: Mapping[int, Masked],
+        kind: type[Unmask],
+    ) -> Question:
+        """Each client is sent t of its neighbours' signatures, and their tags; some cannot be sent so many."""
+        t = self.threshold
+        private: dict[int, Message] = {}
+        for client in signed:
+            around = sorted(self.around(client).intersection(signed))
+            if len(around) >= t:  # more of them say no more, and each is verified
+                told = self.tags_for(inputs, client)
+                meter("message", t + len(told))
+                private[client] = NeighbourSignatures([SignatureOf(one, signed[one]) for one in around[:t]], told)
+        if len(private) < t:
+            raise RoundAborted("below-threshold", f"{len(private)} of {t} needed are shown {t} signatures")
+        return ids(list(private)), UnmaskNeighbours(round_number), private
+
+    def tags_for(self, inputs: Mapping[int, Masked], client: int) -> list[MaskedWith]:
+        """The words of those whose inputs have arrived that they are masked with this client."""
+        if self._tags is None:
+            self._tags = defaultdict(list)
+            for sender, answer in inputs.items():
+                said = {row.client: row.tag for row in _tags(answer)}
+                for receiver, tag in said.items():
+                    self._tags[receiver].append(MaskedWith(sender, tag))
+        return self._tags[client]
+
+    # -- what is looked after ------------------------------------------------------------------------------------------
+
+    def isolated(self, clients: Iterable[int]) -> list[int]:
+        """See `PeerGraph.isolated`; they have sent no input yet."""
+        there = list(clients)
+        return [client for client in there if len(self.peers(client, there)) + 1 < self.threshold]
+
+    def is_masked_with_all(self, client: int, answer: Masked, shared: Iterable[int]) -> bool:
+        """See `PeerGraph.is_masked_with_all`."""
+        return {row.client for row in _tags(answer)} >= set(self.peers(client, shared))
+
+    def check_recoverable(self, shared: Ids, survivors: Ids) -> None:
+        """See `PeerGraph.check_recoverable`; from here on everybody's masks are in the sum and must be removable."""
+        there = set(survivors.tolist())
+        for client in shared.tolist():
+            holders = self.around(client) & there
+            if holders and len(holders) < self.threshold:
+                detail = f"{len(holders)} of {self.threshold} needed neighbours of client {client} sent their input"
+                raise RoundAborted("below-threshold", detail)
+
+    def held_by(self, client: int, shares: Shares) -> Shares:
+        """See `PeerGraph.held_by`."""
+        around = self.around(client)
+
+        def held(rows: list[ShareOf]) -> list[ShareOf]:
+            return [row for row in rows if row.client in around]
+
+        return Shares(held(shares.mask_keys), held(shares.self_masks))
+
+
+def _tags(answer: Masked) -> list[MaskedWith]:
+    """A client's words to the neighbours that it is masked with."""
+    assert isinstance(answer, MaskedAmongNeighbours)  # as the question says
+    return answer.masked_with

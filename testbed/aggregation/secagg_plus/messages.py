@@ -12,12 +12,13 @@ from testbed.aggregation.secagg.messages import (
     AdvertOf,
     KeyAdvert,
     Many,
+    Masked,
+    MaskInput,
     SealedForPeers,
-    SealedFromPeers,
     Shares,
     SignatureOf,
 )
-from testbed.messages import ClientId, Count, Message, RoundNumber, Vector, signed_content
+from testbed.messages import ClientId, Count, Message, RoundNumber, signed_content
 
 _COMMON_DOMAIN = b"testbed/secagg-plus/common/v1"
 
@@ -29,7 +30,7 @@ def graph_advert_content(
 ) -> bytes:
     """What the signature on advertised keys covers: also the list, so that neighbours know that they share one.
 
-    `training` is as in `secagg_messages.advert_content`.
+    `training` is as in `secagg.messages.advert_content`.
     """
     return signed_content(round_number, client, sealing_key, mask_key, list_digest, training)
 
@@ -81,21 +82,16 @@ class MaskedWith(Message, frozen=True):
     tag: Tag16
 
 
-class MaskedAmongNeighbours(Message, frozen=True):
+class MaskedAmongNeighbours(Masked, frozen=True):
     """The masked, quantised update; and for each neighbour that it is masked with, a tag that says so."""
 
-    input: Vector
     masked_with: Annotated[list[MaskedWith], Many]
 
 
-class MaskInputAmongNeighbours(Message, frozen=True):
+class MaskInputAmongNeighbours(MaskInput, frozen=True):
     """Mask your update against the neighbours that have shared."""
 
-    stage: ClassVar[str] = "secagg/masked-input"
     Answer: ClassVar[type[Message] | None] = MaskedAmongNeighbours
-    Private: ClassVar[type[Message] | None] = SealedFromPeers
-
-    round: RoundNumber
 
 
 class NeighbourSignatures(Message, frozen=True):

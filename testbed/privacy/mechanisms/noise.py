@@ -130,7 +130,7 @@ class Noise(BaseModel):
         return Encoding(dimension, self.clip, self.steps(dimension), bits, self.bias)
 
     def multiplier(self, participants: int, dimension: int) -> float:
-        """The noise multiplier, as given or for the epsilon that is given; raises `ExperimentError` for none such."""
+        """The noise multiplier, as given or for the given epsilon; raises `ExperimentError` if there is none."""
         if self.noise_multiplier is not None:
             return self.noise_multiplier
         return _multiplier(self, participants, dimension)

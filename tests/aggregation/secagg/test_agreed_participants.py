@@ -12,7 +12,9 @@ from testbed.aggregation.secagg.messages import (
     ShareKeys,
     Unmask,
 )
-from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.peer_graph import CompleteGraph, listed
+from testbed.aggregation.secagg.server import SecAgg
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import RoundAborted
 
@@ -64,9 +66,9 @@ def test_participants_are_those_that_were_agreed_on(federation: Any, stands: Any
         stand = stands.Stand(small, None)
         other_number = await stand.ask(AdvertiseKeys(1, N, 4), who=(1,))
         replies = await small.network.ask(sets_of(0, 2, 3, 4), AdvertiseKeys(1, 5, 3))
-        stand.adverts = replies.valid()
-        row = changed(stand.listed[0], client=5, sealing_key=FRESH, mask_key=bytes(31) + b"\x09")
-        foreign = await stand.ask(ShareKeys(1, [*stand.listed, row]))
+        rows = listed(replies.valid())
+        row = changed(rows[0], client=5, sealing_key=FRESH, mask_key=bytes(31) + b"\x09")
+        foreign = await stand.ask(ShareKeys(1, [*rows, row]))
         return other_number, foreign
 
     other_number, foreign = asyncio.run(play())
@@ -101,13 +103,13 @@ def test_the_agreed_list_goes_before_the_bulletin_board(federation: Any, stands:
         start = await small.train(1)
         protocol, stand = small.protocol, stands.Stand(small, start)
         board = small.environment.directory.signing
-        stand.adverts = await protocol.advertise_keys(start, T)
+        await protocol.advertise_keys(stand.state)
         if stage == "share":
             small.client(2).agreed_participants[4] = board[5].tobytes()
             return await stand.ask(ShareKeys(1, stand.listed))
-        stand.bundles = await protocol.share_keys(start, T, stand.adverts)
-        _, survivors = await protocol.collect_inputs(start, T, stand.bundles)
-        stand.signed = await protocol.check_consistency(start, T, survivors)
+        await protocol.share_keys(stand.state)
+        await protocol.collect_masked_inputs(stand.state)
+        await protocol.check_consistency(stand.state)
         board[4] = board[5]
         honest = await stand.ask(Unmask(1, stand.signatures), who=(3,))
         small.client(2).agreed_participants[4] = board[5].tobytes()
@@ -136,8 +138,9 @@ def test_a_round_number_must_be_the_one_that_was_agreed_on(federation: Any) -> N
 class Announces(SecAgg):
     """Announces another threshold than the experiment's."""
 
-    async def advertise_keys(self, round_: Any, t: int) -> Any:
-        return await super().advertise_keys(round_, t - 1)
+    def peer_graph(self, round_: Any) -> CompleteGraph:
+        honest = super().peer_graph(round_)
+        return CompleteGraph(honest.participants, honest.threshold - 1)
 
 
 def test_refusals_end_the_round_and_are_named(federation: Any) -> None:

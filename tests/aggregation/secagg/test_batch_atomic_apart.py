@@ -24,10 +24,11 @@ from testbed.aggregation.secagg.messages import (
     Unmask,
     UnmaskSurvivors,
 )
-from testbed.aggregation.secagg.server import SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.share_correction import recover
 from testbed.batches import Batches
 from testbed.errors import ProtocolError
+from testbed.messages import Message
 
 S, T = 12, 3
 BATCH, FIRST, SECOND = [0, 1, 2], list(range(3, 12)), list(range(12, 21))
@@ -67,7 +68,9 @@ async def attack(
             answers = (await ask(np.array([client]), CheckSurvivors(1, survivors))).valid()
             signed.update({c: a.signature for c, a in answers.items()})
     for client, survivors in told.items():
-        question = Unmask(1, [SignatureOf(p, signed[p]) for p in signed if p in survivors and told[p] == survivors])
+        question: Message = Unmask(
+            1, [SignatureOf(p, signed[p]) for p in signed if p in survivors and told[p] == survivors]
+        )
         if parameters.consistency == "none":
             question = UnmaskSurvivors(1, survivors)
         revealed.update((await ask(np.array([client]), question)).valid())
@@ -98,8 +101,8 @@ def test_without_the_check_the_batch_is_broken(
     federation: Any, parameters: SecAggParameters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One member's seed and the others' mask keys: the sum of FIRST and of that one member is had."""
-    monkeypatch.setattr(SecAggClient, "_digest_of", lambda self, adverts: b"")
-    monkeypatch.setattr(SecAggClient, "_check_mates", lambda self: None)
+    monkeypatch.setattr(SecAggClient, "common_digest", lambda self: b"")
+    monkeypatch.setattr(SecAggClient, "check_batch_peers", lambda self, batch: None)
     small, arrived, mask_keys, seeds = asyncio.run(attack(federation, parameters))
     assert small.refusals() == []
     assert {0, *FIRST} <= arrived

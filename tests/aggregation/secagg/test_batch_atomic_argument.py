@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.secagg.batches import check_whole, mates
+from testbed.aggregation.secagg.batches import AtomicBatches
 from testbed.batches import Batches
 from testbed.errors import Refusal
 
@@ -40,7 +40,7 @@ class Telling:
     whole: bool = True
 
     def sends(self, client: int) -> bool:
-        return not self.own_batch or mates(self.batches, client) <= self.peers[client]
+        return not self.own_batch or AtomicBatches(self.batches).batch_peers(client) <= self.peers[client]
 
     def reveals(self, client: int) -> bool:
         if not self.survivors[client] <= self.peers[client] | {client}:
@@ -48,7 +48,7 @@ class Telling:
         if not self.whole:
             return client in self.survivors[client]
         try:
-            check_whole(self.batches, sorted(self.survivors[client]))
+            AtomicBatches(self.batches).check_survivors(sorted(self.survivors[client]))
         except Refusal:
             return False
         return True

@@ -16,7 +16,7 @@ from testbed.aggregation.secagg.messages import (
     Unmask,
     UnmaskSurvivors,
 )
-from testbed.aggregation.secagg.server import SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.batches import Batches
 
 N, T = 12, 7
@@ -38,13 +38,12 @@ async def before_check(federation: Any, stands: Any, leaving: Any = None, **opti
 async def masked(federation: Any, stands: Any, partition: Batches, leaving: Any = None, **options: Any) -> Any:
     """The same with other batches."""
     parameters = SecAggParameters(**options)
-    t = parameters.threshold_for(N)
     small = federation(DELTAS, parameters, batches=partition, leaving=leaving)
     protocol, start = small.protocol, await small.begin()
     stand = stands.Stand(small, start)
-    stand.adverts = await protocol.advertise_keys(start, t)
-    stand.bundles = await protocol.share_keys(start, t, stand.adverts)
-    stand.replies, stand.survivors = await protocol.collect_inputs(start, t, stand.bundles)
+    await protocol.advertise_keys(stand.state)
+    await protocol.share_keys(stand.state)
+    await protocol.collect_masked_inputs(stand.state)
     return stand
 
 
@@ -114,8 +113,8 @@ def test_no_input_is_sent_before_the_whole_batch_has_shared(federation: Any, sta
     async def play() -> Any:
         small = federation(DELTAS, SecAggParameters(threshold=T), batches=THREES)
         stand = stands.Stand(small, await small.begin())
-        stand.adverts = await small.protocol.advertise_keys(stand.start, T)
-        stand.bundles = await small.protocol.share_keys(stand.start, T, stand.adverts)
+        await small.protocol.advertise_keys(stand.state)
+        await small.protocol.share_keys(stand.state)
         rows = [row for row in stand.sealed_for(2) if row.client != 1]
         replies = await small.network.ask(
             np.array([2, 3]), MaskInput(1), private={2: SealedFromPeers(rows), 3: SealedFromPeers(stand.sealed_for(3))}
@@ -163,9 +162,8 @@ def test_different_unions_of_whole_batches_never_find_t_signers_each(federation:
 def test_after_one_set_was_unmasked_there_is_no_other(federation: Any, stands: Any) -> None:
     async def play() -> Any:
         stand = await before_check(federation, stands)
-        stand.signed = await stand.small.protocol.check_consistency(
-            stand.start, T, np.array(without(0, 1, 2)), np.array([0, 1, 2])
-        )
+        stand.state.survivors, stand.state.helpers = np.array(without(0, 1, 2)), np.array([0, 1, 2])
+        await stand.small.protocol.check_consistency(stand.state)
         rows = [row for row in stand.signatures if row.client > 2]
         first = await stand.small.network.ask(np.arange(N), Unmask(1, rows))
         again = [await stand.ask(CheckSurvivors(1, without(9, 10, 11))), await stand.ask(Unmask(1, rows))]
@@ -182,11 +180,11 @@ def left_out_reveals(federation: Any, stands: Any, **options: Any) -> dict[int, 
 
     async def play() -> Any:
         stand = await before_check(federation, stands, {"secagg/masked-input": {4}}, **options)
-        protocol, start = stand.small.protocol, stand.start
-        survivors = protocol.included(start, T, np.arange(N), stand.survivors)
-        excluded = protocol.left_out(start, stand.replies, np.arange(N), stand.survivors, survivors)
-        assert (survivors.tolist(), excluded.tolist()) == (without(3, 4, 5), [3, 5])
-        return await protocol.collect_reveals(start, T, survivors, excluded)
+        protocol, state = stand.small.protocol, stand.state
+        assert (state.survivors.tolist(), state.helpers.tolist()) == (without(3, 4, 5), [3, 5])
+        await protocol.check_consistency(state)
+        await protocol.collect_shares(state)
+        return state.revealed
 
     return asyncio.run(play())
 
@@ -205,8 +203,8 @@ def test_who_is_left_out_gives_its_mask_key_away_and_nobody_gives_its_seed(
 def test_signatures_of_those_left_out_count_only_where_the_experiment_says_so(federation: Any, stands: Any) -> None:
     async def play(smallest: int | None) -> Any:
         stand = await before_check(federation, stands, {"secagg/masked-input": {4}}, smallest_sum=smallest)
-        survivors, excluded = np.array(without(3, 4, 5)), np.array([3, 5])
-        stand.signed = await stand.small.protocol.check_consistency(stand.start, T, survivors, excluded)
+        stand.state.survivors, stand.state.helpers = np.array(without(3, 4, 5)), np.array([3, 5])
+        await stand.small.protocol.check_consistency(stand.state)
         return await stand.ask(Unmask(1, stand.signatures)), await stand.ask(Unmask(1, stand.signatures), who=[3])
 
     assert asyncio.run(play(None)) == ([(2, "secagg.foreign-signature")], [(3, "secagg.foreign-signature")])
@@ -218,8 +216,8 @@ def test_a_client_that_is_no_participant_never_signs_for_those_that_are(federati
 
     async def play() -> Any:
         stand = await before_check(federation, stands, {"secagg/share-keys": {4}}, smallest_sum=3)
-        survivors = np.array(without(3, 4, 5))
-        stand.signed = await stand.small.protocol.check_consistency(stand.start, T, survivors, np.array([3, 5]))
+        stand.state.survivors, stand.state.helpers = np.array(without(3, 4, 5)), np.array([3, 5])
+        await stand.small.protocol.check_consistency(stand.state)
         return await stand.ask(Unmask(1, [*stand.signatures, changed(stand.signatures[0], client=4)]))
 
     assert asyncio.run(play()) == [(2, "secagg.foreign-signature")]

@@ -9,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.aggregation.plain import Plain, PlainParameters
-from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
-from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.round_state import SecAggRound
+from testbed.aggregation.secagg.server import SecAgg
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlus
 from testbed.batches import Batches
 from testbed.errors import RoundAborted
 
@@ -26,9 +29,10 @@ class Kept(SecAgg):
 
     total: list[int]
 
-    def unmask(self, *arguments: Any) -> None:
-        super().unmask(*arguments)
-        self.total = [int(value) for value in arguments[1]]
+    async def unmask(self, state: SecAggRound) -> Any:
+        total = await super().unmask(state)
+        self.total = [int(value) for value in total]
+        return total
 
 
 def exact(small: Any, clients: list[int]) -> list[int]:

@@ -9,7 +9,8 @@ from scipy import stats
 from testbed.aggregation.plain import Plain, PlainParameters, Update
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import AdvertiseKeys, KeyAdvert
-from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.server import SecAgg
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.messages import Vector, attach, decode, encode
 from testbed.parties.client import RoleSpec, handles
@@ -104,8 +105,8 @@ class ShowsItsSecrets(SecAggClient):
     @handles(AdvertiseKeys)
     def on_advertise_keys(self, message: AdvertiseKeys) -> KeyAdvert:
         advert = super().on_advertise_keys(message)
-        assert PrivateKey.from_seed(self._mask_secret).public == advert.mask_key
-        self.shown.append((message.round, self._mask_secret, advert.sealing_key))
+        assert PrivateKey.from_seed(self.mask_secret).public == advert.mask_key
+        self.shown.append((message.round, self.mask_secret, advert.sealing_key))
         return advert
 
 

@@ -17,7 +17,7 @@ from testbed.aggregation.secagg.messages import (
     SignatureOf,
     Unmask,
 )
-from testbed.aggregation.secagg.server import SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.crypto.key_agreement import PrivateKey
 
 N = 6
@@ -112,12 +112,12 @@ FRESH = PrivateKey.from_seed(bytes(range(32))).public
         (lambda s: ShareKeys(1, [row for row in s.listed if row.client != 2]), "secagg.own-keys-changed"),
         (lambda s: s.with_advert(2, mask_key=FRESH), "secagg.own-keys-changed"),
         (lambda s: s.with_advert(2, sealing_key=FRESH), "secagg.own-keys-changed"),
-        (lambda s: s.with_advert(4, mask_key=s.adverts[0].mask_key), "secagg.key-used-twice"),
-        (lambda s: s.with_advert(4, sealing_key=s.adverts[0].mask_key), "secagg.key-used-twice"),
-        (lambda s: s.with_advert(4, sealing_key=s.adverts[4].mask_key), "secagg.key-used-twice"),
+        (lambda s: s.with_advert(4, mask_key=s.state.adverts[0].mask_key), "secagg.key-used-twice"),
+        (lambda s: s.with_advert(4, sealing_key=s.state.adverts[0].mask_key), "secagg.key-used-twice"),
+        (lambda s: s.with_advert(4, sealing_key=s.state.adverts[4].mask_key), "secagg.key-used-twice"),
         (lambda s: s.with_advert(4, mask_key=FRESH), "secagg.other-keys-or-training"),
         (lambda s: s.with_advert(4, sealing_key=FRESH), "secagg.other-keys-or-training"),
-        (lambda s: s.with_advert(4, signature=s.adverts[0].signature), "secagg.other-keys-or-training"),
+        (lambda s: s.with_advert(4, signature=s.state.adverts[0].signature), "secagg.other-keys-or-training"),
         (lambda s: s.with_advert(4, signature=bytes(64)), "secagg.other-keys-or-training"),
         # the keys of client 4 under another name: signed, but not for that client
         (lambda s: ShareKeys(1, [*s.listed[:4], changed(s.listed[4], client=5)]),
@@ -136,8 +136,9 @@ def test_keys_of_an_earlier_round_are_refused(stands: Any) -> None:
         old = stand.listed
         await stand.small.network.begin_round(2)
         start = await stand.small.train(2)
-        adverts = await stand.small.protocol.advertise_keys(start, T)
-        mixed = [row if row.client != 4 else old[4] for row in stands.Stand(stand.small, start, adverts).listed]
+        again = stands.Stand(stand.small, start)
+        await stand.small.protocol.advertise_keys(again.state)
+        mixed = [row if row.client != 4 else old[4] for row in again.listed]
         return await stand.ask(ShareKeys(2, mixed))
 
     assert asyncio.run(play()) == [(2, "secagg.other-keys-or-training")]
@@ -150,7 +151,7 @@ def test_more_clients_than_were_announced_are_refused(federation: Any, stands: A
         small = federation(np.zeros((N, 3)), SecAggParameters(threshold=0.6))
         stand = stands.Stand(small, await small.begin())
         replies = await small.network.ask(EVERYBODY, AdvertiseKeys(1, N - 1, 3))
-        stand.adverts = replies.valid()
+        stand.state.adverts = replies.valid()
         return await stand.ask(ShareKeys(1, stand.listed))
 
     assert asyncio.run(play()) == [(2, "secagg.wrong-size")]
@@ -220,7 +221,8 @@ def test_the_signatures_on_the_survivors_are_checked(stands: Any, rows: Callable
 def test_a_signature_of_somebody_declared_dead_is_refused(stands: Any) -> None:
     async def play() -> Any:
         stand = await stands.before("check")
-        stand.signed = await stand.small.protocol.check_consistency(stand.start, T, sets_of(0, 1, 2, 3, 4))
+        stand.state.survivors = sets_of(0, 1, 2, 3, 4)
+        await stand.small.protocol.check_consistency(stand.state)
         return await stand.ask(Unmask(1, [*stand.signatures, changed(stand.signatures[0], client=5)]))
 
     assert asyncio.run(play()) == [(2, "secagg.foreign-signature")]

@@ -27,7 +27,7 @@ from testbed.aggregation.secagg.messages import (
     Unmask,
     survivors_content,
 )
-from testbed.aggregation.secagg.server import SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.shamir import PRIME
 from testbed.errors import RoundAborted
@@ -74,16 +74,16 @@ class SmallOrderKey(SecAggClient):
     @handles(AdvertiseKeys)
     def on_advertise_keys(self, message: AdvertiseKeys) -> KeyAdvert:
         advert = super().on_advertise_keys(message)
-        content = self._advert_content(self.client.number, advert.sealing_key, self.key)
-        return KeyAdvert(advert.sealing_key, self.key, self._sign(KEYS_DOMAIN, content))
+        content = self.advert_content(self.client.number, advert.sealing_key, self.key)
+        return KeyAdvert(advert.sealing_key, self.key, self.sign(KEYS_DOMAIN, content))
 
 
 class OneKeyTwice(SecAggClient):
     @handles(AdvertiseKeys)
     def on_advertise_keys(self, message: AdvertiseKeys) -> KeyAdvert:
         key = super().on_advertise_keys(message).mask_key
-        content = self._advert_content(self.client.number, key, key)
-        return KeyAdvert(key, key, self._sign(KEYS_DOMAIN, content))
+        content = self.advert_content(self.client.number, key, key)
+        return KeyAdvert(key, key, self.sign(KEYS_DOMAIN, content))
 
 
 class CopiesAKey(SecAggClient):
@@ -93,8 +93,8 @@ class CopiesAKey(SecAggClient):
     def on_advertise_keys(self, message: AdvertiseKeys) -> KeyAdvert:
         own = super().on_advertise_keys(message)
         copied = PrivateKey.from_seed(self.environment.randomness.secret(1, message.round, "secagg mask key")).public
-        content = self._advert_content(self.client.number, own.sealing_key, copied)
-        return KeyAdvert(own.sealing_key, copied, self._sign(KEYS_DOMAIN, content))
+        content = self.advert_content(self.client.number, own.sealing_key, copied)
+        return KeyAdvert(own.sealing_key, copied, self.sign(KEYS_DOMAIN, content))
 
 
 @pytest.mark.parametrize("role", [SignsNothing, SmallOrderKey, OneKeyTwice, CopiesAKey])
@@ -115,9 +115,9 @@ class SignsAnotherSet(SecAggClient):
     @handles(CheckSurvivors)
     def on_check_survivors(self, message: CheckSurvivors) -> SurvivorsSignature:
         super().on_check_survivors(message)
-        self._survivors = self._survivors - {0}
+        self.survivors = self.survivors - {0}
         return SurvivorsSignature(
-            self._sign(SURVIVORS_DOMAIN, survivors_content(1, sorted(self._survivors), self._digest))
+            self.sign(SURVIVORS_DOMAIN, survivors_content(1, sorted(self.survivors), self.digest))
         )
 
 
@@ -225,6 +225,7 @@ def test_a_client_can_still_lie_within_the_range_of_an_update(federation: Any) -
     class TwiceItsWeight(SecAggClient):
         @handles(MaskInput)
         def on_mask_input(self, message: MaskInput, private: SealedFromPeers) -> Masked:
+            assert self.client.local_update is not None
             self.client.local_update = replace(self.client.local_update, samples=30)
             return super().on_mask_input(message, private)
 
@@ -235,8 +236,9 @@ def test_where_all_weights_are_equal_no_other_weight_is_accepted(federation: Any
     class WeighsTwo(SecAggClient):
         @handles(MaskInput)
         def on_mask_input(self, message: MaskInput, private: SealedFromPeers) -> Masked:
+            assert self.client.local_update is not None
             self.client.local_update = replace(self.client.local_update, samples=2)
-            self.parameters = SecAggParameters(threshold=T)
+            self.noise = SecAggParameters(threshold=T).noise_policy()
             return super().on_mask_input(message, private)
 
     parameters = SecAggParameters(threshold=T, weights="equal")
@@ -316,11 +318,11 @@ def test_without_a_share_to_spare_a_wrong_self_mask_shows_in_the_sum(federation:
 class DealsInconsistently(SecAggClient):
     """Its self-mask shares lie on no polynomial of degree t - 1."""
 
-    def _share(self, holders: list[int]) -> list[SharesFor]:
-        true = self._threshold
-        self._threshold = len(holders)
-        sealed = super()._share(holders)
-        self._threshold = true
+    def share_among(self, holders: list[int]) -> list[SharesFor]:
+        true = self.graph.threshold
+        self.graph.threshold = len(holders)
+        sealed = super().share_among(holders)
+        self.graph.threshold = true
         return sealed
 
 
@@ -365,7 +367,7 @@ def test_silence_is_a_drop_out(federation: Any) -> None:
 def test_no_single_misbehaving_client_crashes_the_run(federation: Any) -> None:
     """Whatever one client answers, the round completes or ends as aborted: nothing else is raised."""
     roles = [value for value in list(globals().values()) if isinstance(value, type) and issubclass(value, SecAggClient)]
-    outcomes = {}
+    outcomes: dict[str, int | str] = {}
     for role in roles:
         if role in (SecAggClient, InputOf):
             continue

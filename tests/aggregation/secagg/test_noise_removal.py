@@ -12,10 +12,11 @@ from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.dealt_shares import seal_shares
 from testbed.aggregation.secagg.mask_threads import add_in_threads
 from testbed.aggregation.secagg.messages import CheckSurvivors, ShareKeys, ShareOf, SharesFor
-from testbed.aggregation.secagg.noise_removal import SharesAndNoise, UnmaskAndRemove
+from testbed.aggregation.secagg.noise import SharesAndNoise, UnmaskAndRemove
 from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.round_state import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
-from testbed.aggregation.secagg_plus.server import SecAggPlusParameters
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.emulation.compute.cost import metered
 from testbed.errors import RoundAborted
@@ -31,7 +32,7 @@ BEFORE = STAGES[:3]  # who leaves in them is not in the sum
 
 
 def parameters(enforced: bool = True, **changes: Any) -> SecAggParameters:
-    noise = {"noise_multiplier": MULTIPLIER, "scale": SCALE}
+    noise: dict[str, Any] = {"noise_multiplier": MULTIPLIER, "scale": SCALE}
     if enforced:
         noise["enforcement"] = {"tolerated_dropouts": T}
     return SecAggParameters(**{"threshold": 5, "weights": "equal", "noise": noise} | changes)
@@ -107,7 +108,7 @@ class Remembers(SecAggClient):
 
     @handles(ShareKeys)
     def on_share_keys(self, message: ShareKeys) -> Any:
-        self.kept[self.client.number] = self.noise_chain(self._participants, self._round)
+        self.kept[self.client.number] = self.noise.secrets_of(self, self.graph.participants, self.round)
         return super().on_share_keys(message)
 
 
@@ -158,11 +159,11 @@ def test_nothing_is_revealed_of_noise_where_all_of_it_stays(stands: Any) -> None
 class HidesADropout(SecAgg):
     """Names a client among the survivors whose input has not arrived, so that one component more is removed."""
 
-    async def check_consistency(self, round_: Any, t: int, survivors: Any, excluded: Any = ()) -> Any:
-        everybody = np.arange(N, dtype=np.int64)
-        signed = await super().check_consistency(round_, t, everybody, np.array(excluded, np.int64))
-        self.signed = len(signed)
-        return signed
+    async def check_consistency(self, state: SecAggRound) -> None:
+        true, state.survivors = state.survivors, np.arange(N, dtype=np.int64)
+        await super().check_consistency(state)
+        self.signed = len(state.signed)
+        state.survivors = true
 
 
 def test_a_server_that_hides_a_dropout_gets_no_sum(federation: Any) -> None:
@@ -178,10 +179,10 @@ def test_a_server_that_hides_a_dropout_gets_no_sum(federation: Any) -> None:
 class ShowsTwoSets(SecAgg):
     """Has one set of survivors signed, and wants noise removed for a larger one."""
 
-    async def check_consistency(self, round_: Any, t: int, survivors: Any, excluded: Any = ()) -> Any:
-        signed = await super().check_consistency(round_, t, survivors)
-        self.again = await round_.network.ask(survivors, CheckSurvivors(round_.number, [*survivors.tolist(), 1]))
-        return signed
+    async def check_consistency(self, state: SecAggRound) -> None:
+        await super().check_consistency(state)
+        again = CheckSurvivors(state.start.number, [*state.survivors.tolist(), 1])
+        self.again = await state.start.network.ask(state.survivors, again)
 
 
 def test_a_server_that_shows_another_set_afterwards_is_refused(federation: Any) -> None:
@@ -195,11 +196,12 @@ def test_a_server_that_shows_another_set_afterwards_is_refused(federation: Any) 
 class TellsSomeOthers(SecAgg):
     """Tells the first half that nobody dropped out, and passes on the signatures of all."""
 
-    async def check_consistency(self, round_: Any, t: int, survivors: Any, excluded: Any = ()) -> Any:
+    async def check_consistency(self, state: SecAggRound) -> None:
+        round_, survivors = state.start, state.survivors
         half = len(survivors) // 2
         first = await round_.network.ask(survivors[:half], CheckSurvivors(round_.number, list(range(N))))
         second = await round_.network.ask(survivors[half:], CheckSurvivors(round_.number, survivors.tolist()))
-        return {client: answer.signature for part in (first, second) for client, answer in part.valid().items()}
+        state.signed = {c: answer.signature for part in (first, second) for c, answer in part.valid().items()}
 
 
 def test_a_server_that_tells_some_of_fewer_dropouts_is_refused(federation: Any) -> None:
@@ -213,9 +215,11 @@ def test_a_server_that_tells_some_of_fewer_dropouts_is_refused(federation: Any) 
 
 
 class RevealsWrongShares(SecAggClient):
-    def noise_to_reveal(self, participants: int, survivors: Any, dealt: Any) -> Any:
-        rows = super().noise_to_reveal(participants, survivors, dealt)
-        return [ShareOf(row.client, bytes(2) + bytes(reversed(row.share[2:]))) for row in rows]
+    @handles(UnmaskAndRemove)
+    def on_unmask_and_remove(self, message: UnmaskAndRemove) -> SharesAndNoise:
+        answer = super().on_unmask_and_remove(message)
+        wrong = [ShareOf(row.client, bytes(2) + bytes(reversed(row.share[2:]))) for row in answer.noise]
+        return SharesAndNoise(answer.mask_keys, answer.self_masks, wrong)
 
 
 def test_a_wrong_share_is_found_and_left_out(federation: Any) -> None:
@@ -228,7 +232,7 @@ def test_a_wrong_share_is_found_and_left_out(federation: Any) -> None:
 
 
 class AddsNoNoise(SecAggClient):
-    def noise_shares(self, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
+    def noise_to_add(self, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
         return []
 
 
@@ -243,19 +247,19 @@ def test_removing_what_was_never_added_hides_nothing_and_costs_accuracy(federati
 class SealsMore(SecAggClient):
     """One share more than everybody else deals."""
 
-    def _share(self, holders: list[int]) -> list[SharesFor]:
-        plain = super()._share(holders)
+    def share_among(self, holders: list[int]) -> list[SharesFor]:
+        plain = super().share_among(holders)
         sealed = []
         for row in plain:
             me, holder = self.client.number, row.client
-            shares = bytes(len(self._own_shares) + SHARE_BYTES)
-            bundle = seal_shares(self._sealing_keys[holder], me, holder, shares, self._associated(me, holder))
+            shares = bytes(len(self.own_shares) + SHARE_BYTES)
+            bundle = seal_shares(self.sealing_keys[holder], me, holder, shares, self.associated(me, holder))
             sealed.append(SharesFor(holder, bundle))
         return sealed
 
 
 class TakesAnything(SecAgg):
-    def _whole(self, replies: Any, adverts: Any, round_: Any) -> Any:
+    def complete_shares(self, state: SecAggRound, replies: Any) -> Any:
         return {client: {row.client: row.sealed for row in a.shares} for client, a in replies.valid().items()}
 
 
@@ -329,8 +333,8 @@ def test_threads_charge_what_one_would() -> None:
 class DealsNoNoise(SecAggClient):
     """Numbers instead of shares of the secrets of its noise."""
 
-    def _deal(self, name: str, secret: bytes, points: Any) -> list[bytes]:
-        dealt = super()._deal(name, secret, points)
+    def deal(self, name: str, secret: bytes, points: Any) -> list[bytes]:
+        dealt = super().deal(name, secret, points)
         return [bytes([0, *part[:0:-1]]) for part in dealt] if name.startswith("the noise") else dealt
 
 

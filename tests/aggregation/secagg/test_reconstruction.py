@@ -13,7 +13,8 @@ from testbed.adversary.misbehaviour import AttackContext, malicious_server
 from testbed.adversary.secagg.accomplices import HandedOver, HandOver
 from testbed.adversary.secagg.reconstruction import Attempt, ContradictDropouts, ReconstructionOptions
 from testbed.adversary.secagg.small_sums import ShrinkTheSum, SplitTheSharing
-from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.server import SecAgg
 from testbed.errors import RoundAborted
 
 D = 6
@@ -36,7 +37,7 @@ def played(
     deltas = np.random.default_rng(participants).uniform(-1, 1, (participants, D)).astype(np.float32)
     context = AttackContext(frozenset(dishonest), {kind: ReconstructionOptions(victim=victim)})
     small = federation(
-        deltas, SecAggParameters(threshold=threshold, consistency=consistency),  # type: ignore[arg-type]
+        deltas, SecAggParameters(threshold=threshold, consistency=consistency),
         protocol=malicious_server(SecAgg, [kind], context), samples=range(3, participants + 3), **keywords,
     )  # fmt: skip
     try:
@@ -281,7 +282,7 @@ def test_an_accomplice_has_nothing_to_hand_over_before_it_has_shares(federation:
     async def play() -> Mapping[int, Any]:
         small = federation(np.zeros((5, D)), SecAggParameters(threshold=4), protocol=protocol)
         start = await small.begin()
-        await SecAgg.advertise_keys(small.protocol, start, 4)
+        await SecAgg.advertise_keys(small.protocol, small.protocol.begin(start))
         return [
             (refusal.client, refusal.check)
             for refusal in (await small.network.ask(np.array([3, 4]), HandOver(1))).missing.refusals

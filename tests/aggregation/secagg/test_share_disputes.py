@@ -29,9 +29,9 @@ class DealsInconsistently(SecAggClient):
 
     of = "the self-mask seed"
 
-    def _deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
+    def deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
         if name != self.of:
-            return super()._deal(name, secret, points)
+            return super().deal(name, secret, points)
         return [b"\0" + hashlib.sha256(secret + bytes([point])).digest() for point in points]
 
 
@@ -42,15 +42,15 @@ class DealsNoMaskKey(DealsInconsistently):
 class DealsAnotherKey(SecAggClient):
     """Consistent shares, of a mask key that it has not advertised."""
 
-    def _deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
-        return super()._deal(name, bytes(32) if name == "the mask key" else secret, points)
+    def deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
+        return super().deal(name, bytes(32) if name == "the mask key" else secret, points)
 
 
 class DealsNoShares(DealsInconsistently):
     """Numbers beyond the prime, to more holders than may drop out: no reconstruction takes them."""
 
-    def _deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
-        dealt = super(DealsInconsistently, self)._deal(name, secret, points)
+    def deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
+        dealt = super(DealsInconsistently, self).deal(name, secret, points)
         return dealt if name != self.of else [*dealt[: T - 2], *[b"\xff" * 33] * (len(dealt) - T + 2)]
 
 
@@ -61,15 +61,15 @@ class DealsNoSharesOfItsMaskKey(DealsNoShares):
 class SealsNothing(SecAggClient):
     """What it has sealed does not open."""
 
-    def _share(self, holders: list[int]) -> list[SharesFor]:
-        return [SharesFor(row.client, bytes(len(row.sealed))) for row in super()._share(holders)]
+    def share_among(self, holders: list[int]) -> list[SharesFor]:
+        return [SharesFor(row.client, bytes(len(row.sealed))) for row in super().share_among(holders)]
 
 
 class DealsWrongToTwo(SecAggClient):
     """So few wrong ones that the secret can be had all the same."""
 
-    def _deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
-        return [bytes(33), bytes(33), *super()._deal(name, secret, points)[2:]]
+    def deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
+        return [bytes(33), bytes(33), *super().deal(name, secret, points)[2:]]
 
 
 class Frames(SecAggClient):
@@ -232,8 +232,8 @@ def test_only_what_was_revealed_is_opened(unsigned: bool, federation: Any) -> No
         assert await asked(small, ProveShare(2, 3, SELF_MASK)) == ["secagg.out-of-order"]
         for question in (ProveShare(1, 3, SELF_MASK), ProveShare(1, 9, MASK_KEY)):
             assert isinstance(await asked(small, question), ShareKey)
-        for question in (Unmask(1, []), UnmaskSurvivors(1, list(range(9)))):
-            assert await asked(small, question) == ["secagg.out-of-order"]
+        for late in (Unmask(1, []), UnmaskSurvivors(1, list(range(9)))):
+            assert await asked(small, late) == ["secagg.out-of-order"]
 
     asyncio.run(play())
 

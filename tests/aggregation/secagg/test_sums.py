@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from testbed.aggregation.quantisation import Quantisation
 from testbed.aggregation.secagg.mask_threads import add_masks_in_threads
-from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.round_state import SecAggRound
+from testbed.aggregation.secagg.server import SecAgg
 from testbed.crypto.masks import add_masks, word_dtype
 from testbed.engine.round import run_round
 from testbed.errors import ExperimentError, RoundAborted
@@ -37,9 +39,10 @@ class Kept(SecAgg):
 
     total: list[int]
 
-    def unmask(self, *arguments: Any) -> None:
-        super().unmask(*arguments)
-        self.total = [int(value) for value in arguments[1]]
+    async def unmask(self, state: SecAggRound) -> Any:
+        total = await super().unmask(state)
+        self.total = [int(value) for value in total]
+        return total
 
 
 @st.composite

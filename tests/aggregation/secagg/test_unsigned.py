@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.aggregation.secagg.messages import AdvertiseKeys, UnmaskSurvivors
-from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.server import SecAgg
 from testbed.errors import RoundAborted
 
 N, D, T = 6, 5, 5
@@ -76,9 +77,9 @@ async def before_unmasking(federation: Any, stands: Any, parameters: SecAggParam
     small = federation(DELTAS, parameters)
     start = await small.begin()
     stand = stands.Stand(small, start)
-    stand.adverts = await small.protocol.advertise_keys(start, T)
-    stand.bundles = await small.protocol.share_keys(start, T, stand.adverts)
-    await small.protocol.collect_inputs(start, T, stand.bundles)
+    await small.protocol.advertise_keys(stand.state)
+    await small.protocol.share_keys(stand.state)
+    await small.protocol.collect_masked_inputs(stand.state)
     return stand
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from testbed.aggregation.secagg.messages import (
     SignatureOf,
     Unmask,
 )
+from testbed.aggregation.secagg.peer_graph import listed
 from testbed.aggregation.secagg_plus.client import SecAggPlusClient
 from testbed.aggregation.secagg_plus.graph import NeighbourGraph, list_digest
 from testbed.aggregation.secagg_plus.messages import (
@@ -33,7 +35,8 @@ from testbed.aggregation.secagg_plus.messages import (
     ShareKeysAmongNeighbours,
     UnmaskNeighbours,
 )
-from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlus
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import RoundAborted
 from testbed.parties.client import RoleSpec, handles
@@ -57,20 +60,22 @@ class Stand:
     """Where an honest run has got to."""
 
     small: Any
-    adverts: Any = None
-    bundles: Any = None
-    survivors: Any = None
-    signed: Any = None
+    start: Any
+
+    @cached_property
+    def state(self) -> Any:
+        """What the server knows of the round."""
+        return self.small.protocol.begin(self.start)
 
     def keys_for(self, client: int, **other: AdvertOf) -> list[AdvertOf]:
-        rows = {c: AdvertOf(c, a.sealing_key, a.mask_key, a.signature) for c, a in self.adverts.items()}
+        rows = {c: AdvertOf(c, a.sealing_key, a.mask_key, a.signature) for c, a in self.state.adverts.items()}
         return [rows[one] for one in sorted(AROUND[client])]
 
     def signatures_for(self, client: int) -> list[SignatureOf]:
-        return [SignatureOf(one, self.signed[one]) for one in sorted(AROUND[client])]
+        return [SignatureOf(one, self.state.signed[one]) for one in sorted(AROUND[client])]
 
     def shown(self, client: int, signatures: list[SignatureOf]) -> NeighbourSignatures:
-        return NeighbourSignatures(signatures, self.small.protocol.told(client))
+        return NeighbourSignatures(signatures, self.state.graph.tags_for(self.state.inputs, client))
 
     async def ask(self, message: Any, private: Any = None, who: int = VICTIM) -> list[str]:
         """The checks that the question fails."""
@@ -83,20 +88,20 @@ class Stand:
 async def stand_before(federation: Any, stage: str, **keywords: Any) -> Stand:
     small = federation(DELTAS, PARAMETERS, protocol=SecAggPlus, **keywords)
     start = await small.begin()
-    stand, protocol = Stand(small), small.protocol
-    t = protocol.threshold(start)
+    protocol = small.protocol
+    stand = Stand(small, start)
     if stage == "advertise":
         return stand
-    stand.adverts = await protocol.advertise_keys(start, t)
+    await protocol.advertise_keys(stand.state)
     if stage == "share":
         return stand
-    stand.bundles = await protocol.share_keys(start, t, stand.adverts)
+    await protocol.share_keys(stand.state)
     if stage == "mask":
         return stand
-    _, stand.survivors = await protocol.collect_inputs(start, t, stand.bundles)
+    await protocol.collect_masked_inputs(stand.state)
     if stage == "check":
         return stand
-    stand.signed = await protocol.check_consistency(start, t, stand.survivors)
+    await protocol.check_consistency(stand.state)
     return stand
 
 
@@ -144,8 +149,7 @@ def test_a_threshold_that_does_not_exceed_half_is_refused_even_if_the_experiment
 
     async def play() -> list[str]:
         small = federation(DELTAS, low, protocol=SecAggPlus)
-        await small.begin()
-        return await Stand(small).ask(AnnounceGraph(1, EVERYBODY, K, 3))
+        return await Stand(small, await small.begin()).ask(AnnounceGraph(1, EVERYBODY, K, 3))
 
     assert asyncio.run(play()) == ["secagg.threshold-too-low"]
 
@@ -155,8 +159,7 @@ def test_a_number_of_participants_for_which_nothing_is_safe_is_refused(federatio
 
     async def play() -> list[str]:
         small = federation(DELTAS, unsafe, protocol=SecAggPlus)
-        await small.begin()
-        return await Stand(small).ask(AnnounceGraph(1, EVERYBODY, K, T))
+        return await Stand(small, await small.begin()).ask(AnnounceGraph(1, EVERYBODY, K, T))
 
     assert asyncio.run(play()) == ["secagg-plus.no-neighbourhood"]
 
@@ -171,8 +174,7 @@ def test_where_participants_have_agreed_on_a_list_it_is_that_list(federation: An
             identity = small.client(client)
             identity.agreed_participants = {i: small.environment.directory.signing_key(i) for i in EVERYBODY}
             identity.last_round = 1
-        await small.train(1)
-        stand = Stand(small)
+        stand = Stand(small, await small.train(1))
         lists = ([*EVERYBODY[:-1], N], EVERYBODY[:-1], EVERYBODY)
         return [
             await stand.ask(AnnounceGraph(1, those, K, T), who=who) for who, those in enumerate(lists, start=VICTIM)
@@ -186,7 +188,7 @@ def test_where_participants_have_agreed_on_a_list_it_is_that_list(federation: An
 
 def test_neighbours_are_those_of_the_list_and_nobody_else(federation: Any) -> None:
     def question(stand: Stand) -> tuple[Any, ...]:
-        far = stand.adverts[FAR[0]]
+        far = stand.state.adverts[FAR[0]]
         stranger = AdvertOf(FAR[0], far.sealing_key, far.mask_key, far.signature)
         rows = stand.keys_for(VICTIM)
         swapped = [stranger if row.client == NEAR[0] else row for row in rows]
@@ -217,7 +219,7 @@ def test_neighbours_that_were_told_another_list_are_noticed(federation: Any) -> 
 
     async def play() -> list[str]:
         small = federation(np.zeros((N + 1, 3)), PARAMETERS, protocol=SecAggPlus)
-        await small.begin()
+        stand = Stand(small, await small.begin())
         other_list = [*EVERYBODY[:-1], N]
         adverts: dict[int, KeyAdvert] = {}
         for client in [VICTIM, *NEAR]:
@@ -226,8 +228,8 @@ def test_neighbours_that_were_told_another_list_are_noticed(federation: Any) -> 
                 those = EVERYBODY
             replies = await small.network.ask(np.array([client]), AnnounceGraph(1, those, K, T))
             adverts.update(replies.valid())
-        stand = Stand(small, adverts)
-        return await stand.ask(ShareKeysAmongNeighbours(1), NeighbourKeys(stand.keys_for(VICTIM)))
+        rows = listed(dict(sorted(adverts.items())))
+        return await stand.ask(ShareKeysAmongNeighbours(1), NeighbourKeys(rows))
 
     assert NEAR[0] < N - 1
     assert asyncio.run(play()) == ["secagg.other-keys-or-training"]
@@ -273,7 +275,7 @@ def test_survivors_are_checked(federation: Any, survivors: list[int], check: str
         (lambda rows, stand: rows[: T - 1], "secagg.too-few-signatures"),
         (lambda rows, stand: [*rows, rows[0]], "secagg.foreign-signature"),
         (
-            lambda rows, stand: [*rows[1:], SignatureOf(FAR[0], stand.signed[FAR[0]])],
+            lambda rows, stand: [*rows[1:], SignatureOf(FAR[0], stand.state.signed[FAR[0]])],
             "secagg.foreign-signature",
         ),
         (lambda rows, stand: [changed(rows[0], signature=bytes(64)), *rows[1:]], "secagg.inconsistent-survivors"),
@@ -297,7 +299,7 @@ def test_neighbours_who_signed_other_survivors_anywhere_in_the_round_are_noticed
             survivors = [one for one in EVERYBODY if client != NEAR[0] or one != far]
             replies = await stand.small.network.ask(np.array([client]), CheckSurvivors(1, survivors))
             signed.update({c: answer.signature for c, answer in replies.valid().items()})
-        stand.signed = signed
+        stand.state.signed = signed
         return await stand.ask(UnmaskNeighbours(1), stand.shown(VICTIM, stand.signatures_for(VICTIM)))
 
     assert asyncio.run(play()) == ["secagg.inconsistent-survivors"]
@@ -363,9 +365,9 @@ def test_shares_that_a_client_cannot_hold_are_left_out(federation: Any) -> None:
 
 
 class SignsAnotherList(SecAggPlusClient):
-    def _advert_content(self, client: int, sealing_key: bytes, mask_key: bytes) -> bytes:
+    def advert_content(self, client: int, sealing_key: bytes, mask_key: bytes) -> bytes:
         own = client == self.client.number
-        return super()._advert_content(client, sealing_key, mask_key) + (b"!" if own else b"")
+        return super().advert_content(client, sealing_key, mask_key) + (b"!" if own else b"")
 
 
 def test_keys_signed_for_another_list_are_not_passed_on(federation: Any) -> None:

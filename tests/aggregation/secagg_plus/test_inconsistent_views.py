@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from testbed.aggregation.secagg.messages import SURVIVORS_DOMAIN, CheckSurvivors, SignatureOf, survivors_content
 from testbed.aggregation.secagg_plus.graph import NeighbourGraph, list_digest
 from testbed.aggregation.secagg_plus.messages import NeighbourSignatures, UnmaskNeighbours
-from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlus
 
 N, K, T = 18, 6, 5
 EXPERIMENT = b"a test's own id."
@@ -43,9 +44,10 @@ async def revealed(federation: Any, dishonest: frozenset[int], hears: dict[int, 
     small = federation(np.ones((N, 2)), PARAMETERS, protocol=SecAggPlus)
     start = await small.begin()
     protocol = small.protocol
-    t = protocol.threshold(start)
-    bundles = await protocol.share_keys(start, t, await protocol.advertise_keys(start, t))
-    await protocol.collect_inputs(start, t, bundles)
+    state = protocol.begin(start)
+    await protocol.advertise_keys(state)
+    await protocol.share_keys(state)
+    await protocol.collect_masked_inputs(state)
     honest = [client for client in range(N) if client not in dishonest]
     signed: dict[int, bytes] = {}
     for client in honest:
@@ -53,7 +55,7 @@ async def revealed(federation: Any, dishonest: frozenset[int], hears: dict[int, 
         signed.update({one: answer.signature for one, answer in replies.valid().items()})
     answers = {}
     for client in honest:
-        content = survivors_content(1, hears[client], protocol._digest)
+        content = survivors_content(1, hears[client], state.digest)
         rows = []
         for one in sorted(AROUND[client].intersection(hears[client])):
             if one in dishonest:
@@ -62,7 +64,9 @@ async def revealed(federation: Any, dishonest: frozenset[int], hears: dict[int, 
             elif one in signed and hears[one] == hears[client]:
                 rows.append(SignatureOf(one, signed[one]))
         replies = await small.network.ask(
-            np.array([client]), UnmaskNeighbours(1), private={client: NeighbourSignatures(rows, protocol.told(client))}
+            np.array([client]),
+            UnmaskNeighbours(1),
+            private={client: NeighbourSignatures(rows, state.graph.tags_for(state.inputs, client))},
         )
         answers.update(replies.valid())
     return answers

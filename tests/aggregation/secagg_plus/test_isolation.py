@@ -6,7 +6,7 @@ exclude it: that neighbours know who has masked with them does.
 
 import itertools
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,18 +15,21 @@ from testbed.adversary.misbehaviour import AttackContext, malicious_server
 from testbed.adversary.secagg.accomplices import HandOver, SecAggAccomplice
 from testbed.adversary.secagg.reconstruction import Attempt, Contradicting
 from testbed.aggregation.secagg.messages import CheckSurvivors, Shares, SignatureOf
-from testbed.aggregation.secagg.server import SecAgg
+from testbed.aggregation.secagg.round_state import SecAggRound
 from testbed.aggregation.secagg_plus.client import SecAggPlusClient
+from testbed.aggregation.secagg_plus.graph import RegularGraph
 from testbed.aggregation.secagg_plus.messages import (
     MaskedAmongNeighbours,
     MaskInputAmongNeighbours,
     NeighbourSignatures,
     UnmaskNeighbours,
 )
-from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlus
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec, handles
+from testbed.parties.stage_table import StageTable
 
 N = 20
 DISHONEST = (0, 1)  # a tenth, as the parameters say; then k = 6 and t = 5
@@ -35,6 +38,8 @@ DELTAS = np.random.default_rng(4).uniform(-1, 1, (N, 6)).astype(np.float32)
 
 class Accomplice(SecAggAccomplice, SecAggPlusClient, answers=(*SecAggPlusClient.questions, HandOver)):
     """Signs and hands over whatever it is asked for."""
+
+    STAGES: ClassVar[StageTable] = SecAggPlusClient.STAGES.extended(SecAggAccomplice.STAGES.rows)
 
 
 class Plan(NamedTuple):
@@ -60,8 +65,20 @@ class Isolate(Contradicting, SecAggPlus):
     def roles(self) -> list[RoleSpec]:
         return [*SecAggPlus.roles.fget(self), RoleSpec(Accomplice, self.parameters, self.dishonest)]  # type: ignore[attr-defined]
 
-    def find(self, everybody: Collection[int], t: int) -> Plan | None:
-        around, most = self._around, len(everybody) - self.chosen.survivors
+    def begin(self, round_: Any) -> SecAggRound:
+        """Without the honest server's check that everybody has masked with all neighbours."""
+        state = super().begin(round_)
+        graph: Any = state.graph
+        graph.is_masked_with_all = lambda *_: True
+        self.state = state
+        return state
+
+    def find(self, graph: Any, everybody: Collection[int]) -> Plan | None:
+        around, most, t = (
+            {one: graph.around(one) for one in everybody},
+            len(everybody) - graph.min_survivors,
+            graph.threshold,
+        )
         for victim in sorted(set(everybody) - self.dishonest):
             bad = around[victim] & self.dishonest
             honest = sorted(around[victim] - bad - {victim})
@@ -79,24 +96,20 @@ class Isolate(Contradicting, SecAggPlus):
                     return Plan(victim, few, first, second)
         return None
 
-    def peers_that_shared(self, bundles: Any) -> dict[int, list[int]]:
-        told = super().peers_that_shared(bundles)
-        self.plan = self.find(sorted(bundles), self._t)
+    def peers_that_shared(self, state: SecAggRound) -> dict[int, list[int]]:
+        told, graph = super().peers_that_shared(state), state.graph
+        assert isinstance(graph, RegularGraph)
+        self.plan = self.find(graph, sorted(state.sealed))
         assert self.plan is not None
-        told[self.plan.victim] = sorted(self.plan.told | (self._around[self.plan.victim] & self.dishonest))
+        told[self.plan.victim] = sorted(self.plan.told | (graph.around(self.plan.victim) & self.dishonest))
         self.masked_peers = {client: frozenset(peers) for client, peers in told.items()}
         return told
 
-    async def collect_inputs(self, round_: Any, t: int, bundles: Any) -> Any:
-        """Without the honest server's check that everybody has masked with all neighbours."""
-        self._shared = frozenset(bundles)
-        self._masked, self._survivors = await SecAgg.collect_inputs(self, round_, self.chosen.survivors, bundles)
-        self._told = {one: {row.client: row.tag for row in self._masked[one].masked_with} for one in self._masked}
-        return self._masked, self._survivors
-
-    async def collect_reveals(self, round_: Any, t: int, survivors: Any, excluded: Any) -> dict[int, Shares]:
+    async def collect_shares(self, state: SecAggRound) -> None:
         assert self.plan is not None
         victim, few, first, second = self.plan
+        round_, graph = state.start, state.graph
+        assert isinstance(graph, RegularGraph)
         revealed: dict[int, Shares] = {}
         for said, signing, listening in (
             (first, {victim, *few}, {victim}),
@@ -107,15 +120,16 @@ class Isolate(Contradicting, SecAggPlus):
             private = {}
             for one in sorted(listening & signed.keys()):
                 rows = [
-                    SignatureOf(other, signed[other].signature) for other in sorted(self._around[one] & signed.keys())
+                    SignatureOf(other, signed[other].signature) for other in sorted(graph.around(one) & signed.keys())
                 ]
-                private[one] = NeighbourSignatures(rows, self.told(one))
+                private[one] = NeighbourSignatures(rows, graph.tags_for(state.inputs, one))
             asked = UnmaskNeighbours(round_.number)
             revealed |= (await round_.network.ask(ids(sorted(private)), asked, private=private)).valid()
         handed = (await round_.network.ask(ids(sorted(self.dishonest)), HandOver(round_.number))).valid()
         revealed |= {one: Shares(answer.mask_keys, answer.self_masks) for one, answer in handed.items()}
         keys = {one: answer.mask_key for one, answer in handed.items()}
-        self.attempt = await self.reconstructed("", {victim}, self.masked_peers, few, t, revealed, keys)
+        state.revealed = revealed
+        self.attempt = await self.reconstructed(state, "", {victim}, self.masked_peers, few, keys)
         raise RoundAborted("over", "")
 
 
@@ -130,8 +144,9 @@ def attempted(federation: Any, roles: Collection[RoleSpec] = ()) -> tuple[Any, A
 
 def test_the_server_stays_within_the_bound(federation: Any) -> None:
     small, _ = attempted(federation)
-    chosen = small.protocol.chosen
-    around = [len(small.protocol._around[one] & set(DISHONEST)) for one in range(N) if one not in DISHONEST]
+    graph = small.protocol.state.graph
+    chosen = graph.chosen
+    around = [len(graph.around(one) & set(DISHONEST)) for one in range(N) if one not in DISHONEST]
     assert max(around) < 2 * chosen.threshold - chosen.neighbours - 1
 
 
@@ -139,14 +154,15 @@ def test_neighbours_that_the_victim_has_not_masked_with_keep_their_shares(federa
     small, attempt = attempted(federation)
     assert attempt.vector is None
     assert small.refusals() == []
-    t, bad = small.protocol.chosen.threshold, small.protocol._around[small.protocol.plan.victim] & set(DISHONEST)
+    graph = small.protocol.state.graph
+    t, bad = graph.threshold, graph.around(small.protocol.plan.victim) & set(DISHONEST)
     assert f"{len(bad) + 1} of {t} of the self-mask seed" in attempt.detail  # the accomplices' and the victim's own
 
 
 class Trusting(SecAggPlusClient):
     """Does not ask who has masked with it."""
 
-    def _masks_with_me(self, peer: int) -> bool:
+    def has_masked_with_me(self, peer: int) -> bool:
         return True
 
 
@@ -179,8 +195,8 @@ def test_a_client_that_tells_nobody_is_left_out(federation: Any) -> None:
 class TellsHalf(SecAggPlusClient):
     """Leaves neighbours without its word."""
 
-    def _word(self, sender: int, receiver: int) -> tuple[bytes, bytes]:
-        nonce, associated = super()._word(sender, receiver)
+    def tag_content(self, sender: int, receiver: int) -> tuple[bytes, bytes]:
+        nonce, associated = super().tag_content(sender, receiver)
         return nonce, associated + (b"!" if sender == self.client.number and receiver % 2 else b"")
 
 

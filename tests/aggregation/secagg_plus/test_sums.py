@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.secagg.server import SecAgg, SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.round_state import SecAggRound
+from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.graph import NeighbourGraph, list_digest
-from testbed.aggregation.secagg_plus.server import SecAggPlus, SecAggPlusParameters
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
+from testbed.aggregation.secagg_plus.server import SecAggPlus
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.errors import RoundAborted
 
@@ -25,9 +28,10 @@ class Kept(SecAggPlus):
 
     total: list[int]
 
-    def unmask(self, *arguments: Any) -> None:
-        super().unmask(*arguments)
-        self.total = arguments[1].tolist()
+    async def unmask(self, state: SecAggRound) -> Any:
+        total = await super().unmask(state)
+        self.total = total.tolist()
+        return total
 
 
 def deltas(size: int = N, dimension: int = 9) -> Any:
@@ -41,7 +45,8 @@ def quantised_sum(small: Any, clients: list[int]) -> list[int]:
         rounding = small.randomness.generator(client, 1, "stochastic rounding")
         weight = int(small.workload.sample_counts[client])
         rows.append(small.parameters.quantisation.encode(small.workload.deltas[client], weight, rounding))
-    return np.sum(rows, axis=0, dtype=np.uint64).astype(np.uint32).tolist()
+    total = np.asarray(np.sum(rows, axis=0, dtype=np.uint64))
+    return total.astype(np.uint32).tolist()
 
 
 def expected_end(around: dict[int, frozenset[int]], fates: list[str | None], chosen: Any) -> list[int] | None:

@@ -9,9 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import binom
 
-from analysis.attacks.outcomes import Share, adversaries, attained, render
+from analysis.attacks.outcomes import adversaries, attained, render
 from analysis.bounds.lotto import dishonest_fraction_exceeds
 from analysis.reproduction.lotto import theorem2, unpredictability
+from analysis.statistics import Proportion
 from testbed.engine.in_process import run_in_process
 from testbed.errors import ExperimentError
 from testbed.experiment.validation import validated
@@ -47,7 +48,7 @@ def test_rounds_are_counted_by_what_became_of_them(recorded: Callable) -> None:
     assert found.refused == found.attacked > 0
     assert found.completed == 0
     assert found.checks == (("lotto.listed-twice", "lotto/participants", found.refused),)
-    assert found.exceeding(0) == Share.of(0, 3)
+    assert found.exceeding(0) == Proportion.of(0, 3)
 
 
 def test_completed_rounds_count_their_dishonest_participants(recorded: Callable) -> None:
@@ -127,12 +128,12 @@ def test_runs_of_an_earlier_version_have_no_dishonest_participants(recorded: Cal
 )
 def test_intervals_are_clopper_and_pearsons(count: int, trials: int, low: float, high: float) -> None:
     """Published values of the exact interval (Brown, Cai and DasGupta 2001, and textbooks)."""
-    share = Share.of(count, trials)
+    share = Proportion.of(count, trials)
     assert (share.low, share.high) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
 
 
 def test_nothing_is_known_without_trials() -> None:
-    assert (Share.of(0, 0).low, Share.of(0, 0).high) == (0, 1)
+    assert (Proportion.of(0, 0).low, Proportion.of(0, 0).high) == (0, 1)
 
 
 @pytest.mark.parametrize("condition", [one for one in theorem2.CONDITIONS if one.minimum is not None])

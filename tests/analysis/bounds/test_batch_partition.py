@@ -1,6 +1,7 @@
 """Theorem 1 against the definition, and against the selection itself."""
 
 import itertools
+import math
 from math import comb
 
 import numpy as np
@@ -17,7 +18,7 @@ def by_definition(users: int, selected: int, privacy: int, dropout: list[float])
     rows = [batches.members(chosen) for chosen in itertools.combinations(range(len(batches)), wanted)]
     cardinality = skipped = 0.0
     for there in itertools.product((False, True), repeat=users):
-        chance = np.prod([1 - p if up else p for up, p in zip(there, dropout, strict=True)])
+        chance = math.prod([1 - p if up else p for up, p in zip(there, dropout, strict=True)])
         sizes = [len(row) for row in rows if all(there[user] for user in row)]
         cardinality += chance * float(np.mean(sizes or [0]))
         skipped += chance * (not sizes)

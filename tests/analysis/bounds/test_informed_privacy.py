@@ -11,12 +11,11 @@ from analysis.bounds.informed_privacy import guarantees, worst_coalition
 from analysis.bounds.lotto_dp import Training, cost_with_lotto, cost_without_lotto
 from analysis.bounds.residual_noise import MAX_SIZES_EXAMINED, ResidualNoise
 from analysis.bounds.tails import survival
-from testbed.aggregation.contract import Aggregate
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.batches import Batches
 from testbed.engine.plan import Plan
-from testbed.engine.round import Outcome
 from testbed.experiment.schema import Experiment
-from testbed.privacy.charges import Charging
+from testbed.privacy.charges import PrivacyCharge
 from testbed.privacy.mechanisms.skellam import Skellam
 
 N, S, R, DELTA, DIMENSION = 200, 20, 30, 1e-3, 64
@@ -30,14 +29,14 @@ def plan_of(selection: dict[str, Any], dishonest: Any = 10, **more: Any) -> Plan
 
 def found(selection: dict[str, Any], dishonest: Any = 10, **more: Any) -> tuple[Any, Any]:
     plan = plan_of(selection, dishonest, **more)
-    accountant = plan.accountant(DIMENSION)
+    accountant = plan.noise_plan(DIMENSION).accountant
     curious, malicious = guarantees(plan, accountant, DELTA)
     assert (curious.server, malicious.server) == ("honest but curious", "malicious")
     return curious, malicious
 
 
 def skellam() -> Skellam:
-    of_round = plan_of({}).accountant(DIMENSION).of_round
+    of_round = plan_of({}).noise_plan(DIMENSION).accountant.of_round
     assert isinstance(of_round, Skellam)
     return of_round
 
@@ -85,18 +84,18 @@ def test_half_of_sixty_that_come_by_a_coin_of_their_own() -> None:
 def test_no_round_costs_more_than_is_guaranteed(section: dict[str, Any], dishonest: int) -> None:
     """The ledger's colluding share of every size, with every number of accomplices, survivors and drop-outs."""
     plan = plan_of({"protocol": "bernoulli"}, dishonest, population=24, aggregation=SECAGG | section)
-    left, parameters = ResidualNoise.of(plan), plan.experiment.aggregation
+    left, parameters, noise = ResidualNoise.of(plan), plan.experiment.aggregation, plan.noise_plan(DIMENSION)
+    assert noise is not None
     for s in range(2, 25):
-        fewest = parameters.fewest_summed(s)
+        fewest = parameters.guarantees(s).min_sum_size
         for accomplices in range(min(dishonest, s - 1) + 1):
-            charging = Charging(1.0, range(s - accomplices, s), parameters.tolerated, parameters.fewest_summed)
+            charge = PrivacyCharge(noise, range(s - accomplices, s))
             for survivors in {s, fewest}:
-                there = np.arange(s - survivors, s)  # who drops out is honest
-                outcome = Outcome(
-                    np.zeros(1, np.float32), "completed", participants=np.arange(s), survivors=there,
-                    aggregate=Aggregate(np.zeros(1), 1.0, there, survivors / s),
-                )  # fmt: skip
-                share = min(charges.colluding_noise for charges in charging.of_round(outcome, True, False))
+                everybody, there = np.arange(s), np.arange(s - survivors, s)  # who drops out is honest
+                share = min(
+                    charges.colluding_noise
+                    for charges in charge.of_round(everybody, there, survivors / s, everybody, False)
+                )
                 if survivors > accomplices:
                     assert share >= left.from_malicious(dishonest, survivors < s) - 1e-12
 
@@ -134,7 +133,9 @@ def test_a_sum_among_neighbours_may_be_split() -> None:
     section = {"protocol": "secagg-plus", "dropouts": 0.05, "dishonest": 0.02, "security": 10}
     plus = {"aggregation": SECAGG | section, "population": 400}
     plan = plan_of({"protocol": "random", "participants": 200}, 3, **plus)
-    chosen = plan.experiment.aggregation.neighbourhood(200)  # type: ignore[union-attr]
+    parameters = plan.experiment.aggregation
+    assert isinstance(parameters, SecAggPlusParameters)
+    chosen = parameters.neighbourhood(200)
     assert chosen.threshold < chosen.survivors
     _, malicious = found({"protocol": "random", "participants": 200}, 3, **plus)
     share = (chosen.threshold - 3) / 200
@@ -295,7 +296,7 @@ def test_dp_sgd_is_weak_client_sampling_and_a_trusted_server_guarantees_nothing_
     def of(server: str) -> list[Any]:
         keys = {"seed": 1, "rounds": R, "population": N, "selection": selection}
         plan = Plan(Experiment.model_validate(keys | {"aggregation": aggregation | {"server": server}}), 0)
-        return guarantees(plan, plan.accountant(DIMENSION), DELTA)
+        return guarantees(plan, plan.noise_plan(DIMENSION).accountant, DELTA)
 
     assert [one.cost.epsilon for one in of("trusted")] == [wcs, inf]
     assert [one.cost.epsilon for one in of("untrusted")] == [wcs, wcs]

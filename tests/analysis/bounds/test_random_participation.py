@@ -1,5 +1,6 @@
 """DP-SGD with random participation: the paper's numbers, independent integration, what must hold between analyses."""
 
+from collections.abc import Callable
 from math import exp, expm1, log1p
 
 import numpy as np
@@ -17,6 +18,10 @@ SMALL, LARGE = Participation(30, 0.001, 0.1), Participation(1000, 0.1, 0.001)
 EPSILON, DELTA = 0.015, 1e-6
 
 
+def at_epsilon(analysis: one.Delta, who: one.Participation) -> Callable[[float], float]:
+    return lambda sigma: analysis(who, sigma, EPSILON)
+
+
 @pytest.mark.parametrize(
     ("analysis", "small", "large"),
     [
@@ -28,7 +33,7 @@ EPSILON, DELTA = 0.015, 1e-6
 )
 def test_the_noise_of_section_6(analysis: one.Delta, small: float, large: float) -> None:
     for who, expected in ((SMALL, small), (LARGE, large)):
-        found = one.sigma_of(lambda sigma, who=who: analysis(who, sigma, EPSILON), DELTA)
+        found = one.sigma_of(at_epsilon(analysis, who), DELTA)
         assert found == pytest.approx(expected, rel=3e-4)
 
 

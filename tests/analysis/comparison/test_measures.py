@@ -15,11 +15,11 @@ from analysis.comparison.measures import (
     by_outcome,
     by_stage,
     mean_interval,
-    participation_matrix,
     per_round,
     per_update_interval,
 )
 from analysis.multi_round import aggregation_cardinality, fairness_gap
+from analysis.multi_round.participation import participation_matrix
 from testbed.records import RunRecords
 
 MakeRun = Callable[..., RunRecords]

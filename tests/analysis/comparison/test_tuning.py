@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,21 +22,23 @@ Make = Callable[[Sequence[float | None]], RunRecords]
 @pytest.fixture
 def run_of(tmp_path: Path, recorded: SimpleNamespace) -> Make:
     """A run with these accuracies after its rounds."""
-    made = []
+    made = itertools.count(1)
 
     def make(accuracies: Sequence[float | None]) -> RunRecords:
         rounds = [
             recorded.RecordedRound(number, number + 1.0, [], accuracy=accuracy)
             for number, accuracy in enumerate(accuracies)
         ]
-        made.append(None)
-        return recorded.write_run(tmp_path / str(len(made)), {"name": "t", "population": 3}, rounds)
+        return recorded.write_run(tmp_path / str(next(made)), {"name": "t", "population": 3}, rounds)
 
     return make
 
 
 def test_accuracies_are_means_over_seeds_with_their_interval(run_of: Make) -> None:
-    given = {0.1: [[0.9, 0.5], [0.4, 0.7, None]], 0.03: [[0.1, 0.62], [0.3, 0.6]]}
+    given: dict[float, list[Sequence[float | None]]] = {
+        0.1: [[0.9, 0.5], [0.4, 0.7, None]],
+        0.03: [[0.1, 0.62], [0.3, 0.6]],
+    }
     runs = [
         ({RATE: rate, "seed": seed}, run_of(accuracies))
         for rate, seeds in given.items()

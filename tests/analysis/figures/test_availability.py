@@ -5,16 +5,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from analysis.comparison.losses import first_losses
 from analysis.comparison.rows import rows_of
 from analysis.figures.availability import availability, dropouts_by_stage, presence
-from analysis.figures.style import house_style
+from analysis.style import house_style
 from testbed.network.recorder import OUTCOMES
 from testbed.records import RunRecords
 
 MakeRun = Callable[..., RunRecords]
+
+
+def bars(axes: Axes) -> list[Rectangle]:
+    """The bars of a plot."""
+    return [patch for patch in axes.patches if isinstance(patch, Rectangle)]
 
 
 @pytest.fixture
@@ -90,8 +97,8 @@ def test_seeds_are_averaged_round_by_round(make_run: MakeRun) -> None:
 def test_bars_show_losses_per_round_by_stage_and_by_what_became_of_them(sparse: RunRecords) -> None:
     figure = drawn(dropouts_by_stage, [sparse])
     by_stage, by_outcome = figure.axes
-    assert [bar.get_width() for bar in by_stage.patches] == pytest.approx([2 / 4, 3 / 4])
-    assert [bar.get_width() for bar in by_outcome.patches] == pytest.approx([len(first_losses(sparse)) / 4])
+    assert [bar.get_width() for bar in bars(by_stage)] == pytest.approx([2 / 4, 3 / 4])
+    assert [bar.get_width() for bar in bars(by_outcome)] == pytest.approx([len(first_losses(sparse)) / 4])
     legends = [[text.get_text() for text in part.legends[0].get_texts()] for part in figure.subfigs]
     assert legends == [["train", "plain/update"], ["dropped"]]
     assert by_stage.get_xlim() == by_outcome.get_xlim()

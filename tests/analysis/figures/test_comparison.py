@@ -7,20 +7,27 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 import analysis.figures.comparison
 from analysis.comparison.measures import by_stage
 from analysis.figures.comparison import plot
-from analysis.figures.style import COLUMN_INCHES, protocol_colours, stage_colours
+from analysis.style import COLUMN_INCHES, protocol_colours, stage_colours
 from testbed.records import RunRecords
 
 MakeRun = Callable[..., RunRecords]
 NAMES = ["round-time-by-stage", "accuracy", "traffic-by-stage", "availability", "dropouts-by-stage"]
 FILES = [f"{name}.{kind}" for name in NAMES for kind in ("png", "pdf")]
 PROTOCOLS = ("random", "batch-partition", "lotto-client-centric", "lotto-server-centric")
+
+
+def bars(axes: Axes) -> list[Rectangle]:
+    """The bars of a plot."""
+    return [patch for patch in axes.patches if isinstance(patch, Rectangle)]
 
 
 @pytest.fixture
@@ -75,7 +82,7 @@ def test_bars_show_the_mean_completed_round_and_the_failed_ones(
         failed = stages.loc[~done, "duration_s"].sum() / updates
         assert text == expected + (f" + {failed:.1f}" if round(failed, 1) else "")
     assert " + " in texts[2]
-    lengths = pd.Series([bar.get_width() for bar in axes.patches], [bar.get_y() for bar in axes.patches])
+    lengths = pd.Series([bar.get_width() for bar in bars(axes)], [bar.get_y() for bar in bars(axes)])
     totals = [by_stage(run)["duration_s"].sum() / (run.rounds["outcome"] == "completed").sum() for run in sweep]
     assert lengths.groupby(level=0).sum().tolist() == pytest.approx(totals)
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.patches import StepPatch
 
 from analysis.figures import traces as trace_figures
 from testbed.emulation.traces.bandwidth import BandwidthTraces
@@ -11,6 +13,11 @@ from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import Schedule
 
 DAY = 86_400.0
+
+
+def steps(axes: Axes) -> list[StepPatch]:
+    """What is drawn as steps."""
+    return [patch for patch in axes.patches if isinstance(patch, StepPatch)]
 
 
 def random_trace(days: float, begin_s: float = 0.0) -> AvailabilityTrace:
@@ -38,7 +45,7 @@ def test_the_mean_day_is_by_the_time_of_day(begin_s: float) -> None:
     noon = 12 * 3600.0 + DAY * np.arange(1, 4)
     trace = AvailabilityTrace.from_rows([0, 0, 0], noon, noon + 3600, horizon=(begin_s, 5 * DAY))
     axes = trace_figures.availability(trace).axes[1]
-    share, hours, _ = axes.patches[1].get_data()
+    share, hours, _ = steps(axes)[1].get_data()
     assert share[(hours[:-1] >= 12) & (hours[:-1] < 13)].min() > 0
     assert share[(hours[:-1] < 12) | (hours[:-1] >= 13)].max() == 0
 
@@ -60,13 +67,13 @@ def test_bandwidth_and_schedules_can_be_drawn(tmp_path: Path) -> None:
         period_s=np.array([2.0, 8.0]),
     )
     distribution = trace_figures.bandwidth(one).axes[1]
-    share, rates, _ = distribution.patches[0].get_data()
+    share, rates, _ = steps(distribution)[0].get_data()
     assert rates[:3].tolist() == [0.0, 1.0, 2.0]  # Mbit/s
     assert share.tolist() == [10.0, 90.0, 100.0]
     assert len(trace_figures.draw(one, tmp_path / "links")) == 2
     rows = [(1, 0, "", "participant"), (2, 0, "", "participant"), (2, 0, "train", "dropped")]
     axes = trace_figures.schedule(Schedule.from_rows(rows)).axes[0]
-    assert {patch.get_label(): patch.get_data().values.tolist() for patch in axes.patches} == {
+    assert {patch.get_label(): patch.get_data()[0].tolist() for patch in steps(axes)} == {
         "participants": [1, 1],
         "dropped out": [0, 1],
     }

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.comparison.measures import participation_matrix
+from analysis.multi_round.participation import participation_matrix
 from analysis.multi_round.simulation import DROPOUT_PROBABILITIES, dropout_probabilities, simulate
 from testbed.errors import ExperimentError
 from testbed.experiment.validation import validated

@@ -13,6 +13,7 @@ from analysis.multi_round import (
     WeakPrivacy,
     aggregation_cardinality,
     fairness_gap,
+    modular,
     row_spaces,
     strong_privacy,
     weak_privacy,
@@ -62,7 +63,7 @@ def test_each_method_on_its_own_proves_nothing_wrong(exactly: SimpleNamespace, m
 def test_an_unlucky_prime_is_noticed(exactly: SimpleNamespace, data: st.DataObject) -> None:
     matrix = data.draw(exactly.matrices(rounds=6, clients=8))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_spaces, "PRIMES", (2, 3, row_spaces.PRIMES[0]))
+        patch.setattr(row_spaces, "PRIMES", (2, 3, modular.PRIMES[0]))
         exactly.check(weak_privacy(matrix, AMPLE_S), matrix, exactly.fewest_clients(matrix))
 
 

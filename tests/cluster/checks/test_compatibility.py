@@ -13,8 +13,8 @@ import pytest
 import yaml
 from ray.cluster_utils import Cluster
 
-from cluster.checks.capacity import Demand, capacity
-from cluster.checks.compatibility import Finding, clocks, inputs, processors, reachable, same_versions, writable
+from cluster.checks.capacity import Demand, Finding, capacity
+from cluster.checks.compatibility import clocks, inputs, processors, reachable, same_versions, writable
 from cluster.checks.probe import NodeFacts
 from testbed.experiment.schema import Experiment
 

@@ -71,7 +71,7 @@ def assert_same(run: Path, reference: RunRecords) -> None:
 
 def once(condition: Callable[[Progress], bool], action: Callable[[], None]) -> Callable[[Progress], None]:
     """A progress callback that acts the first time the condition holds."""
-    done = []
+    done: list[bool] = []
 
     def on_progress(progress: Progress) -> None:
         if not done and condition(progress):

@@ -110,7 +110,7 @@ def test_every_form_survives_being_written_and_read_again() -> None:
         "transport": {"per_message_bytes": 4},
     }
     experiment = validated({"links": links}, "file")
-    assert experiment.links.down_mbit_s.trace == Path("bandwidth")  # type: ignore[union-attr]
+    assert experiment.links.down_mbit_s.trace == Path("bandwidth")
     assert validated(experiment.plain(), "file") == experiment
     assert Experiment.model_validate(experiment.model_dump(exclude_unset=True)) == experiment
     others = {"up_mbit_s": {"table": "speeds.csv", "column": "up"}, "latency_ms": [1, 2], "transport": "tls"}

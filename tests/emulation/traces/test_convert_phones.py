@@ -15,7 +15,7 @@ from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
 
 DAY = 86_400.0
-UNUSABLE = {"isSuccess": False, "trace_start": None, "trace_end": None, "ready_time": []}
+UNUSABLE: dict[str, Any] = {"isSuccess": False, "trace_start": None, "trace_end": None, "ready_time": []}
 
 
 def written(path: Path, document: Any) -> Path:
@@ -23,7 +23,7 @@ def written(path: Path, document: Any) -> Path:
     return path
 
 
-def phone(start: float, end: float, *ready: list[float]) -> dict[str, Any]:
+def phone(start: float, end: float, *ready: list[Any]) -> dict[str, Any]:
     return {"isSuccess": True, "trace_start": start, "trace_end": end, "ready_time": list(ready)}
 
 
@@ -297,7 +297,9 @@ EVENTS = ("battery_charged_on", "battery_charged_off", "wifi", "4G", "unknown", 
 @given(events=st.lists(st.tuples(st.integers(0, 3), st.sampled_from(EVENTS)), min_size=2, max_size=40))
 def test_as_a_minute_by_minute_replay(events: list[Any], tmp_path_factory: Any) -> None:
     """Against setting three flags, minute by minute."""
-    begin, minute, messages, state, expected = datetime(2020, 1, 5), 0, "", {}, []
+    begin, minute, messages = datetime(2020, 1, 5), 0, ""
+    state: dict[str, bool] = {}
+    expected: list[Any] = []
     last = sum(wait for wait, _ in events[1:])
     for place, (wait, event) in enumerate(events):
         for _ in range(wait if place else 0):

@@ -22,9 +22,9 @@ def traces(draw: st.DrawFn) -> AvailabilityTrace:
             rows.append((client, now + gap, now + gap + length))
             now += gap + length
     before, after = draw(st.tuples(st.integers(0, 4), st.integers(0, 4)))
-    client, begin, until = zip(*rows, strict=True)
+    clients, begin, until = zip(*rows, strict=True)
     horizon = (min(begin) - before, max(until) + after)
-    return AvailabilityTrace.from_rows(client, begin, until, horizon=horizon, clients=[97, 99])
+    return AvailabilityTrace.from_rows(clients, begin, until, horizon=horizon, clients=[97, 99])
 
 
 @given(traces(), st.integers(1, 50))

@@ -26,7 +26,7 @@ class Oracle:
         return [r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows]
 
     def trace(self, **extent: object) -> AvailabilityTrace:
-        return AvailabilityTrace.from_rows(*self.rows(), clients=list(self.of), **extent)  # type: ignore[arg-type]
+        return AvailabilityTrace.from_rows(*self.rows(), clients=list(self.of), **extent)
 
     def online_until(self, client: int, time_s: float) -> float:
         until = -math.inf
@@ -131,9 +131,9 @@ def test_a_horizon_must_hold_the_intervals(horizon: tuple[float, float]) -> None
     ],
 )
 def test_a_bad_row_is_named(rows: list[tuple[float, float, float]], message: str) -> None:
-    columns = [[row[place] for row in rows] for place in range(3)]
+    client, begin, until = ([row[place] for row in rows] for place in range(3))
     with pytest.raises(TraceError) as raised:
-        AvailabilityTrace.from_rows(*columns, "here")
+        AvailabilityTrace.from_rows(client, begin, until, "here")
     assert str(raised.value).startswith(f"here: {message}")
     assert "\n" not in str(raised.value)
 

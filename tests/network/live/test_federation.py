@@ -88,16 +88,16 @@ def test_a_live_run_is_resumed_with_its_clock(tmp_path: Path) -> None:
     assert rounds["started_s"].to_pylist()[1] == rounds["ended_s"].to_pylist()[0] == first_s
     assert second_s > first_s > 0
     whole = recorded(tmp_path / "whole", described)
-    assert RunDirectory.reopen(records.path).checkpoint().model.tobytes() == whole.model.tobytes()  # type: ignore[union-attr]
+    assert RunDirectory.reopen(records.path).checkpoint().model.tobytes() == whole.model.tobytes()
 
 
-def test_a_live_server_measures_how_long_each_answer_took(tmp_path: Path) -> None:
+def test_a_live_server_measures_how_long_each_answer_took(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = {"model": "uniform", "fastest": 1, "slowest": 50}
     described = experiment(time={"clock": "wall"}, selection={"protocol": "random"}, devices=slow, rounds=1)
     plan = Plan(described, 0)
     workload = workloads.build(described.workload, described.population, SEED)
     learned: list[TrainingReports] = []
-    plan.selection.learn = lambda round_, reports: learned.append(reports)  # type: ignore[attr-defined]
+    monkeypatch.setattr(plan.selection, "learn", lambda round_, reports: learned.append(reports))
 
     async def one_round() -> Exchanges:
         async with live_in_process(plan, workload, None) as federation:

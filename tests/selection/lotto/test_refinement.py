@@ -124,9 +124,9 @@ def test_who_has_never_reported_a_quality_is_dropped_for_its_time() -> None:
 
 def test_who_was_not_heard_of_takes_as_long_as_was_waited() -> None:
     round_: Any = SimpleNamespace(population=5, memory={})
-    ones = np.ones(2)
+    one, ones = np.ones(1), np.ones(2)
     remember(round_, TrainingReports(np.array([0, 1]), np.array([3, 4]), ones, ones, 7 * ones, np.array([2]), 9.0))
-    remember(round_, TrainingReports(np.array([3]), np.array([3]), *[ones[:1]] * 3, np.array([0, 2]), 2.0))
+    remember(round_, TrainingReports(np.array([3]), np.array([3]), one, one, one, np.array([0, 2]), 2.0))
     assert round_.memory["latency_s"].tolist() == pytest.approx([7.0, 7.0, 9.0, 1.0, NAN], nan_ok=True)
     assert round_.memory["quality"].tolist() == pytest.approx([3.0, 4.0, NAN, 3.0, NAN], nan_ok=True)
 

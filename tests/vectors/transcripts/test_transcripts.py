@@ -14,7 +14,7 @@ NAMES = sorted(EXPERIMENTS)
 
 def kinds(of: type[Message] = Message) -> dict[str, type[Message]]:
     """All types of messages by name."""
-    found = {}
+    found: dict[str, type[Message]] = {}
     for kind in of.__subclasses__():
         found |= {kind.__name__: kind, **kinds(kind)}
     return found

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 
 from testbed.aggregation.secagg.client import SecAggClient
-from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.noise import WithoutNoise
 from testbed.emulation.availability import Presence
 from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
@@ -94,7 +94,7 @@ class Recorder:
     def listening(self) -> Iterator[None]:
         """Record what happens meanwhile."""
         deliver, register = LocalHosts.deliver, PKI.register
-        secret, encoded, mean = Randomness.secret, SecAggClient._encoded, SecAggParameters.mean
+        secret, encoded, mean = Randomness.secret, SecAggClient.encoded, WithoutNoise.mean
 
         async def delivered(hosts: Any, delivery: Any) -> Any:
             answers = await deliver(hosts, delivery)
@@ -125,8 +125,8 @@ class Recorder:
                 (LocalHosts, "deliver", delivered),
                 (PKI, "register", registered),
                 (Randomness, "secret", drawn),
-                (SecAggClient, "_encoded", quantised),
-                (SecAggParameters, "mean", summed),
+                (SecAggClient, "encoded", quantised),
+                (WithoutNoise, "mean", summed),
             ):
                 stack.enter_context(patch.object(owner, name, instead))
             yield
@@ -167,7 +167,7 @@ def transcript(name: str) -> dict[str, Any]:
     plan, recorder = Plan(validated(written, name), SEED), Recorder()
     with recorder.listening():
         federation = federation_in_process(plan, Given(), None)
-        federation.network.availability = LowestLeaves()  # type: ignore[assignment]
+        federation.network.availability = LowestLeaves()
         outcome = asyncio.run(federation.run_next_round())
     assert outcome.aggregate is not None, outcome.reason
     board = federation.directory

@@ -6,7 +6,7 @@ import os
 import pickle
 import struct
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +42,7 @@ def labels100(count: int) -> np.ndarray:
     return np.arange(count) * 7 % 100
 
 
-def as_python2(pixels: np.ndarray, key: str, labels: list[int]) -> bytes:
+def as_python2(pixels: np.ndarray, key: str, labels: Sequence[int]) -> bytes:
     """The opcodes, in their order, of the files that CIFAR's authors wrote with Python 2 and protocol 2."""
 
     def text(value: str) -> bytes:
@@ -58,8 +58,8 @@ def as_python2(pixels: np.ndarray, key: str, labels: list[int]) -> bytes:
     return b"\x80\x02}q\x01(" + items + text("filenames") + b"](" + text("a.png") + b"eu."
 
 
-def by_protocol(protocol: int) -> Callable[[np.ndarray, str, list[int]], bytes]:
-    def pickled(pixels: np.ndarray, key: str, labels: list[int]) -> bytes:
+def by_protocol(protocol: int) -> Callable[[np.ndarray, str, Sequence[object]], bytes]:
+    def pickled(pixels: np.ndarray, key: str, labels: Sequence[object]) -> bytes:
         return pickle.dumps({b"data": pixels, key.encode(): labels, b"filenames": [b"a.png"]}, protocol)
 
     return pickled

@@ -15,6 +15,7 @@ from testbed.experiment.schema import Experiment
 from testbed.workload import specs
 from testbed.workload.section import WorkloadSection
 from testbed.workload.specs import DatasetSpec, Form, ModelSpec, datasets, is_language, models, models_for
+from workloads import ImageClassification
 
 NEW = '''
 import numpy as np
@@ -76,6 +77,7 @@ def test_one_new_file_is_learned_and_gets_every_check() -> None:
     section = WorkloadSection(dataset="halves", path="/halves", image_size=64)
     assert section.is_built_in
     made = workloads.build(section, population=10, seed=1)
+    assert isinstance(made, ImageClassification)
     assert (made.model_name, made.dimension) == ("logistic", 74)
     model = made.initial_model()
     model = model + np.mean([made.train(client, model, 1).delta for client in range(10)], axis=0)

@@ -16,8 +16,8 @@ from testbed.experiment.schema import Experiment
 from testbed.experiment.validation import validated
 from testbed.workload.section import WorkloadSection
 from tests.repository import ROOT
-from workloads import build
 from workloads.contract import Workload
+from workloads.registry import built_in
 
 PHOTOS = {"dataset": "synthetic-openimage", "image_size": 64, "samples_per_client": 6, "test_samples": 25}
 WORDS = {
@@ -27,14 +27,14 @@ WORDS = {
 
 
 def test_images_have_the_shapes_of_openimage() -> None:
-    workload = build(WorkloadSection(**PHOTOS), population=4, seed=1)
+    workload = built_in(WorkloadSection(**PHOTOS), population=4, seed=1)
     images, labels = workload.data.shard(2)
     assert images.shape == (6, 3, 64, 64)
     assert images.dtype.itemsize == 1
     assert workload.dimension == 1_009_736
     assert workload.label_counts().shape == (4, 596)
     assert np.array_equal(workload.label_counts()[2], np.bincount(labels, minlength=596))
-    assert build(WorkloadSection(dataset="synthetic-openimage"), 2, 1).data.shard(0)[0].shape[2:] == (256, 256)
+    assert built_in(WorkloadSection(dataset="synthetic-openimage"), 2, 1).data.shard(0)[0].shape[2:] == (256, 256)
     held_out, classes = workload.data.held_out()
     assert len(held_out) == len(classes) == 25
     assert "not OpenImage's" in workload.description
@@ -44,12 +44,12 @@ def test_images_have_the_shapes_of_openimage() -> None:
 
 
 def test_words_have_the_shapes_of_reddit() -> None:
-    workload = build(WorkloadSection(**WORDS), population=4, seed=1)
+    workload = built_in(WorkloadSection(**WORDS), population=4, seed=1)
     before, after = workload.data.shard(2)
     assert before.shape == after.shape == (30, 12)
     assert (after[:, :-1] == before[:, 1:]).all()
     assert 2 <= int(before.min()) <= int(before.max()) < 60
-    assert build(WorkloadSection(dataset="synthetic-reddit"), 2, 1).dimension == 15_091_680
+    assert built_in(WorkloadSection(dataset="synthetic-reddit"), 2, 1).dimension == 15_091_680
     assert "not Reddit's comments" in workload.description
     assert workload.label_counts().tolist() == [[30]] * 4
 
@@ -57,14 +57,14 @@ def test_words_have_the_shapes_of_reddit() -> None:
 def test_a_client_depends_on_the_seed_and_not_on_the_population() -> None:
     for keys in (PHOTOS, WORDS):
         few, many, other = (
-            build(WorkloadSection(**keys), n, seed).data.shard(3)[0] for n, seed in ((4, 1), (9, 1), (4, 2))
+            built_in(WorkloadSection(**keys), n, seed).data.shard(3)[0] for n, seed in ((4, 1), (9, 1), (4, 2))
         )
         assert np.array_equal(few, many)
         assert not np.array_equal(few, other)
 
 
 def test_the_words_can_be_learned() -> None:
-    workload = build(WorkloadSection(**WORDS), population=10, seed=5)
+    workload = built_in(WorkloadSection(**WORDS), population=10, seed=5)
     model = workload.initial_model()
     before = workload.evaluate(model)
     assert before.samples == 25 * 12
@@ -78,7 +78,7 @@ def test_the_words_can_be_learned() -> None:
 
 def test_the_images_can_be_learned() -> None:
     section = WorkloadSection(**PHOTOS | {"samples_per_client": 40, "learning_rate": 0.02, "epochs": 2})
-    workload = build(section, population=3, seed=5)
+    workload = built_in(section, population=3, seed=5)
     model = workload.initial_model()
     losses = []
     for number in (1, 2, 3):
@@ -93,11 +93,11 @@ import hashlib, json, random, sys
 import numpy as np
 import torch
 from testbed.workload.section import WorkloadSection
-from workloads import build
+from workloads.registry import built_in
 before = torch.get_rng_state(), random.getstate()
 found = {{}}
 for place, keys in enumerate(({PHOTOS!r}, {WORDS!r}, {PHOTOS | {"training": "simulated"}!r})):
-    workload = build(WorkloadSection(**keys), 4, 2**65 + 9)
+    workload = built_in(WorkloadSection(**keys), 4, 2**65 + 9)
     model = workload.initial_model()
     for client, number in json.loads(sys.argv[1]):
         update = workload.train(client, model, number)
@@ -128,7 +128,7 @@ def test_results_do_not_depend_on_the_process_or_the_order_and_start_light() -> 
 @pytest.mark.parametrize("dataset", ["synthetic-femnist", "synthetic-openimage", "synthetic-reddit", "digits"])
 def test_simulated_training_has_the_size_and_charges_of_real_training(dataset: str) -> None:
     real, simulated = (
-        build(WorkloadSection(dataset=dataset, epochs=3, training=training), 12, 4)
+        built_in(WorkloadSection(dataset=dataset, epochs=3, training=training), 12, 4)
         for training in ("real", "simulated")
     )
     assert isinstance(simulated, Workload)
@@ -154,7 +154,7 @@ def test_simulated_training_has_the_size_and_charges_of_real_training(dataset: s
 
 def test_a_client_without_samples_simulates_nothing() -> None:
     section = WorkloadSection(dataset="digits", training="simulated", partition={"minimum_samples": 0})
-    workload = build(section, population=2000, seed=1)
+    workload = built_in(section, population=2000, seed=1)
     idle = int(np.flatnonzero(workload.sample_counts == 0)[0])
     update = workload.train(idle, workload.initial_model(), 1)
     assert (update.samples, update.examples_processed, update.loss) == (0, 0, 0.0)
@@ -176,7 +176,7 @@ def test_a_simulated_round_takes_the_time_and_bytes_of_a_real_one_and_measures_n
     ended = []
     for training in ("real", "simulated"):
         experiment = described(training)
-        federation = federation_in_process(Plan(experiment, 0), build(experiment.workload, 6, 1), None)
+        federation = federation_in_process(Plan(experiment, 0), built_in(experiment.workload, 6, 1), None)
         outcomes = [asyncio.run(federation.run_next_round()) for _ in range(2)]
         assert [outcome.state for outcome in outcomes] == ["completed"] * 2
         digest = hashlib.sha256(outcomes[1].model.tobytes()).hexdigest()

@@ -11,16 +11,16 @@ import torch
 
 from testbed.workload.section import WorkloadSection
 from tests.repository import ROOT
-from workloads import build
 from workloads.data.synthetic_cifar import GeneratedImages
 from workloads.randomness import Purpose
+from workloads.registry import built_in
 
 NON_IID = {"scheme": "label-shards", "shards_per_client": 1, "shared_samples": 200}
 
 
 @pytest.mark.parametrize(("classes", "model", "dimension"), [(10, "lenet", 62_006), (100, "vgg11", 9_271_780)])
 def test_the_sizes_are_those_of_cifar(classes: int, model: str, dimension: int) -> None:
-    workload = build(WorkloadSection(dataset=f"synthetic-cifar{classes}"), population=120, seed=1)
+    workload = built_in(WorkloadSection(dataset=f"synthetic-cifar{classes}"), population=120, seed=1)
     assert (workload.model_name, workload.dimension) == (model, dimension)
     assert sorted(set(workload.sample_counts.tolist())) == [416, 417]
     assert workload.label_counts().sum(axis=0).tolist() == [50_000 // classes] * classes
@@ -38,7 +38,7 @@ def test_the_sizes_are_those_of_cifar(classes: int, model: str, dimension: int) 
 
 def test_with_shared_data_each_client_has_its_label_and_some_of_all() -> None:
     """Multi-RoundSecAgg, Appendix E: 200 samples of all, 415 of a client's own label."""
-    workload = build(WorkloadSection(dataset="synthetic-cifar10", partition=NON_IID), population=120, seed=4)
+    workload = built_in(WorkloadSection(dataset="synthetic-cifar10", partition=NON_IID), population=120, seed=4)
     assert workload.sample_counts.tolist() == [615] * 120
     assert np.array_equal(np.sort(workload.label_counts(), axis=1), [[20] * 9 + [435]] * 120)
     assert np.array_equal(np.sort(workload.own_label_counts(), axis=1), [[0] * 9 + [415]] * 120)
@@ -62,7 +62,9 @@ def test_an_image_does_not_depend_on_what_it_is_taken_with() -> None:
 
 
 def test_the_seed_decides_who_holds_what_and_not_what_there_is() -> None:
-    first, second = (build(WorkloadSection(dataset="synthetic-cifar10", test_samples=50), 100, seed) for seed in (1, 2))
+    first, second = (
+        built_in(WorkloadSection(dataset="synthetic-cifar10", test_samples=50), 100, seed) for seed in (1, 2)
+    )
     assert torch.equal(first.data.held_out()[0], second.data.held_out()[0])
     assert not torch.equal(first.data.shard(0)[0], second.data.shard(0)[0])
 
@@ -71,7 +73,7 @@ def test_the_images_can_be_learned_and_not_at_once() -> None:
     section = WorkloadSection(
         dataset="synthetic-cifar10", samples_per_client=2000, test_samples=500, learning_rate=0.01, batch_size=50
     )
-    workload = build(section, population=1, seed=5)
+    workload = built_in(section, population=1, seed=5)
     model, accuracies = workload.initial_model(), []
     for number in range(1, 7):
         model = model + workload.train(0, model, number).delta
@@ -84,13 +86,13 @@ FINGERPRINT = f"""
 import hashlib, json, random, sys
 import torch
 from testbed.workload.section import WorkloadSection
-from workloads import build
+from workloads.registry import built_in
 before = torch.get_rng_state(), random.getstate()
 found = {{}}
 for data, partition, most in (("synthetic-cifar10", {NON_IID!r}, 260), ("synthetic-cifar100", {{}}, 12)):
     keys = {{"partition": partition, "samples_per_client": most, "test_samples": 20, "batch_size": 50}}
     section = WorkloadSection(dataset=data, **keys)
-    workload = build(section, 40, 2**65 + 9)
+    workload = built_in(section, 40, 2**65 + 9)
     model = workload.initial_model()
     for client, number in json.loads(sys.argv[1]):
         update = workload.train(client, model, number)
@@ -119,7 +121,8 @@ def test_results_do_not_depend_on_the_process_or_the_order_and_start_light() -> 
 
 def test_simulated_training_has_the_same_sizes() -> None:
     keys = {"dataset": "synthetic-cifar10", "partition": NON_IID}
-    real, simulated = (build(WorkloadSection(**keys, training=training), 120, 4) for training in ("real", "simulated"))
+    sections = (WorkloadSection(**keys, training=training) for training in ("real", "simulated"))
+    real, simulated = (built_in(section, 120, 4) for section in sections)
     assert simulated.dimension == real.dimension
     assert np.array_equal(simulated.label_counts(), real.label_counts())
     assert np.array_equal(simulated.own_label_counts(), real.own_label_counts())

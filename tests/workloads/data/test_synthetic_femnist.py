@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from testbed.workload.section import WorkloadSection
-from workloads import build
 from workloads.data.clients.cache import ClientDataCache
 from workloads.data.synthetic_femnist import CLASSES, SyntheticFemnist, alphabet, write
+from workloads.registry import built_in
 
 
 def data(population: int = 20, seed: int = 1, **keys: object) -> SyntheticFemnist:
@@ -51,7 +51,7 @@ def test_images_labels_and_class_mix() -> None:
 
 
 def test_a_million_writers_cost_nothing_until_they_train() -> None:
-    workload = build(WorkloadSection(dataset="synthetic-femnist", samples_per_client=20), 1_000_000, seed=1)
+    workload = built_in(WorkloadSection(dataset="synthetic-femnist", samples_per_client=20), 1_000_000, seed=1)
     assert workload.sample_counts.shape == (1_000_000,)
     assert not workload.data._cache._data
     update = workload.train(999_999, workload.initial_model(), 1)
@@ -103,7 +103,7 @@ def test_the_femnist_cnn_learns_it() -> None:
     section = WorkloadSection(
         dataset="synthetic-femnist", samples_per_client=600, epochs=3, learning_rate=0.02, test_samples=300
     )
-    workload = build(section, population=1, seed=1)
+    workload = built_in(section, population=1, seed=1)
     assert workload.dimension == 1_018_174
     model = workload.initial_model()
     before = workload.evaluate(model)

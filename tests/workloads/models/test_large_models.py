@@ -37,7 +37,7 @@ class FirstExpanded(mobilenetv2.InvertedResidual):
         super().__init__(inp, oup, stride, expand_ratio, norm_layer)
         if expand_ratio == 1:
             first = mobilenetv2.Conv2dNormActivation(inp, inp, kernel_size=1, activation_layer=nn.ReLU6)
-            self.conv = nn.Sequential(first, *self.conv)
+            self.conv: nn.Sequential = nn.Sequential(first, *self.conv)
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -59,7 +59,7 @@ def test_mobilenet_is_torchvisions_with_channels_that_are_not_rounded(training: 
     )
     normalised = (images / 255.0 - means) / deviations
     assert torch.allclose(ours.features[0](images).double(), normalised, atol=1e-5)
-    ours.features[0] = nn.Identity()  # what follows in double precision: normalising amplifies the last bits
+    setattr(ours.features, "0", nn.Identity())  # what follows in double precision: normalising amplifies the last bits
     labels = torch.arange(6)
     results = []
     for network in (ours, theirs):
@@ -72,10 +72,10 @@ def test_mobilenet_is_torchvisions_with_channels_that_are_not_rounded(training: 
     for mine, other in zip(ours.parameters(), theirs.parameters(), strict=False):
         assert torch.allclose(mine.grad, other.grad, rtol=1e-6, atol=1e-8)
     statistics = [dict(network.named_buffers()) for network in (ours, theirs)]
-    mine = [value for name, value in statistics[0].items() if name.endswith("running_var")]
-    other = [value for name, value in statistics[1].items() if name.endswith("running_var")]
-    assert all(torch.allclose(a, b) for a, b in zip(mine, other, strict=True))
-    assert any((value != 1).any() for value in mine) == training
+    variances = [value for name, value in statistics[0].items() if name.endswith("running_var")]
+    others = [value for name, value in statistics[1].items() if name.endswith("running_var")]
+    assert all(torch.allclose(a, b) for a, b in zip(variances, others, strict=True))
+    assert any((value != 1).any() for value in variances) == training
 
 
 def test_initial_values_of_normalisations_are_neutral() -> None:
@@ -126,6 +126,7 @@ def reference(network: Albert, words: torch.Tensor) -> torch.Tensor:
 @pytest.fixture
 def small() -> Albert:
     network = text_model("albert-small", 50)
+    assert isinstance(network, Albert)
     values = vector.initial_vector(network, seed=2)
     # Larger than at the start, and no bias zero: otherwise half of it would not show.
     values += np.random.default_rng(3).normal(0.0, 0.2, values.shape).astype(np.float32)

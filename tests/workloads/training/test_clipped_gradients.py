@@ -1,5 +1,7 @@
 """Sums of clipped gradients, against gradients that torch makes one sample at a time."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -8,9 +10,9 @@ from torch import Tensor, nn
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
-from workloads import build
 from workloads.models import vector
 from workloads.models.registry import image_model, text_model
+from workloads.registry import built_in
 from workloads.training.clipped_gradients import ClippedGradients, check
 from workloads.training.local import sample_losses
 
@@ -65,7 +67,7 @@ class Positions(nn.Module):
 
 
 NETWORKS = {
-    **{name: (lambda name=name: model(name, 28), (28, 28), 62) for name in ("mlp", "cnn", "emnist-cnn", "mnist-cnn")},
+    **{name: (partial(model, name, 28), (28, 28), 62) for name in ("mlp", "cnn", "emnist-cnn", "mnist-cnn")},
     "lenet": (lambda: model("lenet", 32, 3), (32, 32, 3), 62),
     "strides": (
         lambda: own(nn.Conv2d(2, 3, (3, 2), (2, 1), (1, 2), (1, 2), bias=False), nn.Flatten(), nn.Linear(150, 4)),
@@ -174,7 +176,7 @@ def test_parameters_that_are_sent_twice_are_refused() -> None:
 
 
 def test_a_workload_sums_the_samples_that_it_is_told_to() -> None:
-    workload = build(WorkloadSection(dataset="digits", model="mlp"), population=20, seed=1)
+    workload = built_in(WorkloadSection(dataset="digits", model="mlp"), population=20, seed=1)
     workload.check_gradient_sum()
     model = workload.initial_model()
     images, labels = workload.data.shard(3)
@@ -197,7 +199,7 @@ def test_a_workload_sums_the_samples_that_it_is_told_to() -> None:
 
 def test_dropout_is_drawn_from_the_stream_of_client_and_round() -> None:
     section = WorkloadSection(dataset="synthetic-femnist", model="femnist-cnn", samples_per_client=4, test_samples=10)
-    workload = build(section, population=2, seed=1)
+    workload = built_in(section, population=2, seed=1)
     model, chosen = workload.initial_model(), np.arange(4)
     first, other, again = (workload.gradient_sum(0, model, number, chosen, 1.0).delta for number in (1, 2, 1))
     assert first.tobytes() == again.tobytes()

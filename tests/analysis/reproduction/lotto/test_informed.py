@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.reproduction.contract import ReproductionContext
-from analysis.reproduction.lotto import fig8, fig9, table3
+from analysis.reproduction.lotto import fig8, fig9, heterogeneity, table3
 from analysis.reproduction.lotto.heterogeneity import Setting
 from analysis.reproduction.lotto.overhead import INFORMED_SCALES, OverheadScale
 from testbed.experiment.overrides import apply_override
@@ -36,7 +36,7 @@ def context(tmp_path: Path) -> ReproductionContext:
 def test_experiments_of_both_scales_validate(scale: str) -> None:
     size = fig9.SCALES[scale]
     for name, selection in fig9.STRATEGIES.items():
-        swept = fig9.experiment(size.setting, name, size.rounds, selection, {"seed": range(size.seeds)})
+        swept = heterogeneity.experiment(size.setting, name, size.rounds, selection, {"seed": range(size.seeds)})
         assert len(list(points(swept, name))) == size.seeds
     snapshots = fig8.SCALES[scale].snapshots
     assert list(snapshots) == sorted(snapshots)

@@ -52,19 +52,19 @@ class Pace:
 
 
 def time_left(
-    now_s: float, going: Sequence[Pace], waiting: Sequence[float], seen: Sequence[Pace], lanes: int
+    now_s: float, running: Sequence[Pace], waiting: Sequence[float], seen: Sequence[Pace], workers: int
 ) -> float | None:
     """Seconds until all runs have ended, or None as long as no round has.
 
-    A run that goes on is taken to keep its own speed, one that waits to have the mean speed of those seen; each that
-    waits begins when the first of the lanes is free.
+    A run under way is taken to keep its own speed, one that waits to have the mean speed of those seen; each that waits
+    begins when the first of the workers is free.
 
     Args:
         now_s: the time.
-        going: the runs that go on.
+        running: the runs under way.
         waiting: rounds of each run that has not begun.
         seen: all runs that have begun, ended ones too.
-        lanes: how many go on at the same time.
+        workers: how many run at the same time.
     """
     speeds = [pace.round_s for pace in seen if pace.round_s is not None]
     if not speeds:
@@ -72,8 +72,8 @@ def time_left(
     round_s = sum(speeds) / len(speeds)
     preparations = [pace.preparation_s for pace in seen if pace.preparation_s is not None]
     preparation_s = sum(preparations) / len(preparations)
-    free = [pace.left_s(now_s, pace.round_s or round_s, preparation_s) for pace in going]
-    free += [0.0] * (lanes - len(free))
+    free = [pace.left_s(now_s, pace.round_s or round_s, preparation_s) for pace in running]
+    free += [0.0] * (workers - len(free))
     heapq.heapify(free)
     for rounds in waiting:
         heapq.heappush(free, heapq.heappop(free) + preparation_s + rounds * round_s)

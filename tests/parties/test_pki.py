@@ -143,7 +143,7 @@ def test_agreement_keys_of_small_order_are_refused(pki: PKI, key: bytes) -> None
         """Signs such a key."""
 
     weak = Weak(0, Randomness(1))
-    weak.agreement = type("Key", (), {"public": key})()  # type: ignore[assignment]
+    weak.agreement = type("Key", (), {"public": key})()
     assert check_of(pki, weak.registration()) == "pki.invalid-agreement-key"
     assert not pki.directory().registered.any()
     pki.register(identity(0).registration())  # the number is not burnt

@@ -56,7 +56,7 @@ def test_it_trains_the_model_and_keeps_the_update() -> None:
     assert (answer.samples, answer.loss) == (3, 0.5)
     assert type(answer.samples) is int
     assert meter.counts == {"train.parameter_example": D * 6}
-    assert role.environment.workload.asked == [(0, [0, 1, 2, 3], 1)]  # type: ignore[union-attr]
+    assert role.environment.workload.asked == [(0, [0, 1, 2, 3], 1)]
     update = trained_update(role, 1)
     assert update.delta.tolist() == [0, 1, 2, 3]
     assert (update.samples, update.loss, update.examples_processed) == (3, 0.5, 6)

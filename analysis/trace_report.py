@@ -1,0 +1,47 @@
+"""Counts and facts about traces, as text for people and as JSON for programs."""
+
+import math
+from collections.abc import Mapping
+
+from analysis.tables import Table, require_format, to_json
+from analysis.tables import render as render_table
+
+_DURATIONS = (("d", 86_400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3))
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """One line per count, the number first."""
+    rows = [(str(value), _words(key)) for key, value in counts.items()]
+    return render_table(Table((), rows, left=[1], ruled=False), "text")
+
+
+def render(facts: Mapping[str, float | int], format: str = "text") -> str:
+    """Facts as ``text``, a line and a unit for each that is known, or as a flat object of ``json``, with null."""
+    require_format(format, "text", "json")
+    if format == "json":
+        return to_json(facts, ascii=True)
+    rows = [_line(key, value) for key, value in facts.items() if not math.isnan(value)]
+    return render_table(Table((), rows, ruled=False), "text")
+
+
+def duration(value_s: float) -> str:
+    """Seconds in the largest unit that they fill, e.g. ``5.5 h``."""
+    symbol, size = next((unit for unit in _DURATIONS if abs(value_s) >= unit[1]), _DURATIONS[-1])
+    return f"{value_s / size:.4g} {symbol}" if value_s else "0 s"
+
+
+def _line(key: str, value: float | int) -> tuple[str, str]:
+    """The name of a fact without its unit, and its value with it."""
+    if key.endswith("_mbit_s"):
+        return _words(key.removesuffix("_mbit_s")), f"{value:.3g} Mbit/s"
+    if key.endswith("_s"):
+        return _words(key.removesuffix("_s")), duration(value)
+    if key.startswith("seconds"):
+        return _words(key.replace("seconds", "length", 1)), duration(value)
+    if "fraction" in key or key.startswith("share"):
+        return _words(key.replace("_fraction", "")), f"{100 * value:.3g} %"
+    return _words(key), f"{value}"
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")

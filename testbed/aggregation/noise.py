@@ -1,0 +1,200 @@
+"""What participants add to their updates before these are summed: nothing, or noise (`aggregation.noise`).
+
+A `NoisePolicy` says how an update becomes ring elements and how the sum of such elements becomes a mean. `AddedNoise`
+is the one with noise: each participant adds its share of the noise that is planned for so many as take part in the
+round; who drops out takes its share along. Server and clients have the same policy, made from the parameters.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from testbed.aggregation.contract import AggregationParameters, AggregationRound
+from testbed.errors import Refusal, RoundAborted
+from testbed.parties.client import Client, Role
+from testbed.parties.sums import reduced
+from testbed.privacy.accounting.accountant import Accountant
+from testbed.privacy.mechanisms.noise import Noise, NoiseShare
+from testbed.privacy.mechanisms.rotation import rotation_seed
+from testbed.workload.contract import LocalUpdate
+
+
+class NoisePolicy(ABC):
+    """How updates become ring elements, what noise is in them, and what their sum says."""
+
+    @abstractmethod
+    def length(self, dimension: int) -> int:
+        """How many ring elements an update of so many parameters becomes; its weight is one of them."""
+
+    @abstractmethod
+    def encoded(self, role: "NoisyRole", update: LocalUpdate, participants: int, round_number: int) -> npt.NDArray[Any]:
+        """`(length,)` a client's update as ring elements, with its noise in them.
+
+        Args:
+            role: of the client; it may decide not to add noise (`NoisyRole.noise_to_add`).
+            update: what it has learned.
+            participants: of the round, as planned: so many share the noise.
+            round_number: the round.
+        """
+
+    @abstractmethod
+    def mean(
+        self, total: npt.NDArray[Any], updates: int, round_: AggregationRound
+    ) -> tuple[npt.NDArray[np.float64], int]:
+        """`(d,)` mean of so many updates from the `(length,)` sum of their elements, and the sum of their weights.
+
+        Raises `RoundAborted` for what cannot be such a sum.
+        """
+
+    def kept(self, survivors: int, participants: int) -> float:
+        """Share of the planned noise variance in a sum over so many survivors; 1.0 where none is planned."""
+        return 1.0
+
+    def vectors(self, role: "NoisyRole", participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
+        """The noise that this client is to add to its update."""
+        return []
+
+    def prepare(self, participants: int, dimension: int) -> None:  # noqa: B027  # there may be nothing to make
+        """Make what clients need once in a process, before anybody's work is measured."""
+
+
+class AddedNoise(NoisePolicy):
+    """Each participant adds its share of the planned noise, and all of it stays.
+
+    Args:
+        noise: the experiment's section.
+        bits: of the ring.
+    """
+
+    def __init__(self, noise: Noise, bits: int) -> None:
+        self.noise = noise
+        self.bits = bits
+
+    def length(self, dimension: int) -> int:
+        """See `NoisePolicy.length`; updates are rotated, which takes a power of two."""
+        return self.noise.encoding(dimension, self.bits).length + 1
+
+    def encoded(self, role: "NoisyRole", update: LocalUpdate, participants: int, round_number: int) -> npt.NDArray[Any]:
+        """See `NoisePolicy.encoded`."""
+        delta = np.asarray(update.delta, np.float32)
+        rotation = rotation_seed(role.environment.experiment_id, round_number)
+        elements = self.noise.encoding(len(delta), self.bits).encode(
+            delta, rotation, _secret(role, round_number, "rounding")
+        )
+        for share in role.noise_to_add(participants, len(delta), round_number):
+            share.add_to(elements)
+        return reduced(elements, self.bits)
+
+    def mean(
+        self, total: npt.NDArray[Any], updates: int, round_: AggregationRound
+    ) -> tuple[npt.NDArray[np.float64], int]:
+        """See `NoisePolicy.mean`; raises also where the server does not know what the rotation is derived from."""
+        if round_.dimension is None or round_.experiment_id is None:
+            raise RoundAborted("no-rotation", "it is derived from the experiment's id and the model's dimension")
+        encoding = self.noise.encoding(round_.dimension, self.bits)
+        return encoding.decode(total, updates, rotation_seed(round_.experiment_id, round_.number))
+
+    def kept(self, survivors: int, participants: int) -> float:
+        """See `NoisePolicy.kept`."""
+        return survivors / participants
+
+    def vectors(self, role: "NoisyRole", participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
+        """See `NoisePolicy.vectors`: one, the share of a participant."""
+        seed = _secret(role, round_number, "share")
+        share = self.noise.share(participants, dimension, seed, role.environment.maximum_participants)
+        if not share.can_be_drawn:
+            raise Refusal("aggregation.noise-out-of-range", f"a share of variance {share.variance:g} cannot be drawn")
+        return [share]
+
+    def prepare(self, participants: int, dimension: int) -> None:
+        """Make the table that a participant's share is drawn from."""
+        self.noise.share(participants, dimension, bytes(32)).prepare()
+
+
+def _secret(role: "NoisyRole", round_number: int, purpose: str) -> bytes:
+    return role.environment.randomness.secret(role.client.number, round_number, f"noise {purpose}")
+
+
+class NoisyParameters(AggregationParameters):
+    """What the protocols have that can sum noise along.
+
+    Attributes:
+        removes_noise: whether `Noise.enforcement` is possible.
+    """
+
+    removes_noise: ClassVar[bool] = False
+    bits: int = Field(32, ge=8, le=64, description="Ring width: sums are taken modulo 2**bits")
+    noise: Noise | None = Field(
+        None,
+        exclude_if=lambda section: section is None,
+        description="Noise that the participants add, for differential privacy; none: sums without noise",
+    )
+
+    @model_validator(mode="after")
+    def _noise_goes_with_equal_weights(self) -> "NoisyParameters":
+        if self.noise is not None and self.weights != "equal":
+            raise ValueError("weights: noise hides updates that all count the same; set weights: equal")
+        if self.noise is not None and self.noise.enforcement is not None and not self.removes_noise:
+            raise ValueError("noise.enforcement: only protocol: secagg can take noise away; leave it out")
+        return self
+
+    def planned_for(self, rounds: int, delta: float) -> Self:
+        """An epsilon is kept over all rounds, unless the experiment says otherwise."""
+        return self if self.noise is None else self.model_copy(update={"noise": self.noise.planned_for(rounds, delta)})
+
+    def check_dimension(self, participants: int, dimension: int) -> None:
+        """The sum and its noise must fit the ring, and the shares of noise must be such as can be drawn."""
+        if self.noise is not None:
+            self.noise.check(participants, dimension, self.bits)
+
+    def check_before_data(self, participants: int) -> None:
+        """With steps and deviation both given, so is the noise of a share."""
+        if self.noise is not None and self.noise.scale is not None and self.noise.noise_multiplier is not None:
+            self.noise.check_share(participants, 1)
+
+    def accountant(self, participants: int, dimension: int, client_rate: float = 1.0) -> Accountant | None:
+        """See `AggregationParameters.accountant`."""
+        return None if self.noise is None else self.noise.accountant(participants, dimension)
+
+    def prepare(self, participants: int, dimension: int) -> None:
+        """Make the tables that participants' noise is drawn from."""
+        if (policy := self.noise_policy()) is not None:
+            policy.prepare(participants, dimension)
+
+    def noise_policy(self) -> NoisePolicy | None:
+        """What participants add; None: their updates are summed as they are."""
+        return None if self.noise is None else AddedNoise(self.noise, self.bits)
+
+
+def noise_of(parameters: AggregationParameters) -> Noise | None:
+    """The section; None also for parameters that have none: those of a user-defined protocol may not."""
+    return parameters.noise if isinstance(parameters, NoisyParameters) else None
+
+
+def noise_policy_of(parameters: AggregationParameters) -> NoisePolicy | None:
+    """The policy; None as in `noise_of`."""
+    return parameters.noise_policy() if isinstance(parameters, NoisyParameters) else None
+
+
+class NoisyRole(Role):
+    """The client side of a protocol whose updates may carry noise.
+
+    Attributes:
+        noise: what the experiment has the client add, where it does.
+    """
+
+    parameters: NoisyParameters
+    noise: NoisePolicy
+
+    def __init__(self, client: Client, parameters: Any) -> None:
+        super().__init__(client, parameters)
+        policy = noise_policy_of(parameters)
+        if policy is not None:
+            self.noise = policy
+
+    def noise_to_add(self, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
+        """What it does add: all that it should; a dishonest client may decide otherwise."""
+        return self.noise.vectors(self, participants, dimension, round_number)

@@ -1,0 +1,211 @@
+"""Noise within secure aggregation: none, noise that stays, or noise beyond the planned one that the server removes.
+
+Noise that stays as planned when participants drop out (`privacy.mechanisms.removable`): each participant shares the
+secrets of its removable components among its peers, sealed with its other shares (stage share-keys). Once t clients
+have signed the survivors, everybody reveals, with its share of a survivor's self-mask seed, one of that survivor's
+secret number D + 1, where D is how many participants are missing among the survivors that it has signed itself. The
+server names no number, so it cannot have more removed than these drop-outs leave over; a second set of survivors, with
+another D, t clients would not sign. A survivor that has left meanwhile is no special case.
+
+The published protocol lets survivors send their seeds and asks for shares of the seeds of those who have left, in one
+more stage. Here shares serve for both, as for the self-masks: no stage more, and a wrong share is found and left out.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.noise import AddedNoise, NoisePolicy, NoisyRole
+from testbed.aggregation.quantisation import Quantisation
+from testbed.aggregation.secagg.dealt_shares import sealed_bytes
+from testbed.aggregation.secagg.mask_threads import add_in_threads
+from testbed.aggregation.secagg.messages import Many, ShareOf, Shares, Unmask
+from testbed.aggregation.secagg.share_correction import recover
+from testbed.crypto.shamir import SHARE_BYTES
+from testbed.errors import Refusal
+from testbed.messages import Message
+from testbed.privacy.mechanisms.noise import Noise, NoiseShare
+from testbed.privacy.mechanisms.removable import RemovableNoise, chain, seed_of
+from testbed.workload.contract import LocalUpdate
+
+if TYPE_CHECKING:
+    from testbed.aggregation.secagg.round_state import SecAggRound
+
+PROTOCOL_SECRETS = 2  # of the protocol itself, shared before those of the noise: the mask key and the self-mask seed
+
+
+class SharesAndNoise(Shares, frozen=True):
+    """`Shares`, and shares of the secrets of the survivors' first component that is to go (none: all stay)."""
+
+    noise: Annotated[list[ShareOf], Many]
+
+
+class UnmaskAndRemove(Unmask, frozen=True):
+    """The signatures on the set of survivors; reveal the shares that it calls for, and those of the noise to go."""
+
+    Answer: ClassVar[type[Message] | None] = SharesAndNoise
+
+
+class SecAggNoise(NoisePolicy):
+    """What secure aggregation asks of a policy; by default all noise stays."""
+
+    def secrets(self, participants: int) -> int:
+        """How many secrets of its noise each of so many participants shares among its peers."""
+        return 0
+
+    def secrets_of(self, role: NoisyRole, participants: int, round_number: int) -> list[bytes]:
+        """These secrets, 32 bytes each."""
+        return []
+
+    def shares_to_reveal(
+        self, participants: int, survivors: Collection[int], dealt: Mapping[int, bytes]
+    ) -> list[ShareOf]:
+        """Shares of the survivors' noise: of each that has dealt some, the one that is called for.
+
+        Args:
+            participants: s.
+            survivors: whom t clients have signed, this one among them.
+            dealt: all shares of a peer, by peer.
+        """
+        raise Refusal("secagg.nothing-to-remove", "in this experiment all noise stays")
+
+    def remove_excess(self, state: "SecAggRound", total: npt.NDArray[Any]) -> None:
+        """Take from `total` (in place, without masks) what the survivors have added beyond the planned noise.
+
+        Raises `RoundAborted` for too few shares.
+        """
+
+    def unmask_kind(self, participants: int) -> type[Unmask]:
+        """The question for the shares."""
+        return UnmaskAndRemove if self.secrets(participants) else Unmask
+
+    def sealed_bytes(self, participants: int) -> int:
+        """How long the shares are that a client seals for a peer."""
+        return sealed_bytes(PROTOCOL_SECRETS + self.secrets(participants))
+
+
+class WithoutNoise(SecAggNoise):
+    """Updates are quantised, and nothing is added.
+
+    Args:
+        quantisation: of updates.
+        weighted: whether an update counts as often as its client has samples; else once.
+    """
+
+    def __init__(self, quantisation: Quantisation, weighted: bool) -> None:
+        self._quantisation = quantisation
+        self._weighted = weighted
+
+    def length(self, dimension: int) -> int:
+        """See `NoisePolicy.length`."""
+        return dimension + 1
+
+    def encoded(self, role: NoisyRole, update: LocalUpdate, participants: int, round_number: int) -> npt.NDArray[Any]:
+        """See `NoisePolicy.encoded`."""
+        weight = update.samples if self._weighted else 1
+        rounding = role.environment.randomness.generator(role.client.number, round_number, "stochastic rounding")
+        return self._quantisation.encode(update.delta, weight, rounding)
+
+    def mean(
+        self, total: npt.NDArray[Any], updates: int, round_: AggregationRound
+    ) -> tuple[npt.NDArray[np.float64], int]:
+        """See `NoisePolicy.mean`."""
+        return self._quantisation.decode(total, updates)
+
+
+class KeptNoise(AddedNoise, SecAggNoise):
+    """Each participant adds its share, and all of it stays."""
+
+
+class RemovedNoise(KeptNoise):
+    """Each participant adds more than its share; the server removes what the drop-outs leave over (XNoise).
+
+    An object serves one round of one client, or the server.
+    """
+
+    def __init__(self, noise: Noise, bits: int) -> None:
+        super().__init__(noise, bits)
+        self._first_secret: bytes | None = None
+
+    def _plan(self, participants: int) -> RemovableNoise:
+        plan = self.noise.removable(participants)
+        assert plan is not None
+        return plan
+
+    def kept(self, survivors: int, participants: int) -> float:
+        """See `NoisePolicy.kept`."""
+        return self._plan(participants).kept(survivors)
+
+    def vectors(self, role: NoisyRole, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
+        """See `NoisePolicy.vectors`: the share, and all removable components."""
+        plan = self._plan(participants)
+        return super().vectors(role, participants, dimension, round_number) + [
+            self.noise.component(plan, dimension, number, seed_of(secret))
+            for number, secret in enumerate(self.secrets_of(role, participants, round_number), 1)
+        ]
+
+    def prepare(self, participants: int, dimension: int) -> None:
+        """Make the tables of all components."""
+        super().prepare(participants, dimension)
+        plan = self._plan(participants)
+        for number in range(1, plan.tolerated + 1):
+            self.noise.component(plan, dimension, number, bytes(32)).prepare()
+
+    def secrets(self, participants: int) -> int:
+        """See `SecAggNoise.secrets`: one for each removable component."""
+        return self._plan(participants).tolerated
+
+    def secrets_of(self, role: NoisyRole, participants: int, round_number: int) -> list[bytes]:
+        """See `SecAggNoise.secrets_of`.
+
+        The first is drawn once in a round: without a seed a second draw would be another secret, and what is removed
+        would be noise that nobody has added.
+        """
+        if self._first_secret is None:
+            randomness = role.environment.randomness
+            self._first_secret = randomness.secret(role.client.number, round_number, "noise removable")
+        return chain(self._first_secret, self._plan(participants).tolerated)
+
+    def shares_to_reveal(
+        self, participants: int, survivors: Collection[int], dealt: Mapping[int, bytes]
+    ) -> list[ShareOf]:
+        """See `SecAggNoise.shares_to_reveal`."""
+        first = self._plan(participants).first_removed(len(survivors))
+        if first is None:
+            return []
+        begin = (PROTOCOL_SECRETS + first - 1) * SHARE_BYTES
+        return [
+            ShareOf(peer, shares[begin : begin + SHARE_BYTES]) for peer, shares in dealt.items() if peer in survivors
+        ]
+
+    def remove_excess(self, state: "SecAggRound", total: npt.NDArray[Any]) -> None:
+        """See `SecAggNoise.remove_excess`."""
+        round_, dimension = state.start, state.start.dimension
+        plan = self._plan(len(round_.participants))
+        first = plan.first_removed(len(state.survivors))
+        if first is None or dimension is None:
+            return
+        shares = {c: answer.noise for c, answer in state.revealed.items() if isinstance(answer, SharesAndNoise)}
+        found = recover(state.graph.threshold, np.sort(state.survivors).tolist(), shares)
+        for client, holder in found.wrong:
+            detail = (
+                f"unmask: wrong share of the noise of client {client}, dealt so by it or changed by client {holder}"
+            )
+            round_.network.record_event(f"client:{holder}", "misbehaviour", detail)
+        for client, why in found.undecided.items():  # more noise than planned protects no less
+            detail = f"unmask: the shares of its noise contradict each other ({why}): it stays in the sum"
+            round_.network.record_event(f"client:{client}", "misbehaviour", detail)
+        excess = [
+            self.noise.component(plan, dimension, number, seed_of(later))
+            for secret in found.secrets.values()
+            for number, later in enumerate(chain(secret, plan.tolerated - first + 1), first)
+        ]
+
+        def subtract(part: npt.NDArray[Any], shares: Sequence[NoiseShare]) -> None:
+            for share in shares:
+                share.add_to(part, -1)
+
+        add_in_threads(total, excess, subtract, self.bits, at_least=2)

@@ -1,0 +1,91 @@
+"""Who a client is in one round of secure aggregation: its secrets and signatures, and whom it takes part with."""
+
+from typing import ClassVar
+
+from testbed.aggregation.noise import NoisyRole
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.stages import STAGES
+from testbed.crypto import signatures
+from testbed.emulation.compute.cost import meter
+from testbed.errors import Refusal
+from testbed.parties.client import Client
+from testbed.parties.stage_table import StageTable
+from testbed.training.client import RoundUpdate, training_digest
+
+
+class Participant(NoisyRole):
+    """One participant of one round.
+
+    Attributes:
+        progress: how far it has come.
+        round: the round that it takes part in.
+    """
+
+    STAGES: ClassVar[StageTable] = STAGES
+    parameters: SecAggParameters
+
+    def __init__(self, client: Client, parameters: SecAggParameters) -> None:
+        super().__init__(client, parameters)
+        self.progress = self.STAGES.progress()
+        self.round = -1
+
+    @property
+    def number(self) -> int:
+        """The client's."""
+        return self.client.number
+
+    def secret(self, purpose: str) -> bytes:
+        """32 secret bytes of this round for one purpose."""
+        return self.environment.randomness.secret(self.number, self.round, f"secagg {purpose}")
+
+    def sign(self, domain: bytes, content: bytes) -> bytes:
+        """The client's signature."""
+        assert self.client.identity is not None
+        meter("ed25519.sign")
+        return self.client.identity.signing.sign(domain + self.environment.experiment_id, content)
+
+    def verify(self, registered: bytes, domain: bytes, content: bytes, signature: bytes) -> None:
+        """Raise `InvalidSignature` unless it is one of the registered key's."""
+        meter("ed25519.verify")
+        signatures.verify(registered, domain + self.environment.experiment_id, content, signature)
+
+    def registered(self, client: int) -> bytes:
+        """A peer's signing key: of the list that was agreed on, and from nowhere else where one was."""
+        agreed = self.client.agreed_participants
+        return agreed[client] if agreed is not None else self.environment.directory.signing_key(client)
+
+    def check_size(self, participants: int) -> None:
+        """Refuse a round of so many, where no honest server has such."""
+        agreed = self.client.agreed_participants
+        if self.environment.participants_are_agreed and agreed is None:
+            raise Refusal("secagg.not-agreed", "no participant list was agreed on in this round")
+        if agreed is not None and participants != len(agreed):
+            raise Refusal("secagg.other-participants", f"{participants} announced, {len(agreed)} agreed on")
+        if participants < 2:
+            raise Refusal("secagg.alone", "the sum of one update hides nothing")
+        fewest = self.environment.minimum_participants
+        if participants < fewest:
+            raise Refusal("secagg.too-few-participants", f"{participants} announced, never fewer than {fewest}")
+        most = self.environment.maximum_participants
+        if participants > most:
+            raise Refusal("secagg.too-many-participants", f"{participants} announced, never more than {most}")
+
+    def digest_of_training(self, update: RoundUpdate) -> bytes:
+        """What stands for all that the update was trained from, in what is signed; empty where nothing is to."""
+        if self.parameters.model_binding == "none":
+            return b""
+        return training_digest(update.question, anew=self.environment.compute.measured)
+
+    def not_signed(self, client: int) -> Refusal:
+        """What a peer's signature that does not verify says.
+
+        A client cannot tell forged keys from genuine ones of a peer that was sent another model: only the server could
+        tell it that peer's digest, and it may lie. So one name says both; an honest server leaves either out before.
+        """
+        if self.parameters.model_binding == "none":
+            return Refusal("secagg.forged-keys", f"client {client} has not signed the keys shown for it")
+        return Refusal(
+            "secagg.other-keys-or-training",
+            f"client {client} has not signed the keys shown for it with the model that this client was sent: "
+            "it was sent another, or they are forged",
+        )

@@ -1,0 +1,128 @@
+"""The experiment's section `aggregation` for `secagg-plus`."""
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg_plus.bound import (
+    Neighbourhood,
+    Requirements,
+    described,
+    failure_bits,
+    smallest_neighbourhood,
+    with_neighbours,
+)
+from testbed.batches import Batches
+from testbed.privacy.noise_plan import Guarantees
+
+
+class SecAggPlusParameters(SecAggParameters):
+    """Sums that hide every single update, with work that hardly grows with the number of participants."""
+
+    removes_noise: ClassVar[bool] = False  # secrets are shared within neighbourhoods, which see few of the drop-outs
+    protocol: Literal["secagg-plus"] = "secagg-plus"  # type: ignore[assignment]  # another alternative, same fields
+    threshold: int | None = Field(  # type: ignore[assignment]  # of a neighbourhood, and not a fraction
+        None, gt=1, description="Holders that must remain, of k + 1 (t); none: the smallest that is safe"
+    )
+    consistency: Literal["signed"] = Field(  # the bound counts on signed survivors
+        "signed", description="t of a client's holders sign the survivors before it unmasks; there is no other way here"
+    )
+    smallest_sum: None = Field(None, description="Has no effect here: `dropouts` says how many survive at least")
+
+    @field_validator("smallest_sum", mode="before")
+    @classmethod
+    def _without_effect(cls, given: Any) -> Any:
+        if given is not None:
+            raise ValueError("has no effect with secagg-plus, where `dropouts` says how many survive; leave it out")
+        return given
+
+    neighbours: int | None = Field(
+        None, gt=0, description="Neighbours of a client (k, even); none: the fewest that meet the requirements below"
+    )
+    dishonest: float = Field(
+        0.1, ge=0, lt=1, description="Largest fraction of dishonest participants (the paper's gamma)"
+    )
+    dropouts: float = Field(
+        0.1, ge=0, lt=1, description="Largest fraction that drops out (the paper's delta); with more there is no sum"
+    )
+    security: float = Field(
+        40, ge=1, le=256, description="sigma: the server learns more than the sum with at most 2**-sigma"
+    )
+    correctness: float = Field(20, ge=1, le=256, description="eta: there is no sum with at most 2**-eta")
+    accept_weaker: bool = Field(
+        False, description="Run with given neighbours and threshold though they do not meet the requirements"
+    )
+
+    @model_validator(mode="after")
+    def _threshold_has_neighbours(self) -> "SecAggPlusParameters":
+        if self.threshold is not None and self.neighbours is None:
+            raise ValueError("threshold: goes with neighbours; leave out both to have them computed")
+        return self
+
+    @property
+    def requirements(self) -> Requirements:
+        """What k and t must achieve."""
+        return Requirements(self.dishonest, self.dropouts, self.security, self.correctness)
+
+    def neighbourhood(self, participants: int) -> Neighbourhood:
+        """k and t for s participants; raises `ValueError` where nothing fits."""
+        if self.neighbours is None:
+            return smallest_neighbourhood(participants, self.requirements)
+        if self.neighbours % 2 and self.neighbours < participants - 1:
+            nearest = " or ".join(str(k) for k in (self.neighbours - 1, self.neighbours + 1) if k)
+            raise ValueError(
+                f"neighbours: k = {self.neighbours} is odd; half of them stand on either side: take {nearest}"
+            )
+        return with_neighbours(participants, self.neighbours, self.threshold, self.requirements)
+
+    def threshold_for(self, participants: int) -> int:
+        """t of a neighbourhood, for s participants."""
+        return self.neighbourhood(participants).threshold
+
+    def batch_policy(self, batches: Batches | None) -> BatchPolicy:
+        """Batches are complete; a client's are not its neighbours, so that more cannot be had."""
+        complete = self.atomic_batches(batches)
+        return BatchPolicy() if complete is None else CompleteBatches(complete)
+
+    def guarantees(self, participants: int) -> Guarantees:
+        """See `AggregationParameters.guarantees`.
+
+        Colluders, 2t - (k + 1) - 1: even if all of them are among the k + 1 holders of one client's shares; -1 where
+        nobody signs what was trained, as in `secagg`. Smallest sum: those who survive when as many drop out as
+        `dropouts` allows. Smallest part: t of a neighbourhood: the honest among them, t - x or more, share masks that
+        stay (`secagg_plus.server`).
+        """
+        chosen = self.neighbourhood(participants)
+        return Guarantees(
+            participants,
+            max_colluders=-1 if self.model_binding == "none" else 2 * chosen.threshold - (chosen.neighbours + 1) - 1,
+            min_sum_size=chosen.survivors,
+            min_partition_size=chosen.threshold,
+            min_noise_share=self.noise_policy().kept(chosen.survivors, participants),
+        )
+
+    def weakness(self, participants: int) -> str:
+        """What given neighbours and threshold fail to achieve, in one line; empty when they meet the requirements."""
+        chosen = self.neighbourhood(participants)
+        bits = failure_bits(participants, chosen.neighbours, chosen.threshold, self.requirements)
+        if self.neighbours is None or bits.meets(self.requirements):
+            return ""
+        return (
+            f"k = {chosen.neighbours}, t = {chosen.threshold} of {participants} participants: {described(bits)}; "
+            f"required 2^-{self.security + 1:g}, 2^-{self.security + 1:g}, 2^-{self.correctness:g}"
+        )
+
+    def check(self, participants: int) -> None:
+        """k and t must meet the requirements, unless the experiment accepts less; 2t must exceed k + 1."""
+        if participants < 2:
+            raise ValueError("protocol: secagg-plus needs at least 2 participants; the sum of one hides nothing")
+        chosen = self.neighbourhood(participants)
+        k, t = chosen.neighbours, chosen.threshold
+        most = k + 1 if chosen.complete else k
+        if not k + 1 < 2 * t <= 2 * most:
+            raise ValueError(f"threshold: t = {t} of k = {k} neighbours; allowed {(k + 1) // 2 + 1} to {most}")
+        weakness = self.weakness(participants)
+        if weakness and not self.accept_weaker:
+            raise ValueError(f"neighbours: {weakness}; leave out neighbours and threshold, or set accept_weaker: true")
