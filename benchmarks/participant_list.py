@@ -59,6 +59,7 @@ class Parties:
         roles = [ClientCentricClient(self._client(number), self.parameters) for number in range(s)]  # new in each round
         entries = []
         for role in roles:
+            role.client.last_announced = round_number - 1  # as a host says
             claim = role.on_announce(announced)
             assert isinstance(claim, Candidacy)
             assert claim.output is not None
