@@ -90,7 +90,7 @@ def _rates(case: Case, mbit_s: Sequence[float], then_mbit_s: float) -> Rates:
     if case.step is None:
         return Rates.constant(bytes_s)
     steps = np.array([bytes_s[case.step.client], then_mbit_s * BYTES_PER_MBIT])
-    trace = BandwidthTraces(np.array([0, 2]), np.array([0.0, case.step.after_s]), steps, np.array([_LONG_S]))
+    trace = BandwidthTraces.of(np.array([0, 2]), np.array([0.0, case.step.after_s]), steps, np.array([_LONG_S]))
     followed = np.arange(case.clients) == case.step.client
     return Rates.traced(trace, np.where(followed, 0, -1), 0.0, np.where(followed, 1.0, bytes_s))
 

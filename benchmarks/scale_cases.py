@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.emulation.availability import DiurnalWeibull
-from testbed.emulation.traces.synthesis import synthesize
+from testbed.emulation.availability.synthesis import synthesize
 from testbed.experiment.schema import Experiment
 from testbed.randomness import Randomness
 

@@ -50,7 +50,7 @@ def changing_rates(count: int, generator: np.random.Generator) -> Rates:
     steps = generator.uniform(0.1, 1.0, TRACES * TRACE_SECONDS) * MEGABYTE
     offsets = np.arange(TRACES + 1) * TRACE_SECONDS
     seconds = np.tile(np.arange(TRACE_SECONDS, dtype=np.float64), TRACES)
-    traces = BandwidthTraces(offsets, seconds, steps, np.full(TRACES, float(TRACE_SECONDS)))
+    traces = BandwidthTraces.of(offsets, seconds, steps, np.full(TRACES, float(TRACE_SECONDS)))
     return Rates.traced(traces, generator.integers(0, TRACES, count), generator.uniform(0, TRACE_SECONDS, count), 1.0)
 
 

@@ -136,7 +136,7 @@ class Vector:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vector) and self.bits == other.bits and np.array_equal(self.values, other.values)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # cannot be hashed
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(<{len(self)} elements>, bits={self.bits})"
@@ -216,7 +216,7 @@ def _encode_vector(value: Any) -> msgspec.msgpack.Ext:
     if isinstance(value, Vector):
         return msgspec.msgpack.Ext(_VECTOR, _vector_header(value) + value.pack())
     if isinstance(value, np.integer):
-        return int(value)  # type: ignore[return-value]
+        return int(value)  # type: ignore[return-value]  # anything that msgspec encodes may be returned
     raise TypeError(f"a message cannot hold a {type(value).__name__}")
 
 

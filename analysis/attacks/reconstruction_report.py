@@ -118,10 +118,7 @@ def text(made: Reconstruction) -> str:
 
 def files(made: Reconstruction, out: Path) -> list[Path]:
     """Write reconstruction.csv, reconstruction.json and the histogram into `out`; raises `RunError`."""
-    contents = {
-        "reconstruction.csv": csv(made.table),
-        "reconstruction.json": to_json(row(made), ascii=True),
-    }
+    contents = {"reconstruction.csv": csv(made.table), "reconstruction.json": to_json(row(made), ascii=True)}
     paths = []
     for name, content in contents.items():
         paths.append(written(out / name, content.encode()))

@@ -18,9 +18,9 @@ from testbed.adversary.catalogue import OF_PARTY, names, update_recovered
 from testbed.adversary.section import PARTIES, AdversarySection, name_of
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
-from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import points
+from testbed.experiment.validation import validated
 from testbed.records import RunRecords
 
 Verdict = Literal["refused", "refused in part", "bounded", "not protected", "did not arise"]

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import workloads
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError
-from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
+from testbed.experiment.validation import validated
 from testbed.records import RunRecords
 
 

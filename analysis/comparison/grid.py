@@ -9,7 +9,8 @@ import yaml
 
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
-from testbed.experiment.loader import set_key, validated
+from testbed.experiment.overrides import set_key
+from testbed.experiment.validation import validated
 from testbed.files.atomic import atomic_write
 
 

@@ -19,9 +19,9 @@ from analysis.comparison.measures import Interval, mean_interval, per_round
 from analysis.comparison.overhead import compare
 from analysis.comparison.rows import Row, baselines_of, rows_of
 from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S
-from testbed.emulation.traces.replay import record
 from testbed.emulation.traces.schedule import FATES
 from testbed.records import RunRecords
+from testbed.records.replay import record
 
 PAIRED = ("round_s", "client_s", "server_bytes", "client_bytes")
 COUNTS = ("pairs", "pairs_identical", "pairs_same_stages")

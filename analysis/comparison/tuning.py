@@ -80,10 +80,7 @@ def _accuracies(runs: Sequence[RunRecords]) -> dict[str, float | None]:
     }
     found: dict[str, float | None] = {}
     for measure in _MEASURES:
-        found |= {
-            f"{measure}_accuracy": of[measure].mean,
-            f"{measure}_accuracy_half_width": of[measure].half_width,
-        }
+        found |= {f"{measure}_accuracy": of[measure].mean, f"{measure}_accuracy_half_width": of[measure].half_width}
     return found
 
 

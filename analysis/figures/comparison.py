@@ -176,10 +176,7 @@ def _accuracy(rows: Sequence[Row]) -> Figure:
     for row in rows:
         curve, column = curves[id(row)], settings.index(row.setting)
         colour, (line, marker) = colours[row.protocol or row.label], styles[row.label]
-        for axes, x in (
-            (panels[0, column], curve["ended_s"] / unit.size),
-            (panels[1, column], curve["round"]),
-        ):
+        for axes, x in ((panels[0, column], curve["ended_s"] / unit.size), (panels[1, column], curve["round"])):
             (handles[row.label],) = axes.plot(
                 x, 100 * curve["mean"], line, color=colour, **marked(marker, len(curve)), label=figure_text(row.label)
             )

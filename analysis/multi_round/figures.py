@@ -16,11 +16,7 @@ from analysis.multi_round.over_rounds import OverRounds
 from analysis.style import COLUMN_INCHES, house_style, protocol_colours, save
 
 _LINES = ("-", "--", ":", "-.")
-_PANELS = {
-    "weak": "T (weak)",
-    "fairness": "Fairness gap F",
-    "cardinality": "Cardinality C",
-}
+_PANELS = {"weak": "T (weak)", "fairness": "Fairness gap F", "cardinality": "Cardinality C"}
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,13 @@ from analysis.tables import render as render_table
 from testbed.display import visible
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
-from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
+from testbed.experiment.validation import validated
 from testbed.plugins.classes import NotImportedError
 from testbed.privacy.caveats import caveats
 from testbed.records import RunRecords
 
-_SAID = {
-    "epsilon": "achieved",
-    "planned_epsilon": "planned",
-    "colluding_epsilon": "with accomplices",
-}
+_SAID = {"epsilon": "achieved", "planned_epsilon": "planned", "colluding_epsilon": "with accomplices"}
 _QUANTILES = {"least": 0.0, "p10": 0.1, "median": 0.5, "p90": 0.9, "largest": 1.0}
 _HEADERS = (
     "Run",

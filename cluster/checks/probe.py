@@ -93,12 +93,7 @@ class Probe:
                 memory = min(memory, int(most) - int(taken))
             except (OSError, ValueError):
                 continue  # no such limit
-        return {
-            "versions": versions,
-            "code": self._code(),
-            "processor": processor,
-            "memory_bytes": max(0, memory),
-        }
+        return {"versions": versions, "code": self._code(), "processor": processor, "memory_bytes": max(0, memory)}
 
     def _code(self) -> str:
         import hashlib

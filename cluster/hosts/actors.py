@@ -191,9 +191,7 @@ class Coordinator:
         plan.check_sums(workload)
         check_plugin_modules(experiment)
         live = functools.partial(
-            LiveNetwork,
-            listen_host=ray.util.get_node_ip_address(),
-            before_round=self._hosts.begin_live_round,
+            LiveNetwork, listen_host=ray.util.get_node_ip_address(), before_round=self._hosts.begin_live_round
         )
         self._metrics = RunMetrics(
             experiment.name if self._records is None else self._records.path.name, experiment.selection.protocol

@@ -43,14 +43,7 @@ PING_TIMEOUT_S = 30.0
 START_TIMEOUT_S = 300.0  # of a replacement, which may have to wait for a GPU
 REGISTERED_AT_ONCE = 4096  # clients of a host: their key pairs take memory until the PKI has answered
 
-LOST = (
-    RayActorError,
-    ObjectLostError,
-    WorkerCrashedError,
-    OutOfMemoryError,
-    NodeDiedError,
-    ActorUnschedulableError,
-)
+LOST = (RayActorError, ObjectLostError, WorkerCrashedError, OutOfMemoryError, NodeDiedError, ActorUnschedulableError)
 Result = TypeVar("Result")
 
 

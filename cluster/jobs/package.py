@@ -18,9 +18,10 @@ from typing import Any
 
 from cluster.jobs.plugin_modules import own_modules
 from testbed.errors import ExperimentError, RunError
-from testbed.experiment.loader import load, validated
+from testbed.experiment.loader import load
 from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import points
+from testbed.experiment.validation import validated
 from testbed.plugins.classes import PLUGIN_NAME
 
 EXPERIMENT = "experiment.yaml"

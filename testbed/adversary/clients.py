@@ -8,7 +8,6 @@ from pydantic import Field
 from testbed.adversary.lotto.misbehaviour import ALL_LISTS, CLIENT_CENTRIC, VERIFIABLE_BATCHES
 from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions
 from testbed.aggregation.noise import NoisyRole, noise_of
-from testbed.emulation.compute.cost import meter
 from testbed.parties.client import Role, RoleSpec, handles
 from testbed.privacy.mechanisms.noise import NoiseShare
 from testbed.selection.lotto.client import LottoClient
@@ -71,15 +70,10 @@ class ClaimCandidacy(ClientMisbehaviour, ClientCentricClient):
             return answer
         if self.context.options_of(ClaimCandidacy).proof == "made-up":
             self.record_attack(ClaimCandidacy, "a number and a proof that it has made up")
-            self._own = Candidacy(bytes(64), bytes([1]) * 80)
-            return self._own
-        assert self.client.identity is not None
-        assert self.client.identity.vrf is not None
-        meter("vrf.prove")
-        evaluated = self.selection_input(message.round)
-        self._own = Candidacy(*self.client.identity.vrf.prove(evaluated))
+            self.claim = Candidacy(bytes(64), bytes([1]) * 80)
+            return self.claim
         self.record_attack(ClaimCandidacy, "its own number, which is over the threshold")
-        return self._own
+        return self.prove(message.round)
 
 
 class ClaimFalseNumber(ClientMisbehaviour, VerifiableBatchClient):

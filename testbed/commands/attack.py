@@ -5,17 +5,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import Debug, ImportClasses, Overrides, examples, reads_records
+from testbed.commands.invocation import Debug, ImportClasses, Overrides, examples, group, reads_records
 from testbed.commands.results import Directories, runs_in
 from testbed.commands.terminal import echo
 from testbed.errors import ExperimentError
 
-attack = typer.Typer(
-    name="attack",
-    help="What malicious servers and dishonest clients have attained.",
-    rich_markup_mode="rich",
-    no_args_is_help=True,
-)
+attack = group(name="attack", help="What malicious servers and dishonest clients have attained.")
 
 _SUMMARY_EPILOG = examples(
     "testbed attack summary runs/adversary",
@@ -44,7 +39,7 @@ def summary(
     ] = "text",
     debug: Debug = False,
 ) -> None:
-    """Print which attacks honest parties refused, by which check, and how far the others shifted who takes part."""
+    """Print which attacks honest parties refused, by which check, and how far the others biased the selection."""
     runs = runs_in(directories)
     from analysis.attacks import outcomes
 
@@ -59,7 +54,7 @@ def models(
 ) -> None:
     """Print what a server has learned that sent other models: the victim's update, or single training samples.
 
-    Both are held against the truth: the update trained again, and the clients' data.
+    Both are compared with the ground truth: the update trained again, and the clients' data.
     """
     runs = runs_in(directories)
     from analysis.attacks import other_models
@@ -74,7 +69,7 @@ def registrations(
     import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
-    """Let the dishonest clients of an experiment try to be in its population more often, or with a better key.
+    """Let the dishonest clients of an experiment try to register more than once, or with a more favourable key.
 
     They ask a real PKI. In a sweep, this is its first point.
     """

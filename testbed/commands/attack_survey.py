@@ -29,7 +29,7 @@ def survey(
     network: Annotated[
         Literal["ray", "in-process"], typer.Option(help="in-process: no Ray, everything in this process.")
     ] = "in-process",
-    resume: Annotated[bool, typer.Option("--resume", metavar="", help="Go on with the runs in --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", metavar="", help="Resume the runs in --out.")] = False,
     format: Annotated[Literal["text", "markdown", "json"], typer.Option(help="How to print it.")] = "text",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress.")] = False,
     debug: Debug = False,

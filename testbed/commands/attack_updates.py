@@ -75,7 +75,8 @@ def invert(
     starts: Annotated[int, typer.Option(metavar="N", min=1, help="Searches; the best one counts.")] = 2,
     smoothness: Annotated[float, typer.Option(metavar="L", min=0, help="Weight of the total variation.")] = 1e-3,
     alone: Annotated[
-        bool, typer.Option("--alone", help="Take a batch's mean update for the victim's own, as the paper does.")
+        bool,
+        typer.Option("--alone", metavar="", help="Take a batch's mean update for the victim's own, as the paper does."),
     ] = False,
     out: Out = None,
     format: Format = "text",

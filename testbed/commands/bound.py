@@ -1,4 +1,4 @@
-"""``testbed bound`` and ``testbed plan``: the papers' guarantees as numbers, and the parameters that keep a target."""
+"""``testbed bound`` and ``testbed plan``: the papers' guarantees as numbers, and the parameters that meet a target."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ from testbed.commands.bound_options import (
     in_options,
     threshold_of,
 )
-from testbed.commands.invocation import Debug, examples
+from testbed.commands.invocation import Debug, examples, group
 from testbed.commands.terminal import echo
 from testbed.errors import ExperimentError
 
@@ -35,36 +35,15 @@ _BOUND_LOTTO_DP_EPILOG = examples(
 _PLAN_LOTTO_EPILOG = examples(
     f"testbed plan lotto {_LOTTO} --over-selection 1.3 --threshold 0.7 --target 1e-9",
     "testbed plan lotto --population 1000 --dishonest 50 --participants 70 --target 1e-6 --base-rate 0.2 --format json",
-    then="Each answer turns one parameter and leaves the others as given.",
+    then="Each answer changes one parameter and keeps the others as given.",
 )
-_HELP = {"help_option_names": ["--help", "-h"]}
 _ROUNDS = 100_000
 _NUMBERS = 10_000_000
 _SUMMED = 10**6  # participants over whose dishonest ones a guarantee is minimised: seconds, too
 _COULD_BE = 10**9  # devices that could register, unless the population is larger
 
-bound = typer.Typer(
-    name="bound",
-    help="Print what the papers guarantee for given parameters.",
-    epilog=_BOUND_LOTTO_EPILOG,
-    rich_markup_mode="rich",
-    context_settings=_HELP,
-)
-plan = typer.Typer(
-    name="plan",
-    help="Print which parameters keep a target.",
-    epilog=_PLAN_LOTTO_EPILOG,
-    rich_markup_mode="rich",
-    context_settings=_HELP,
-)
-
-
-@bound.callback(invoke_without_command=True)
-@plan.callback(invoke_without_command=True)
-def _main(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        echo(context.get_help())
-        raise typer.Exit(2)
+bound = group(name="bound", help="Print what the papers guarantee for given parameters.", epilog=_BOUND_LOTTO_EPILOG)
+plan = group(name="plan", help="Print which parameters meet a target.", epilog=_PLAN_LOTTO_EPILOG)
 
 
 @bound.command("lotto", epilog=_BOUND_LOTTO_EPILOG)
@@ -132,8 +111,7 @@ def bound_lotto_dp(
     population: Population,
     dishonest: Dishonest,
     participants: Annotated[
-        int,
-        typer.Option(metavar="S", min=1, max=_SUMMED, help="Participants of a round, s.", show_default=False),
+        int, typer.Option(metavar="S", min=1, max=_SUMMED, help="Participants of a round, s.", show_default=False)
     ],
     rounds: Annotated[int, typer.Option(metavar="R", min=1, max=_ROUNDS, help="Rounds, R.", show_default=False)],
     noise_multiplier: Annotated[
@@ -162,7 +140,9 @@ def bound_lotto_dp(
     scale: Annotated[float, typer.Option(metavar="K", help="The clipping norm in integer steps.")] = 2.0**15,
     parallel_lists: Annotated[
         bool,
-        typer.Option("--parallel-lists", help="Also for a server with several participant lists in a round."),
+        typer.Option(
+            "--parallel-lists", metavar="", help="Also for a server with several participant lists in a round."
+        ),
     ] = False,
     format: Format = "text",
     debug: Debug = False,
@@ -213,7 +193,7 @@ def plan_lotto(
     ] = None,
     eta: Annotated[
         float | None,
-        typer.Option(metavar="E", help="Also plan n_min for Pr[x/s > E c/n] <= target.", show_default=False),
+        typer.Option(metavar="E", help="Also plan n_min for Pr\\[x/s > E c/n] <= target.", show_default=False),
     ] = None,
     format: Format = "text",
     debug: Debug = False,

@@ -32,8 +32,7 @@ def bound_random_participation(
         float | None, typer.Option(metavar="E", help="Print the noise that it takes.", show_default=False)
     ] = None,
     sigma: Annotated[
-        float | None,
-        typer.Option(metavar="S", help="Noise of a round's sum: print the epsilon.", show_default=False),
+        float | None, typer.Option(metavar="S", help="Noise of a round's sum: print the epsilon.", show_default=False)
     ] = None,
     clip: Annotated[float, typer.Option(metavar="C", help="Largest norm of a sample's gradient.")] = 1.0,
     rounds: Annotated[int, typer.Option(metavar="T", min=1, max=100_000, help="Rounds.")] = 1,

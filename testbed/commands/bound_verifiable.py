@@ -22,7 +22,7 @@ VERIFIABLE_EPILOG = examples(
     f"testbed bound verifiable-batch-partition {_LARGE} --privacy 5 --over-selection 1.5 --eta 10 --threshold 0.7",
     "testbed bound verifiable-batch-partition --population 120 --dishonest 12 --participants 12 --privacy 3 "
     "--over-selection 2 --dropout 0.1 --format json",
-    then="Where the dishonest clients sit is taken at its worst; 'attained' is what some placement reaches.",
+    then="The placement of the dishonest clients is the worst case; 'attained' is what some placement reaches.",
 )
 
 

@@ -32,8 +32,9 @@ def calibrate(
         _check_writable(out)
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from testbed.emulation.compute.calibration import measured_costs, write_costs
     from testbed.emulation.compute.cost import REFERENCE_COSTS
+    from testbed.emulation.compute.cost_files import write_costs
+    from testbed.engine.calibration import measured_costs
     from workloads.training.calibration import local_training
 
     bars = Progress(
@@ -58,8 +59,8 @@ def calibrate(
 
 def table(costs: Mapping[str, float]) -> str:
     """The costs beside those of the reference table, as text in columns; the last row weighs them together."""
-    from testbed.emulation.compute.calibration import participant_seconds
     from testbed.emulation.compute.cost import REFERENCE_COSTS
+    from testbed.engine.calibration import participant_seconds
 
     rows = [(operation, costs[operation], reference) for operation, reference in REFERENCE_COSTS.items()]
     rows.append(("a participant's round *", participant_seconds(costs), participant_seconds(REFERENCE_COSTS)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.text import Text
 
-from testbed.commands.invocation import FAILED, Debug, ImportClasses, Overrides, examples
+from testbed.commands.invocation import FAILED, Debug, ImportClasses, Overrides, examples, group
 from testbed.commands.terminal import Console, echo, messages
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ CHECK_EPILOG = examples(
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
-cluster = typer.Typer(name="cluster", help="Look at a Ray cluster before anything runs on it.", no_args_is_help=True)
+cluster = group("cluster", "Check a Ray cluster before anything runs on it.")
 
 
 @cluster.command(epilog=CHECK_EPILOG)

@@ -90,6 +90,25 @@ def examples(*commands: str, then: str = "") -> str:
     return "\n".join([*lines, f"[dim]{then}[/dim]"] if then else lines)
 
 
+def group(name: str, help: str, epilog: str = "") -> typer.Typer:
+    """A command that consists of others; alone it prints its help and ends as bad input does."""
+    made = typer.Typer(
+        name=name,
+        help=help,
+        epilog=epilog or None,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["--help", "-h"]},
+    )
+
+    @made.callback(invoke_without_command=True)
+    def _main(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            echo(context.get_help())
+            raise typer.Exit(BAD_INPUT)
+
+    return made
+
+
 def quoted(value: str) -> str:
     """`value` as YAML that is this very string, whatever it looks like."""
     return json.dumps(value)
@@ -122,7 +141,7 @@ def report(error: BaseException, invocation: Invocation) -> int:
         return FAILED
     what = " ".join("".join(traceback.format_exception_only(error)).split())
     hint = "" if invocation.debug else "; --debug prints the traceback"
-    _print([f"{what} (this is a bug, here or in a class of your own{hint})"])
+    _print([f"{what} (this is a bug, here or in a user-defined class{hint})"])
     return FAILED
 
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from testbed.commands.durations import clock_time
-from testbed.commands.invocation import STOPPED, Debug, examples
+from testbed.commands.invocation import STOPPED, Debug, examples, group
 from testbed.commands.submit import Address, To, end
 from testbed.commands.terminal import echo, messages, without_colours
 
 if TYPE_CHECKING:
     from cluster.jobs.submission import Job
 
-jobs = typer.Typer(
+jobs = group(
     name="jobs",
     help="List, follow and stop the experiments submitted to a Ray cluster, and fetch their results.",
     epilog=examples(
@@ -26,8 +26,6 @@ jobs = typer.Typer(
         "testbed jobs stop quickstart-1f3a9c",
         "testbed jobs fetch quickstart-1f3a9c --to runs/quickstart",
     ),
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["--help", "-h"]},
 )
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="A job's id, as `testbed submit` prints it.", show_default=False)]
@@ -46,7 +44,7 @@ def list_(
     if format == "json":
         echo(json.dumps([_plain(job) for job in found], indent=2))
     elif found:
-        echo(_table(found, datetime.now(UTC)))
+        echo(_table(found, datetime.now(UTC)), nl=False)
     else:
         messages().print("no experiments were submitted to this cluster")
 
@@ -55,10 +53,10 @@ def list_(
 def logs(
     id: Id,
     address: Address = None,
-    follow: Annotated[bool, typer.Option("--follow", metavar="", help="Go on until the job ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", metavar="", help="Keep printing until the job ends.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Print what a job says; with --follow, exit as the job does."""
+    """Print the log of a job; with --follow, exit as the job does."""
     from cluster.jobs.submission import Jobs
 
     at = Jobs(address)
@@ -104,12 +102,11 @@ def _plain(job: "Job") -> dict[str, Any]:
 
 def _table(found: Sequence["Job"], now: datetime) -> str:
     """A line per job; columns as wide as what they hold."""
-    rows = [("ID", "STATE", "STARTED", "TOOK", "RECORDS")]
+    from analysis.tables import Table, render
+
+    rows = []
     for job in found:
         took = "" if job.started is None else clock_time(((job.ended or now) - job.started).total_seconds())
         started = "" if job.started is None else f"{job.started.astimezone():%Y-%m-%d %H:%M}"
         rows.append((job.id, job.state.lower(), started, took, job.out))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return render(Table(("ID", "STATE", "STARTED", "TOOK", "RECORDS"), rows, ruled=False), "text")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from analysis.reproduction.contract import Reproduction
-    from testbed.experiment import Experiment
+    from testbed.experiment.schema import Experiment
     from testbed.records import RunRecords
 
 REPRODUCE_EPILOG = examples(
@@ -32,11 +32,10 @@ REPRODUCE_EPILOG = examples(
 def reproduce(
     context: typer.Context,
     names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME", help="Which ones; all: every one.", show_default=False),
+        list[str] | None, typer.Argument(metavar="NAME", help="Which ones; all: every one.", show_default=False)
     ] = None,
     scale: Annotated[
-        Literal["small", "paper"], typer.Option(help="small: minutes on two cores; paper: the whole, for a cluster.")
+        Literal["small", "paper"], typer.Option(help="small: minutes on two cores; paper: the paper's, for a cluster.")
     ] = "small",
     out: Annotated[
         Path | None,
@@ -61,12 +60,12 @@ def reproduce(
         Literal["ray", "in-process"] | None,
         typer.Option(help="in-process: no Ray, everything in this process.", show_default=False),
     ] = None,
-    listing: Annotated[bool, typer.Option("--list", metavar="", help="Say what there is, and do nothing.")] = False,
+    listing: Annotated[bool, typer.Option("--list", metavar="", help="List what can be reproduced, and exit.")] = False,
     format: Annotated[Literal["text", "markdown", "json"], typer.Option(help="How to print it.")] = "text",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Make a table or figure of a paper again: ours beside the paper's, what differs and why, and whether its claims
+    """Reproduce a table or figure of a paper: ours beside the paper's, what differs and why, and whether its claims
     hold.
 
     Writes result.md, result.json and table.csv beside the figures and the runs.

@@ -24,10 +24,7 @@ DROPOUTS_EPILOG = examples(
     then="A client that has gone and is asked again in the same round counts once; asked counts every question.",
 )
 
-PLOT_EPILOG = examples(
-    "testbed plot runs/quickstart",
-    "testbed plot runs/monday runs/tuesday --out figures",
-)
+PLOT_EPILOG = examples("testbed plot runs/quickstart", "testbed plot runs/monday runs/tuesday --out figures")
 
 Directories = Annotated[
     list[str],
@@ -44,7 +41,7 @@ def compare(
     ] = None,
     format: Annotated[Format, typer.Option(help="csv and json hold every column, in seconds and bytes.")] = "text",
     paired: Annotated[
-        bool, typer.Option("--paired", help="Match rounds by number: the same drop-outs, round by round.")
+        bool, typer.Option("--paired", metavar="", help="Match rounds by number: the same drop-outs, round by round.")
     ] = False,
     debug: Debug = False,
 ) -> None:

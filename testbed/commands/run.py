@@ -53,7 +53,7 @@ def run(
         typer.Option(
             "--accept-changed-code",
             metavar="",
-            help="Resume although your own modules have changed since the run began; the run records it.",
+            help="Resume although modules of user-defined classes have changed since the run began; this is recorded.",
         ),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress.")] = False,

@@ -26,8 +26,7 @@ _EVERY_S = 1.0
 
 def status(
     directories: Annotated[
-        list[str],
-        typer.Argument(metavar="RUN", help="Directories (or URIs) of runs or of sweeps.", show_default=False),
+        list[str], typer.Argument(metavar="RUN", help="Directories (or URIs) of runs or of sweeps.", show_default=False)
     ],
     format: Annotated[
         Literal["text", "json"], typer.Option(help="json holds everything, in seconds; one list for all runs.")

@@ -52,7 +52,9 @@ def submit(
     accept_changed_code: Annotated[
         bool,
         typer.Option(
-            "--accept-changed-code", metavar="", help="With --resume: although your own modules have changed since."
+            "--accept-changed-code",
+            metavar="",
+            help="With --resume: although the modules of user-defined classes have changed since.",
         ),
     ] = False,
     follow: Annotated[
@@ -65,7 +67,7 @@ def submit(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Run an experiment as a job on a Ray cluster: its files and this very code are sent along."""
+    """Run an experiment as a job on a Ray cluster: its files and this code are uploaded."""
     from testbed.files.names import file_name
 
     if accept_changed_code and not resume:

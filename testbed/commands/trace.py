@@ -1,4 +1,4 @@
-"""``testbed trace``: availability traces made, looked at and recorded."""
+"""``testbed trace``: availability traces made, inspected and recorded."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from testbed.commands.durations import seconds
-from testbed.commands.invocation import Debug, examples
+from testbed.commands.invocation import Debug, examples, group
 from testbed.commands.terminal import echo, messages
 from testbed.errors import ExperimentError, TraceError
 
@@ -46,12 +46,10 @@ _RECORD_EPILOG = examples(
     then="Under the schedule the same clients drop out in the same rounds and stages.",
 )
 
-trace = typer.Typer(
+trace = group(
     name="trace",
-    help="Make, convert, look at and record traces: who is online when, and who dropped out.",
+    help="Synthesize, convert, inspect and record traces: who is online when, and who dropped out.",
     epilog=TRACE_EPILOG,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["--help", "-h"]},
 )
 
 Out = Annotated[Path, typer.Option(metavar="FILE", help="What to write: .parquet or .csv.", show_default=False)]
@@ -59,13 +57,6 @@ Force = Annotated[bool, typer.Option("--force", metavar="", help="Overwrite the 
 RoundSeconds = Annotated[
     str | None, typer.Option(metavar="DURATION", help="How long a round lasts, e.g. 300, 5min.", show_default=False)
 ]
-
-
-@trace.callback(invoke_without_command=True)
-def _main(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        echo(context.get_help())
-        raise typer.Exit(2)
 
 
 @trace.command(epilog=_CONVERT_EPILOG)
@@ -89,7 +80,7 @@ def convert(
         str | None, typer.Option(metavar="NAME", help="The column that says whose interval it is. (csv)")
     ] = None,
     from_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The column with the begin of the interval. (csv)")
+        str | None, typer.Option(metavar="NAME", help="The column with the start of the interval. (csv)")
     ] = None,
     until_column: Annotated[str | None, typer.Option(metavar="NAME", help="The column with its end. (csv)")] = None,
     unit: Annotated[
@@ -231,21 +222,21 @@ def synthesize(
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="The same seed gives the same trace.")],
     out: Out,
     settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A key of the model; may be repeated."),
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A key of the model; may be repeated.")
     ] = None,
     round_seconds: RoundSeconds = None,
     force: Force = False,
     debug: Debug = False,
 ) -> None:
-    """Make a trace with one of the availability models of experiments."""
+    """Generate a trace with one of the availability models of experiments."""
     _check_target(out, force)
     horizon_s = seconds(horizon, "--horizon")
     round_s = None if round_seconds is None else seconds(round_seconds, "--round-seconds")
-    from testbed.emulation.traces.synthesis import section, synthesize
+    from testbed.emulation.availability.synthesis import synthesize
+    from testbed.experiment.loader import availability_section
     from testbed.randomness import Randomness
 
-    made = synthesize(section(model, settings or []), clients, horizon_s, Randomness(seed), round_s)
+    made = synthesize(availability_section(model, settings or []), clients, horizon_s, Randomness(seed), round_s)
     made.write(out)
     _summarise(made, out)
 
@@ -257,7 +248,7 @@ def record(
     force: Force = False,
     debug: Debug = False,
 ) -> None:
-    """Write down who took part and who was lost in a run, so that it can happen again under another protocol."""
+    """Record who took part and who dropped out in a run, so that the same can happen under another protocol."""
     _check_target(out, force)
     if not run.is_dir():
         raise ExperimentError(f"{run}: no such directory")
@@ -265,8 +256,8 @@ def record(
         raise ExperimentError(f"{run}: no runs here; `testbed run EXPERIMENT.yaml` makes some")
     from analysis import trace_report
     from testbed.emulation.traces.detection import describe_schedule
-    from testbed.emulation.traces.replay import record
     from testbed.records import find_runs
+    from testbed.records.replay import record
 
     runs = find_runs(run)
     if len(runs) > 1:

@@ -12,7 +12,8 @@ from testbed.display import visible
 from testbed.plugins.classes import IMPORT_CLASSES
 
 if TYPE_CHECKING:
-    from testbed.experiment import Experiment, Point
+    from testbed.experiment import Point
+    from testbed.experiment.schema import Experiment
 
 VALIDATE_EPILOG = examples(
     "testbed validate examples/quickstart.yaml",
@@ -35,8 +36,8 @@ def validate(
 ) -> None:
     """Check an experiment file, and every point of its sweep, without running it.
 
-    Training data and traces are read, and checked, only by `testbed run`. Nothing of yours is imported unless you say
-    so: --import-classes checks your own classes, too.
+    Training data and traces are read, and checked, only by `testbed run`. User-defined classes are
+    imported, and checked, only with --import-classes.
     """
     from testbed.experiment import load
     from testbed.experiment.sweep import points
@@ -67,9 +68,8 @@ def _print_points(file: Path, experiment: "Experiment", all_points: "list[Point]
         echo(f"  {visible(point.label):{width}}  {one.rounds} rounds, {one.population} clients, {_protocols(one)}")
 
 
-def _protocols(experiment: object) -> str:
-    selection, aggregation = (getattr(experiment, section).protocol for section in ("selection", "aggregation"))
-    return f"{selection} under {aggregation}"
+def _protocols(experiment: "Experiment") -> str:
+    return f"{experiment.selection.protocol} under {experiment.aggregation.protocol}"
 
 
 def schema(debug: Debug = False) -> None:

@@ -159,7 +159,7 @@ class Federation:
         participations = before.participations.copy()
         participations[outcome.participants] += 1
         wall_s = before.wall_s + time.monotonic() - began
-        memory = self._memory_after(start, beacon)
+        memory = self._memory_after(number, start, beacon)
         self.state = Checkpoint(number, self.network.now_s, outcome.model, participations, wall_s, memory)
         if self._recorder is not None:
             ended = EndedRound(outcome, before.model, started_s, evaluation, privacy, self._spent)
@@ -188,10 +188,15 @@ class Federation:
         )
         return self._selection, beacon
 
-    def _memory_after(self, start: SelectionRound, beacon: RoundBeacon | None) -> dict[str, npt.NDArray[Any]]:
-        """What the checkpoint keeps for later rounds: the protocols' memory, and what the testbed needs itself."""
+    def _memory_after(
+        self, number: int, start: SelectionRound, beacon: RoundBeacon | None
+    ) -> dict[str, npt.NDArray[Any]]:
+        """What the checkpoint keeps for later rounds: the protocols' memory, and what the testbed needs itself.
+
+        `number` is the run's; a malicious server may have announced another one, which then stands in `start`.
+        """
         memory = memory_copy(start.memory)
-        if (heard := self.network.announced_rounds.to_checkpoint(start.number)) is not None:
+        if (heard := self.network.announced_rounds.to_checkpoint(number)) is not None:
             memory[_HEARD] = heard
         if beacon is not None:
             memory[_BEACON] = beacon.state

@@ -31,7 +31,8 @@ def secrets_context(experiment: Experiment) -> bytes:
 def _chosen(model: BaseModel) -> list[tuple[str, Any]]:
     """The fields that are not at their default, and those that say which of several sections this is."""
     fields = type(model).model_fields
-    found = [(name, getattr(model, name)) for name in fields]
+    values = dict(model)
+    found = [(name, values[name]) for name in fields]
     kept = [
         (name, value)
         for name, value in found

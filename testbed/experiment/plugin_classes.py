@@ -16,11 +16,11 @@ def plugin_classes(experiment: Experiment) -> list[tuple[str, str]]:
         ("workload.dataset", experiment.workload.dataset),
         ("devices.model", experiment.devices.model),
         ("links.model", experiment.links.model or ""),
-        ("availability.model", str(getattr(experiment.availability, "model", ""))),
+        ("availability.model", experiment.availability.model),
     ]
     if experiment.adversary is not None:
-        for party in ("server", "clients"):
-            named += [(f"adversary.{party}", name_of(one)) for one in getattr(experiment.adversary, party)]
+        named += [("adversary.server", name_of(one)) for one in experiment.adversary.server]
+        named += [("adversary.clients", name_of(one)) for one in experiment.adversary.clients]
     return [(key, name) for key, name in named if ":" in name]
 
 
@@ -29,6 +29,6 @@ def refuse_unless_imported(experiments: Iterable[Experiment], where: str, import
     names = list(dict.fromkeys(name for experiment in experiments for _, name in plugin_classes(experiment)))
     if names and not import_classes:
         raise ExperimentError(
-            f"{where}: names classes of your own, whose modules this command imports only when asked: "
+            f"{where}: names user-defined classes, whose modules this command imports only when asked: "
             f"{', '.join(names)}; give {IMPORT_CLASSES}"
         )

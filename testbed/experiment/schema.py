@@ -1,9 +1,8 @@
 """The experiment's schema: one pydantic model, whose JSON schema editors use (`testbed schema`)."""
 
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import (
     BaseModel,
@@ -25,8 +24,8 @@ from testbed.aggregation.dp_sgd_random_participation import RandomParticipationP
 from testbed.aggregation.noise import noise_of
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.emulation.availability import Always, AvailabilitySection
-from testbed.emulation.compute.calibration import read_costs
 from testbed.emulation.compute.cost import REFERENCE_COSTS
+from testbed.emulation.compute.cost_files import read_costs
 from testbed.emulation.devices import Devices
 from testbed.emulation.links import Links
 from testbed.errors import TestbedError
@@ -39,18 +38,18 @@ from testbed.selection.contract import SelectionParameters
 from testbed.selection.random_selection import RandomParameters
 from testbed.workload.section import WorkloadSection
 
-_OwnName = Annotated[str, Field(pattern=PLUGIN_NAME, description="A class of your own, as package.module:Name")]
+_OwnName = Annotated[str, Field(pattern=PLUGIN_NAME, description="A user-defined class, as package.module:Name")]
 
 
 class OwnSelection(SelectionParameters):
-    """A selection protocol of your own; further keys are handed to it."""
+    """A user-defined selection protocol; further keys are handed to it."""
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
     protocol: _OwnName
 
 
 class OwnAggregation(AggregationParameters):
-    """An aggregation protocol of your own; further keys are handed to it."""
+    """A user-defined aggregation protocol; further keys are handed to it."""
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
     protocol: _OwnName
@@ -74,23 +73,6 @@ if TYPE_CHECKING:  # what all of them have; the unions themselves are made of wh
 else:
     SelectionSection = _section(selections.PROTOCOLS, OwnSelection, "random")
     AggregationSection = _section(aggregations.PROTOCOLS, OwnAggregation, "secagg")
-
-
-@cache
-def alternative_keys() -> dict[tuple[str, str], frozenset[str]]:
-    """The keys of each built-in alternative of a section, by what names it, e.g. ("protocol", "secagg")."""
-    found = {}
-    for section, name in (
-        (SelectionSection, "protocol"),
-        (AggregationSection, "protocol"),
-        (AvailabilitySection, "model"),
-    ):
-        for alternative in get_args(get_args(section)[0]):
-            model = get_args(alternative)[0]
-            fields = model.model_fields
-            if not fields[name].is_required():
-                found[name, str(fields[name].default)] = frozenset(fields) - getattr(model, "unread", frozenset())
-    return found
 
 
 _COSTS_SCHEMA = WithJsonSchema(
@@ -256,7 +238,9 @@ class Experiment(_Section):
             return self  # its points are checked one by one
         ledger = self.privacy or PrivacySection()
         planned = self.aggregation.planned_for(self.rounds, ledger.delta_for(self.population))
-        object.__setattr__(self, "aggregation", planned)  # frozen, but not finished yet
+        object.__setattr__(
+            self, "aggregation", planned
+        )  # before anybody else has it: `Experiment(...)` takes no other result
         try:
             section = "selection"
             self.selection.check(self.population)
@@ -297,13 +281,6 @@ class Experiment(_Section):
                 "report_losses: false, so that no losses leave the clients, and adversary.clients: inflate-utility has "
                 "none to lie about; set privacy.report_losses: true, or leave it out"
             )
-
-    @classmethod
-    def load(cls, path: str | Path, overrides: list[str] | None = None) -> "Experiment":
-        """The experiment in a YAML file, with ``key=value`` overrides; raises `ExperimentError`."""
-        from testbed.experiment.loader import load
-
-        return load(Path(path), overrides or [])
 
     def plain(self) -> dict[str, Any]:
         """As plain data that YAML can hold, every default written out."""

@@ -78,8 +78,11 @@ def check_stages(experiment: Experiment, stages: Iterable[str], elsewhere: Itera
             _check("availability.dropout.hazard", stage, any_point, shown, experiment)
         if not set(stages).intersection(dropout.hazard):
             _check("availability.dropout.hazard", next(iter(dropout.hazard)), stages, stages, experiment)
-    for key in ("stage_deadlines", "stage_quorums"):
-        for stage in getattr(experiment.time, key):
+    for key, named in (
+        ("stage_deadlines", experiment.time.stage_deadlines),
+        ("stage_quorums", experiment.time.stage_quorums),
+    ):
+        for stage in named:
             _check(f"time.{key}", stage, any_point, shown, experiment)
 
 
@@ -91,7 +94,7 @@ def check_schedule(stages: Iterable[str], where: str, own: Iterable[str] = ()) -
     Args:
         stages: that the schedule names.
         where: the schedule.
-        own: stages of protocols of the user's own, of all points.
+        own: stages of user-defined protocols, of all points.
     """
     known = {*known_stages(), *own}
     for stage in stages:

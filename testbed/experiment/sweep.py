@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.errors import ExperimentError
-from testbed.experiment.loader import set_key, validated
+from testbed.experiment.overrides import set_key
 from testbed.experiment.schema import Experiment
+from testbed.experiment.validation import validated
 
 MAXIMUM_POINTS = 10_000
 _NOT_SWEPT = ("sweep", "provenance")
@@ -56,7 +57,7 @@ def points(experiment: Experiment, where: str) -> Iterator[Point]:
         data = deepcopy(base)
         for key, value in values.items():
             set_key(data, key, deepcopy(value), f"{where}: sweep.{key}")
-        yield Point(label, values, validated(data, f"{where}: sweep point {label}"))
+        yield Point(label, values, validated(data, f"{where}: sweep point {label}", type(experiment)))
 
 
 def _check_grid(sweep: dict[str, list[Any]], where: str) -> None:

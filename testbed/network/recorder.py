@@ -218,7 +218,7 @@ class RoundRecorder(RoundNetwork):
         """
         if not message.announces:
             return
-        number: int = message.round  # type: ignore[attr-defined]
+        number: int = message.round  # type: ignore[attr-defined]  # all that announce a round have one
         crashed = [crash.client for crash in answers.crashes]
         refused = np.union1d(ids([refusal.client for refusal in answers.refusals]), ids(list(cut_off)))
         self.announced_rounds.record(number, asked, reached & ~np.isin(asked, crashed), refused)

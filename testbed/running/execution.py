@@ -13,11 +13,13 @@ from testbed.crashes import locating_crashes
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import warnings as privacy_warnings
 from testbed.errors import ExperimentError, TraceError
-from testbed.experiment.loader import load, set_key, validated
+from testbed.experiment.loader import load
+from testbed.experiment.overrides import set_key
 from testbed.experiment.plugin_classes import plugin_classes
 from testbed.experiment.schema import Experiment
 from testbed.experiment.stages import check_points, stages_of
 from testbed.experiment.sweep import Point, points
+from testbed.experiment.validation import validated
 from testbed.records.mirror import local_staging_dir
 from testbed.running import workers
 from testbed.running.observers import Observer, Serialised

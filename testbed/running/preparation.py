@@ -8,10 +8,11 @@ from typing import Any
 
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.input_files import check_unchanged
-from testbed.experiment.loader import read_yaml, validated
 from testbed.experiment.plugin_classes import plugin_classes
 from testbed.experiment.schema import Experiment
+from testbed.experiment.strict_yaml import read_yaml
 from testbed.experiment.sweep import Point
+from testbed.experiment.validation import validated
 from testbed.files.names import directory_names, file_name
 from testbed.plugins.sources import digests
 from testbed.records import RunDirectory

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from testbed.crashes import locating_crashes
-from testbed.emulation.availability import Scheduled
+from testbed.emulation.availability import OwnAvailability, Scheduled
 from testbed.emulation.traces.schedule import Schedule
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import check_budget
@@ -102,10 +102,9 @@ def check_plugin_classes(experiment: Experiment, plan: Plan | None) -> None:
     if not workload.is_built_in:
         kind = plugin_class(workload.dataset, "workload.dataset")
         plugin_options.check_callable(kind, workload.dataset, "workload", workload.options, 3)
-    model = str(getattr(availability, "model", ""))
-    if ":" in model:
-        kind = plugin_class(model, "availability.model")
-        plugin_options.check_callable(kind, model, "availability", getattr(availability, "options", {}), 3)
+    if isinstance(availability, OwnAvailability):
+        kind = plugin_class(availability.model, "availability.model")
+        plugin_options.check_callable(kind, availability.model, "availability", availability.options, 3)
     if plan is not None and ":" in experiment.devices.model:
         plan.speed_factors()
     if plan is not None and experiment.links.model is not None:

@@ -61,8 +61,9 @@ class BernoulliParameters(SelectionParameters):
     def check(self, population: int) -> None:
         """The probability must be given once, and not exceed 1."""
         if self.client_rate is not None:
+            values = dict(self)
             for key in ("participants", "assumed_unavailable"):
-                if getattr(self, key) != type(self).model_fields[key].default:
+                if values[key] != type(self).model_fields[key].default:
                     raise ValueError(f"client_rate: says it all beside {key}; leave out one of the two")
             return
         super().check(population)

@@ -4,7 +4,7 @@ Two sources, not equally good: response times are the server's own measurement, 
 clients say, and can be lies.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,15 +51,15 @@ def merged(reports: Sequence[TrainingReports]) -> TrainingReports:
     clients = np.concatenate([part.clients for part in reports])
     order = np.argsort(clients)
 
-    def joined(name: str) -> npt.NDArray[Any]:
-        return np.concatenate([getattr(part, name) for part in reports])[order]
+    def joined(parts: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        return np.concatenate(list(parts))[order]
 
     return TrainingReports(
         clients=clients[order],
-        samples=joined("samples"),
-        loss=joined("loss"),
-        squared_loss=joined("squared_loss"),
-        latency_s=joined("latency_s"),
+        samples=joined(part.samples for part in reports),
+        loss=joined(part.loss for part in reports),
+        squared_loss=joined(part.squared_loss for part in reports),
+        latency_s=joined(part.latency_s for part in reports),
         unheard=np.sort(np.concatenate([part.unheard for part in reports])),
         waited_s=max(part.waited_s for part in reports),
     )

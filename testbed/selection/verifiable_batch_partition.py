@@ -34,13 +34,15 @@ from testbed.messages import Message, RoundNumber
 from testbed.network.contract import ids
 from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import RoleSpec, handles
+from testbed.parties.stage_table import Row, StageTable
 from testbed.selection.batch_partition import BatchSelection, check_batch_size
 from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.lotto.announcement import AnnouncedClient, AnnouncingServer
 from testbed.selection.lotto.candidacy import proves, under_threshold
-from testbed.selection.lotto.messages import Announce, Candidacy, ListSignatures, ParticipantList
+from testbed.selection.lotto.messages import Announce, Candidacy, ParticipantList
 from testbed.selection.lotto.parameters import AnnouncedParameters
 from testbed.selection.lotto.server import ask_groups
+from testbed.selection.lotto.stages import STAGES
 
 VALUE_DOMAIN = b"testbed/verifiable-batch-partition/value/v1"
 ASSIGNMENT_DOMAIN = b"testbed/verifiable-batch-partition/assignment/v1"
@@ -141,9 +143,23 @@ def candidate_batches(
     return np.array(standing, np.int64)
 
 
-class VerifiableBatchClient(AnnouncedClient, answers=(Announce, Prove, ParticipantList, ListSignatures)):
+STAGES_WITH_PROOFS = STAGES.extended(
+    {
+        Prove: Row(
+            after={"announced", "signed", "over"},
+            then=None,
+            check="lotto.unannounced-round",
+            detail="a proof for round {round}, which was not announced",
+        )
+    }
+)
+"""As in Lotto, and numbers of the announced round are proven whenever it is asked for."""
+
+
+class VerifiableBatchClient(AnnouncedClient, answers=(Announce, *STAGES_WITH_PROOFS.rows)):
     """Client side."""
 
+    STAGES: ClassVar[StageTable] = STAGES_WITH_PROOFS
     parameters: VerifiableBatchPartitionParameters
 
     @property
@@ -155,14 +171,14 @@ class VerifiableBatchClient(AnnouncedClient, answers=(Announce, Prove, Participa
     @handles(Announce)
     def on_announce(self, message: Announce) -> Candidacy:
         """Check the announcement, evaluate the VRF, and answer with the number in any case."""
-        return Candidacy(output=self.evaluate(message))
+        self.accept(message)
+        return Candidacy(output=self.evaluate(message.round))
 
     @handles(Prove)
     def on_prove(self, message: Prove) -> Candidacy:
         """Prove the number that this client has answered."""
-        if self._announced is None or message.round != self._announced.round:
-            raise Refusal("lotto.unannounced-round", f"a proof for round {message.round}, which was not announced")
-        return Candidacy(proof=self.prove(message.round).proof)
+        with self.progress.answering(message, message.round):
+            return Candidacy(proof=self.prove(message.round).proof)
 
     def check_size(self, participants: Collection[int]) -> None:
         """Are these K/T batches, all of them whole?"""

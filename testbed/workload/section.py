@@ -254,8 +254,9 @@ class WorkloadSection(BaseModel):
             raise ValueError(f"path is read for {reading} only; {spec.name} needs no files")
         if spec.owner is not None and self.partition != Partition():
             raise ValueError(f"partition does not apply to {spec.name}: each client is one {spec.owner}")
+        values = dict(self)
         for key in dict.fromkeys(key for other in every for key in other.reads):
-            if key not in spec.reads and getattr(self, key) is not None:
+            if key not in spec.reads and values[key] is not None:
                 reading = " and ".join(other.name for other in every if key in other.reads)
                 raise ValueError(f"{key} is read for {reading} only; {spec.name} has no use for it")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from testbed.emulation.compute.calibration import read_costs
 from testbed.emulation.compute.cost import REFERENCE_COSTS
+from testbed.emulation.compute.cost_files import read_costs
 
 
 def test_it_measures_prints_and_writes(call: Callable[..., Any], tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_it_measures_prints_and_writes(call: Callable[..., Any], tmp_path: Path)
 def test_mistakes_are_said_before_anything_is_measured(
     call: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], complaint: str
 ) -> None:
-    monkeypatch.setattr("testbed.emulation.compute.calibration.measured_costs", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr("testbed.engine.calibration.measured_costs", lambda *_: pytest.fail("measured"))
     ended = call("calibrate", *(argument.replace("{folder}", str(tmp_path)) for argument in arguments))
     assert ended.code == 2
     assert len(ended.errors) == 1

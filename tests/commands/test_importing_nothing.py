@@ -70,7 +70,7 @@ def test_privacy_says_what_was_spent_without_them(call: Call, run: Path, mark: P
     file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | SECTIONS["selection.protocol"]))
     ended = call("privacy", run)
     assert ended.code == 0
-    assert ended.err.startswith("note: small: name classes of somebody's own, whose modules are not imported")
+    assert ended.err.startswith("note: small: name user-defined classes, whose modules are not imported")
     assert ended.out.splitlines()[1:6] == before[1:6]
     assert "guarantee" not in ended.out
     rows = json.loads(call("privacy", run, "--format", "json").out)
@@ -84,7 +84,7 @@ def test_with_the_flag_they_are_imported(call: Call, run: Path, mark: Path) -> N
     ended = call("attack", "reconstruct", run, "--from", 1, "--to", 2)
     assert ended.code == 2
     assert ended.err == (
-        "error: workload.dataset: evil:Anything: a class of somebody's own, whose module is not imported here unless "
+        "error: workload.dataset: evil:Anything: a user-defined class, whose module is not imported here unless "
         "you trust it and give --import-classes\n"
     )
     assert not mark.exists()

@@ -9,7 +9,7 @@ from testbed.commands.progress.bars import Bars
 from testbed.commands.progress.lines import Lines
 from testbed.commands.terminal import Console
 from testbed.engine.federation import Progress
-from testbed.experiment import Experiment
+from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import Point
 from testbed.running import PlannedRun
 from testbed.running.pace import Pace, time_left

@@ -8,8 +8,8 @@ import pytest
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
-from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
+from testbed.experiment.validation import validated
 from testbed.records.tables import SCHEMAS
 
 SKELLAM = {"mechanism": "skellam", "noise_multiplier": 0.5}

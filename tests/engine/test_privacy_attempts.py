@@ -146,7 +146,7 @@ def test_attempts_that_spend_the_budget_end_the_run(run: Callable[..., Any], kil
     keys = KEYS | {"rounds": 6, "selection": {"participants": 30}}
     keys["aggregation"] = KEYS["aggregation"] | {"threshold": 0.8}
     free = run(keys, "free", seed=1).rounds(1).federation.privacy.ledger
-    budget = free.accountant.epsilon({1.0: 1, 0.8: 2}, free.delta) * 1.001
+    budget = free.plan.accountant.epsilon({1.0: 1, 0.8: 2}, free.delta) * 1.001
     keys |= {"privacy": {"budget": budget}}
     killed(keys, "run", 2, 2)
     done = run(keys, "run", resume=True, seed=1).rounds()
@@ -193,7 +193,7 @@ def test_attempts_at_rounds_that_a_spent_budget_keeps_from_coming_are_charged(
     keys = KEYS | {"rounds": 6, "selection": {"participants": 30}}
     keys["aggregation"] = KEYS["aggregation"] | {"threshold": 0.8}
     free = run(keys, "free", seed=1).rounds(1).federation.privacy.ledger
-    keys |= {"privacy": {"budget": free.accountant.epsilon({1.0: 3, 0.8: 1}, free.delta) * 1.001}}
+    keys |= {"privacy": {"budget": free.plan.accountant.epsilon({1.0: 3, 0.8: 1}, free.delta) * 1.001}}
     killed(keys, "run", 4, 1)
     (tmp_path / "run" / "checkpoint.npz").unlink()
     done = run(keys, "run", resume=True, seed=1).rounds()

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from testbed.emulation.availability.scheduled import ScheduledAvailability
-from testbed.emulation.traces.replay import record
 from testbed.emulation.traces.schedule import Schedule
 from testbed.records import RunRecords
+from testbed.records.replay import record
 
 LOTTO = {"selection": {"protocol": "lotto-server-centric", "participants": 8, "over_selection": 2.0, "signatures": 4}}
 SECAGG = {"aggregation": {"protocol": "secagg", "threshold": 5}, "rounds": 10}

@@ -10,7 +10,7 @@ from testbed.aggregation.secagg.messages import MaskInput
 from testbed.engine.plan import Plan
 from testbed.experiment.digest import secrets_context
 from testbed.experiment.input_files import located
-from testbed.experiment.loader import validated
+from testbed.experiment.validation import validated
 
 KEYS: dict[str, Any] = {
     "seed": 3,

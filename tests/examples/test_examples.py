@@ -17,8 +17,8 @@ from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment import load, schema
-from testbed.experiment.loader import validated
 from testbed.experiment.sweep import points
+from testbed.experiment.validation import validated
 from tests.repository import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -61,7 +61,7 @@ def test_the_readme_names_every_protocol_and_no_other() -> None:
     ):
         (row,) = re.findall(rf"^\| `{re.escape(key)}` \| (.*) \|$", readme, re.MULTILINE)
         tags = {tag.tag for alternative in typing.get_args(typing.get_args(known)[0]) for tag in tags_of(alternative)}
-        assert set(re.findall(r"`([^`]+)`", row)) - besides == tags - {"a class of your own"}
+        assert set(re.findall(r"`([^`]+)`", row)) - besides == tags - {"a user-defined class"}
 
 
 def tags_of(annotation: object) -> list[Tag]:

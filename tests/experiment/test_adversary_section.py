@@ -6,8 +6,8 @@ import pytest
 
 from testbed.adversary.catalogue import CLIENTS, SERVER
 from testbed.errors import ExperimentError
-from testbed.experiment.loader import validated
 from testbed.experiment.schema import Experiment
+from testbed.experiment.validation import validated
 
 LOTTO = {"protocol": "lotto-client-centric"}
 

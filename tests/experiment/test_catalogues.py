@@ -46,7 +46,8 @@ aggregations.PROTOCOLS[MedianParameters] = Median
 
 from testbed.engine.registry import aggregation_protocol, selection_protocol
 from testbed.errors import ExperimentError
-from testbed.experiment.loader import apply_override, validated
+from testbed.experiment.overrides import apply_override
+from testbed.experiment.validation import validated
 from testbed.experiment.schema import Experiment
 
 data = {"population": 4, "selection": {"protocol": "newest", "age": 1, "participants": 2}}

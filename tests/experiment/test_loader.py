@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from testbed.errors import ExperimentError
-from testbed.experiment import Experiment, load
-from testbed.experiment.loader import validated
-from testbed.experiment.schema import AggregationSection, SelectionSection
+from testbed.experiment import load
+from testbed.experiment.schema import AggregationSection, Experiment, SelectionSection
 from testbed.experiment.stages import check_stages, known_stages, stages_of
+from testbed.experiment.validation import validated
 from testbed.messages import Message
 
 PROTOCOLS = (

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
-from testbed.experiment.loader import set_key, validated
+from testbed.experiment.overrides import set_key
 from testbed.experiment.sweep import MAXIMUM_POINTS, Point, points
+from testbed.experiment.validation import validated
 from testbed.selection.lotto.server_centric import ServerCentricParameters
 
 

@@ -1,4 +1,4 @@
-"""The table of a client's stages: each question in its states, in one round, and nothing after a refusal."""
+"""The table of a client's stages: each question in its states, in one round; after a refusal what the row says."""
 
 import pytest
 
@@ -76,3 +76,70 @@ def test_a_protocol_that_is_built_upon_another_has_more_rows() -> None:
         with progress.answering(Repeat(), 3):
             pass
     assert Repeat not in TABLE.rows
+
+
+ROUNDS = StageTable(
+    start="new",
+    new_round={"new": "begun", "begun": "begun", "shown": "over", "over": "over"},
+    rows={
+        Continue: Row(
+            after={"begun"},
+            then="shown",
+            on_refusal="over",
+            check="p.again",
+            detail="{round} again",
+            other_round=("p.no-round", "{round} has not begun"),
+        ),
+        Repeat: Row(after={"begun", "shown"}, then=None, check="p.nothing"),
+    },
+)
+
+
+def refused(progress: Progress, question: Message, round_number: int) -> str:
+    with pytest.raises(Refusal) as refusal:
+        progress.check(question, round_number)
+    return f"{refusal.value.check}: {refusal.value.detail}"
+
+
+def in_round(number: int) -> Progress:
+    progress = ROUNDS.progress()
+    progress.begin(number)
+    return progress
+
+
+def test_another_round_is_refused_by_its_own_name() -> None:
+    assert refused(ROUNDS.progress(), Continue(), 1) == "p.no-round: 1 has not begun"
+    progress = in_round(1)
+    assert refused(progress, Continue(), 2) == "p.no-round: 2 has not begun"
+    with progress.answering(Continue(), 1):
+        pass
+    assert refused(progress, Continue(), 1) == "p.again: 1 again"
+    assert progress.check_round(Continue(), 1) is ROUNDS.rows[Continue]
+
+
+def test_a_refusal_leaves_the_client_where_the_row_says() -> None:
+    progress = in_round(1)
+    with pytest.raises(Refusal, match="forged"), progress.answering(Continue(), 1):
+        raise Refusal("p.forged", "forged")
+    assert progress.state == "over"
+    assert refused(progress, Repeat(), 1).startswith("p.nothing")
+
+
+def test_a_question_that_changes_nothing_may_be_refused_and_asked_again() -> None:
+    progress = in_round(1)
+    with pytest.raises(Refusal, match="forged"), progress.answering(Repeat(), 1):
+        raise Refusal("p.forged", "forged")
+    for _ in range(2):
+        with progress.answering(Repeat(), 1):
+            pass
+    assert progress.state == "begun"
+
+
+def test_a_new_round_leaves_the_client_where_the_table_says() -> None:
+    progress = in_round(1)
+    progress.begin(2)
+    with progress.answering(Continue(), 2):
+        pass
+    progress.begin(3)
+    assert (progress.state, progress.round) == ("over", 3)
+    assert refused(progress, Continue(), 3) == "p.again: 3 again"

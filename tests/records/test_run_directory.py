@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from testbed.errors import RunError
-from testbed.experiment.loader import read_yaml, validated
 from testbed.experiment.schema import Experiment
+from testbed.experiment.strict_yaml import read_yaml
+from testbed.experiment.validation import validated
 from testbed.network.recorder import OUTCOMES
 from testbed.records import RunDirectory, RunRecords, find_runs
 from testbed.records.checkpoints import Checkpoint

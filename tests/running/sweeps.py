@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from testbed.experiment import Experiment
+from testbed.experiment.schema import Experiment
 
 SMALL: dict[str, Any] = {
     "name": "lanes",

@@ -12,7 +12,7 @@ import pytest
 
 from testbed.engine.federation import Progress
 from testbed.errors import ExperimentError, RunError
-from testbed.experiment import Experiment
+from testbed.experiment.schema import Experiment
 from testbed.records.lock import is_held
 from testbed.records.log import RunLog
 from testbed.running import Observer, PlannedRun

@@ -1,8 +1,8 @@
 """Clients that leave out one check each: what the search should notice, to show that it searches.
 
 There is one for every `raise Refusal("name", ...)` in the client side of the protocols (found in the source, so that a
-new check is a new mutant), and a few that change a decision. Not every check can be noticed: some are there to end a
-round in good time that would fail later, or are a second line behind another check.
+new check is a new mutant), one for every row of Lotto's stages, and a few that change a decision. Not every check can
+be noticed: some are there to end a round in good time that would fail later, or are a second line behind another check.
 """
 
 import ast
@@ -10,7 +10,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -76,7 +76,20 @@ def mutants() -> list[Mutant]:
                 found.append(_without(owner, name, function, check, place, _mixes(owner)))
     for check, place in _checks(training.trained_update):
         found.append(_without(secagg_client, "trained_update", training.trained_update, check, place, ("secagg,",)))
-    return found + _other_decisions()
+    return [*found, *_out_of_order(), *_other_decisions()]
+
+
+def _out_of_order() -> Iterator[Mutant]:
+    """Clients of Lotto that answer a question in every state and round, one for each row of the table."""
+    for owner in (LottoClient, VerifiableBatchClient):
+        table = owner.STAGES
+        states = {table.start, *table.new_round.values()} | {
+            state for row in table.rows.values() for state in row.after
+        }
+        for question, row in table.rows.items():
+            rows = {question: replace(row, after=states, begins=True)}
+            name = f"{row.check} ({owner.__name__}.STAGES, {question.__name__})"
+            yield Mutant(name, owner, "STAGES", table.extended(rows), _mixes(owner))
 
 
 def _other_decisions() -> list[Mutant]:

@@ -188,7 +188,7 @@ class Selecting:
         if answer is not None:
             role = self.clients.role(client, ParticipantList)
             self.shown[client] = members
-            self.signed[client] = role._content, answer.signature
+            self.signed[client] = role.content, answer.signature
 
     def sign_round(self, client: int) -> bool:
         """Show a client the signatures on its list; whether it agrees."""

@@ -47,6 +47,19 @@ class FederatedModel(nn.Module):
         return xavier_uniform(random, shape)
 
 
+def declarations(network: nn.Module) -> FederatedModel | type[FederatedModel]:
+    """What says more of a network's vector: the network itself, or the defaults of `FederatedModel`.
+
+    Raises `TypeError` for any other module that has attributes of these names: they would be without effect.
+    """
+    if isinstance(network, FederatedModel):
+        return network
+    for name in ("sent_twice", "initial_weights"):
+        if hasattr(network, name):
+            raise TypeError(f"{type(network).__name__} has {name}, which has no effect: inherit from FederatedModel")
+    return FederatedModel
+
+
 def _tensors(network: nn.Module) -> Iterator[tuple[nn.Module, str, Tensor]]:
     """Parameters, then running statistics: (module, name, tensor), each once."""
     for module in network.modules():
@@ -58,8 +71,8 @@ def _tensors(network: nn.Module) -> Iterator[tuple[nn.Module, str, Tensor]]:
 
 
 def _sent_twice(network: nn.Module) -> list[tuple[nn.Module, str]]:
-    names = network.sent_twice if isinstance(network, FederatedModel) else ()
-    return [(network.get_submodule(owner), name) for owner, _, name in (full.rpartition(".") for full in names)]
+    names = (full.rpartition(".") for full in declarations(network).sent_twice)
+    return [(network.get_submodule(owner), name) for owner, _, name in names]
 
 
 def copies(network: nn.Module) -> list[tuple[slice, slice]]:
@@ -96,7 +109,7 @@ def initial_vector(network: nn.Module, seed: int) -> NDArray[np.float32]:
     and for running variances, zero for all else. A function of the shapes and the seed alone: no generator of torch is
     used.
     """
-    weights = network.initial_weights if isinstance(network, FederatedModel) else xavier_uniform
+    weights = declarations(network).initial_weights
     random, parts = stream(seed, Purpose.WEIGHTS), []
     for module, name, tensor in _tensors(network):
         if name == "running_var" or (name == "weight" and isinstance(module, nn.BatchNorm2d | nn.LayerNorm)):

@@ -87,12 +87,7 @@ class TorchWorkload:
         clipped_gradients.check(self._network, self.model_name)
 
     def gradient_sum(
-        self,
-        client: int,
-        model: NDArray[np.float32],
-        round_number: int,
-        samples: NDArray[np.int64],
-        clip: float | None,
+        self, client: int, model: NDArray[np.float32], round_number: int, samples: NDArray[np.int64], clip: float | None
     ) -> LocalUpdate:
         """The sum of some samples' clipped gradients at `model`; see `testbed.workload.contract.GradientWorkload`."""
         held = int(self.sample_counts[client])

@@ -18,7 +18,7 @@ from torch.linalg import vector_norm
 from torch.nn.functional import pad
 
 from testbed.errors import ExperimentError
-from workloads.models.vector import FederatedModel
+from workloads.models.vector import declarations
 
 Losses = Callable[[Tensor, Tensor], Tensor]
 """From logits and labels of (n, ...) samples to their (n,) losses."""
@@ -43,7 +43,7 @@ def check(network: nn.Module, name: str) -> None:
                 f"workload.model: {name} has {type(module).__name__}, which mixes the samples of a batch, so that none "
                 "has a gradient of its own to clip; take a model without it"
             )
-    if isinstance(network, FederatedModel) and network.sent_twice:
+    if declarations(network).sent_twice:
         raise ExperimentError(
             f"workload.model: {name} sends some parameters twice, so that a clipped gradient would be longer than the "
             "clip; take another model"

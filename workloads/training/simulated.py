@@ -33,14 +33,7 @@ class SimulatedTraining:
     """
 
     def __init__(
-        self,
-        name: str,
-        data: ClientData,
-        model: str,
-        dimension: int,
-        outputs: int,
-        section: WorkloadSection,
-        seed: int,
+        self, name: str, data: ClientData, model: str, dimension: int, outputs: int, section: WorkloadSection, seed: int
     ) -> None:
         self.name = name
         self.model_name = f"{model} (simulated training)"

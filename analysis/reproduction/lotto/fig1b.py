@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
 from scipy.optimize import brentq
 
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
-from analysis.style import COLUMN_INCHES, house_style, save
+from analysis.style import one_panel, save
 from testbed.privacy.mechanisms.skellam import Skellam
 
 POPULATION, PARTICIPANTS, ROUNDS = 700, 70, 50
@@ -90,9 +89,7 @@ def _calibrated(budget: float, delta: float, sampling: float) -> Skellam:
 
 
 def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
-    with house_style():
-        figure = Figure(figsize=(COLUMN_INCHES, 2.3), layout="constrained")
-        axes = figure.add_subplot()
+    with one_panel(2.3) as (figure, axes):
         for (budget, part), colour in zip(table.groupby("budget"), _COLOURS, strict=True):
             x = part["dishonest_percent"]
             axes.plot(x, part["epsilon"], color=colour)

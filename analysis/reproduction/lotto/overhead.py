@@ -234,12 +234,7 @@ def _rows(
     for name, run in runs.items():
         cost, server_compute_s, counts = cost_of(run)
         paper = published.get((application, population, name))
-        row: dict[str, Any] = {
-            "application": application,
-            "costs": costs,
-            "population": population,
-            "protocol": name,
-        }
+        row: dict[str, Any] = {"application": application, "costs": costs, "population": population, "protocol": name}
         cells, base_cells = asdict(cost), asdict(base)
         for key, heading in MEASURES.items():
             row[heading] = cells[key]

@@ -88,11 +88,7 @@ def ablation_claims(population: int, participants: int, schemes: Mapping[str, Tr
     """
     late = {name: one.curves.late for name, one in schemes.items()}
     where = f"N = {population}, K = {participants}"
-    found = [
-        _worst(where, late),
-        _comparable(where, late, RANDOM),
-        _comparable(where, late, WEIGHTED),
-    ]
+    found = [_worst(where, late), _comparable(where, late, RANDOM), _comparable(where, late, WEIGHTED)]
     if participants > PARTICIPANTS:
         curves = schemes[PARTITION].curves
         done = 1 - schemes[PARTITION].skipped / curves.total

@@ -15,12 +15,7 @@ def run_fig1(context: ReproductionContext) -> ReproductionResult:
         return delta(who, 1.0, epsilon)
 
     return draw_curves(
-        context,
-        "random-participation-fig1",
-        np.linspace(0.0, 2.0, 41),
-        delta_at,
-        x_label="epsilon",
-        y_label="delta",
+        context, "random-participation-fig1", np.linspace(0.0, 2.0, 41), delta_at, x_label="epsilon", y_label="delta"
     )
 
 

@@ -21,15 +21,7 @@ from analysis.bounds.random_participation import (
 )
 from analysis.reproduction.accuracy_curves import AccuracyCurves, best_of
 from analysis.reproduction.contract import ReproductionContext, Scale
-from analysis.reproduction.random_participation.published import (
-    DELTA,
-    EPSILON,
-    NONE,
-    OLS,
-    PROPOSED,
-    WCS,
-    Scenario,
-)
+from analysis.reproduction.random_participation.published import DELTA, EPSILON, NONE, OLS, PROPOSED, WCS, Scenario
 from analysis.reproduction.training_data import describe_data
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment

@@ -4,12 +4,10 @@ They answer, sign and agree without a single check, so that the only obstacle is
 server behaves, they do what honest clients do.
 """
 
-from testbed.emulation.compute.cost import meter
 from testbed.parties.client import handles
 from testbed.parties.round_beacon import randomness_of
 from testbed.selection.lotto.client import LottoClient
 from testbed.selection.lotto.messages import (
-    LIST_DOMAIN,
     Agreed,
     ListSignature,
     ListSignatures,
@@ -19,34 +17,38 @@ from testbed.selection.lotto.messages import (
 
 
 class Accomplice(LottoClient):
-    """Signs every list, however many it is shown, and agrees with all signatures."""
+    """Signs every list, however many it is shown, and agrees with all signatures.
+
+    Attributes:
+        shown: the last list; None: none yet.
+    """
+
+    shown: ParticipantList | None = None
 
     def check_population(self, population: int) -> None:
         """Any population will do."""
 
     def take_pulse(self, number: int, pulse: bytes | None) -> None:
         """Whatever it is told."""
-        self._randomness = b"" if pulse is None else randomness_of(pulse)
+        self.randomness = b"" if pulse is None else randomness_of(pulse)
 
     def use_round(self, number: int) -> None:
         """Any round will do."""
         self.client.last_round = number
         self.client.agreed_participants = None
+        self.progress.begin(number)
 
     @handles(ParticipantList)
     def on_list(self, message: ParticipantList) -> ListSignature:
         """Sign whatever is shown."""
-        self._list = message
+        self.shown = message
         self.client.last_round = message.round
-        content = list_content(self.environment.experiment_id, self.parameters, message)
-        assert self.client.identity is not None
-        meter("ed25519.sign")
-        return ListSignature(self.client.identity.signing.sign(LIST_DOMAIN, content))
+        return self.sign(list_content(self.environment.experiment_id, self.parameters, message))
 
     @handles(ListSignatures)
     def on_signatures(self, message: ListSignatures) -> Agreed:
         """Take part with whoever is in the list, and in the others of this round."""
-        rows = () if self._list is None else self._list.participants
+        rows = () if self.shown is None else self.shown.participants
         others = self.client.agreed_participants or {}
         self.client.agreed_participants = others | {entry.client: entry.registration_key for entry in rows}
         return Agreed()

@@ -13,7 +13,7 @@ from testbed.adversary.misbehaviour import MisbehaviourOptions
 from testbed.arrays import Ids
 from testbed.crypto import prf
 from testbed.selection.contract import SelectionRound
-from testbed.selection.lotto.candidacy import below_threshold, selection_input
+from testbed.selection.lotto.candidacy import selection_input, which_under_threshold
 from testbed.selection.lotto.server_centric import ServerCentricServer
 
 
@@ -76,7 +76,7 @@ class ReserveMostSelected(LottoMisbehaviour):
         often = np.zeros(len(clients), np.int64)
         for number in range(1, self.context.rounds + 1):
             outputs = prf.evaluate_many(keys, selection_input(round_.experiment_id, number))
-            often += below_threshold(outputs, self.parameters, self.population)
+            often += which_under_threshold(outputs, self.parameters, self.population)
         return int(clients[np.argmax(often)])
 
 

@@ -10,7 +10,7 @@ from testbed.adversary.misbehaviour import MisbehaviourOptions
 from testbed.crypto import prf
 from testbed.network.contract import ids
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.candidacy import below_threshold, selection_input
+from testbed.selection.lotto.candidacy import selection_input, which_under_threshold
 from testbed.selection.lotto.server_centric import ServerCentricServer
 
 
@@ -81,6 +81,8 @@ class GrindRound(LottoMisbehaviour):
         keys = round_.directory.vrf[ids(list(self.dishonest))]
         tries = range(first, first + self.context.options_of(GrindRound).tries)
         inputs = (selection_input(round_.experiment_id, number) for number in tries)
-        counts = [below_threshold(prf.evaluate_many(keys, of), self.parameters, self.population).sum() for of in inputs]
+        counts = [
+            which_under_threshold(prf.evaluate_many(keys, of), self.parameters, self.population).sum() for of in inputs
+        ]
         best = int(np.argmax(counts))
         return tries[best], f", in which {counts[best]} of its clients are candidates, the most of {len(tries)}"

@@ -24,7 +24,7 @@ from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import Role, RoleSpec, handles
 from testbed.parties.round_beacon import randomness_of
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.candidacy import below_threshold, selection_input, under_threshold
+from testbed.selection.lotto.candidacy import selection_input, under_threshold, which_under_threshold
 from testbed.selection.lotto.server_centric import ServerCentricServer
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, candidate_batches
 
@@ -138,7 +138,7 @@ class SkipRounds(LottoMisbehaviour):
             meter("hmac", len(keys) * len(numbers))
             inputs = (selection_input(round_.experiment_id, number, randomness) for number in numbers)
             return [
-                int(below_threshold(prf.evaluate_many(keys, of), self.parameters, self.population).sum())
+                int(which_under_threshold(prf.evaluate_many(keys, of), self.parameters, self.population).sum())
                 for of in inputs
             ]
         question = LookAhead(numbers[0], numbers[-1], pulse)

@@ -47,8 +47,9 @@ class Drawn(BaseModel):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         reads, needs = _READS[self.distribution], _NEEDS[self.distribution]
+        values = dict(self)
         for key in ("minimum", "maximum", "mean", "median", "sigma"):
-            given = getattr(self, key) is not None
+            given = values[key] is not None
             if given and key not in reads:
                 raise ValueError(f"a {self.distribution} distribution has no `{key}`; it has {', '.join(reads)}")
             if not given and key in needs:

@@ -24,7 +24,7 @@ def outage_traces(section: Outages, population: int, generator: np.random.Genera
     until_s = np.cumsum(spells, axis=1)
     begin_s = np.concatenate((np.zeros((histories, 1)), until_s[:, :-1]), axis=1)
     steps = 2 * OUTAGES_EACH
-    return BandwidthTraces(
+    return BandwidthTraces.of(
         np.arange(histories + 1) * steps,
         begin_s.ravel(),
         np.tile([1.0, 0.0], histories * OUTAGES_EACH),

@@ -140,24 +140,30 @@ class Links(BaseModel):
     outages: Outages | None = Field(None, description="Loss of connectivity; not beside bandwidth traces")
     model: Annotated[str, Field(pattern=PLUGIN_NAME)] | None = Field(
         None,
-        description="A class of your own, package.module:Name, instead of all that: Name(section, **options).links("
+        description="A user-defined class, package.module:Name, instead of all that: Name(section, **options).links("
         "population, generator) returns a testbed.emulation.links.ClientLinks",
     )
-    options: dict[str, Any] = Field(default_factory=dict, description="For a class of your own")
+    options: dict[str, Any] = Field(default_factory=dict, description="For a user-defined class")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         down, up = self.down_mbit_s, self.up_mbit_s
-        for form, file, keys in ((Followed, "trace", ("assign", "shift")), (Tabled, "table", ("assign",))):
-            if isinstance(down, form) and isinstance(up, form) and getattr(down, file) == getattr(up, file):
-                for key in keys:
-                    if getattr(down, key) != getattr(up, key):
-                        raise ValueError(f"down_mbit_s and up_mbit_s have the same {file}, but not the same `{key}`")
+        if isinstance(down, Followed) and isinstance(up, Followed) and down.trace == up.trace:
+            _check_same("trace", assign=(down.assign, up.assign), shift=(down.shift, up.shift))
+        if isinstance(down, Tabled) and isinstance(up, Tabled) and down.table == up.table:
+            _check_same("table", assign=(down.assign, up.assign))
         if self.options and self.model is None:
-            raise ValueError("`options` are for a class of your own; set `model`")
+            raise ValueError("`options` are for a user-defined class; set `model`")
         if self.outages is not None and (isinstance(down, Followed) or isinstance(up, Followed)):
             raise ValueError("`outages` cannot be added to bandwidth traces, which have their own; remove one of them")
         return self
+
+
+def _check_same(file: str, **settings: tuple[object, object]) -> None:
+    """Raise `ValueError` for a setting that differs between the directions, which are read from one file."""
+    for key, (down, up) in settings.items():
+        if down != up:
+            raise ValueError(f"down_mbit_s and up_mbit_s have the same {file}, but not the same `{key}`")
 
 
 def cycled(values: float | list[float], population: int) -> npt.NDArray[np.float64]:

@@ -11,10 +11,12 @@ A rate holds until the next time; the last one for the median step of its file. 
 first time is taken as 0.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
 from testbed.emulation.traces.interval_rows import row_error
@@ -48,13 +50,30 @@ class BandwidthTraces:
     time_s: Floats
     rate_bytes_s: Floats
     period_s: Floats
-    carried_bytes: Floats = field(init=False, repr=False)  # (steps,) by the trace before each step
-    total_bytes: Floats = field(init=False, repr=False)  # (k,) in one period
 
     def __post_init__(self) -> None:
-        for name, dtype in (("offsets", np.int64), ("time_s", float), ("rate_bytes_s", float), ("period_s", float)):
-            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype))
         self._check()
+
+    @classmethod
+    def of(
+        cls, offsets: npt.ArrayLike, time_s: npt.ArrayLike, rate_bytes_s: npt.ArrayLike, period_s: npt.ArrayLike
+    ) -> "BandwidthTraces":
+        """The traces that any numbers of these shapes describe."""
+        times, rates, periods = (np.ascontiguousarray(given, np.float64) for given in (time_s, rate_bytes_s, period_s))
+        return cls(np.ascontiguousarray(offsets, np.int64), times, rates, periods)
+
+    @cached_property
+    def carried_bytes(self) -> Floats:
+        """`(steps,)` by the trace before each step."""
+        return self._sums[0]
+
+    @cached_property
+    def total_bytes(self) -> Floats:
+        """`(k,)` in one period."""
+        return self._sums[1]
+
+    @cached_property
+    def _sums(self) -> tuple[Floats, Floats]:
         first, last = self.offsets[:-1], self.offsets[1:] - 1
         until_s = np.empty(len(self.time_s))
         until_s[:-1] = self.time_s[1:]
@@ -67,8 +86,7 @@ class BandwidthTraces:
             carried[begin] = 0
             carried[begin + 1 : end] = summed[:-1]
             total[trace] = summed[-1]
-        object.__setattr__(self, "carried_bytes", carried)
-        object.__setattr__(self, "total_bytes", total)
+        return carried, total
 
     def __len__(self) -> int:
         return len(self.period_s)
@@ -112,7 +130,7 @@ def read_bandwidth(path: Path) -> BandwidthTraces:
     path = Path(path)
     traces = [_read_file(file) for file in bandwidth_files(path)]
     lengths = [len(time_s) for time_s, _, _ in traces]
-    return BandwidthTraces(
+    return BandwidthTraces.of(
         offsets=np.append(0, np.cumsum(lengths)).astype(np.int64),
         time_s=np.concatenate([time_s for time_s, _, _ in traces]),
         rate_bytes_s=np.concatenate([rate for _, rate, _ in traces]),

@@ -1,6 +1,6 @@
 """Schedules: who took part in which round, and who was away or dropped out at which stage.
 
-A schedule is recorded from a run (`testbed.emulation.traces.replay`) or written by hand, as CSV or Parquet with the
+A schedule is recorded from a run (`testbed.records.replay`) or written by hand, as CSV or Parquet with the
 columns
 ``round, client, stage, fate``. A hand-written one is as short as what it says; blank lines and lines that begin
 with ``#`` are skipped::
@@ -259,4 +259,5 @@ def _shown(text: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or " ".join(str(error).split())
+    said = error.strerror if isinstance(error, OSError) else None
+    return said or " ".join(str(error).split())

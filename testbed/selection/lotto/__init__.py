@@ -11,6 +11,7 @@ To read it in the paper's order:
 - stage 1, selection: `candidacy`, the threshold; `client_centric` with `announcement`, where clients select themselves
   by a verifiable random function; `server_centric`, where the server evaluates a PRF for all (3.4);
 - stages 2 and 3, mutual verification and consistency (3.4): `client` and `server`, which both variants share;
+- `stages`: which question a client answers when, as a table;
 - `messages`: all that is sent, in that order.
 
 `testbed.selection.verifiable_batch_partition` selects whole batches with the same `announcement`, `client`, `server`.

@@ -1,8 +1,7 @@
-"""How a round is announced, and candidates prove to be some, in client-centric Lotto and what is built on it.
+"""How a round is announced, and how candidates prove that they are, in client-centric Lotto and what is built on it.
 
 Jiang et al., arXiv 2401.02880, section 3.4: the server announces a round; clients check the announcement and evaluate
-their verifiable random function on it, under keys that the PKI made for them; whoever is in the list is there with a
-proof.
+their verifiable random function on it, under keys that the PKI made for them; every entry of the list holds a proof.
 """
 
 from typing import ClassVar
@@ -12,7 +11,6 @@ from testbed.crypto import vrf
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
 from testbed.network.hosts import ClientRefusal
-from testbed.parties.client import Client
 from testbed.parties.pki import Directory
 from testbed.selection.contract import SelectionRound
 from testbed.selection.lotto.client import LottoClient
@@ -22,20 +20,22 @@ from testbed.selection.lotto.server import GroupMessages, LottoServer, ask_group
 
 
 class AnnouncedClient(LottoClient):
-    """Client side: what was announced, this client's number, and the proofs of others."""
+    """Client side: what was announced, this client's number, and the proofs of others.
 
-    parameters: AnnouncedParameters
+    Attributes:
+        announced: the last announcement that held.
+        claim: this client's number and proof, once it has proven it.
+    """
+
     output_bytes: ClassVar[int] = vrf.OUTPUT_BYTES
+    parameters: AnnouncedParameters
+    announced: Announce
+    claim: Candidacy | None = None
 
-    def __init__(self, client: Client, parameters: AnnouncedParameters) -> None:
-        super().__init__(client, parameters)
-        self._announced: Announce | None = None
-        self._own: Candidacy | None = None
+    # -- stage 1: the round is announced ------------------------------------------------------------------------------
 
-    # -- stage 1 ----------------------------------------------------------------------------------------------------
-
-    def evaluate(self, message: Announce) -> bytes:
-        """Check the announcement and evaluate the VRF on its round; the number, 64 bytes."""
+    def accept(self, message: Announce) -> None:
+        """Check the announcement; the round then begins."""
         self.check_population(message.population)
         factor = self.parameters.factor
         announced = message.participants, message.factor_numerator, message.factor_denominator
@@ -43,9 +43,7 @@ class AnnouncedClient(LottoClient):
             raise Refusal("lotto.other-parameters", "s or a differs from what was agreed on")
         self.take_pulse(message.round, message.pulse)
         self.use_round(message.round)
-        self._announced = message
-        meter("vrf.output")
-        return self._secret.output(self.selection_input(message.round))
+        self.announced = message
 
     def use_round(self, number: int) -> None:
         """Rounds are announced one after the other, also those that then end early.
@@ -62,33 +60,38 @@ class AnnouncedClient(LottoClient):
             raise Refusal("lotto.round-passed", f"round {number} announced, and {last} rounds have been heard of")
         super().use_round(number)
 
+    def evaluate(self, round_number: int) -> bytes:
+        """The client's number, 64 bytes: its VRF on the round."""
+        meter("vrf.output")
+        return self.vrf_key.output(self.selection_input(round_number))
+
     def prove(self, round_number: int) -> Candidacy:
         """The number with its proof, which the list must then hold."""
         meter("vrf.prove")
-        self._own = Candidacy(*self._secret.prove(self.selection_input(round_number)))
-        return self._own
+        self.claim = Candidacy(*self.vrf_key.prove(self.selection_input(round_number)))
+        return self.claim
 
     @property
-    def _secret(self) -> vrf.SecretKey:
+    def vrf_key(self) -> vrf.SecretKey:
+        """The client's, made by the PKI."""
         assert self.client.identity is not None
         assert self.client.identity.vrf is not None
         return self.client.identity.vrf
 
-    # -- stage 2 ----------------------------------------------------------------------------------------------------
+    # -- stage 2: what is verified of the list ------------------------------------------------------------------------
 
     def check_round(self, message: ParticipantList) -> None:
         """The list must belong to the announcement that this client has answered."""
-        if self._announced is None or message.round != self._announced.round:
-            raise Refusal("lotto.unannounced-round", f"a list for round {message.round}, which was not announced")
-        if message.population != self._announced.population:
+        self.progress.check_round(message, message.round)
+        if message.population != self.announced.population:
             raise Refusal(
                 "lotto.population-changed",
-                f"n = {message.population}, announced was {self._announced.population}",
+                f"n = {message.population}, announced was {self.announced.population}",
             )
 
-    def check_own(self, own: ParticipantEntry) -> None:
+    def check_own_entry(self, entry: ParticipantEntry) -> None:
         """The server must not have changed this client's number or proof."""
-        if self._own is None or (own.output, own.proof) != (self._own.output, self._own.proof):
+        if self.claim is None or (entry.output, entry.proof) != (self.claim.output, self.claim.proof):
             raise Refusal("lotto.own-entry-changed", "the list holds another number or proof for this client")
 
     def check_entry(self, entry: ParticipantEntry, directory: Directory, round_number: int) -> None:

@@ -29,8 +29,11 @@ def under_threshold(output: bytes, factor: Fraction, participants: int, populati
     return beta * population * factor.denominator < factor.numerator * participants << (8 * len(output))
 
 
-def below_threshold(outputs: Bytes, parameters: AgreedListParameters, population: int) -> npt.NDArray[np.bool_]:
-    """`(m,)` bool: `under_threshold` for `(m, 32)` outputs; the leading 8 bytes decide, ties are compared in full."""
+def which_under_threshold(outputs: Bytes, parameters: AgreedListParameters, population: int) -> npt.NDArray[np.bool_]:
+    """`(m,)` bool: which of `(m, 32)` outputs are `under_threshold`.
+
+    The leading 8 bytes decide; ties are compared in full.
+    """
     factor = parameters.factor
     limit = -(-(factor.numerator * parameters.participants << 256) // (population * factor.denominator))
     if limit >> 256:
@@ -42,12 +45,12 @@ def below_threshold(outputs: Bytes, parameters: AgreedListParameters, population
     return below
 
 
-def proves(claim: Candidacy, key: bytes, evaluated: bytes) -> bool:
-    """Whether a claim's proof is valid under a VRF key, and its number the one that it proves."""
+def proves(claim: Candidacy, key: bytes, vrf_input: bytes) -> bool:
+    """Whether a claim's proof is valid under a VRF key for this input, and its number the one that it proves."""
     if claim.output is None or claim.proof is None:
         return False
     meter("vrf.verify")
     try:
-        return vrf.verify(key, evaluated, claim.proof) == claim.output
+        return vrf.verify(key, vrf_input, claim.proof) == claim.output
     except ProtocolError:
         return False

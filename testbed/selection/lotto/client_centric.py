@@ -14,8 +14,9 @@ from testbed.parties.client import RoleSpec, handles
 from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.lotto.announcement import AnnouncedClient, AnnouncingServer
 from testbed.selection.lotto.candidacy import proves, under_threshold
-from testbed.selection.lotto.messages import Announce, Candidacy, ListSignatures, ParticipantList
+from testbed.selection.lotto.messages import Announce, Candidacy
 from testbed.selection.lotto.parameters import AnnouncedParameters, LottoParameters
+from testbed.selection.lotto.stages import STAGES
 
 
 class ClientCentricParameters(AnnouncedParameters, LottoParameters):
@@ -31,7 +32,7 @@ class ClientCentricParameters(AnnouncedParameters, LottoParameters):
     )
 
 
-class ClientCentricClient(AnnouncedClient, answers=(Announce, ParticipantList, ListSignatures)):
+class ClientCentricClient(AnnouncedClient, answers=(Announce, *STAGES.rows)):
     """Client side."""
 
     parameters: ClientCentricParameters
@@ -39,7 +40,8 @@ class ClientCentricClient(AnnouncedClient, answers=(Announce, ParticipantList, L
     @handles(Announce)
     def on_announce(self, message: Announce) -> Candidacy | None:
         """Check the announcement, evaluate the VRF, and answer with number and proof if selected."""
-        output = self.evaluate(message)
+        self.accept(message)
+        output = self.evaluate(message.round)
         if under_threshold(output, self.parameters.factor, message.participants, message.population):
             return self.prove(message.round)
         return Candidacy() if self.parameters.unselected == "acknowledge" else None
@@ -77,9 +79,9 @@ class ClientCentricServer(AnnouncingServer):
             detail = "claimed to be a candidate and is not in the refined population"
             round_.network.record_event(f"client:{client}", "misbehaviour", detail)
             return False
-        evaluated = self.selection_input(round_)
+        vrf_input = self.selection_input(round_)
         s, factor = self.parameters.participants, self.parameters.factor
-        if not proves(claim, round_.directory.vrf_key(client), evaluated) or not under_threshold(
+        if not proves(claim, round_.directory.vrf_key(client), vrf_input) or not under_threshold(
             claim.output, factor, s, self.population
         ):
             round_.network.record_event(f"client:{client}", "misbehaviour", "claimed to be a candidate and is not")

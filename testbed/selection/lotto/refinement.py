@@ -114,16 +114,16 @@ def fraction_of(count: int, share: float) -> int:
     return int(Fraction(str(share)) * count)
 
 
-def measured(round_: SelectionRound) -> tuple[Floats, Floats]:
+def measurements(round_: SelectionRound) -> tuple[Floats, Floats]:
     """`(n,)` response times in seconds and `(n,)` data qualities as the server remembers them; NaN: unknown."""
     unknown = np.full(round_.population, np.nan)
     latency_s = round_.memory.setdefault("latency_s", unknown)
     return latency_s, round_.memory.setdefault("quality", unknown.copy())
 
 
-def known(round_: SelectionRound) -> int:
+def measured_clients(round_: SelectionRound) -> int:
     """How many clients have been measured: asked to train, and answered or not."""
-    return int(np.count_nonzero(~np.isnan(measured(round_)[0])))
+    return int(np.count_nonzero(~np.isnan(measurements(round_)[0])))
 
 
 def remember(round_: SelectionRound, reports: TrainingReports) -> None:
@@ -132,6 +132,6 @@ def remember(round_: SelectionRound, reports: TrainingReports) -> None:
     Who was asked and not heard of takes at least as long as the server has waited, or as was known of it; its quality
     stays as it was.
     """
-    latency_s, quality = measured(round_)
+    latency_s, quality = measurements(round_)
     latency_s[reports.clients], quality[reports.clients] = reports.latency_s, reports.quality
     latency_s[reports.unheard] = np.fmax(latency_s[reports.unheard], reports.waited_s)

@@ -30,7 +30,7 @@ from testbed.selection.lotto.messages import (
     list_digest,
 )
 from testbed.selection.lotto.parameters import AgreedListParameters
-from testbed.selection.lotto.refinement import known, measured, refined, remember
+from testbed.selection.lotto.refinement import measured_clients, measurements, refined, remember
 from testbed.selection.reports import TrainingReports
 
 GroupMessages = Sequence[tuple[Ids, Message]]
@@ -40,7 +40,7 @@ GroupMessages = Sequence[tuple[Ids, Message]]
 class LottoServer(SelectionProtocol):
     """Server side of what both variants share: residual removal, mutual verification, consistency.
 
-    What stands for selection are *candidates*: clients, or in a protocol built on this one, batches of them.
+    *Candidates* are clients or, in a protocol built on this one, batches of them.
 
     A malicious server overrides `refined_population` (who is dropped), `choose` (among the candidates), `list_for` or
     `signatures_for` (to tell clients apart; groups that are told different things are asked one after the other).
@@ -49,6 +49,7 @@ class LottoServer(SelectionProtocol):
         population: n as it is announced: the size of this round's refined population.
         dropped: `(n,)` bool, who is not in it.
         wanted: how many candidates a list takes: s, or K/T batches.
+        pulse: the beacon's for this round; None where the experiment has no beacon.
         announces: whether clients hear of a round before they see its list.
         candidate_noun: what candidates are called where a round ends for lack of them.
     """
@@ -58,7 +59,7 @@ class LottoServer(SelectionProtocol):
     participants_agree = True
     announces: ClassVar[bool] = True
     candidate_noun: ClassVar[str] = "candidates"
-    _pulse: bytes | None = None
+    pulse: bytes | None = None
 
     def __init__(self, parameters: AgreedListParameters, population: int) -> None:
         super().__init__(parameters, population)
@@ -90,7 +91,7 @@ class LottoServer(SelectionProtocol):
     def refined_population(self, round_: SelectionRound) -> Ids:
         """Population refinement (section 3.5): who is left, sorted. Asked for when the experiment has `refine`."""
         assert self.parameters.refinement is not None
-        return np.flatnonzero(refined(self.parameters.refinement, *measured(round_)))
+        return np.flatnonzero(refined(self.parameters.refinement, *measurements(round_)))
 
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
         """Residual removal: as many candidates as a list takes, uniformly."""
@@ -119,7 +120,7 @@ class LottoServer(SelectionProtocol):
         self.population = len(kept)
         self.dropped[:] = True
         self.dropped[kept] = False
-        found = f"n = {len(kept)} of {round_.population}, {known(round_)} of them measured"
+        found = f"n = {len(kept)} of {round_.population}, {measured_clients(round_)} of them measured"
         round_.network.record_event("server", "refined-population", found)
         return kept
 
@@ -127,15 +128,15 @@ class LottoServer(SelectionProtocol):
 
     async def open_round(self, round_: SelectionRound) -> bytes | None:
         """The beacon's pulse for this round, which it opens; None where the experiment has no beacon."""
-        self._pulse = None
+        self.pulse = None
         if self.parameters.round_beacon == "public":
             assert round_.beacon is not None
-            self._pulse = await round_.beacon.open(round_.number)
-        return self._pulse
+            self.pulse = await round_.beacon.open(round_.number)
+        return self.pulse
 
     def selection_input(self, round_: SelectionRound) -> bytes:
         """What the VRF or PRF is evaluated on in this round, which has been opened."""
-        randomness = b"" if self._pulse is None else randomness_of(self._pulse)
+        randomness = b"" if self.pulse is None else randomness_of(self.pulse)
         return selection_input(round_.experiment_id, round_.number, randomness)
 
     async def register(self, message: ParticipantList, round_: SelectionRound) -> ParticipantList:
@@ -146,7 +147,7 @@ class LottoServer(SelectionProtocol):
         digest = list_digest(list_content(round_.experiment_id, self.parameters, message))
         receipt = await round_.beacon.register(message.round, digest)
         return msgspec.structs.replace(
-            message, beacon=ListRegistration(receipt, None if self.announces else self._pulse)
+            message, beacon=ListRegistration(receipt, None if self.announces else self.pulse)
         )
 
     # -- stages ---------------------------------------------------------------------------------------------------
@@ -160,7 +161,7 @@ class LottoServer(SelectionProtocol):
             return
         found = f"{len(candidates)} {self.candidate_noun}, {self.wanted} wanted"
         if refusals:  # then that is why
-            raise RoundAborted("refused", f"{_summed_up(refusals, 'clients')}; {found}")
+            raise RoundAborted("refused", f"{refusals_by_check(refusals, 'clients')}; {found}")
         raise RoundAborted(f"too-few-{self.candidate_noun.replace(' ', '-')}", found)
 
     async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
@@ -170,11 +171,11 @@ class LottoServer(SelectionProtocol):
         message = await self.register(ParticipantList(round_.number, self.population, entries), round_)
         answers, refusals = await ask_groups(round_, self.list_for(participants, message))
         signed = self.valid_signatures(answers, message, round_)
-        self._require_answers(self.parameters.quorum_of(len(entries)), len(signed), "signatures", refusals)
+        self.require_answers(self.parameters.quorum_of(len(entries)), len(signed), "signatures", refusals)
         meter("message", len(signed))
-        told = self.signatures_for(ids([row.client for row in signed]), ListSignatures(round_.number, signed))
-        agreed, refusals = await ask_groups(round_, told)
-        self._require_answers(1, len(agreed), "agreements", refusals)
+        groups = self.signatures_for(ids([row.client for row in signed]), ListSignatures(round_.number, signed))
+        agreed, refusals = await ask_groups(round_, groups)
+        self.require_answers(1, len(agreed), "agreements", refusals)
         return Selection(participants, candidates, ids(list(agreed)))
 
     def valid_signatures(
@@ -194,25 +195,27 @@ class LottoServer(SelectionProtocol):
                 signed.append(SignedBy(client, answers[client].signature))
         return signed
 
-    def _require_answers(self, needed: int, count: int, what: str, refusals: Sequence[ClientRefusal]) -> None:
+    def require_answers(self, needed: int, count: int, what: str, refusals: Sequence[ClientRefusal]) -> None:
+        """Raise `RoundAborted` when there are fewer than are needed, or where all are, when somebody has refused."""
         strict = self.parameters.signatures == "strict"
         if refusals and (strict or count < needed):
-            raise RoundAborted("refused", _summed_up(refusals, "participants"))
+            raise RoundAborted("refused", refusals_by_check(refusals, "participants"))
         if count < needed:
             raise RoundAborted(f"too-few-{what}", f"{count} of {needed} needed")
 
 
-async def ask_groups(round_: SelectionRound, told: GroupMessages) -> tuple[dict[int, Any], list[ClientRefusal]]:
+async def ask_groups(round_: SelectionRound, groups: GroupMessages) -> tuple[dict[int, Any], list[ClientRefusal]]:
     """Ask each group in turn; the answers that decode by client, and the refusals."""
     answers: dict[int, Any] = {}
     refusals: list[ClientRefusal] = []
-    for clients, message in told:
+    for clients, message in groups:
         replies = await round_.network.ask(clients, message)
         answers.update(replies.valid())
         refusals += replies.missing.refusals
     return answers, refusals
 
 
-def _summed_up(refusals: Sequence[ClientRefusal], who: str) -> str:
+def refusals_by_check(refusals: Sequence[ClientRefusal], who: str) -> str:
+    """How many refused, and which checks, in one line."""
     checks = ", ".join(sorted({refusal.check for refusal in refusals}))
     return f"{len(refusals)} {who} refused: {checks}"

@@ -16,7 +16,7 @@ from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.candidacy import Bytes, below_threshold
+from testbed.selection.lotto.candidacy import Bytes, which_under_threshold
 from testbed.selection.lotto.client import LottoClient
 from testbed.selection.lotto.messages import ParticipantEntry, ParticipantList
 from testbed.selection.lotto.parameters import LottoParameters
@@ -38,13 +38,13 @@ class ServerCentricClient(LottoClient):
     output_bytes: ClassVar[int] = 32
 
     def check_round(self, message: ParticipantList) -> None:
-        """A round number can be used once."""
+        """The list announces its round, whose number can be used once."""
         self.take_pulse(message.round, None if message.beacon is None else message.beacon.pulse)
         self.use_round(message.round)
 
-    def check_own(self, own: ParticipantEntry) -> None:
+    def check_own_entry(self, entry: ParticipantEntry) -> None:
         """The client's own number is recomputed like everybody's."""
-        self.check_entry(own, self.environment.directory, self.client.last_round)
+        self.check_entry(entry, self.environment.directory, self.client.last_round)
 
     def check_entry(self, entry: ParticipantEntry, directory: Directory, round_number: int) -> None:
         """The number must be the PRF of the round under the client's key on the bulletin board."""
@@ -72,7 +72,7 @@ class ServerCentricServer(LottoServer):
         present = present[round_.directory.registered[present]]
         await self.open_round(round_)
         outputs = self.outputs(round_.directory, present, round_)
-        candidates = present[below_threshold(outputs, self.parameters, self.population)]
+        candidates = present[which_under_threshold(outputs, self.parameters, self.population)]
         self.require_candidates(candidates, round_)
         chosen = self.choose(candidates, round_)
         entries = [

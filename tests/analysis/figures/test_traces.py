@@ -60,7 +60,7 @@ def test_any_length_can_be_drawn(days: float, tmp_path: Path) -> None:
 
 
 def test_bandwidth_and_schedules_can_be_drawn(tmp_path: Path) -> None:
-    one = BandwidthTraces(
+    one = BandwidthTraces.of(
         offsets=np.array([0, 2, 3]),
         time_s=np.array([0.0, 1.0, 0.0]),
         rate_bytes_s=np.array([0.0, 250_000.0, 125_000.0]),

@@ -1,4 +1,4 @@
-"""The section and what it becomes: alternatives, mistakes in them, files, and a class of the user's own."""
+"""The section and what it becomes: alternatives, mistakes in them, files, and a user-defined class."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from testbed.emulation.availability import (
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import ExperimentError, TraceError
-from testbed.experiment.loader import validated
+from testbed.experiment.validation import validated
 from tests.emulation.availability.models import model_of
 
 SECTION = TypeAdapter(AvailabilitySection)
@@ -223,7 +223,7 @@ def test_a_run_begins_within_the_trace(trace: Path) -> None:
         model_of(3, model="trace", path=str(trace), start_s=100)
 
 
-# -- a class of one's own -------------------------------------------------------------------------------------------
+# -- a user-defined class -------------------------------------------------------------------------------------------
 
 OWN = """
 import numpy as np
@@ -269,7 +269,7 @@ class Broken:
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a module with models of somebody's own."""
+    """The name of a module with user-defined models."""
     (tmp_path / "own_availability_models.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
     return "own_availability_models"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from testbed.emulation.links import BandwidthTraces
 from testbed.emulation.links.rates import CONSTANT, Rates
 
-EXAMPLE = BandwidthTraces([0, 3, 5], [0, 1, 4, 0, 2], [10, 0, 5, 0, 7], [6, 3])
+EXAMPLE = BandwidthTraces.of([0, 3, 5], [0, 1, 4, 0, 2], [10, 0, 5, 0, 7], [6, 3])
 Steps = list[tuple[int, int]]
 
 
@@ -26,7 +26,7 @@ def traced(made: list[tuple[Steps, int]], phase: int, scale: int) -> Rates:
     """One client on each trace."""
     flat = np.array([step for steps, _ in made for step in steps], float)
     offsets = np.cumsum([0] + [len(steps) for steps, _ in made])
-    of = BandwidthTraces(offsets, flat[:, 0], flat[:, 1], [period for _, period in made])
+    of = BandwidthTraces.of(offsets, flat[:, 0], flat[:, 1], [period for _, period in made])
     return Rates.traced(of, np.arange(len(made)), phase, scale)
 
 
@@ -112,7 +112,7 @@ def test_far_into_the_repetitions() -> None:
 
 
 def test_sent_just_as_the_connection_is_lost() -> None:
-    thirds = BandwidthTraces([0, 3], [0, 1, 2], [0.1, 0.2, 0.0], [1000.0])
+    thirds = BandwidthTraces.of([0, 3], [0, 1, 2], [0.1, 0.2, 0.0], [1000.0])
     rates = Rates.traced(thirds, [0])
     assert rates.time_to_send(0, 0.1 + 0.2)[0] == pytest.approx(2)  # 0.30000000000000004
     assert rates.time_to_send(0, 0.1 + 0.2 + 1e-6)[0] > 1000
@@ -164,7 +164,7 @@ def test_a_mixture_of_constant_and_traced() -> None:
 )
 def test_impossible_traces_are_refused(offsets, time_s, rate, period, complaint) -> None:
     with pytest.raises(ValueError, match=complaint):
-        BandwidthTraces(offsets, time_s, rate, period)
+        BandwidthTraces.of(offsets, time_s, rate, period)
 
 
 def test_impossible_rates_are_refused() -> None:

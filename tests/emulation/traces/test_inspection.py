@@ -68,7 +68,7 @@ def test_the_numbers_of_a_trace(trace: AvailabilityTrace) -> None:
 
 def test_the_numbers_of_bandwidth_traces() -> None:
     mbit = 125_000.0
-    traces = BandwidthTraces(
+    traces = BandwidthTraces.of(
         offsets=np.array([0, 2, 3]),
         time_s=np.array([0.0, 60.0, 0.0]),
         rate_bytes_s=np.array([1.0, 0.0, 4.0]) * mbit,

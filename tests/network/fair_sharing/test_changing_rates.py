@@ -31,7 +31,7 @@ class Case:
         steps = [steps for steps, _ in self.traces]
         offsets = np.cumsum([0] + [len(trace) for trace in steps])
         flat = np.array([step for trace in steps for step in trace], float)
-        traces = BandwidthTraces(offsets, flat[:, 0], flat[:, 1], [period for _, period in self.traces])
+        traces = BandwidthTraces.of(offsets, flat[:, 0], flat[:, 1], [period for _, period in self.traces])
         _, _, _, trace, phase, scale = np.array(self.transfers).T
         return Rates.traced(traces, trace, phase, scale)
 
@@ -211,7 +211,7 @@ def test_more_capacity_never_makes_anybody_later_at_constant_rates(case: Case, m
 def test_traces_that_never_change_are_constant_rates(case: Case) -> None:
     start, size, stop = case.columns()
     caps = 1.0 + np.arange(len(start)) % 4
-    flat = BandwidthTraces([0, 2], [0.0, 1.5], [1.0, 1.0], [2.0])
+    flat = BandwidthTraces.of([0, 2], [0.0, 1.5], [1.0, 1.0], [2.0])
     traced = transfer(start, size, Rates.traced(flat, np.zeros(len(start), int), 0, caps), case.capacity, stop)
     constant = transfer(start, size, Rates.constant(caps), case.capacity, stop)
     np.testing.assert_allclose(traced.finish_s, constant.finish_s, rtol=CLOSE, atol=CLOSE)
@@ -220,7 +220,7 @@ def test_traces_that_never_change_are_constant_rates(case: Case) -> None:
     assert unhindered.tobytes() == transfer_finish(start, size, caps, case.capacity).tobytes()
 
 
-ON_OFF = BandwidthTraces([0, 2], [0.0, 4.0], [2.0, 0.0], [10.0])  # 4 s at 2 bytes/s, then 6 s without connection
+ON_OFF = BandwidthTraces.of([0, 2], [0.0, 4.0], [2.0, 0.0], [10.0])  # 4 s at 2 bytes/s, then 6 s without connection
 
 
 def test_a_lost_connection_stalls_a_transfer_and_leaves_its_share_to_the_others() -> None:
@@ -279,7 +279,7 @@ def test_nothing_to_send_never_started_never_ending() -> None:
     found = transfer([3, np.inf, np.inf, 1, 1, 5], [0, 0, 5, 5, 0, 0], rates, 0.5, [9, 9, np.inf, np.inf, 1, 4])
     assert found.finish_s.tolist() == [3, np.inf, np.inf, np.inf, 1, np.inf]
     assert found.delivered_bytes.tolist() == [0] * 6
-    silent = BandwidthTraces([0, 1], [0.0], [0.0], [1.0])
+    silent = BandwidthTraces.of([0, 1], [0.0], [0.0], [1.0])
     found = transfer([0, 0], [5, 8], Rates.traced(silent, [0, CONSTANT], 0, 2), 1.0)
     assert found.finish_s.tolist() == [np.inf, 8]
     assert transfer([1, 2], [5, 0], Rates.constant([1, 1]), 0, 4).finish_s.tolist() == [np.inf, 2]

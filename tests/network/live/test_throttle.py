@@ -154,7 +154,9 @@ def test_a_late_wake_up_is_made_up_for_but_an_idle_link_saves_nothing() -> None:
 
 
 def test_a_link_that_is_down_waits_until_it_is_up() -> None:
-    traces = BandwidthTraces(np.array([0, 3]), np.array([0.0, 1.0, 3.0]), np.array([1e6, 0.0, 2e6]), np.array([100.0]))
+    traces = BandwidthTraces.of(
+        np.array([0, 3]), np.array([0.0, 1.0, 3.0]), np.array([1e6, 0.0, 2e6]), np.array([100.0])
+    )
     rates = Rates.traced(traces, np.array([0]))
 
     async def work(rate: Any, size: int) -> Any:

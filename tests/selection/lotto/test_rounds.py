@@ -15,7 +15,7 @@ from testbed.emulation.compute.cost import REFERENCE_COSTS
 from testbed.errors import RoundAborted
 from testbed.messages import encode
 from testbed.network.recorder import OUTCOMES, Timing
-from testbed.selection.lotto.candidacy import below_threshold, selection_input, under_threshold
+from testbed.selection.lotto.candidacy import selection_input, under_threshold, which_under_threshold
 from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
 from testbed.selection.lotto.messages import Candidacy
 from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
@@ -95,7 +95,7 @@ def test_theorem_1_as_published_and_with_the_real_function() -> None:
     parameters = ServerCentricParameters(participants=70)
     counts = np.array(
         [
-            below_threshold(prf.evaluate_many(keys, selection_input(bytes(16), number)), parameters, 700).sum()
+            which_under_threshold(prf.evaluate_many(keys, selection_input(bytes(16), number)), parameters, 700).sum()
             for number in range(1500)
         ]
     )
@@ -149,7 +149,7 @@ def test_the_array_comparison_equals_the_exact_one(
     near = [max(0, min(2**256 - 1, int(exact) + step)) for step in (-1, 0, 1)]
     outputs = [*outputs, *(number.to_bytes(32, "big") for number in near)]
     rows = np.frombuffer(b"".join(outputs), np.uint8).reshape(-1, 32)
-    found = below_threshold(rows, parameters, population)
+    found = which_under_threshold(rows, parameters, population)
     oracle = [int.from_bytes(output, "big") < exact for output in outputs]
     assert found.tolist() == oracle
     assert [under_threshold(output, factor, participants, population) for output in outputs] == oracle

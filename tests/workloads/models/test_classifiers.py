@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
@@ -118,3 +119,12 @@ def test_models_that_do_not_fit_are_refused() -> None:
         image_model("cnn", 32, 32, 10, channels=3)
     with pytest.raises(ExperimentError, match="allowed: logistic, mlp, cnn, femnist-cnn"):
         image_model("resnet", 28, 28, 10)
+
+
+@pytest.mark.parametrize("name", ["sent_twice", "initial_weights"])
+def test_a_plain_module_that_declares_its_vector_is_refused(name: str) -> None:
+    """What only `FederatedModel` may declare would be without effect."""
+    network = type("Own", (nn.Linear,), {name: ()})(2, 2)
+    for measure in (vector.dimension, lambda network: vector.initial_vector(network, 0)):
+        with pytest.raises(TypeError, match=f"Own has {name}, which has no effect: inherit from FederatedModel"):
+            measure(network)

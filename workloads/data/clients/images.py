@@ -168,11 +168,7 @@ class PartitionedDataset(ScaledImages):
         self._train = train
         self.scaling = scaling
         self._assignment = partition.assign(
-            train.labels,
-            population,
-            section.partition,
-            section.samples_per_client,
-            stream(seed, Purpose.PARTITION),
+            train.labels, population, section.partition, section.samples_per_client, stream(seed, Purpose.PARTITION)
         )
         self.sample_counts = self._assignment.counts
         if section.test_samples is not None and section.test_samples < len(test):

@@ -152,11 +152,7 @@ def shared_samples(labels: NDArray[np.int64], count: int, random: np.random.Gene
 
 
 def assign(
-    labels: NDArray[np.int64],
-    population: int,
-    section: Partition,
-    limit: int | None,
-    random: np.random.Generator,
+    labels: NDArray[np.int64], population: int, section: Partition, limit: int | None, random: np.random.Generator
 ) -> Assignment:
     """Spread labelled samples over the clients as the experiment says.
 

@@ -22,17 +22,7 @@ if TYPE_CHECKING:
 
 _IMAGES, _LABELS = "{}-images-idx3-ubyte", "{}-labels-idx1-ubyte"
 # What torchvision's parser and gzip raise on a file that is cut short or is something else.
-_DAMAGE = (
-    AssertionError,
-    EOFError,
-    KeyError,
-    IndexError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    zlib.error,
-)
+_DAMAGE = (AssertionError, EOFError, KeyError, IndexError, OSError, RuntimeError, TypeError, ValueError, zlib.error)
 
 
 def _find(folders: list[Path], name: str) -> Path | None:

@@ -296,7 +296,7 @@ class PlainReader:
     # -- refusing -----------------------------------------------------------------------------------------------
 
     def _refused(self, opcode: bytes) -> Unreadable:
-        known = pickletools.code2op.get(opcode.decode("latin-1"))  # type: ignore[attr-defined]
+        known = pickletools.code2op.get(opcode.decode("latin-1"))  # type: ignore[attr-defined]  # not in the stubs
         if known is None:
             return Unreadable("not a pickle, or damaged")
         what = self._asked_for(opcode)

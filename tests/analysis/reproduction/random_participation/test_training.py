@@ -23,8 +23,9 @@ from analysis.reproduction.random_participation.published import (
 )
 from analysis.reproduction.random_participation.training import DIGITS, RateSearch, TrainingTask
 from testbed.errors import ExperimentError
-from testbed.experiment.loader import apply_override, validated
+from testbed.experiment.overrides import apply_override
 from testbed.experiment.schema import Experiment
+from testbed.experiment.validation import validated
 from testbed.records import RunRecords
 from testbed.running import run_all
 from testbed.selection.random_selection import BernoulliParameters

@@ -6,8 +6,6 @@ rounds only. A user-defined model is asked the same way.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -86,24 +84,6 @@ def synthesize(
     return AvailabilityTrace.from_rows(
         client, from_s, until_s, f"model {name}", horizon=(0.0, horizon_s), clients=np.arange(clients)
     )
-
-
-def section(model: str, settings: Sequence[str] = ()) -> AvailabilityModel:
-    """The `availability` section of an experiment that has this model and these settings.
-
-    Args:
-        model: its name.
-        settings: e.g. ``mean_online_s=600``; values are YAML, as in an experiment.
-
-    Raises:
-        ExperimentError: one line per mistake.
-    """
-    from testbed.experiment.loader import apply_override, validated  # here: experiments know traces, not the reverse
-
-    data: dict[str, Any] = {"availability": {"model": model}}
-    for setting in settings:
-        apply_override(data, f"availability.{setting}")
-    return validated(data, f"model {model}").availability
 
 
 def _by_rounds(

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from testbed.emulation.traces.replay import record
 from testbed.errors import RunError
 from testbed.network.recorder import OUTCOMES, Exchanges
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.checkpoints import Checkpoint
+from testbed.records.replay import record
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
 
 Asked = tuple[str, dict[int, str]]  # a stage, and the outcome of each client

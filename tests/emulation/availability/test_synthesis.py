@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from testbed.emulation.availability.factory import availability_model
-from testbed.emulation.traces.synthesis import section, synthesize
+from testbed.emulation.availability.synthesis import synthesize
 from testbed.errors import ExperimentError
+from testbed.experiment.loader import availability_section
 from testbed.randomness import Randomness
 
 N, HORIZON_S = 40, 20_000.0
@@ -28,7 +29,7 @@ def model_of(chosen: Any, seed: int) -> Any:
     ],
 )
 def test_models_with_a_clock(name: str, settings: list[str]) -> None:
-    chosen = section(name, settings)
+    chosen = availability_section(name, settings)
     trace = synthesize(chosen, N, HORIZON_S, Randomness(5))
     assert trace.clients.tolist() == list(range(N))
     assert trace.horizon == (0.0, HORIZON_S)
@@ -38,7 +39,7 @@ def test_models_with_a_clock(name: str, settings: list[str]) -> None:
 
 
 def test_models_with_rounds() -> None:
-    chosen = section("bernoulli", ["unavailable=[0.0, 0.2, 0.7, 1.0]"])
+    chosen = availability_section("bernoulli", ["unavailable=[0.0, 0.2, 0.7, 1.0]"])
     round_s = 300.0
     trace = synthesize(chosen, N, HORIZON_S, Randomness(5), round_s)
     assert trace.horizon == (0.0, HORIZON_S)
@@ -54,7 +55,7 @@ def test_models_with_rounds() -> None:
 
 
 class HalfTheRounds:
-    """A class of a user's own: everybody, every other round."""
+    """A user-defined class: everybody, every other round."""
 
     comes_back = False
 
@@ -74,7 +75,7 @@ def test_a_class_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("own_availability")
     module.HalfTheRounds = HalfTheRounds  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "own_availability", module)
-    trace = synthesize(section("own_availability:HalfTheRounds"), 2, 50.0, Randomness(1), 10.0)
+    trace = synthesize(availability_section("own_availability:HalfTheRounds"), 2, 50.0, Randomness(1), 10.0)
     assert trace.online_from_s.tolist() == [0.0, 20.0, 40.0] * 2
     assert trace.online_until_s.tolist() == [10.0, 30.0, 50.0] * 2
 
@@ -82,4 +83,6 @@ def test_a_class_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("clients", "horizon_s"), [(0, 5.0), (3, 0.0), (3, np.inf), (3, np.nan)])
 def test_a_trace_of_nothing_is_refused(clients: int, horizon_s: float) -> None:
     with pytest.raises(ExperimentError, match="at least one client and some time"):
-        synthesize(section("markov", ["mean_online_s=1", "mean_offline_s=1"]), clients, horizon_s, Randomness(1))
+        synthesize(
+            availability_section("markov", ["mean_online_s=1", "mean_offline_s=1"]), clients, horizon_s, Randomness(1)
+        )

@@ -1,0 +1,166 @@
+"""Data as an experiment, or what is wrong with it: one line a mistake, which says where and what is allowed.
+
+An experiment is data that JSON could hold; it is validated as JSON would be, strictly: `true` is no number, and
+`"10"` is none either.
+"""
+
+import difflib
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, TypeVar, get_args, get_origin, overload
+
+from pydantic import BaseModel, Tag, ValidationError
+from pydantic_core import from_json, to_json
+
+from testbed.errors import ExperimentError
+from testbed.experiment.schema import Experiment
+
+_LONGEST_SHOWN = 60
+_YAML_WORDS = {True: "true", False: "false", None: "null"}
+_Kind = TypeVar("_Kind", bound=Experiment)
+
+
+@overload
+def validated(data: dict[str, Any], where: str) -> Experiment: ...
+
+
+@overload
+def validated(data: dict[str, Any], where: str, kind: type[_Kind]) -> _Kind: ...
+
+
+def validated(data: dict[str, Any], where: str, kind: type[Experiment] = Experiment) -> Experiment:
+    """`data` as an experiment; `where` begins each line of the error.
+
+    Args:
+        data: plain data.
+        where: the file, or what else they come from.
+        kind: a class that derives from `Experiment`, of which the result is to be.
+    """
+    try:
+        text = to_json(data, inf_nan_mode="constants")
+        plain = from_json(text)
+    except (ValueError, RecursionError) as error:
+        why = " ".join(str(error).removeprefix("Error serializing to JSON: ").split())
+        raise ExperimentError(f"{where}: a value that an experiment cannot hold: {why}") from None
+    lines = [f"{path}: must be a finite number" for path in _not_finite(plain, ())]
+    if not lines:
+        try:
+            return kind.model_validate_json(text, strict=True)
+        except ValidationError as error:
+            lines = _lines(error, plain)
+    raise ExperimentError("\n".join(f"{where}: {line}" for line in lines))
+
+
+def _not_finite(value: Any, path: tuple[Any, ...]) -> Iterator[str]:
+    """The key paths of infinite numbers and NaN, which no setting can mean."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield _dotted(path)
+    elif isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _not_finite(inner, (*path, key))
+
+
+def _lines(error: ValidationError, data: Any) -> list[str]:
+    """One line per key path; what the alternatives of a union expect is said in one line."""
+    found: dict[str, list[str]] = {}
+    given: dict[str, str] = {}
+    for problem in error.errors(include_url=False):
+        kind = problem["type"]
+        location = _without_tags(problem["loc"], data)
+        if kind == "missing":
+            location.append(problem["loc"][-1])
+        if kind == "union_tag_invalid":
+            location.append(_discriminator(location))
+        path = _dotted(location)
+        found.setdefault(path, []).append(_wording(problem))
+        if kind not in ("missing", "extra_forbidden", "union_tag_invalid", "value_error"):
+            given[path] = _shown(problem["input"])
+    lines = []
+    for path, wordings in found.items():
+        first, *others = dict.fromkeys(wordings)
+        line = " or ".join((first, *(other.removeprefix("should be ") for other in others))) + given.get(path, "")
+        lines.append(f"{path}: {line}" if path else line)
+    return lines
+
+
+def _discriminator(location: Sequence[Any]) -> str:
+    """The key that names the alternative of a section."""
+    return "model" if location[0] == "availability" else "protocol"
+
+
+def _without_tags(location: Sequence[Any], data: Any) -> list[Any]:
+    """The location as a path in the data: pydantic puts the names of a union's alternatives in between."""
+    path = []
+    for part in location:
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            continue
+        path.append(part)
+    return path
+
+
+def _dotted(path: Sequence[Any]) -> str:
+    return ".".join(part if isinstance(part, str) and part.isprintable() else repr(part) for part in path)
+
+
+def _shown(given: Any) -> str:
+    if not isinstance(given, str | int | float | None):
+        return ""
+    text = _YAML_WORDS[given] if given is None or isinstance(given, bool) else repr(given)
+    return f", not {text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + '...'}"
+
+
+def _wording(problem: Any) -> str:
+    """What is wrong and what is allowed, without the path."""
+    kind, context, message = problem["type"], problem.get("ctx") or {}, str(problem["msg"])
+    if kind == "extra_forbidden":
+        *section, key = problem["loc"]
+        allowed = _KEYS.get(tuple(part for part in section if isinstance(part, str)), [])
+        close = difflib.get_close_matches(str(key), allowed, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        return f"unknown key; {hint}allowed: {', '.join(allowed)}"
+    if kind == "union_tag_invalid":
+        expected = context["expected_tags"].replace("'a user-defined class'", "or package.module:Class")
+        tag = context["tag"]
+        close = difflib.get_close_matches(tag, re.findall("'([^']+)'", expected), n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        return (
+            f"unknown {_discriminator(problem['loc'])} {_shown(tag).removeprefix(', not ')}; {hint}allowed: {expected}"
+        )
+    if kind == "value_error":
+        return message.removeprefix("Value error, ")
+    if kind == "missing":
+        return "is required"
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        return "should be a mapping of keys to values"
+    if kind == "too_short" and context.get("actual_length") == 0:
+        return "should not be empty"
+    if kind == "string_pattern_mismatch":
+        return "should be package.module:Class"
+    return message.replace("Input should be", "should be").replace("valid array", "list")
+
+
+def _keys(model: type[BaseModel], section: tuple[str, ...] = ()) -> dict[tuple[str, ...], list[str]]:
+    """The keys of each section, by the section's location in pydantic's errors (tags of unions included)."""
+    found = {section: sorted(model.model_fields)}
+    for name, field in model.model_fields.items():
+        for tag, inner in _models_in(field.annotation):
+            found |= _keys(inner, (*section, name, *tag))
+    return found
+
+
+def _models_in(annotation: Any, tag: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], type[BaseModel]]]:
+    """The models that an annotation allows, each with the tag it has in a union."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield tag, annotation
+    elif get_origin(annotation) is Annotated:
+        inner, *extra = get_args(annotation)
+        yield from _models_in(inner, tuple(part.tag for part in extra if isinstance(part, Tag)))
+    else:
+        for argument in get_args(annotation):
+            yield from _models_in(argument, tag)
+
+
+_KEYS = _keys(Experiment)
