@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from benchmarks.report import arguments, emit
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
-from testbed.parties.client import Client, Environment
+from testbed.parties.client import Environment
 from testbed.parties.local_hosts import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.randomness import Randomness
@@ -48,18 +48,16 @@ class Parties:
         )
         self.hosts = LocalHosts(participants, environment, [])
         self.hosts.register(PKI(participants, randomness))
-        self.roles = [ClientCentricClient(self._client(number), self.parameters) for number in range(participants)]
-
-    def _client(self, number: int) -> Client:
-        return self.hosts.hosts[0].client(number)
+        self.clients = [self.hosts.hosts[0].client(number) for number in range(participants)]
 
     def seconds(self, round_number: int) -> tuple[float, float]:
         """Wall and CPU seconds that the first participant takes for the list of this round."""
         factor, s = self.parameters.factor, self.parameters.participants
         announced = Announce(round_number, s, s, factor.numerator, factor.denominator)
         entries = []
-        for role in self.roles:
-            role._shown = False  # a new round, for which hosts make new roles
+        roles = [ClientCentricClient(client, self.parameters) for client in self.clients]
+        for role in roles:
+            role.client.last_announced = round_number - 1
             claim = role.on_announce(announced)
             assert isinstance(claim, Candidacy)
             assert claim.output is not None
@@ -68,7 +66,7 @@ class Parties:
             entries.append(ParticipantEntry(role.client.number, key, claim.output, claim.proof))
         message = ParticipantList(round_number, s, entries)
         began, cpu = time.perf_counter(), time.thread_time()
-        self.roles[0].on_list(message)
+        roles[0].on_list(message)
         return time.perf_counter() - began, time.thread_time() - cpu
 
 
