@@ -238,7 +238,7 @@ class Experiment(_Section):
             return self  # its points are checked one by one
         ledger = self.privacy or PrivacySection()
         planned = self.aggregation.planned_for(self.rounds, ledger.delta_for(self.population))
-        # The one attribute that is set on a frozen model, before anybody has it: `Experiment(...)` takes no other result.
+        # The one attribute set on a frozen model, before anybody has it: `Experiment(...)` takes no other result.
         object.__setattr__(self, "aggregation", planned)
         try:
             section = "selection"

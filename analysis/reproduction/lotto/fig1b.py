@@ -50,8 +50,8 @@ def run_fig1b(context: ReproductionContext) -> ReproductionResult:
             "amplification (under Lotto the server sees who takes part).",
             "Noise adds up in variance: 60% of the shares leave 60% of the variance. If the standard deviation fell to "
             f"60% instead, epsilon would be {narrow:.1f}, and {narrow_too:.1f} at delta = 1/100.",
-            f"With amplification epsilon depends on delta: {hidden:.1f} at 1/700, {hidden_too:.1f} at 1/100. So several "
-            "readings come close to 11.8, and the paper's text does not tell which is meant.",
+            f"With amplification epsilon depends on delta: {hidden:.1f} at 1/700, {hidden_too:.1f} at 1/100. So "
+            "several readings come close to 11.8, and the paper's text does not tell which is meant.",
             "40% of 70 participants are 28 = 2t - s at t = 0.7 s: at that threshold SecAgg does not hold any more.",
         ],
     )
