@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 COLUMN_INCHES = 3.5  # a column of a two-column paper: what is drawn here needs no scaling
@@ -91,6 +92,19 @@ def house_style() -> Iterator[None]:
     """Matplotlib settings of the figures, for the block only."""
     with mpl.rc_context({**mpl.rcParamsDefault, **_STYLE, "backend": "agg"}):
         yield
+
+
+@contextlib.contextmanager
+def one_panel(height: float, columns: float = 1.0) -> Iterator[tuple[Figure, Axes]]:
+    """A figure with one pair of axes, in the house style.
+
+    Args:
+        height: in inches.
+        columns: its width, in columns of a page.
+    """
+    with house_style():
+        figure = Figure(figsize=(columns * COLUMN_INCHES, height), layout="constrained")
+        yield figure, figure.add_subplot()
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

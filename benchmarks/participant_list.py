@@ -48,7 +48,6 @@ class Parties:
         )
         self.hosts = LocalHosts(participants, environment, [])
         self.hosts.register(PKI(participants, randomness))
-        self.roles = [ClientCentricClient(self._client(number), self.parameters) for number in range(participants)]
 
     def _client(self, number: int) -> Client:
         return self.hosts.hosts[0].client(number)
@@ -57,9 +56,10 @@ class Parties:
         """Wall and CPU seconds that the first participant takes for the list of this round."""
         factor, s = self.parameters.factor, self.parameters.participants
         announced = Announce(round_number, s, s, factor.numerator, factor.denominator)
+        roles = [ClientCentricClient(self._client(number), self.parameters) for number in range(s)]  # new in each round
         entries = []
-        for role in self.roles:
-            role._shown = False  # a new round, for which hosts make new roles
+        for role in roles:
+            role.client.last_announced = round_number - 1  # as a host says
             claim = role.on_announce(announced)
             assert isinstance(claim, Candidacy)
             assert claim.output is not None
@@ -68,7 +68,7 @@ class Parties:
             entries.append(ParticipantEntry(role.client.number, key, claim.output, claim.proof))
         message = ParticipantList(round_number, s, entries)
         began, cpu = time.perf_counter(), time.thread_time()
-        self.roles[0].on_list(message)
+        roles[0].on_list(message)
         return time.perf_counter() - began, time.thread_time() - cpu
 
 

@@ -15,7 +15,9 @@ import numpy as np
 
 from benchmarks.report import arguments, emit
 from benchmarks.secagg import Measured, floor_seconds, measured
+from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.peer_graph import PeerGraph
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.aggregation.secagg_plus.server import SecAggPlus
@@ -24,11 +26,18 @@ from testbed.aggregation.secagg_plus.server import SecAggPlus
 class Counting(SecAggPlus):
     """Counts the masks that have to be expanded."""
 
+    graph: PeerGraph
+
+    def peer_graph(self, round_: AggregationRound) -> PeerGraph:
+        """The round's graph, kept."""
+        self.graph = super().peer_graph(round_)
+        return self.graph
+
     def masks(self, clients: int, dropouts: int) -> int:
         """Of the inputs that are sent (the last `dropouts` clients send none), and of the removal."""
         everybody, there = range(clients), range(clients - dropouts)
-        of_inputs = sum(len(self.peers(client, everybody)) + 1 for client in there)
-        return of_inputs + len(there) + sum(len(self.peers(gone, there)) for gone in everybody[len(there) :])
+        of_inputs = sum(len(self.graph.peers(client, everybody)) + 1 for client in there)
+        return of_inputs + len(there) + sum(len(self.graph.peers(gone, there)) for gone in everybody[len(there) :])
 
 
 def row(name: str, done: Measured, masks: int, length: int, cores: int) -> dict[str, object]:

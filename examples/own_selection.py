@@ -1,4 +1,4 @@
-"""A selection protocol of your own, in about 30 lines: clients take turns.
+"""A user-defined selection protocol, in about 30 lines: clients take turns.
 
 Use it in an experiment file, with this folder on PYTHONPATH:
 

@@ -1,6 +1,6 @@
 """Code that raises what it should not: where in whose file, so that one line says it, and the traceback for the rest.
 
-A crash is a bug, most often in a class of the user's own (a workload, a client's role, a server, a model of devices or
+A crash is a bug, most often in a user-defined class (a workload, a client's role, a server, a model of devices or
 availability). It ends the run, unless the experiment says ``on_crash: drop``: then a client whose code crashes is
 lost for the stage, and counted. A refusal (`ProtocolError`) is no crash, nor is a client that kills its whole process.
 """

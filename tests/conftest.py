@@ -1,15 +1,10 @@
 """Fixtures that all tests share."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import settings
-
-from testbed.records import RunRecords
-from testbed.records.tables import SCHEMAS
 
 settings.register_profile("ci", deadline=None, print_blob=True)
 settings.load_profile("ci")
@@ -22,20 +17,6 @@ def shared() -> Path:
         if candidate and Path(candidate).is_dir():
             return Path(candidate)
     pytest.skip("no shared data folder beside the checkout")
-
-
-@pytest.fixture(scope="session")
-def fingerprint() -> Callable[[Path], dict[str, Any]]:
-    """All tables as text and the bits of the model: equal for runs that are equal but for being resumed."""
-
-    def fingerprint(path: Path) -> dict[str, Any]:
-        run = RunRecords(path)
-        frames = {name: run.frame(name) for name in SCHEMAS}
-        frames["events"] = frames["events"].query("kind != 'resume'")
-        assert run.model is not None
-        return {name: frame.to_csv(index=False) for name, frame in frames.items()} | {"model": run.model.tobytes()}
-
-    return fingerprint
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from analysis.markup import figure_text
 from analysis.privacy.spent import Spending
-from analysis.style import COLUMN_INCHES, house_style, save
+from analysis.style import one_panel, save
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _KINDS = {
@@ -24,9 +23,7 @@ def draw(runs: Sequence[Spending], out: Path, name: str = "privacy") -> list[Pat
     Epsilons that are infinite, or the same as the one achieved throughout, are not drawn.
     """
     out.mkdir(parents=True, exist_ok=True)
-    with house_style():
-        figure = Figure(figsize=(COLUMN_INCHES, 2.5), layout="constrained")
-        axes = figure.add_subplot()
+    with one_panel(2.5) as (figure, axes):
         shown = set()
         for place, run in enumerate(runs):
             colour = _COLOURS[place % len(_COLOURS)]

@@ -7,6 +7,7 @@ from typing import Any
 
 from analysis.bounds.informed_privacy import Guarantee, guarantees
 from analysis.tables import Table, render
+from testbed.display import visible
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import records_of
 from testbed.errors import ExperimentError
@@ -64,6 +65,16 @@ class Planned:
             }
             for one in self.guarantees
         ]
+
+    def text(self) -> str:
+        """All of it, for a person; ends in a line feed."""
+        facts = self.facts()
+        said = "".join(f"  {line}\n" for line in facts["caveats"])
+        return (
+            f"{visible(self.label)}\n  {facts['mechanism']}, protects a {facts['unit']}, delta {facts['delta']:.3g}; "
+            f"{facts['selection']} under {facts['aggregation']}, {facts['planned_rounds']} rounds, "
+            f"{facts['dishonest']} dishonest clients\n{said}\n{guarantee_table(self.rows())}"
+        )
 
 
 def planned(

@@ -12,7 +12,7 @@ _SENT_ANYWAY = ("testbed", "cluster", "workloads", "analysis")
 
 
 def own_modules(names: Iterable[str], folders: Sequence[Path]) -> tuple[dict[str, Path], list[str]]:
-    """Where the modules of own classes are, and those they import that lie in the same folders.
+    """Where the modules of user-defined classes are, and those they import that lie in the same folders.
 
     Nothing is imported or run: the imports are read from the source.
 

@@ -8,7 +8,7 @@ cd "$HOME/sortition-testbed"
 # A shell that Ray opens reads ~/.bashrc: one line there, the rest in a file of our own.
 cat > environment <<'ENVIRONMENT'
 export PATH="$HOME/sortition-testbed/venv/bin:$PATH"
-export PYTHONPATH="$HOME/sortition-testbed${PYTHONPATH:+:$PYTHONPATH}"   # classes of your own, beside the experiments
+export PYTHONPATH="$HOME/sortition-testbed${PYTHONPATH:+:$PYTHONPATH}"   # user-defined classes, beside the experiments
 export RAY_AUTH_MODE=token                                               # the token is in ~/.ray/auth_token
 ENVIRONMENT
 touch "$HOME/.bashrc"

@@ -118,7 +118,7 @@ class AdversarySection(BaseModel):
             raise ValueError(f"{party}: {name}.{error}") from None
 
     def without_own(self) -> "AdversarySection":
-        """The same without misbehaviours of the user's own."""
+        """The same without user-defined misbehaviours."""
         kept: dict[str, Any] = {
             party: [one for one in self.named(party) if ":" not in name_of(one)] for party in PARTIES
         }

@@ -75,8 +75,8 @@ class Quantisation:
         if weight * self.highest >= 1 << self.bits:
             raise Refusal("aggregation.weight-too-large", f"a weight of {weight} exceeds the ring of {self.bits} bits")
         length = len(delta)
-        lane = word_dtype(self.bits)
-        levels = np.empty(length + 1, lane)
+        word = word_dtype(self.bits)
+        levels = np.empty(length + 1, word)
         scale = self.highest / (2 * self.clip)
         for begin in range(0, length, _CHUNK):
             part = np.clip(delta[begin : begin + _CHUNK], -self.clip, self.clip, dtype=np.float64)
@@ -87,7 +87,7 @@ class Quantisation:
             np.minimum(part, self.highest, out=part)
             target = levels[begin : begin + len(part)]
             target[:] = part
-            target *= lane(weight)  # in integers: the product may have more than the 53 bits of a double
+            target *= word(weight)  # in integers: the product may have more than the 53 bits of a double
         levels[length] = weight
         meter("quantise.element", length)
         return levels

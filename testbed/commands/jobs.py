@@ -44,7 +44,7 @@ def list_(
     if format == "json":
         echo(json.dumps([_plain(job) for job in found], indent=2))
     elif found:
-        echo(_table(found, datetime.now(UTC)))
+        echo(_table(found, datetime.now(UTC)), nl=False)
     else:
         messages().print("no experiments were submitted to this cluster")
 
@@ -102,12 +102,11 @@ def _plain(job: "Job") -> dict[str, Any]:
 
 def _table(found: Sequence["Job"], now: datetime) -> str:
     """A line per job; columns as wide as what they hold."""
-    rows = [("ID", "STATE", "STARTED", "TOOK", "RECORDS")]
+    from analysis.tables import Table, render
+
+    rows = []
     for job in found:
         took = "" if job.started is None else clock_time(((job.ended or now) - job.started).total_seconds())
         started = "" if job.started is None else f"{job.started.astimezone():%Y-%m-%d %H:%M}"
         rows.append((job.id, job.state.lower(), started, took, job.out))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return render(Table(("ID", "STATE", "STARTED", "TOOK", "RECORDS"), rows, ruled=False), "text")

@@ -4,7 +4,7 @@
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,7 +12,6 @@ from testbed.commands.invocation import Debug, ImportClasses, Overrides, example
 from testbed.commands.results import Directories, runs_in
 from testbed.commands.terminal import echo, messages
 from testbed.commands.writable import check_folder
-from testbed.display import visible
 from testbed.errors import ExperimentError
 from testbed.plugins.classes import IMPORT_CLASSES
 
@@ -89,7 +88,7 @@ def bound_privacy(
     debug: Debug = False,
 ) -> None:
     """What the selection of an experiment guarantees for its clients' privacy, over all of its planned rounds."""
-    from analysis.privacy.planned import guarantee_table, planned
+    from analysis.privacy.planned import planned
     from analysis.tables import to_json
     from testbed.experiment import load
     from testbed.experiment.plugin_classes import refuse_unless_imported
@@ -107,15 +106,4 @@ def bound_privacy(
         rows = [{"experiment": one.label, **one.facts(), "guarantees": one.rows()} for one in found]
         echo(to_json(rows, indent=1, ascii=True), nl=False)
         return
-    echo(
-        "\n".join(f"{visible(one.label)}\n{_facts(one.facts())}{guarantee_table(one.rows())}" for one in found),
-        nl=False,
-    )
-
-
-def _facts(facts: dict[str, Any]) -> str:
-    said = "".join(f"  {line}\n" for line in facts["caveats"])
-    return (
-        f"  {facts['mechanism']}, protects a {facts['unit']}, delta {facts['delta']:.3g}; {facts['selection']} under "
-        f"{facts['aggregation']}, {facts['planned_rounds']} rounds, {facts['dishonest']} dishonest clients\n{said}\n"
-    )
+    echo("\n".join(one.text() for one in found), nl=False)

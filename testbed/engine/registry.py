@@ -39,7 +39,7 @@ def aggregation_protocol(
 
 def plugin_protocol(section: str, name: str) -> type[SelectionProtocol] | type[AggregationProtocol]:
     """The class ``package.module:Name`` of a section; raises `ExperimentError` where it does not keep the contract."""
-    found = plugin_class(name, f"{section}.protocol")
+    found: type[SelectionProtocol] | type[AggregationProtocol] = plugin_class(name, f"{section}.protocol")
     base = SelectionProtocol if section == "selection" else AggregationProtocol
     check_subclass(found, base, name, f"{section}.protocol", _FORMER_NAMES)
     return found

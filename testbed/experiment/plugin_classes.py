@@ -29,6 +29,6 @@ def refuse_unless_imported(experiments: Iterable[Experiment], where: str, import
     names = list(dict.fromkeys(name for experiment in experiments for _, name in plugin_classes(experiment)))
     if names and not import_classes:
         raise ExperimentError(
-            f"{where}: names classes of your own, whose modules this command imports only when asked: "
+            f"{where}: names user-defined classes, whose modules this command imports only when asked: "
             f"{', '.join(names)}; give {IMPORT_CLASSES}"
         )

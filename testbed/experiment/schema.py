@@ -38,18 +38,18 @@ from testbed.selection.contract import SelectionParameters
 from testbed.selection.random_selection import RandomParameters
 from testbed.workload.section import WorkloadSection
 
-_OwnName = Annotated[str, Field(pattern=PLUGIN_NAME, description="A class of your own, as package.module:Name")]
+_OwnName = Annotated[str, Field(pattern=PLUGIN_NAME, description="A user-defined class, as package.module:Name")]
 
 
 class OwnSelection(SelectionParameters):
-    """A selection protocol of your own; further keys are handed to it."""
+    """A user-defined selection protocol; further keys are handed to it."""
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
     protocol: _OwnName
 
 
 class OwnAggregation(AggregationParameters):
-    """An aggregation protocol of your own; further keys are handed to it."""
+    """A user-defined aggregation protocol; further keys are handed to it."""
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
     protocol: _OwnName
@@ -238,7 +238,8 @@ class Experiment(_Section):
             return self  # its points are checked one by one
         ledger = self.privacy or PrivacySection()
         planned = self.aggregation.planned_for(self.rounds, ledger.delta_for(self.population))
-        object.__setattr__(self, "aggregation", planned)  # frozen, but not finished yet
+        # The one attribute set on a frozen model, before anybody has it: `Experiment(...)` takes no other result.
+        object.__setattr__(self, "aggregation", planned)
         try:
             section = "selection"
             self.selection.check(self.population)

@@ -94,7 +94,7 @@ def check_schedule(stages: Iterable[str], where: str, own: Iterable[str] = ()) -
     Args:
         stages: that the schedule names.
         where: the schedule.
-        own: stages of protocols of the user's own, of all points.
+        own: stages of user-defined protocols, of all points.
     """
     known = {*known_stages(), *own}
     for stage in stages:

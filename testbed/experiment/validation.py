@@ -122,7 +122,7 @@ def _wording(problem: Any) -> str:
         hint = f"did you mean {close[0]!r}? " if close else ""
         return f"unknown key; {hint}allowed: {', '.join(allowed)}"
     if kind == "union_tag_invalid":
-        expected = context["expected_tags"].replace("'a class of your own'", "or package.module:Class")
+        expected = context["expected_tags"].replace("'a user-defined class'", "or package.module:Class")
         tag = context["tag"]
         close = difflib.get_close_matches(tag, re.findall("'([^']+)'", expected), n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""

@@ -15,7 +15,7 @@ PLUGIN_NAME = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 IMPORT_CLASSES = "--import-classes"
 """The option of commands that import nothing of the user's own unless it is given."""
 
-OWN = "a class of your own"
+OWN = "a user-defined class"
 """The alternative of a section that such a name stands for."""
 
 
@@ -63,7 +63,7 @@ def plugin_class(name: str, key: str) -> Any:
     """
     if not _importing:
         raise NotImportedError(
-            f"{key}: {name}: a class of somebody's own, whose module is not imported here unless you trust it and give "
+            f"{key}: {name}: a user-defined class, whose module is not imported here unless you trust it and give "
             f"{IMPORT_CLASSES}"
         )
     module_name, _, class_name = name.partition(":")

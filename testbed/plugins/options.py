@@ -1,4 +1,4 @@
-"""Options of the user's own classes: one that a class does not declare is a mistake, and refused.
+"""Options of user-defined classes: one that a class does not declare is a mistake, and refused.
 
 A class declares what it takes in one of two ways:
 

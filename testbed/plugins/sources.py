@@ -1,4 +1,4 @@
-"""The files that the user's own classes come from: where they are, what was in them, and what they hide.
+"""The files that user-defined classes come from: where they are, what was in them, and what they hide.
 
 Nothing here imports anything: modules are looked for as an import would look for them, and what they import in turn is
 read from their source. Whoever has imported a module (`testbed.plugins.classes`) notes here what its files held then.
@@ -37,7 +37,7 @@ def source_of(module: str) -> Path | None:
 
 
 def sources(names: Iterable[str]) -> dict[str, Path]:
-    """The files of the modules of own classes, and of what these import from the same folder.
+    """The files of the modules of user-defined classes, and of what these import from the same folder.
 
     A package's ``__init__.py`` files on the way to a module count. Of what is installed, only the package itself does.
 
@@ -73,7 +73,7 @@ def digests(names: Iterable[str]) -> dict[str, str]:
 
 
 def check_same(wanted: Mapping[str, str], names: Iterable[str], place: str) -> None:
-    """Raise `ExperimentError` when own classes have other code here than where the run was started.
+    """Raise `ExperimentError` when user-defined classes have other code here than where the run was started.
 
     Args:
         wanted: `digests` there.

@@ -20,6 +20,7 @@ from testbed.errors import RoundAborted
 from testbed.messages import Vector
 from testbed.parties.client import RoleSpec
 from testbed.training.client import Train, training_digest
+from tests.aggregation.federations import SmallFederation
 
 N, T, D = 7, 5, 6
 VICTIM = 2
@@ -68,10 +69,10 @@ async def trained_apart(small: Any, asked: Any) -> AggregationRound:
     )  # fmt: skip
 
 
-def play(federation: Any, name: str, asked: Any, *, gullible: bool = False, binding: str = "signed") -> Any:
+def play(name: str, asked: Any, *, gullible: bool = False, binding: str = "signed") -> Any:
     parameters, protocol = PARAMETERS[name]
     parameters = parameters.model_copy(update={"model_binding": binding})
-    small = federation(DELTAS, parameters, protocol=GULLIBLE[protocol] if gullible else protocol)
+    small = SmallFederation(DELTAS, parameters, protocol=GULLIBLE[protocol] if gullible else protocol)
 
     async def whole_round() -> Any:
         start = await trained_apart(small, asked)
@@ -90,9 +91,9 @@ TOGETHER = [(list(range(N)), Train(1, model(0.5)))]
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_who_was_sent_another_model_is_in_no_sum(federation: Any, name: str) -> None:
+def test_who_was_sent_another_model_is_in_no_sum(name: str) -> None:
     """The honest server leaves it out, by its signature, and the others do not notice."""
-    small, outcome = play(federation, name, APART)
+    small, outcome = play(name, APART)
     assert outcome.survivors.tolist() == OTHERS
     assert small.misbehaviour() == [(VICTIM, "advertised keys: the Ed25519 signature does not hold")]
     assert small.refusals() == []
@@ -100,8 +101,8 @@ def test_who_was_sent_another_model_is_in_no_sum(federation: Any, name: str) -> 
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_a_server_that_says_nothing_of_it_is_refused_before_any_input_leaves(federation: Any, name: str) -> None:
-    small, outcome = play(federation, name, APART, gullible=True)
+def test_a_server_that_says_nothing_of_it_is_refused_before_any_input_leaves(name: str) -> None:
+    small, outcome = play(name, APART, gullible=True)
     assert outcome.reason == "below-threshold"
     hurt = set(range(N))
     if name == "secagg-plus":
@@ -113,8 +114,8 @@ def test_a_server_that_says_nothing_of_it_is_refused_before_any_input_leaves(fed
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_without_binding_they_are_summed(federation: Any, name: str) -> None:
-    small, outcome = play(federation, name, APART, binding="none")
+def test_without_binding_they_are_summed(name: str) -> None:
+    small, outcome = play(name, APART, binding="none")
     assert outcome.survivors.tolist() == list(range(N))
     events = [event.detail for event in small.network.events if event.kind == "weak-binding"]
     assert len(events) == 1
@@ -122,10 +123,10 @@ def test_without_binding_they_are_summed(federation: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_it_costs_no_byte_and_the_time_of_one_hash(federation: Any, name: str) -> None:
+def test_it_costs_no_byte_and_the_time_of_one_hash(name: str) -> None:
     seen = {}
     for binding in ("signed", "none"):
-        small, outcome = play(federation, name, TOGETHER, binding=binding)
+        small, outcome = play(name, TOGETHER, binding=binding)
         seen[binding] = (small.network.exchanges, outcome)
     (bound, with_), (free, without) = seen["signed"], seen["none"]
     assert np.array_equal(with_.mean, without.mean)
@@ -139,10 +140,10 @@ def test_it_costs_no_byte_and_the_time_of_one_hash(federation: Any, name: str) -
 
 @pytest.mark.parametrize("measured", [False, True])
 def test_one_process_hashes_a_model_once_and_everybody_where_compute_is_measured(
-    federation: Any, measured: bool, monkeypatch: pytest.MonkeyPatch
+    measured: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parameters, protocol = PARAMETERS["signed"]
-    small = federation(DELTAS, parameters, protocol=protocol)
+    small = SmallFederation(DELTAS, parameters, protocol=protocol)
     small.environment.compute = ComputeModel(measured, REFERENCE_COSTS)
     hashed, pack = [], Vector._packed
     monkeypatch.setattr(Vector, "_packed", lambda self: hashed.append(len(self)) or pack(self))
@@ -158,8 +159,8 @@ def test_the_digest_is_that_of_all_that_was_asked() -> None:
     assert training_digest(asked, anew=False) != training_digest(Train(1, model(1e-30)), anew=False)
 
 
-def test_a_server_that_checks_signatures_must_know_what_it_asked(federation: Any) -> None:
-    small = federation(DELTAS, PARAMETERS["signed"][0])
+def test_a_server_that_checks_signatures_must_know_what_it_asked() -> None:
+    small = SmallFederation(DELTAS, PARAMETERS["signed"][0])
 
     async def forgotten() -> Any:
         start = await small.begin()
@@ -180,11 +181,11 @@ def advert_for(small: Any, client: int, advert: KeyAdvert, question: Train) -> A
     return AdvertOf(client, advert.sealing_key, advert.mask_key, signature)
 
 
-def answers_of_the_victim(federation: Any, accomplices: list[int], listed: list[int]) -> list[str]:
+def answers_of_the_victim(accomplices: list[int], listed: list[int]) -> list[str]:
     """What the victim answers that alone was sent a model, to a list of keys of these: a refusal, or nothing."""
     parameters = PARAMETERS["signed"][0]
     role = RoleSpec(SecAggAccomplice, parameters, frozenset(accomplices))
-    small = federation(DELTAS, parameters, protocol=GullibleSecAgg, roles=[role])
+    small = SmallFederation(DELTAS, parameters, protocol=GullibleSecAgg, roles=[role])
 
     async def shown() -> Any:
         start = await trained_apart(small, APART)
@@ -203,7 +204,7 @@ def answers_of_the_victim(federation: Any, accomplices: list[int], listed: list[
     return asyncio.run(shown())
 
 
-def test_accomplices_sign_for_both_models_and_are_too_few(federation: Any) -> None:
+def test_accomplices_sign_for_both_models_and_are_too_few() -> None:
     """2t - s - 1 = 2 of them, as many as the protocol tolerates: no list that holds the victim passes."""
     accomplices = [5, 6]
     assert len(accomplices) == PARAMETERS["signed"][0].guarantees(N).max_colluders
@@ -212,12 +213,12 @@ def test_accomplices_sign_for_both_models_and_are_too_few(federation: Any) -> No
             if VICTIM not in listed:
                 continue
             expected = "secagg.wrong-size" if size < T else CHECK
-            assert answers_of_the_victim(federation, accomplices, list(listed)) == [expected], listed
+            assert answers_of_the_victim(accomplices, list(listed)) == [expected], listed
 
 
-def test_with_enough_of_them_the_victim_is_summed_with_nobody_else(federation: Any) -> None:
+def test_with_enough_of_them_the_victim_is_summed_with_nobody_else() -> None:
     """t - 1 of them, more than 2t - s: what they sign is theirs to say, and the bound is what it was."""
     accomplices = [3, 4, 5, 6]
     assert len(accomplices) == T - 1 > PARAMETERS["signed"][0].guarantees(N).max_colluders
-    assert answers_of_the_victim(federation, accomplices, [VICTIM, *accomplices]) == []
-    assert answers_of_the_victim(federation, accomplices, [1, VICTIM, *accomplices]) == [CHECK]
+    assert answers_of_the_victim(accomplices, [VICTIM, *accomplices]) == []
+    assert answers_of_the_victim(accomplices, [1, VICTIM, *accomplices]) == [CHECK]

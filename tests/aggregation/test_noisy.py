@@ -1,5 +1,6 @@
 """Sums with noise in them: exactly the survivors' encoded updates and shares, under every protocol and drop-out."""
 
+import asyncio
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from testbed.errors import RoundAborted
 from testbed.parties.client import RoleSpec
 from testbed.privacy.mechanisms.noise import Noise
 from testbed.privacy.mechanisms.rotation import rotation_seed
+from tests.aggregation.federations import SmallFederation
 
 N, D = 12, 20
 DELTAS = np.random.default_rng(8).normal(0, 0.1, (N, D)).astype(np.float32)
@@ -74,12 +76,10 @@ def mean_of(small: Any, clients: list[int]) -> Any:
 @pytest.mark.parametrize("noise", [NOISE, GAUSSIAN], ids=["skellam", "discrete-gaussian"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("stage", [None, *STAGES, "plain/update"])
-def test_the_sum_is_that_of_the_survivors_and_their_shares(
-    federation: Any, protocol: str, stage: str | None, noise: Noise
-) -> None:
+def test_the_sum_is_that_of_the_survivors_and_their_shares(protocol: str, stage: str | None, noise: Noise) -> None:
     server, parameters = PROTOCOLS[protocol]
     gone = {2, 9} if stage is not None else set()
-    small = federation(DELTAS, parameters(noise), protocol=server, leaving={stage or "": gone})
+    small = SmallFederation(DELTAS, parameters(noise), protocol=server, leaving={stage or "": gone})
     aggregate = small.run()
     before_the_sum = (*STAGES[:4], "plain/update") if protocol != "plain" else ("train", "plain/update")
     lost = stage in before_the_sum and (stage == "train" or stage in server.stages)
@@ -93,9 +93,9 @@ def test_the_sum_is_that_of_the_survivors_and_their_shares(
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from([None] * 6 + list(STAGES)), min_size=N, max_size=N), st.integers(1, 3))
-def test_drop_outs_at_all_stages_at_once(federation: Any, fates: list[str | None], hosts: int) -> None:
+def test_drop_outs_at_all_stages_at_once(fates: list[str | None], hosts: int) -> None:
     leaving = {stage: {client for client, fate in enumerate(fates) if fate == stage} for stage in STAGES}
-    small = federation(DELTAS, secagg(), leaving=leaving, hosts=hosts)
+    small = SmallFederation(DELTAS, secagg(), leaving=leaving, hosts=hosts)
     if fates.count(None) < 7:
         with pytest.raises(RoundAborted, match="below-threshold"):
             small.run()
@@ -107,9 +107,9 @@ def test_drop_outs_at_all_stages_at_once(federation: Any, fates: list[str | None
     assert aggregate.noise == len(survivors) / N
 
 
-def test_all_protocols_and_any_number_of_hosts_have_one_mean(federation: Any) -> None:
+def test_all_protocols_and_any_number_of_hosts_have_one_mean() -> None:
     means = {
-        federation(DELTAS, parameters(), protocol=server, hosts=hosts).run().mean.tobytes()
+        SmallFederation(DELTAS, parameters(), protocol=server, hosts=hosts).run().mean.tobytes()
         for server, parameters in PROTOCOLS.values()
         for hosts in (1, 5)
     }
@@ -117,11 +117,11 @@ def test_all_protocols_and_any_number_of_hosts_have_one_mean(federation: Any) ->
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_only_whole_batches_are_summed_with_their_noise(federation: Any, protocol: str) -> None:
+def test_only_whole_batches_are_summed_with_their_noise(protocol: str) -> None:
     server, parameters = PROTOCOLS[protocol]
     stage = "plain/update" if protocol == "plain" else "secagg/masked-input"
     batches = Batches.consecutive(N, 3)
-    small = federation(DELTAS, parameters(), protocol=server, leaving={stage: {4}}, batches=batches)
+    small = SmallFederation(DELTAS, parameters(), protocol=server, leaving={stage: {4}}, batches=batches)
     aggregate = small.run()
     survivors = [0, 1, 2, 6, 7, 8, 9, 10, 11]
     assert aggregate.survivors.tolist() == survivors
@@ -129,18 +129,18 @@ def test_only_whole_batches_are_summed_with_their_noise(federation: Any, protoco
     assert aggregate.noise == 9 / 12
 
 
-def test_secrets_from_the_system_make_other_noise_each_time(federation: Any) -> None:
-    means = [federation(DELTAS, secagg(), secrets_from_system=True).run().mean for _ in range(2)]
+def test_secrets_from_the_system_make_other_noise_each_time() -> None:
+    means = [SmallFederation(DELTAS, secagg(), secrets_from_system=True).run().mean for _ in range(2)]
     assert not np.array_equal(*means)
     assert np.abs(means[0] - means[1]).max() < 1
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_server_that_does_not_know_the_rotation_ends_the_round(federation: Any, protocol: str) -> None:
+def test_a_server_that_does_not_know_the_rotation_ends_the_round(protocol: str) -> None:
     server, parameters = PROTOCOLS[protocol]
     reason = "no-graph" if protocol == "secagg-plus" else "no-rotation"
     with pytest.raises(RoundAborted, match=reason):
-        federation(DELTAS, parameters(), protocol=server, told=False).run()
+        SmallFederation(DELTAS, parameters(), protocol=server, told=False).run()
 
 
 # -- clients that skip their noise ------------------------------------------------------------------------------------
@@ -148,13 +148,13 @@ def test_a_server_that_does_not_know_the_rotation_ends_the_round(federation: Any
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("skipping", [0, 3, 9])
-def test_the_sum_has_the_noise_of_those_that_added_some(federation: Any, protocol: str, skipping: int) -> None:
+def test_the_sum_has_the_noise_of_those_that_added_some(protocol: str, skipping: int) -> None:
     """Updates are 0, so the sum is the noise: its variance is the planned one times the part that added theirs."""
     server, parameters = PROTOCOLS[protocol]
     dimension, dishonest = 1 << 14, frozenset(range(skipping))
     chosen, gone = parameters(Noise(noise_multiplier=0.5)), {11}
     role = dishonest_role(CLIENTS[protocol], [SkipNoise], AttackContext(dishonest))
-    small = federation(
+    small = SmallFederation(
         np.zeros((N, dimension)), chosen, protocol=server, roles=[RoleSpec(role, chosen, dishonest)],
         leaving={"train": gone},
     )  # fmt: skip
@@ -171,29 +171,29 @@ def test_the_sum_has_the_noise_of_those_that_added_some(federation: Any, protoco
     ]
 
 
-def test_in_rounds_that_are_not_attacked_they_add_their_noise(federation: Any) -> None:
+def test_in_rounds_that_are_not_attacked_they_add_their_noise() -> None:
     role = dishonest_role(SecAggClient, [SkipNoise], AttackContext(frozenset({1, 2}), from_round=2))
-    small = federation(DELTAS, secagg(), roles=[RoleSpec(role, secagg(), frozenset({1, 2}))])
+    small = SmallFederation(DELTAS, secagg(), roles=[RoleSpec(role, secagg(), frozenset({1, 2}))])
     assert small.run().mean.tobytes() == mean_of(small, list(range(N))).tobytes()
 
 
 # -- what a malicious server makes of it ------------------------------------------------------------------------------
 
 
-def test_a_reconstructed_update_has_its_own_share_of_the_noise_alone(federation: Any) -> None:
+def test_a_reconstructed_update_has_its_own_share_of_the_noise_alone() -> None:
     """Secure aggregation broken, what is left is a twelfth of the variance."""
     server = malicious_server(SecAgg, [ContradictDropouts], AttackContext(frozenset(range(2, N))))
-    small = federation(DELTAS, secagg(), protocol=server)
+    small = SmallFederation(DELTAS, secagg(), protocol=server)
     aggregate = small.run()
     (victim,) = small.protocol.attempt.members
     assert np.array_equal(small.protocol.attempt.vector, encoded(small, victim))
     assert aggregate.noise == 1.0
 
 
-def test_a_shrunken_sum_has_less_noise(federation: Any) -> None:
+def test_a_shrunken_sum_has_less_noise() -> None:
     chosen = secagg(consistency="none", threshold=9)
     server = malicious_server(SecAgg, [ShrinkTheSum], AttackContext(frozenset(range(4, N))))
-    small = federation(DELTAS, chosen, protocol=server)
+    small = SmallFederation(DELTAS, chosen, protocol=server)
     aggregate = small.run()
     attempt = small.protocol.attempt
     assert attempt.succeeded
@@ -215,10 +215,8 @@ def test_a_shrunken_sum_has_less_noise(federation: Any) -> None:
         (plain(Noise(noise_multiplier=1e6)), SendNoisyUpdate(1, 2), "aggregation.noise-out-of-range"),
     ],
 )
-def test_questions_that_clients_refuse(
-    federation: Any, within_loop: Any, parameters: Any, question: Any, check: str
-) -> None:
-    small = federation(DELTAS, parameters, protocol=Plain)
+def test_questions_that_clients_refuse(parameters: Any, question: Any, check: str) -> None:
+    small = SmallFederation(DELTAS, parameters, protocol=Plain)
     small.environment.maximum_participants = N
 
     async def play() -> Any:
@@ -227,4 +225,4 @@ def test_questions_that_clients_refuse(
         small.network.end_round()
         return small.refusals()
 
-    assert within_loop(play()) == [(client, check) for client in range(N)]
+    assert asyncio.run(play()) == [(client, check) for client in range(N)]

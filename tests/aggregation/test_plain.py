@@ -1,5 +1,6 @@
 """Plain federated averaging."""
 
+import asyncio
 from fractions import Fraction
 from typing import Any
 
@@ -12,6 +13,7 @@ from testbed.aggregation.plain import Plain, PlainClient, PlainParameters, SendU
 from testbed.errors import RoundAborted
 from testbed.messages import Vector
 from testbed.parties.client import RoleSpec, handles
+from tests.aggregation.federations import SmallFederation
 
 DELTAS = np.random.default_rng(0).uniform(-1, 1, (5, 8)).astype(np.float32)
 
@@ -20,12 +22,12 @@ DELTAS = np.random.default_rng(0).uniform(-1, 1, (5, 8)).astype(np.float32)
     st.lists(st.lists(st.floats(-1e3, 1e3, width=32), min_size=4, max_size=4), min_size=1, max_size=8),
     st.data(),
 )
-def test_the_mean_is_the_weighted_mean_of_the_survivors(federation: Any, deltas: Any, data: st.DataObject) -> None:
+def test_the_mean_is_the_weighted_mean_of_the_survivors(deltas: Any, data: st.DataObject) -> None:
     n = len(deltas)
     samples = data.draw(st.lists(st.integers(0, 500), min_size=n, max_size=n))
     gone = data.draw(st.sets(st.integers(0, n - 1)))
     weights = data.draw(st.sampled_from(["samples", "equal"]))
-    small = federation(
+    small = SmallFederation(
         deltas, PlainParameters(weights=weights), protocol=Plain, samples=samples, leaving={"plain/update": gone}
     )
     shares = {i: samples[i] if weights == "samples" else 1 for i in range(n) if i not in gone}
@@ -42,9 +44,11 @@ def test_the_mean_is_the_weighted_mean_of_the_survivors(federation: Any, deltas:
         assert abs(Fraction(float(aggregate.mean[k])) - exact) <= len(shares) * Fraction(1, 2**32) + abs(exact) / 2**50
 
 
-def test_the_mean_does_not_depend_on_how_clients_are_spread(federation: Any) -> None:
+def test_the_mean_does_not_depend_on_how_clients_are_spread() -> None:
     means = {
-        federation(DELTAS, PlainParameters(), protocol=Plain, samples=range(1, 6), hosts=hosts).run().mean.tobytes()
+        SmallFederation(DELTAS, PlainParameters(), protocol=Plain, samples=range(1, 6), hosts=hosts)
+        .run()
+        .mean.tobytes()
         for hosts in (1, 2, 5)
     }
     assert len(means) == 1
@@ -69,9 +73,9 @@ class Sends(PlainClient):
     ],
 )
 @pytest.mark.parametrize("who", [0, 3])
-def test_an_update_of_another_shape_is_left_out(federation: Any, vector: Vector, who: int) -> None:
+def test_an_update_of_another_shape_is_left_out(vector: Vector, who: int) -> None:
     role = type("Odd", (Sends,), {"vector": vector})
-    small = federation(
+    small = SmallFederation(
         DELTAS, PlainParameters(), protocol=Plain, roles=[RoleSpec(role, PlainParameters(), only=frozenset({who}))]
     )
     others = [i for i in range(5) if i != who]
@@ -88,9 +92,9 @@ def test_an_update_of_another_shape_is_left_out(federation: Any, vector: Vector,
         (Vector(np.zeros(9, np.uint32), 32), False),
     ],
 )
-def test_the_majority_does_not_decide_what_the_server_knows(federation: Any, vector: Vector, told: bool) -> None:
+def test_the_majority_does_not_decide_what_the_server_knows(vector: Vector, told: bool) -> None:
     role = type("Odd", (Sends,), {"vector": vector})
-    small = federation(
+    small = SmallFederation(
         DELTAS,
         PlainParameters(),
         protocol=Plain,
@@ -101,21 +105,21 @@ def test_the_majority_does_not_decide_what_the_server_knows(federation: Any, vec
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])
-def test_an_update_that_cannot_be_summed_ends_the_round_and_not_the_run(federation: Any, value: float) -> None:
+def test_an_update_that_cannot_be_summed_ends_the_round_and_not_the_run(value: float) -> None:
     role = type("Huge", (Sends,), {"vector": Vector(np.full(8, value, np.float32), 0)})
-    small = federation(
+    small = SmallFederation(
         DELTAS, PlainParameters(), protocol=Plain, roles=[RoleSpec(role, PlainParameters(), only=frozenset({2}))]
     )
     with pytest.raises(RoundAborted, match="update-too-large"):
         small.run()
 
 
-def test_nobody_sends_what_was_not_trained_in_this_round(federation: Any, within_loop: Any) -> None:
+def test_nobody_sends_what_was_not_trained_in_this_round() -> None:
     async def play() -> Any:
-        small = federation(DELTAS, PlainParameters(), protocol=Plain)
+        small = SmallFederation(DELTAS, PlainParameters(), protocol=Plain)
         await small.begin(1)
         replies = await small.network.ask(small.everybody, SendUpdate(2))
         small.network.end_round()
         return len(replies), small.refusals()
 
-    assert within_loop(play()) == (0, [(i, "aggregation.nothing-trained") for i in range(5)])
+    assert asyncio.run(play()) == (0, [(i, "aggregation.nothing-trained") for i in range(5)])

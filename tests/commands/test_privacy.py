@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from tests.fingerprints import fingerprint
 from tests.repository import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -106,9 +107,7 @@ def test_a_run_without_noise_is_told_so(call: Call, ran: Callable[..., Path]) ->
     assert "epsilon_max" not in json.loads((path / "summary.json").read_text())
 
 
-def test_a_spent_budget_is_one_line_then_and_when_resumed(
-    call: Call, written: Written, tmp_path: Path, fingerprint: Callable[[Path], dict[str, Any]]
-) -> None:
+def test_a_spent_budget_is_one_line_then_and_when_resumed(call: Call, written: Written, tmp_path: Path) -> None:
     file, out = written(**NOISE, privacy={"budget": 1.9}), tmp_path / "out"
     ended = call("run", file, "--out", out)
     assert ended.code == 0

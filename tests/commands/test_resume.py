@@ -19,6 +19,7 @@ from testbed.engine.federation import Progress
 from testbed.errors import RunError
 from testbed.records.lock import held
 from testbed.running import Observer, PlannedRun
+from tests.fingerprints import fingerprint
 
 SWEEP = {"selection": [{"protocol": "random"}, {"protocol": "batch-partition", "privacy": 2}]}
 LOTTO_UNDER_SECAGG = {
@@ -28,7 +29,6 @@ LOTTO_UNDER_SECAGG = {
 }
 Call = Callable[..., Any]
 Written = Callable[..., Path]
-Fingerprint = Callable[[Path], dict[str, Any]]
 
 
 class StopAfter(Observer):
@@ -56,9 +56,7 @@ class Reports(Observer):
 
 
 @pytest.mark.parametrize("changes", [{}, LOTTO_UNDER_SECAGG], ids=["random-plain", "lotto-secagg"])
-def test_stopped_at_every_stage_it_ends_the_same(
-    changes: dict[str, Any], written: Written, tmp_path: Path, fingerprint: Fingerprint
-) -> None:
+def test_stopped_at_every_stage_it_ends_the_same(changes: dict[str, Any], written: Written, tmp_path: Path) -> None:
     """Interrupt at each report in turn, always resuming the same run: it is stopped many times over its life."""
     file, reports = written(**changes), Reports()
     run(file, out=tmp_path / "whole", observer=reports)
@@ -97,9 +95,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_signals(
-    number: signal.Signals, call: Call, written: Written, tmp_path: Path, fingerprint: Fingerprint
-) -> None:
+def test_signals(number: signal.Signals, call: Call, written: Written, tmp_path: Path) -> None:
     """Stopped in the middle of the second point of a sweep, the first is left alone and the second goes on."""
     file = written(sweep=SWEEP)
     assert call("run", file, "--out", tmp_path / "whole", "--quiet").code == 0
@@ -124,9 +120,7 @@ def test_signals(
         assert fingerprint(tmp_path / "stopped" / point) == fingerprint(tmp_path / "whole" / point)
 
 
-def test_resuming_what_is_done_does_nothing(
-    call: Call, written: Written, tmp_path: Path, fingerprint: Fingerprint
-) -> None:
+def test_resuming_what_is_done_does_nothing(call: Call, written: Written, tmp_path: Path) -> None:
     assert call("run", written(), "--out", tmp_path / "out").code == 0
     before = fingerprint(tmp_path / "out")
     ended = call("run", written(), "--out", tmp_path / "out", "--resume")
@@ -176,9 +170,7 @@ def test_where_it_runs_may_change(call: Call, written: Written, tmp_path: Path) 
     assert call("run", written(), "--out", tmp_path / "out", "--resume", "--hosts", 7, "--address", "x:1").code == 0
 
 
-def test_without_a_seed_the_simulation_keeps_its_own(
-    call: Call, written: Written, tmp_path: Path, fingerprint: Fingerprint
-) -> None:
+def test_without_a_seed_the_simulation_keeps_its_own(call: Call, written: Written, tmp_path: Path) -> None:
     """With plain aggregation nothing secret is drawn, so such a run goes on to the very same result too."""
     file, out = written(seed=None, rounds=4, sweep=SWEEP), tmp_path / "stopped"
     with pytest.raises(KeyboardInterrupt):
@@ -200,7 +192,7 @@ def test_without_a_seed_the_simulation_keeps_its_own(
         assert fingerprint(tmp_path / "whole" / point) == fingerprint(out / point)
 
 
-def test_two_at_once(call: Call, written: Written, tmp_path: Path, fingerprint: Fingerprint) -> None:
+def test_two_at_once(call: Call, written: Written, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
         run(written(), out=out, observer=StopAfter(7))
@@ -227,9 +219,7 @@ def test_a_damaged_checkpoint_is_one_line(call: Call, written: Written, tmp_path
 
 
 @pytest.mark.parametrize("rounds_before", [0, 2])
-def test_a_full_disk(
-    rounds_before: int, call: Call, written: Written, tmp_path: Path, fingerprint: Fingerprint
-) -> None:
+def test_a_full_disk(rounds_before: int, call: Call, written: Written, tmp_path: Path) -> None:
     """No file may grow beyond 12 kB, less than a checkpoint of the mlp: one line, and what was recorded stays."""
     file, out = written(workload={"dataset": "digits", "model": "mlp"}), tmp_path / "out"
     run(file, out=tmp_path / "whole")
@@ -263,7 +253,7 @@ def test_handlers_of_signals_are_put_back(written: Written, tmp_path: Path) -> N
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-def test_a_notebook_is_interrupted_too(written: Written, tmp_path: Path, fingerprint: Fingerprint) -> None:
+def test_a_notebook_is_interrupted_too(written: Written, tmp_path: Path) -> None:
     """There the run is in a thread, and the signal reaches the notebook's own."""
     import asyncio
 

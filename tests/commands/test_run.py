@@ -12,11 +12,11 @@ import yaml
 import testbed
 from testbed.experiment import Experiment
 from testbed.records import RunRecords
+from tests.fingerprints import fingerprint
 
 SWEEP = {"selection": [{"protocol": "random"}, {"protocol": "batch-partition", "privacy": 2}]}
 Call = Callable[..., Any]
 Written = Callable[..., Path]
-Fingerprint = Callable[[Path], dict[str, Any]]
 
 
 def test_a_run_is_the_directory_itself(call: Call, written: Written, tmp_path: Path) -> None:
@@ -46,9 +46,7 @@ def test_what_experiment_yaml_says(call: Call, written: Written, tmp_path: Path)
     assert set(origin) == {"label", "sweep", "versions", "git_commit", "machine", "started"}
 
 
-def test_a_resolved_experiment_can_be_run_again(
-    call: Call, written: Written, tmp_path: Path, fingerprint: Fingerprint
-) -> None:
+def test_a_resolved_experiment_can_be_run_again(call: Call, written: Written, tmp_path: Path) -> None:
     assert call("run", written(sweep=SWEEP), "--out", tmp_path / "out").code == 0
     first = tmp_path / "out" / "batch-partition"
     ended = call("run", first / "experiment.yaml", "--out", tmp_path / "again")
@@ -88,7 +86,7 @@ def test_where_records_go_by_default(
     assert (tmp_path / "chosen" / "summary.json").is_file()
 
 
-def test_an_existing_run_is_left_alone(call: Call, written: Written, tmp_path: Path, fingerprint: Fingerprint) -> None:
+def test_an_existing_run_is_left_alone(call: Call, written: Written, tmp_path: Path) -> None:
     assert call("run", written(), "--out", tmp_path / "out").code == 0
     before = fingerprint(tmp_path / "out")
     ended = call("run", written(seed=4), "--out", tmp_path / "out")
@@ -168,7 +166,7 @@ def test_nobody_answers_at_the_address(call: Call, written: Written, tmp_path: P
     assert line.startswith("error: no Ray cluster at 'no-such-host.invalid:6379'")
 
 
-def test_the_notebook_does_the_same(call: Call, written: Written, tmp_path: Path, fingerprint: Fingerprint) -> None:
+def test_the_notebook_does_the_same(call: Call, written: Written, tmp_path: Path) -> None:
     from testbed import compare, run
 
     file = written(sweep=SWEEP)
@@ -183,7 +181,7 @@ def test_the_notebook_does_the_same(call: Call, written: Written, tmp_path: Path
     assert frame.loc[frame["is_baseline"], "label"].tolist() == ["batch-partition"]
 
 
-def test_a_notebook_has_an_event_loop_already(written: Written, tmp_path: Path, fingerprint: Fingerprint) -> None:
+def test_a_notebook_has_an_event_loop_already(written: Written, tmp_path: Path) -> None:
     import asyncio
 
     from testbed import run

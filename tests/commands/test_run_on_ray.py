@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from tests.fingerprints import fingerprint
+
 
 @pytest.mark.ray
 def test_a_sweep_on_ray_equals_one_in_this_process(
     call: Callable[..., Any],
     written: Callable[..., Path],
     tmp_path: Path,
-    fingerprint: Callable[[Path], dict[str, Any]],
 ) -> None:
     file = written(sweep={"selection.protocol": ["random", "lotto-server-centric"]})
     command = [sys.executable, "-m", "testbed", "run", str(file), "--out", str(tmp_path / "ray")]
@@ -48,9 +49,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.ray
-def test_own_code_on_ray_is_that_of_the_provenance(
-    written: Callable[..., Path], tmp_path: Path, fingerprint: Callable[[Path], dict[str, Any]]
-) -> None:
+def test_own_code_on_ray_is_that_of_the_provenance(written: Callable[..., Path], tmp_path: Path) -> None:
     """In the working directory, as on one machine; a node with other code than the driver's ends the run at once."""
     (tmp_path / "their_phones.py").write_text(OWN)
     file = written(devices={"model": "their_phones:Halves", "options": {"slow": 3.0}}, rounds=1)

@@ -1,19 +1,6 @@
 """What the tests of the primitives share: published vectors, and keys that nobody may accept."""
 
-import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
-
-VECTORS = Path(__file__).resolve().parents[1] / "vectors"
-
-
-@pytest.fixture(scope="session")
-def vectors() -> Callable[[str], dict[str, Any]]:
-    """Loads tests/vectors/<name>.json."""
-    return lambda name: json.loads((VECTORS / f"{name}.json").read_text())
 
 
 @pytest.fixture(scope="session")

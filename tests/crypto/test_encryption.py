@@ -9,6 +9,7 @@ from testbed.crypto import encryption
 from testbed.crypto.failures import InvalidKey, OpeningFailed
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import ProtocolError
+from tests.crypto.published import vectors
 
 keys = st.binary(min_size=32, max_size=32)
 nonces = st.binary(min_size=12, max_size=12)
@@ -111,7 +112,7 @@ def test_keys_that_nothing_may_be_sealed_to_are_refused():
         encryption.seal_to(PrivateKey.from_seed(KEY).public, b"secret", b"", bytes(31))
 
 
-def test_the_kem_is_that_of_rfc_9180(vectors):
+def test_the_kem_is_that_of_rfc_9180():
     """The appendix has no suite with AES-256-GCM; its first shares all that comes before the AEAD."""
     for vector in vectors("hpke/rfc9180")["vectors"]:
         ephemeral = encryption.derive_key_pair(bytes.fromhex(vector["ikmE"]))

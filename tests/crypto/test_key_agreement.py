@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from testbed.crypto.failures import InvalidKey
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import ProtocolError
+from tests.crypto.published import vectors
 
 seeds = st.binary(min_size=32, max_size=32)
 
@@ -25,7 +26,7 @@ SMALL_ORDER = [
 """u-coordinates of the points of small order on the curve and its twist (RFC 7748 section 7)."""
 
 
-def test_keys_and_secret_are_those_of_rfc_7748(vectors):
+def test_keys_and_secret_are_those_of_rfc_7748():
     for vector in vectors("x25519/rfc7748")["vectors"]:
         alice = PrivateKey.from_seed(bytes.fromhex(vector["alice_secret"]))
         bob = PrivateKey.from_seed(bytes.fromhex(vector["bob_secret"]))

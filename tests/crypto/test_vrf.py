@@ -11,6 +11,7 @@ from nacl import bindings
 from testbed.crypto import edwards25519, vrf
 from testbed.crypto.failures import InvalidKey, InvalidProof
 from testbed.errors import ProtocolError
+from tests.crypto.published import vectors
 
 P = 2**255 - 19
 Q = 2**252 + 27742317777372353535851937790883648493
@@ -70,7 +71,7 @@ class Oracle:
 
 
 @pytest.fixture(scope="module")
-def published(vectors):
+def published():
     """RFC 9381's vectors, decoded."""
     names = ("sk", "pk", "alpha", "h", "k", "u", "v", "pi", "beta")
     decoded = [
@@ -105,7 +106,7 @@ def test_intermediate_values_are_those_of_rfc_9381(published):
         assert vrf.proof_to_hash(gamma, suite) == vector["beta"]
 
 
-def test_the_shared_copy_of_the_vectors_is_the_same(shared, vectors):
+def test_the_shared_copy_of_the_vectors_is_the_same(shared):
     assert json.loads((shared / "vectors" / "ecvrf_rfc9381.json").read_text()) == vectors("vrf/rfc9381")["vectors"]
 
 

@@ -1,6 +1,7 @@
 """docs/explanation/a-round.md: it leads through files that are there, few enough to be read, and its round is run."""
 
 from tests.docs import a_round
+from tests.repository import ROOT
 
 
 def test_the_page_leads_through_at_most_sixty_files() -> None:
@@ -12,7 +13,7 @@ def test_the_page_leads_through_at_most_sixty_files() -> None:
 def test_its_round_is_completed_and_passes_the_files_that_the_page_names() -> None:
     found = a_round.run()
     passed = set().union(*found.values())
-    named = {str(path.relative_to(a_round.ROOT)) for path in a_round.linked()}
+    named = {str(path.relative_to(ROOT)) for path in a_round.linked()}
     elsewhere = {name for name in named if name.startswith(("analysis/", "cluster/"))} | {"testbed/records/reader.py"}
     # A table and a contract have no function that is called; nothing adds noise here.
     declared = {"testbed/aggregation/secagg/stages.py", "testbed/workload/contract.py"}

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
@@ -117,9 +118,15 @@ def test_an_epsilon_takes_one_multiplier_in_rounds_of_any_size(
         assert most > noise.multiplier(len(done.outcomes[0].participants), 23)
 
 
+def noise_of(experiment: Experiment) -> Any:
+    parameters = experiment.aggregation
+    assert isinstance(parameters, SecAggParameters)
+    return parameters.noise
+
+
 def test_an_epsilon_over_fewer_rounds_or_at_another_delta() -> None:
     noise = {"mechanism": "skellam", "epsilon": 6.0, "rounds": 2, "delta": 1e-6}
-    planned = validated(noisy(noise=noise), "here").aggregation.noise
+    planned = noise_of(validated(noisy(noise=noise), "here"))
     assert planned is not None
     assert (planned.rounds, planned.delta) == (2, 1e-6)
     assert 5.99 < planned.accountant(8, 650).epsilon({1.0: 2}, 1e-6) <= 6.0
@@ -130,7 +137,7 @@ def test_sweeps_over_noise() -> None:
 
     data = noisy() | {"sweep": {"aggregation.noise": [{"noise_multiplier": 0.5}, {"epsilon": 3.0}, None]}}
     data["aggregation"] = {"protocol": "secagg", "weights": "equal"}
-    found = [point.experiment.aggregation.noise for point in points(validated(data, "here"), "here")]
+    found = [noise_of(point.experiment) for point in points(validated(data, "here"), "here")]
     assert [noise and (noise.noise_multiplier, noise.epsilon, noise.rounds) for noise in found] == [
         (0.5, None, None), (None, 3.0, 10), None
     ]  # fmt: skip

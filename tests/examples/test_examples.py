@@ -61,7 +61,7 @@ def test_the_readme_names_every_protocol_and_no_other() -> None:
     ):
         (row,) = re.findall(rf"^\| `{re.escape(key)}` \| (.*) \|$", readme, re.MULTILINE)
         tags = {tag.tag for alternative in typing.get_args(typing.get_args(known)[0]) for tag in tags_of(alternative)}
-        assert set(re.findall(r"`([^`]+)`", row)) - besides == tags - {"a class of your own"}
+        assert set(re.findall(r"`([^`]+)`", row)) - besides == tags - {"a user-defined class"}
 
 
 def tags_of(annotation: object) -> list[Tag]:

@@ -12,6 +12,7 @@ from testbed.experiment import Experiment
 from testbed.experiment.overrides import set_key
 from testbed.experiment.sweep import MAXIMUM_POINTS, Point, points
 from testbed.experiment.validation import validated
+from testbed.selection.lotto.server_centric import ServerCentricParameters
 
 
 def points_of(experiment: Experiment) -> list[Point]:
@@ -192,4 +193,6 @@ def test_another_protocol_drops_what_only_the_one_before_knew() -> None:
         assert section.participants == 4
         assert not hasattr(section, "over_selection")
     set_key(base, "selection", {"protocol": "lotto-server-centric"}, "test")
-    assert validated(base, "test").selection.over_selection == 2.0
+    centric = validated(base, "test").selection
+    assert isinstance(centric, ServerCentricParameters)
+    assert centric.over_selection == 2.0

@@ -16,6 +16,7 @@ from testbed.errors import ProtocolError
 from testbed.messages import Message, RefusalNotice, RemoteVector, Vector, attach, decode, detach, encode
 from testbed.parties.pki import Entries, Lookup
 from testbed.training.client import Train
+from tests.messages.strategies import messages_of
 
 
 def survives(kind: type[Message], data: bytes) -> None:
@@ -78,7 +79,7 @@ def damage(draw: st.DrawFn) -> Any:
 
 @settings(max_examples=400)
 @given(st.data(), st.lists(damage(), min_size=10, max_size=10))
-def test_spoilt_messages(kinds: Any, messages_of: Any, data: st.DataObject, damages: Any) -> None:
+def test_spoilt_messages(kinds: Any, data: st.DataObject, damages: Any) -> None:
     kind = data.draw(st.sampled_from(kinds))
     valid = encode(data.draw(messages_of(kind)))
     for spoil in damages:  # 4,000 cases
@@ -89,7 +90,7 @@ def test_spoilt_messages(kinds: Any, messages_of: Any, data: st.DataObject, dama
 
 @settings(max_examples=200)
 @given(st.data(), st.lists(damage(), min_size=10, max_size=10))
-def test_spoilt_headers_of_detached_messages(kinds: Any, messages_of: Any, data: st.DataObject, damages: Any) -> None:
+def test_spoilt_headers_of_detached_messages(kinds: Any, data: st.DataObject, damages: Any) -> None:
     kind = data.draw(st.sampled_from([kind for kind in kinds if "Vector" in str(kind.__annotations__)]))
     detached = detach(data.draw(messages_of(kind)))
     for spoil in damages:
@@ -98,7 +99,7 @@ def test_spoilt_headers_of_detached_messages(kinds: Any, messages_of: Any, data:
 
 
 @given(st.data())
-def test_every_prefix_of_a_message_is_refused(kinds: Any, messages_of: Any, data: st.DataObject) -> None:
+def test_every_prefix_of_a_message_is_refused(kinds: Any, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(kinds))
     valid = encode(data.draw(messages_of(kind)))
     for length in range(min(len(valid), 200)):

@@ -11,11 +11,12 @@ from testbed.aggregation.plain import Update
 from testbed.aggregation.secagg.messages import Masked
 from testbed.messages import Vector, attach, decode, detach, encode, signed_content
 from testbed.training.client import Train, Trained
+from tests.messages.strategies import messages_of, vectors
 
 
 @settings(max_examples=300)
 @given(st.data())
-def test_detaching_keeps_the_message_and_counts_its_bytes(kinds: Any, messages_of: Any, data: st.DataObject) -> None:
+def test_detaching_keeps_the_message_and_counts_its_bytes(kinds: Any, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(kinds))
     message = data.draw(messages_of(kind))
     encoded = encode(message)
@@ -70,8 +71,8 @@ def test_twenty_bits_take_two_and_a_half_bytes() -> None:
 
 
 @given(st.data())
-def test_vectors_are_equal_when_width_and_elements_are(any_vector: Any, data: st.DataObject) -> None:
-    one, other = data.draw(any_vector), data.draw(any_vector)
+def test_vectors_are_equal_when_width_and_elements_are(data: st.DataObject) -> None:
+    one, other = data.draw(vectors()), data.draw(vectors())
     same = one.bits == other.bits and one.values.tolist() == other.values.tolist()
     assert (one == other) == same
     assert one != one.values.tolist()

@@ -13,11 +13,12 @@ from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Message, encode
 from testbed.network.recorder import OUTCOMES
 from testbed.parties.client import RoleSpec, handles
+from tests.network import emulated
 
 MB = 1e6  # bytes per second
 
 
-def test_answers_that_are_alike_take_the_time_of_single_ones(emulated: Any) -> None:
+def test_answers_that_are_alike_take_the_time_of_single_ones() -> None:
     greeted = emulated.World(3, factors=[1, 2, 3], down=[MB, MB / 2, MB])
     (replies,) = greeted.round(emulated.Greeting())
     asked = emulated.World(3, factors=[1, 2, 3], down=[MB, MB / 2, MB])
@@ -33,7 +34,7 @@ def test_answers_that_are_alike_take_the_time_of_single_ones(emulated: Any) -> N
         replies[3]
 
 
-def test_the_number_of_hosts_changes_nothing(emulated: Any) -> None:
+def test_the_number_of_hosts_changes_nothing() -> None:
     def tables(hosts: int) -> list[tuple[Any, ...]]:
         world = emulated.World(
             10, hosts=hosts, factors=np.arange(1, 11), server_down=2 * MB, deadline_s=9.0,
@@ -58,7 +59,7 @@ def test_the_number_of_hosts_changes_nothing(emulated: Any) -> None:
 
 
 @pytest.mark.parametrize("hosts", [1, 3])
-def test_sums_are_made_on_the_hosts_and_are_the_servers_time(emulated: Any, hosts: int) -> None:
+def test_sums_are_made_on_the_hosts_and_are_the_servers_time(hosts: int) -> None:
     world = emulated.World(4, hosts=hosts, latency=0)
 
     async def summed() -> tuple[Any, Any]:
@@ -88,7 +89,7 @@ def test_sums_are_made_on_the_hosts_and_are_the_servers_time(emulated: Any, host
     assert world.network.server_compute_s == pytest.approx(0.762)
 
 
-def test_a_sum_over_answers_without_a_vector_ends_the_round(emulated: Any) -> None:
+def test_a_sum_over_answers_without_a_vector_ends_the_round() -> None:
     world = emulated.World(2)
 
     async def summed() -> None:
@@ -101,7 +102,7 @@ def test_a_sum_over_answers_without_a_vector_ends_the_round(emulated: Any) -> No
 
 
 @given(data=st.data())
-def test_nothing_is_nan_and_every_client_is_accounted_for(emulated: Any, data: st.DataObject) -> None:
+def test_nothing_is_nan_and_every_client_is_accounted_for(data: st.DataObject) -> None:
     count = data.draw(st.integers(0, 8))
     some = st.sets(st.integers(0, 8))
     rates = st.floats(1e-3, 1e12)
@@ -144,7 +145,7 @@ def test_nothing_is_nan_and_every_client_is_accounted_for(emulated: Any, data: s
     assert np.isfinite(world.now_s)
 
 
-def test_measured_compute_is_never_negative_and_goes_into_the_clock(emulated: Any) -> None:
+def test_measured_compute_is_never_negative_and_goes_into_the_clock() -> None:
     world = emulated.World(2, measured=True, latency=0, down=1e12, up=1e12)
     world.round(emulated.Question(), emulated.Greeting())
     assert (world.network.exchanges[0].compute_s > 0).all()
@@ -152,13 +153,13 @@ def test_measured_compute_is_never_negative_and_goes_into_the_clock(emulated: An
     assert world.now_s >= world.network.server_compute_s
 
 
-def test_a_question_needs_a_stage_and_an_answer(emulated: Any) -> None:
+def test_a_question_needs_a_stage_and_an_answer() -> None:
     for question in (emulated.Lost(), emulated.Reply(b"")):
         with pytest.raises(ProtocolError, match="names no stage"):
             emulated.World().round(question)
 
 
-def test_answers_of_another_kind_are_dropped_by_valid(emulated: Any) -> None:
+def test_answers_of_another_kind_are_dropped_by_valid() -> None:
     class Other(Message, frozen=True):
         """Not a `Reply`."""
 
@@ -172,7 +173,7 @@ def test_answers_of_another_kind_are_dropped_by_valid(emulated: Any) -> None:
             return Other(7)
 
     world = emulated.World(3)
-    host = world.network.hosts.hosts[0]
+    (host,) = world.hosts.hosts
     host._roles.append(RoleSpec(Confused, None, frozenset({1})))
     (replies,) = world.round(emulated.Question())
     assert replies.ids.tolist() == [0, 1, 2]

@@ -7,18 +7,19 @@ import pytest
 
 from testbed.emulation.links.transport import TCP, Transport
 from testbed.network.recorder import Timing
+from tests.network import emulated
 
 MB = 1e6  # bytes per second; links of 1 MB/s and 50 ms unless a test says otherwise
 
 
-def leaving(emulated: Any, at_s: dict[int, float], clients: int = 2, **keys: Any) -> Any:
+def leaving(at_s: dict[int, float], clients: int = 2, **keys: Any) -> Any:
     comes_back = keys.pop("comes_back", True)
     availability = emulated.Everybody(leaves=at_s, comes_back=comes_back)
     return emulated.World(clients, availability=availability, deadline_s=20.0, **keys)
 
 
-def test_who_leaves_while_it_sends_has_sent_that_part_and_is_missed_at_the_deadline(emulated: Any) -> None:
-    world = leaving(emulated, {1: 0.551})
+def test_who_leaves_while_it_sends_has_sent_that_part_and_is_missed_at_the_deadline() -> None:
+    world = leaving({1: 0.551})
     (replies,) = world.round(emulated.question_of_size(1000, answer_size=1_000_000))
     # Down 1 ms and 50 ms on the way; then a second of upload, half of which client 1 is there for.
     assert world.outcomes() == ["answered", "dropped"]
@@ -30,17 +31,17 @@ def test_who_leaves_while_it_sends_has_sent_that_part_and_is_missed_at_the_deadl
     assert world.now_s == 20
 
 
-def test_a_visible_departure_ends_the_wait_when_it_happens(emulated: Any) -> None:
-    world = leaving(emulated, {1: 0.551}, disconnects_visible=True)
+def test_a_visible_departure_ends_the_wait_when_it_happens() -> None:
+    world = leaving({1: 0.551}, disconnects_visible=True)
     world.round(emulated.question_of_size(1000, answer_size=1_000_000))
     assert world.now_s == pytest.approx(1.101)  # client 0's answer
-    world = leaving(emulated, {0: 0.551, 1: 0.251}, disconnects_visible=True)
+    world = leaving({0: 0.551, 1: 0.251}, disconnects_visible=True)
     world.round(emulated.question_of_size(1000, answer_size=1_000_000))
     assert world.now_s == pytest.approx(0.551)  # the last that left
 
 
-def test_who_leaves_gives_its_share_of_the_server_to_the_others(emulated: Any) -> None:
-    world = leaving(emulated, {1: 1.0}, latency=0, down=1e12, server_down=MB, disconnects_visible=True)
+def test_who_leaves_gives_its_share_of_the_server_to_the_others() -> None:
+    world = leaving({1: 1.0}, latency=0, down=1e12, server_down=MB, disconnects_visible=True)
     world.round(emulated.Question(answer_size=1_000_000))
     # Half a MB each in the first second, then client 0 has the link for itself.
     stage = world.network.exchanges[0]
@@ -48,8 +49,8 @@ def test_who_leaves_gives_its_share_of_the_server_to_the_others(emulated: Any) -
     assert stage.bytes_up[1] == pytest.approx(500_000, abs=1)
 
 
-def test_who_leaves_before_the_question_is_complete_has_got_a_part_of_it(emulated: Any) -> None:
-    world = leaving(emulated, {1: 0.3}, latency=0)
+def test_who_leaves_before_the_question_is_complete_has_got_a_part_of_it() -> None:
+    world = leaving({1: 0.3}, latency=0)
     world.round(emulated.question_of_size(1_000_000, answer_size=1000))
     stage = world.network.exchanges[0]
     assert world.outcomes() == ["answered", "dropped"]
@@ -57,21 +58,21 @@ def test_who_leaves_before_the_question_is_complete_has_got_a_part_of_it(emulate
     assert stage.bytes_up.tolist() == [1000, 0]
 
 
-def test_who_leaves_while_it_computes_has_sent_nothing(emulated: Any) -> None:
-    world = leaving(emulated, {1: 5.0})
+def test_who_leaves_while_it_computes_has_sent_nothing() -> None:
+    world = leaving({1: 5.0})
     world.round(emulated.Question(seconds=10.0, answer_size=1000))
     assert world.outcomes() == ["answered", "dropped"]
     assert world.network.exchanges[0].bytes_up.tolist() == [1000, 0]
 
 
-def test_who_has_sent_its_last_byte_may_leave(emulated: Any) -> None:
-    world = leaving(emulated, {0: 0.25, 1: 0.2499}, latency=0, down=np.inf, up=MB, server_up=np.inf)
+def test_who_has_sent_its_last_byte_may_leave() -> None:
+    world = leaving({0: 0.25, 1: 0.2499}, latency=0, down=np.inf, up=MB, server_up=np.inf)
     world.round(emulated.Question(answer_size=250_000))
     assert world.outcomes() == ["answered", "dropped"]
 
 
 @pytest.mark.parametrize(("comes_back", "expected"), [(True, [0, 1]), (False, [0])])
-def test_a_client_is_back_when_the_model_says_so(emulated: Any, comes_back: bool, expected: list[int]) -> None:
+def test_a_client_is_back_when_the_model_says_so(comes_back: bool, expected: list[int]) -> None:
     class Once(emulated.Everybody):
         """Client 1 drops out of the first stage only."""
 
@@ -86,7 +87,7 @@ def test_a_client_is_back_when_the_model_says_so(emulated: Any, comes_back: bool
     assert second.ids.tolist() == expected
 
 
-def test_who_drops_out_of_a_stage_stays_away_for_the_round_even_if_the_model_brings_others_back(emulated: Any) -> None:
+def test_who_drops_out_of_a_stage_stays_away_for_the_round_even_if_the_model_brings_others_back() -> None:
     availability = emulated.Everybody(drops={"greeting": {1}}, comes_back=True)
     world = emulated.World(2, availability=availability, deadline_s=20.0)
     _, second = world.round(emulated.Greeting(), emulated.Question())
@@ -95,7 +96,7 @@ def test_who_drops_out_of_a_stage_stays_away_for_the_round_even_if_the_model_bri
     assert later.ids.tolist() == [0, 1]
 
 
-def test_at_the_deadline_transfers_stop(emulated: Any) -> None:
+def test_at_the_deadline_transfers_stop() -> None:
     world = emulated.World(2, latency=0, down=np.inf, up=[MB, MB / 100], deadline_s=2.0)
     world.round(emulated.Question(answer_size=1_000_000))
     assert world.outcomes() == ["answered", "late"]
@@ -103,8 +104,8 @@ def test_at_the_deadline_transfers_stop(emulated: Any) -> None:
     assert np.isnan(world.network.exchanges[0].received_s[1])
 
 
-def test_at_the_quorum_transfers_stop_and_later_departures_do_not_matter(emulated: Any) -> None:
-    world = leaving(emulated, {2: 5.0}, clients=3, latency=0, down=np.inf, up=[MB, MB / 2, MB / 10])
+def test_at_the_quorum_transfers_stop_and_later_departures_do_not_matter() -> None:
+    world = leaving({2: 5.0}, clients=3, latency=0, down=np.inf, up=[MB, MB / 2, MB / 10])
     (replies,) = world.round(emulated.Question(answer_size=1_000_000), quorum=2)
     assert world.now_s == pytest.approx(2)
     assert world.outcomes() == ["answered", "answered", "late"]  # client 2 leaves after the server has gone on
@@ -115,7 +116,7 @@ def test_at_the_quorum_transfers_stop_and_later_departures_do_not_matter(emulate
 @pytest.mark.parametrize(
     ("enough", "expected_s"), [(2, 2.0), (0.5, 2.0), (0.51, 3.0), (0.01, 1.0), (1, 1.0), (1.0, 20.0), (9, 20.0)]
 )
-def test_a_quorum_of_the_experiment_is_a_number_or_a_share(emulated: Any, enough: float, expected_s: float) -> None:
+def test_a_quorum_of_the_experiment_is_a_number_or_a_share(enough: float, expected_s: float) -> None:
     world = emulated.World(
         4, factors=[1, 2, 3, 30], latency=0, down=np.inf, up=np.inf, deadline_s=20.0, stage_quorums={"question": enough}
     )
@@ -123,7 +124,7 @@ def test_a_quorum_of_the_experiment_is_a_number_or_a_share(emulated: Any, enough
     assert world.now_s == pytest.approx(expected_s)
 
 
-def test_what_the_protocol_asks_for_goes_before_the_experiments_quorum(emulated: Any) -> None:
+def test_what_the_protocol_asks_for_goes_before_the_experiments_quorum() -> None:
     world = emulated.World(
         3, factors=[1, 2, 3], latency=0, down=np.inf, up=np.inf, stage_quorums={"question": 1, "greeting": 1}
     )
@@ -131,7 +132,7 @@ def test_what_the_protocol_asks_for_goes_before_the_experiments_quorum(emulated:
     assert world.now_s == pytest.approx(3)
 
 
-def test_transport_overhead_takes_time_and_has_columns_of_its_own(emulated: Any) -> None:
+def test_transport_overhead_takes_time_and_has_columns_of_its_own() -> None:
     transport = Transport(per_message_bytes=100, per_byte=0.0)
     world = emulated.World(1, latency=0, transport=transport)
     world.round(emulated.question_of_size(1000, answer_size=2000))
@@ -141,7 +142,7 @@ def test_transport_overhead_takes_time_and_has_columns_of_its_own(emulated: Any)
     assert world.now_s == pytest.approx(0.0032)
 
 
-def test_at_the_quorum_who_was_in_time_stays_in_time_whatever_the_rounding(emulated: Any) -> None:
+def test_at_the_quorum_who_was_in_time_stays_in_time_whatever_the_rounding() -> None:
     for latency in np.random.default_rng(7).uniform(0.001, 0.9, (40, 3)):
         world = emulated.World(
             3, latency=latency, factors=[0.7, 0.3, 9], up=np.inf, server_down=np.inf, down=np.inf, server_up=np.inf
@@ -153,7 +154,7 @@ def test_at_the_quorum_who_was_in_time_stays_in_time_whatever_the_rounding(emula
         assert stage.bytes_up.tolist() == [1000, 1000, 0]
 
 
-def test_an_answer_at_the_very_deadline_is_in_time_whatever_the_rounding(emulated: Any) -> None:
+def test_an_answer_at_the_very_deadline_is_in_time_whatever_the_rounding() -> None:
     for latency in np.random.default_rng(7).uniform(0.001, 0.9, 40):
         links = {"latency": latency, "up": MB / 3, "down": np.inf, "server_up": np.inf, "server_down": np.inf}
         lasting = emulated.World(**links)
@@ -163,14 +164,14 @@ def test_an_answer_at_the_very_deadline_is_in_time_whatever_the_rounding(emulate
         assert world.outcomes() == ["answered"]
 
 
-def test_the_servers_link_is_shared_by_what_is_on_it_at_the_same_time(emulated: Any) -> None:
+def test_the_servers_link_is_shared_by_what_is_on_it_at_the_same_time() -> None:
     world = emulated.World(2, latency=[0, 10], down=np.inf, server_up=np.inf, server_down=MB)
     world.round(emulated.Question(answer_size=1_000_000))
     # The near client's answer is through long before the first byte of the far one's comes in.
     assert world.network.exchanges[0].received_s == pytest.approx([1, 21])
 
 
-def test_at_the_quorum_questions_to_those_who_are_lost_stop_too(emulated: Any) -> None:
+def test_at_the_quorum_questions_to_those_who_are_lost_stop_too() -> None:
     availability = emulated.Everybody(drops={"question": {1}})
     world = emulated.World(2, latency=0, down=[MB, MB / 10], availability=availability)
     world.round(emulated.question_of_size(1_000_000), quorum=1)
@@ -178,16 +179,16 @@ def test_at_the_quorum_questions_to_those_who_are_lost_stop_too(emulated: Any) -
     assert world.network.exchanges[0].bytes_down.tolist() == [1_000_000, pytest.approx(100_000, abs=10)]
 
 
-def test_a_silent_client_that_leaves_is_missed_no_longer_where_that_is_visible(emulated: Any) -> None:
+def test_a_silent_client_that_leaves_is_missed_no_longer_where_that_is_visible() -> None:
     for visible, expected_s in ((True, 3.0), (False, 20.0)):
-        world = leaving(emulated, {1: 3.0}, disconnects_visible=visible)
+        world = leaving({1: 3.0}, disconnects_visible=visible)
         world.round(emulated.Question(silent=(1,)))
         assert world.outcomes() == ["answered", "silent"]
         assert world.now_s == expected_s
 
 
-def test_who_leaves_before_it_has_chosen_silence_has_dropped_out(emulated: Any) -> None:
-    world = leaving(emulated, {1: 3.0})
+def test_who_leaves_before_it_has_chosen_silence_has_dropped_out() -> None:
+    world = leaving({1: 3.0})
     world.round(emulated.Question(seconds=4.0, silent=(1,)))
     assert world.outcomes() == ["answered", "dropped"]
 
@@ -197,7 +198,7 @@ def test_a_share_is_taken_as_written(share: float, of: int, enough: int) -> None
     assert Timing(1.0, stage_quorums={"question": share}).quorum("question", None, of) == enough
 
 
-def test_an_acknowledgement_rides_on_an_answer_that_comes_at_once(emulated: Any) -> None:
+def test_an_acknowledgement_rides_on_an_answer_that_comes_at_once() -> None:
     for seconds, acknowledged in ((0.0, 0), (1.0, 66)):
         world = emulated.World(1, latency=0, transport=TCP)
         world.round(emulated.question_of_size(1000, answer_size=1000, seconds=seconds))

@@ -8,11 +8,12 @@ import pytest
 
 from testbed.emulation.availability import Presence
 from testbed.errors import CodeCrashed
+from tests.network import emulated
 
 MB = 1e6  # bytes per second
 
 
-def test_who_is_late_is_not_heard_and_the_stage_lasts_until_the_deadline(emulated: Any) -> None:
+def test_who_is_late_is_not_heard_and_the_stage_lasts_until_the_deadline() -> None:
     world = emulated.World(2, factors=[1, 60], latency=0, deadline_s=30.0)
     (replies,) = world.round(emulated.question_of_size(1000, seconds=1.0, answer_size=1000))
     assert world.outcomes() == ["answered", "late"]
@@ -26,14 +27,14 @@ def test_who_is_late_is_not_heard_and_the_stage_lasts_until_the_deadline(emulate
         replies[1]
 
 
-def test_an_answer_at_the_deadline_is_in_time(emulated: Any) -> None:
+def test_an_answer_at_the_deadline_is_in_time() -> None:
     world = emulated.World(latency=0.25, down=np.inf, up=np.inf, server_down=np.inf, server_up=np.inf, deadline_s=1.5)
     (replies,) = world.round(emulated.Question(seconds=1.0))
     assert world.now_s == 1.5
     assert len(replies) == 1
 
 
-def test_the_deadline_of_a_stage_goes_before_the_general_and_the_callers_before_both(emulated: Any) -> None:
+def test_the_deadline_of_a_stage_goes_before_the_general_and_the_callers_before_both() -> None:
     late = emulated.Question(seconds=50.0)
     assert lasting(emulated.World(deadline_s=7.0), late) == 7
     assert lasting(emulated.World(deadline_s=7.0, stage_deadlines={"question": 9.0}), late) == 9
@@ -46,7 +47,7 @@ def lasting(world: Any, question: Any, **keys: Any) -> float:
     return world.now_s
 
 
-def test_silence_is_waited_for_until_the_deadline(emulated: Any) -> None:
+def test_silence_is_waited_for_until_the_deadline() -> None:
     world = emulated.World(3, deadline_s=20.0)
     (replies,) = world.round(emulated.Question(silent=(1,)))
     assert world.now_s == 20
@@ -56,7 +57,7 @@ def test_silence_is_waited_for_until_the_deadline(emulated: Any) -> None:
     assert world.network.exchanges[0].bytes_up[1] == 0
 
 
-def test_a_quorum_ends_the_stage_at_its_last_answer(emulated: Any) -> None:
+def test_a_quorum_ends_the_stage_at_its_last_answer() -> None:
     world = emulated.World(5, factors=[4, 1, 3, 2, 5], latency=0, down=1e12, up=1e12)
     (replies,) = world.round(emulated.Question(seconds=1.0), quorum=3)
     assert world.now_s == pytest.approx(3)
@@ -64,7 +65,7 @@ def test_a_quorum_ends_the_stage_at_its_last_answer(emulated: Any) -> None:
     assert replies.missing.late.tolist() == [0, 4]
 
 
-def test_a_quorum_that_is_not_reached_lasts_until_the_deadline(emulated: Any) -> None:
+def test_a_quorum_that_is_not_reached_lasts_until_the_deadline() -> None:
     world = emulated.World(3, deadline_s=20.0, factors=[1, 2, 30])
     (replies,) = world.round(emulated.Question(seconds=1.0, silent=(1,)), quorum=3)
     assert world.now_s == 20
@@ -74,7 +75,7 @@ def test_a_quorum_that_is_not_reached_lasts_until_the_deadline(emulated: Any) ->
     assert world.now_s == pytest.approx(1)  # enough: the silent one is not waited for
 
 
-def test_a_quorum_counts_answers_in_time_and_neither_refusals_nor_late_ones(emulated: Any) -> None:
+def test_a_quorum_counts_answers_in_time_and_neither_refusals_nor_late_ones() -> None:
     instant = {"latency": 0, "down": 1e12, "up": 1e12}
     world = emulated.World(4, factors=[1, 2, 3, 4], **instant)
     (replies,) = world.round(emulated.Question(seconds=1.0, refusing=(0,)), quorum=2)
@@ -87,7 +88,7 @@ def test_a_quorum_counts_answers_in_time_and_neither_refusals_nor_late_ones(emul
     assert world.outcomes() == ["answered", "answered", "late"]
 
 
-def test_a_refusal_is_an_answer_that_is_recorded_and_not_waited_for(emulated: Any) -> None:
+def test_a_refusal_is_an_answer_that_is_recorded_and_not_waited_for() -> None:
     world = emulated.World(3, latency=0)
     (replies,) = world.round(emulated.question_of_size(1000, refusing=(2,), answer_size=1000))
     assert world.outcomes() == ["answered", "answered", "refused"]
@@ -100,7 +101,7 @@ def test_a_refusal_is_an_answer_that_is_recorded_and_not_waited_for(emulated: An
     assert event.detail == "test.refused: as asked"
 
 
-def test_a_refusal_that_comes_too_late_is_not_heard(emulated: Any) -> None:
+def test_a_refusal_that_comes_too_late_is_not_heard() -> None:
     world = emulated.World(2, factors=[1, 60], deadline_s=30.0)
     (replies,) = world.round(emulated.Question(seconds=1.0, refusing=(1,)))
     assert world.outcomes() == ["answered", "late"]
@@ -109,7 +110,7 @@ def test_a_refusal_that_comes_too_late_is_not_heard(emulated: Any) -> None:
 
 
 @pytest.mark.parametrize("hosts", [1, 3])
-def test_a_crash_in_a_handler_loses_the_client_and_is_recorded_or_ends_the_run(emulated: Any, hosts: int) -> None:
+def test_a_crash_in_a_handler_loses_the_client_and_is_recorded_or_ends_the_run(hosts: int) -> None:
     question = emulated.Question(crashing=(1, 3, 5), refusing=(2,))
     world = emulated.World(6, deadline_s=20.0, hosts=hosts, on_crash="drop")
     (replies,) = world.round(question)
@@ -117,27 +118,27 @@ def test_a_crash_in_a_handler_loses_the_client_and_is_recorded_or_ends_the_run(e
     assert world.now_s == 20
     assert replies.missing.silent.tolist() == [1, 3, 5]
     crashes = [(event.party, event.detail) for event in world.network.events if event.kind == "crash"]
-    said = f"ZeroDivisionError: a fault (conftest.py:{line_of('a fault', emulated)})"
+    said = f"ZeroDivisionError: a fault (emulated.py:{line_of('a fault')})"
     assert crashes == [(f"client:{client}", said) for client in (1, 3, 5)]
     assert [(stage, crash.client) for stage, crash in world.network.crashes] == [("question", c) for c in (1, 3, 5)]
     with pytest.raises(ZeroDivisionError):
         emulated.World(6, hosts=hosts).round(question)
 
 
-def line_of(text: str, emulated: Any) -> int:
+def line_of(text: str) -> int:
     """The line of the clients' code that has `text` in it."""
     lines, first = inspect.getsourcelines(emulated.Answering)
     return first + next(place for place, line in enumerate(lines) if text in line)
 
 
 @pytest.mark.parametrize("hosts", [1, 3])
-def test_a_crash_ends_the_run_and_says_whose_in_which_file_and_line(emulated: Any, hosts: int) -> None:
+def test_a_crash_ends_the_run_and_says_whose_in_which_file_and_line(hosts: int) -> None:
     world = emulated.World(6, hosts=hosts, on_crash="stop")
     with pytest.raises(CodeCrashed) as ended:
         world.round(emulated.Question(crashing=(1, 3, 5)), number=4)
     said = str(ended.value)
     assert said.startswith("client 1 crashed in round 4 at question: ZeroDivisionError: a fault (")
-    place = f"conftest.py, line {line_of('a fault', emulated)}, in on_question); fix it and rerun with --resume"
+    place = f"emulated.py, line {line_of('a fault')}, in on_question); fix it and rerun with --resume"
     assert place in said
     assert "\n" not in said
     assert "ZeroDivisionError: a fault" in ended.value.trace
@@ -145,7 +146,7 @@ def test_a_crash_ends_the_run_and_says_whose_in_which_file_and_line(emulated: An
 
 
 @pytest.mark.parametrize("hosts", [1, 2])
-def test_a_crash_of_a_handler_for_all_is_one_of_each_client(emulated: Any, hosts: int) -> None:
+def test_a_crash_of_a_handler_for_all_is_one_of_each_client(hosts: int) -> None:
     def broken(environment: Any, message: Any) -> Any:
         raise KeyError("missing")
 
@@ -159,7 +160,7 @@ def test_a_crash_of_a_handler_for_all_is_one_of_each_client(emulated: Any, hosts
             emulated.World(3, hosts=hosts, on_crash="stop").round(emulated.Greeting())
 
 
-def test_an_answer_that_cannot_be_encoded_is_a_crash_of_its_client(emulated: Any) -> None:
+def test_an_answer_that_cannot_be_encoded_is_a_crash_of_its_client() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(emulated.Answering, "on_question", lambda self, message: object())
         with pytest.raises(CodeCrashed, match="client 0 crashed in round 1 at question: TypeError"):
@@ -168,7 +169,7 @@ def test_an_answer_that_cannot_be_encoded_is_a_crash_of_its_client(emulated: Any
 
 @pytest.mark.parametrize(("disconnects_visible", "expected_s"), [(False, 20.0), (True, 0.002)])
 def test_who_is_offline_gets_nothing_and_is_missed_by_timeout_or_at_once(
-    emulated: Any, disconnects_visible: bool, expected_s: float
+    disconnects_visible: bool, expected_s: float
 ) -> None:
     away = emulated.Everybody(offline={1: {0}})
     world = emulated.World(2, latency=0, deadline_s=20.0, availability=away, disconnects_visible=disconnects_visible)
@@ -180,14 +181,14 @@ def test_who_is_offline_gets_nothing_and_is_missed_by_timeout_or_at_once(
     assert (stage.bytes_down.tolist(), stage.bytes_up.tolist()) == ([0, 1000], [0, 1000])
 
 
-def test_when_all_are_visibly_gone_nothing_is_waited_for(emulated: Any) -> None:
+def test_when_all_are_visibly_gone_nothing_is_waited_for() -> None:
     world = emulated.World(2, availability=emulated.Everybody(offline={1: {0, 1}}), disconnects_visible=True)
     (replies,) = world.round(emulated.Question())
     assert len(replies) == 0
     assert world.now_s == 0
 
 
-def test_who_drops_out_in_a_stage_has_got_the_question_and_never_answers(emulated: Any) -> None:
+def test_who_drops_out_in_a_stage_has_got_the_question_and_never_answers() -> None:
     gone = emulated.Everybody(drops={"greeting": {1}})
     world = emulated.World(3, latency=0, deadline_s=20.0, availability=gone, server_up=3 * MB)
     first, second, third = world.round(emulated.Question(), emulated.Greeting(), emulated.question_of_size(1000))
@@ -207,7 +208,7 @@ def test_who_drops_out_in_a_stage_has_got_the_question_and_never_answers(emulate
     assert later.ids.tolist() == [0, 1, 2]
 
 
-def test_who_was_offline_at_one_stage_stays_away_for_the_round(emulated: Any) -> None:
+def test_who_was_offline_at_one_stage_stays_away_for_the_round() -> None:
     class Flickering(emulated.Everybody):
         """Client 0 is away until the clock shows 10 seconds."""
 

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from testbed.messages import RefusalNotice, encode
+from tests.network import emulated
 
 NEVER = Fraction(10**12)
 NEAR = Fraction(1, 10**7)  # seconds; decisions as close as that are rounding's
@@ -174,7 +175,7 @@ def expected(case: Case, sizes_up: list[int]) -> tuple[Fraction, list[str], list
     return end, outcomes, heard, down, up
 
 
-def check(emulated: Any, case: Case) -> list[str]:
+def check(case: Case) -> list[str]:
     """Run the stage in the emulator, compare, and return the outcomes."""
     who = range(len(case.clients))
 
@@ -250,9 +251,9 @@ stages = st.builds(
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=stages)
-def test_a_stage_is_what_the_rules_say(emulated: Any, case: Case) -> None:
+def test_a_stage_is_what_the_rules_say(case: Case) -> None:
     try:
-        check(emulated, case)
+        check(case)
     except Undecided:
         reject()
 
@@ -268,5 +269,5 @@ def test_a_stage_is_what_the_rules_say(emulated: Any, case: Case) -> None:
         (Case((Client(8, 1, 1, 8, leaves=24),), None, None, WHOLE, 4096, 40), ["dropped"]),
     ],
 )
-def test_on_the_dot(emulated: Any, case: Case, outcomes: list[str]) -> None:
-    assert check(emulated, case) == outcomes
+def test_on_the_dot(case: Case, outcomes: list[str]) -> None:
+    assert check(case) == outcomes

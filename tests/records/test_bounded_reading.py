@@ -4,7 +4,6 @@ import io
 import json
 import tracemalloc
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +17,11 @@ from testbed.records import RunDirectory, attempts
 from testbed.records.log import RunLog
 from testbed.records.uploads import stamp_of
 from testbed.running.status import status
+from tests.records.rounds import record_round
 
 
 @pytest.fixture
-def recorded(run_path: Path, record_round: Callable) -> Path:
+def recorded(run_path: Path) -> Path:
     """A run after its first round."""
     directory = RunDirectory.create(run_path, {"name": "bounded", "rounds": 2, "population": 3})
     record_round(directory, 1)

@@ -13,6 +13,7 @@ from testbed.records import chunks as streaming
 from testbed.records.chunks import read_chunks, write_merged
 from testbed.records.tables import SCHEMAS
 from testbed.records.writer import recorded_files
+from tests.records.rounds import expected_rows, record_round
 
 ROUNDS = 9
 
@@ -21,7 +22,7 @@ Rows = Callable[[str, int], list[dict]]
 
 
 @pytest.fixture(params=["parts", "merged", "both"])
-def run(request: pytest.FixtureRequest, run_path: Path, record_round: Recorder) -> RunDirectory:
+def run(request: pytest.FixtureRequest, run_path: Path) -> RunDirectory:
     """A run of nine rounds: going on, finished, or finished after five and resumed."""
     directory = RunDirectory.create(run_path, {})
     for number in range(1, ROUNDS + 1):
@@ -38,7 +39,7 @@ def files(run: RunDirectory, name: str) -> list[Path]:
 @pytest.mark.parametrize("rows", [1, 4, 7, 1000])
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_all_rows_in_order_and_rounds_whole(
-    run: RunDirectory, name: str, rows: int, expected_rows: Rows, monkeypatch: pytest.MonkeyPatch
+    run: RunDirectory, name: str, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streaming, "ROWS", max(rows, 4))
     found = list(read_chunks(files(run, name), name))
@@ -56,14 +57,14 @@ def test_a_stretch_is_about_as_long_as_asked(run: RunDirectory, monkeypatch: pyt
     assert max(lengths) <= 9  # a round has three rows
 
 
-def test_only_the_columns_that_are_wanted(run: RunDirectory, expected_rows: Rows) -> None:
+def test_only_the_columns_that_are_wanted(run: RunDirectory) -> None:
     wanted = ["round", "transport_up", "outcome"]
     found = [row for part in read_chunks(files(run, "exchanges"), "exchanges", wanted) for row in part.to_pylist()]
     assert found == [{key: row[key] for key in wanted} for row in expected_rows("exchanges", ROUNDS)]
 
 
 def test_merged_tables_hold_what_one_piece_would(
-    run: RunDirectory, expected_rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streaming, "ROWS", 8)
     for name in SCHEMAS:

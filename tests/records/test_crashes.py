@@ -16,6 +16,7 @@ from testbed.errors import RunError
 from testbed.files import atomic, parquet
 from testbed.records import RunDirectory, RunRecords, writer
 from testbed.records.tables import SCHEMAS
+from tests.records.rounds import expected_rows, record_round
 
 ROUNDS, MORE_ROUNDS = 2, 3
 
@@ -29,7 +30,7 @@ class Killed(BaseException):
     """The process is gone: nothing after this line runs, not even a handler of errors."""
 
 
-def whole_life(path: Path, record_round: Callable) -> None:
+def whole_life(path: Path) -> None:
     """Run (or resume) two rounds, finish, extend the run by one, finish."""
     if not (path / "experiment.yaml").exists():
         shutil.rmtree(path, ignore_errors=True)  # killed before the run existed: the user starts it again
@@ -47,7 +48,7 @@ def last_round(directory: RunDirectory) -> int:
     return 0 if checkpoint is None else checkpoint.round_number
 
 
-def assert_holds(path: Path, rounds: int, expected_rows: Callable) -> None:
+def assert_holds(path: Path, rounds: int) -> None:
     """Every table has the rows of exactly these rounds, once, in their order; the model fits."""
     records = RunRecords(path)
     for table in SCHEMAS:
@@ -85,16 +86,14 @@ def killed_at(kill: int, monkeypatch: pytest.MonkeyPatch, what: Callable[[], Non
     return False
 
 
-def test_a_kill_at_any_write_loses_at_most_the_round_it_was_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_round: Callable, expected_rows: Callable
-) -> None:
+def test_a_kill_at_any_write_loses_at_most_the_round_it_was_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for kill in itertools.count(1):
         path = tmp_path / f"killed-{kill}"
-        died = killed_at(kill, monkeypatch, functools.partial(whole_life, path, record_round))
+        died = killed_at(kill, monkeypatch, functools.partial(whole_life, path))
         if died and (path / "experiment.yaml").exists():
-            assert_holds(path, last_round(RunDirectory(path)), expected_rows)
-        whole_life(path, record_round)
-        assert_holds(path, MORE_ROUNDS, expected_rows)
+            assert_holds(path, last_round(RunDirectory(path)))
+        whole_life(path)
+        assert_holds(path, MORE_ROUNDS)
         assert not (path / "parts").exists()
         assert not list(path.rglob(".*.writing"))
         if not died:
@@ -102,32 +101,28 @@ def test_a_kill_at_any_write_loses_at_most_the_round_it_was_in(
     assert kill > 27  # experiment, 3 x (folder, 4 tables, checkpoint), 2 x (4 tables, parts), summary
 
 
-def test_two_kills_one_after_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_round: Callable, expected_rows: Callable
-) -> None:
+def test_two_kills_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second during the clean-up of what the first has left."""
     for first, second in itertools.product(range(4, 31, 2), (1, 3, 6)):
         path = tmp_path / f"killed-{first}-{second}"
-        killed_at(first, monkeypatch, functools.partial(whole_life, path, record_round))
-        killed_at(second, monkeypatch, functools.partial(whole_life, path, record_round))
+        killed_at(first, monkeypatch, functools.partial(whole_life, path))
+        killed_at(second, monkeypatch, functools.partial(whole_life, path))
         if (path / "experiment.yaml").exists():
-            assert_holds(path, last_round(RunDirectory(path)), expected_rows)
-        whole_life(path, record_round)
-        assert_holds(path, MORE_ROUNDS, expected_rows)
+            assert_holds(path, last_round(RunDirectory(path)))
+        whole_life(path)
+        assert_holds(path, MORE_ROUNDS)
 
 
-def test_a_round_without_its_checkpoint_does_not_count_and_is_written_anew(
-    run_path: Path, record_round: Callable, expected_rows: Callable
-) -> None:
+def test_a_round_without_its_checkpoint_does_not_count_and_is_written_anew(run_path: Path) -> None:
     directory = RunDirectory.create(run_path, {"name": "crash"})
     record_round(directory, 1)
     before = (run_path / "checkpoint.npz").read_bytes()
     record_round(directory, 2)
     (run_path / "checkpoint.npz").write_bytes(before)
     (writer.part_of(run_path, 2) / "rounds.parquet").write_bytes(b"half a fi")
-    assert_holds(run_path, 1, expected_rows)
+    assert_holds(run_path, 1)
     record_round(RunDirectory.reopen(run_path), 2)
-    assert_holds(run_path, 2, expected_rows)
+    assert_holds(run_path, 2)
 
 
 # -- the disk is full ---------------------------------------------------------------------------------------------
@@ -163,7 +158,7 @@ def open_on_full_disk(left: list[int], path: Path, mode: str) -> FullDisk:
 
 @pytest.mark.filterwarnings("error")
 def test_a_full_disk_is_one_line_and_the_run_can_be_gone_on_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_round: Callable, expected_rows: Callable
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = 0
     for space in itertools.count(0, 1700):
@@ -172,7 +167,7 @@ def test_a_full_disk_is_one_line_and_the_run_can_be_gone_on_with(
         with monkeypatch.context() as patched:
             patched.setattr(atomic, "open", functools.partial(open_on_full_disk, left), raising=False)
             try:
-                whole_life(path, record_round)
+                whole_life(path)
             except RunError as error:
                 line = str(error)
             else:
@@ -183,13 +178,13 @@ def test_a_full_disk_is_one_line_and_the_run_can_be_gone_on_with(
         assert "--resume" in line
         assert not list(path.rglob(".*.writing"))
         if (path / "experiment.yaml").exists():
-            assert_holds(path, last_round(RunDirectory(path)), expected_rows)
-        whole_life(path, record_round)
-        assert_holds(path, MORE_ROUNDS, expected_rows)
+            assert_holds(path, last_round(RunDirectory(path)))
+        whole_life(path)
+        assert_holds(path, MORE_ROUNDS)
     assert written > 15_000
 
 
-def test_no_permission_is_one_line(run_path: Path, monkeypatch: pytest.MonkeyPatch, record_round: Callable) -> None:
+def test_no_permission_is_one_line(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = RunDirectory.create(run_path, {"name": "locked"})
 
     def refuse(*arguments: Any, **keys: Any) -> None:
@@ -205,7 +200,7 @@ def test_no_permission_is_one_line(run_path: Path, monkeypatch: pytest.MonkeyPat
 # -- damage that the testbed has not done -------------------------------------------------------------------------
 
 
-def test_what_is_missing_or_damaged_is_said_and_never_read_as_empty(run_path: Path, record_round: Callable) -> None:
+def test_what_is_missing_or_damaged_is_said_and_never_read_as_empty(run_path: Path) -> None:
     directory = RunDirectory.create(run_path, {"name": "damaged"})
     for number in (1, 2, 3):
         record_round(directory, number)
@@ -232,7 +227,7 @@ def test_what_is_missing_or_damaged_is_said_and_never_read_as_empty(run_path: Pa
 
 
 @pytest.mark.parametrize("content", [b"", b"junk", b"PK\x03\x04 half a zip"])
-def test_a_damaged_checkpoint_is_one_line(run_path: Path, content: bytes, record_round: Callable) -> None:
+def test_a_damaged_checkpoint_is_one_line(run_path: Path, content: bytes) -> None:
     directory = RunDirectory.create(run_path, {"name": "damaged"})
     record_round(directory, 1)
     (run_path / "checkpoint.npz").write_bytes(content)
@@ -243,9 +238,7 @@ def test_a_damaged_checkpoint_is_one_line(run_path: Path, content: bytes, record
 
 @pytest.mark.parametrize("content", [None, b"", b"junk", b"PK\x03\x04 half a zip"])
 @pytest.mark.parametrize("rounds", [2, 5])
-def test_the_checkpoint_before_stands_in(
-    rounds: int, content: bytes | None, run_path: Path, record_round: Callable, expected_rows: Callable
-) -> None:
+def test_the_checkpoint_before_stands_in(rounds: int, content: bytes | None, run_path: Path) -> None:
     directory = RunDirectory.create(run_path, {"name": "damaged"})
     for number in range(1, rounds + 1):
         record_round(directory, number)
@@ -253,18 +246,16 @@ def test_the_checkpoint_before_stands_in(
     reopened = RunDirectory.reopen(run_path)
     assert last_round(reopened) == rounds - 1
     assert ("is missing" if content is None else "damaged checkpoint") in reopened.lost
-    assert_holds(run_path, rounds - 1, expected_rows)
+    assert_holds(run_path, rounds - 1)
     record_round(reopened, rounds)
-    assert_holds(run_path, rounds, expected_rows)
+    assert_holds(run_path, rounds)
     assert not RunDirectory.reopen(run_path).lost
     lose(run_path / "checkpoint.npz", content)  # what stands in again was not replaced by the damaged one
     assert last_round(RunDirectory.reopen(run_path)) == rounds - 1
 
 
 @pytest.mark.parametrize("content", [None, b"junk"])
-def test_without_any_checkpoint_a_run_with_records_does_not_begin_anew(
-    content: bytes | None, run_path: Path, record_round: Callable
-) -> None:
+def test_without_any_checkpoint_a_run_with_records_does_not_begin_anew(content: bytes | None, run_path: Path) -> None:
     directory = RunDirectory.create(run_path, {"name": "damaged"})
     for number in (1, 2):
         record_round(directory, number)
@@ -277,17 +268,15 @@ def test_without_any_checkpoint_a_run_with_records_does_not_begin_anew(
 
 
 @pytest.mark.parametrize("content", [None, b"junk"])
-def test_a_finished_run_has_its_last_checkpoint_twice(
-    content: bytes | None, run_path: Path, record_round: Callable, expected_rows: Callable
-) -> None:
+def test_a_finished_run_has_its_last_checkpoint_twice(content: bytes | None, run_path: Path) -> None:
     directory = RunDirectory.create(run_path, {"name": "finished"})
     for number in (1, 2, 3):
         record_round(directory, number)
     directory.finish()
     lose(run_path / "checkpoint.npz", content)
-    assert_holds(run_path, 3, expected_rows)
+    assert_holds(run_path, 3)
     record_round(RunDirectory.reopen(run_path), 4)
-    assert_holds(run_path, 4, expected_rows)
+    assert_holds(run_path, 4)
     for name in ("checkpoint.npz", "checkpoint-previous.npz"):
         lose(run_path / name, content)
     with pytest.raises(RunError, match="was reached, so nothing goes on"):
@@ -303,7 +292,7 @@ def lose(file: Path, content: bytes | None) -> None:
         file.write_bytes(content)
 
 
-def test_a_checkpoint_that_lacks_something_is_damaged(run_path: Path, record_round: Callable) -> None:
+def test_a_checkpoint_that_lacks_something_is_damaged(run_path: Path) -> None:
     directory = RunDirectory.create(run_path, {"name": "damaged"})
     record_round(directory, 1)
     np.savez(run_path / "checkpoint.npz", round_number=1)
@@ -314,9 +303,7 @@ def test_a_checkpoint_that_lacks_something_is_damaged(run_path: Path, record_rou
         directory.checkpoint()
 
 
-def test_a_run_that_is_finished_while_it_is_read(
-    run_path: Path, monkeypatch: pytest.MonkeyPatch, record_round: Callable, expected_rows: Callable
-) -> None:
+def test_a_run_that_is_finished_while_it_is_read(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reader has seen no merged table and goes for the parts, which by then have gone into the table."""
     directory = RunDirectory.create(run_path, {"name": "live"})
     for number in (1, 2, 3):

@@ -1,7 +1,6 @@
 """Bits that flip in recorded tables: none gives other numbers than were recorded."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,12 +14,13 @@ from testbed.files import parquet as parquet_files
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.tables import SCHEMAS
 from testbed.running.status import status
+from tests.records.rounds import expected_rows, record_round
 
 ROUNDS = 3
 
 
 @pytest.fixture
-def finished(run_path: Path, record_round: Callable) -> Path:
+def finished(run_path: Path) -> Path:
     """A run whose tables are merged."""
     directory = RunDirectory.create(run_path, {"name": "damaged", "rounds": ROUNDS, "population": 3})
     for number in range(1, ROUNDS + 1):
@@ -37,7 +37,7 @@ def flipped(content: bytes, bit: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_no_flipped_bit_gives_other_values(finished: Path, name: str, expected_rows: Callable) -> None:
+def test_no_flipped_bit_gives_other_values(finished: Path, name: str) -> None:
     """One bit of every seventh byte of a table, page headers and footer included."""
     file = finished / f"{name}.parquet"
     whole, expected = file.read_bytes(), expected_rows(name, ROUNDS)
@@ -70,7 +70,7 @@ def test_without_a_digest_some_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("merged", [True, False])
-def test_status_and_stretches_notice_too(finished: Path, record_round: Callable, merged: bool) -> None:
+def test_status_and_stretches_notice_too(finished: Path, merged: bool) -> None:
     if not merged:
         record_round(RunDirectory.reopen(finished), ROUNDS + 1)
     folder = finished if merged else finished / "parts" / f"round-{ROUNDS + 1:06d}"
@@ -85,7 +85,7 @@ def test_status_and_stretches_notice_too(finished: Path, record_round: Callable,
 
 
 def test_runs_without_digests_are_read_and_that_is_said_once(
-    finished: Path, tmp_path: Path, expected_rows: Callable, capsys: pytest.CaptureFixture[str]
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(finished, tmp_path / "runs" / "new")
     for name in ("old", "older"):

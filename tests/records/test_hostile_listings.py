@@ -15,6 +15,7 @@ from testbed.records import store
 from testbed.records.confinement import check_name, inside
 from testbed.records.mirror import fetched, local_staging_dir
 from testbed.records.store import Store
+from tests.records.mirrored import live
 
 BAD = [
     "../evil/experiment.yaml",
@@ -113,7 +114,7 @@ def test_a_file_larger_than_such_a_file_is_refused(
 
 
 def test_links_at_a_local_uri_are_not_followed_out_of_it(
-    uri: str, tmp_path: Path, machine: Callable[[str], None], live: Callable
+    uri: str, tmp_path: Path, machine: Callable[[str], None]
 ) -> None:
     live(local_staging_dir(uri))
     secret = tmp_path / "secret"

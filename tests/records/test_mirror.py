@@ -17,13 +17,12 @@ from testbed.records.mirror import fetched, local_staging_dir
 from testbed.records.store import Store
 from testbed.records.tables import OPTIONAL_TABLES, SCHEMAS
 from testbed.records.uploads import Mirror
+from tests.records.mirrored import EXPERIMENT, Killed, contents, cut_off, live, remote_names
 
 ROUNDS = 3  # of the run that `live` brings to its end
 
 
-def test_machines_take_turns(
-    uri: str, machine: Callable[[str], None], undisturbed: dict[str, Any], live: Callable, contents: Callable
-) -> None:
+def test_machines_take_turns(uri: str, machine: Callable[[str], None], undisturbed: dict[str, Any]) -> None:
     live(local_staging_dir(uri), 1, finish=False)
     machine("b")
     live(local_staging_dir(uri), 2, finish=False)
@@ -42,20 +41,18 @@ def test_what_one_machine_tried_is_charged_on_another(
     with_noise: None,
     uri: str,
     machine: Callable[[str], None],
-    live: Callable,
-    killed: type[BaseException],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without a seed: one attempt that died before it was recorded, one whose record never reached the URI."""
-    monkeypatch.setitem(live.__globals__["EXPERIMENT"], "seed", None)
+    monkeypatch.setitem(EXPERIMENT, "seed", None)
     live(local_staging_dir(uri), 1, finish=False)
 
     def dies(*arguments: Any) -> None:
-        raise killed
+        raise Killed
 
     with monkeypatch.context() as patched:
         patched.setattr(RunDirectory, "append_round", dies)
-        with pytest.raises(killed):
+        with pytest.raises(Killed):
             live(local_staging_dir(uri), 2)
 
     def fails(mirror: Mirror) -> None:
@@ -82,9 +79,6 @@ def test_the_table_that_only_some_runs_have_comes_along(
     uri: str,
     machine: Callable[[str], None],
     undisturbed: dict[str, Any],
-    live: Callable,
-    contents: Callable,
-    remote_names: Callable,
     finished_names: set[str],
 ) -> None:
     live(local_staging_dir(uri), 1, finish=False)
@@ -105,16 +99,12 @@ def test_a_copy_that_is_ahead_is_pushed(
     uri: str,
     machine: Callable[[str], None],
     undisturbed: dict[str, Any],
-    live: Callable,
-    contents: Callable,
-    cut_off: Callable,
-    killed: type[BaseException],
 ) -> None:
     path = local_staging_dir(uri)
     live(path, 1, finish=False)
     with pytest.MonkeyPatch.context() as patched:
         cut_off(patched, 0)
-        with pytest.raises(killed):
+        with pytest.raises(Killed):
             live(path, 2, finish=False)
     assert local_staging_dir(uri) == path
     machine("b")
@@ -127,9 +117,6 @@ def test_two_machines_at_once_are_noticed(
     uri: str,
     machine: Callable[[str], None],
     undisturbed: dict[str, Any],
-    live: Callable,
-    contents: Callable,
-    cut_off: Callable,
 ) -> None:
     first = local_staging_dir(uri)
     live(first, 1, finish=False)
@@ -152,16 +139,12 @@ def test_at_the_same_round_the_uri_wins(
     uri: str,
     machine: Callable[[str], None],
     undisturbed: dict[str, Any],
-    live: Callable,
-    contents: Callable,
-    cut_off: Callable,
-    killed: type[BaseException],
 ) -> None:
     path = local_staging_dir(uri)
     live(path, 1, finish=False)
     with pytest.MonkeyPatch.context() as patched:
         cut_off(patched, 0)
-        with pytest.raises(killed):
+        with pytest.raises(Killed):
             live(path, 2, finish=False)
     ours = (path / "checkpoint.npz").read_bytes()
     machine("b")
@@ -177,11 +160,6 @@ def test_what_one_machine_has_merged_comes_to_the_other(
     uri: str,
     machine: Callable[[str], None],
     undisturbed: dict[str, Any],
-    live: Callable,
-    contents: Callable,
-    remote_names: Callable,
-    cut_off: Callable,
-    killed: type[BaseException],
     finished_names: set[str],
 ) -> None:
     live(local_staging_dir(uri), finish=False)
@@ -191,7 +169,7 @@ def test_what_one_machine_has_merged_comes_to_the_other(
     path = local_staging_dir(uri)
     with pytest.MonkeyPatch.context() as patched:
         cut_off(patched, 6)  # 4 tables, summary, log; the parts stay
-        with pytest.raises(killed):
+        with pytest.raises(Killed):
             live(path)
     assert remote_names(uri) > finished_names
     local_staging_dir(uri)  # does what is left to do
@@ -212,7 +190,7 @@ def test_two_machines_that_begin_at_once(uri: str, machine: Callable[[str], None
 
 
 def test_a_run_that_was_removed_or_replaced_is_put_aside(
-    uri: str, tmp_path: Path, machine: Callable[[str], None], live: Callable
+    uri: str, tmp_path: Path, machine: Callable[[str], None]
 ) -> None:
     path = local_staging_dir(uri)
     live(path)
@@ -231,7 +209,7 @@ def test_a_run_that_was_removed_or_replaced_is_put_aside(
 
 
 def test_reading_writes_nothing_at_the_uri_and_leaves_a_running_copy_alone(
-    uri: str, machine: Callable[[str], None], live: Callable, cut_off: Callable
+    uri: str, machine: Callable[[str], None]
 ) -> None:
     path = local_staging_dir(uri)
     live(path, 2, finish=False)
@@ -248,7 +226,7 @@ def test_reading_writes_nothing_at_the_uri_and_leaves_a_running_copy_alone(
     assert RunDirectory(fetched(uri)).checkpoint().round_number == ROUNDS
 
 
-def test_only_what_is_missing_is_pulled(uri: str, machine: Callable[[str], None], live: Callable) -> None:
+def test_only_what_is_missing_is_pulled(uri: str, machine: Callable[[str], None]) -> None:
     live(local_staging_dir(uri), 2, finish=False)
     machine("b")
     path = local_staging_dir(uri)
@@ -268,7 +246,7 @@ def test_only_what_is_missing_is_pulled(uri: str, machine: Callable[[str], None]
     assert RunDirectory(path).table("rounds").num_rows == 3
 
 
-def test_a_local_run_has_no_mirror(tmp_path: Path, live: Callable) -> None:
+def test_a_local_run_has_no_mirror(tmp_path: Path) -> None:
     live(tmp_path / "plain")
     assert Mirror.of(tmp_path / "plain") is None
     assert not [file for file in (tmp_path / "plain").iterdir() if file.name.startswith(".mirror")]
@@ -289,7 +267,7 @@ sweep: {selection.participants: [2, 4]}
 
 def test_a_sweep_at_an_object_store(
     s3: str, tmp_path: Path, machine: Callable[[str], None], capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch, remote_names: Callable, finished_names: set[str]
+    monkeypatch: pytest.MonkeyPatch, finished_names: set[str]
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     (tmp_path / "swept.yaml").write_text(SWEEP)

@@ -13,12 +13,12 @@ from testbed.records import RunDirectory
 from testbed.records.mirror import fetched, local_staging_dir
 from testbed.records.store import Store
 from testbed.records.uploads import Mirror
+from tests.records.mirrored import Killed, contents, cut_off, live, remote_names
 
 
 @pytest.fixture
 def kill_at_every_upload(
-    machine: Callable[[str], None], undisturbed: dict[str, Any], live: Callable, contents: Callable,
-    remote_names: Callable, cut_off: Callable, killed: type[BaseException], finished_names: set[str],
+    machine: Callable[[str], None], undisturbed: dict[str, Any], finished_names: set[str],
 ) -> Callable[..., int]:  # fmt: skip
     """Kill a run when it begins its first upload, its second, ...; returns how many there were."""
 
@@ -32,7 +32,7 @@ def kill_at_every_upload(
                 try:
                     live(path)
                     died = False
-                except killed:
+                except Killed:
                     died = True
             machine(f"second-{uploads}")
             if "experiment.yaml" in remote_names(uri):  # what can be read meanwhile is a whole number of rounds
@@ -70,9 +70,6 @@ def test_a_killed_pull_is_begun_again(
     tmp_path: Path,
     machine: Callable[[str], None],
     undisturbed: dict[str, Any],
-    live: Callable,
-    contents: Callable,
-    killed: type[BaseException],
 ) -> None:
     live(local_staging_dir(uri), 2, finish=False)
     real = Store.copy_to
@@ -82,7 +79,7 @@ def test_a_killed_pull_is_begun_again(
 
         def dying(self: Store, *arguments: Any, copies: int = copies, count: Iterator[int] = count) -> None:
             if next(count) > copies:
-                raise killed
+                raise Killed
             real(self, *arguments)
 
         with pytest.MonkeyPatch.context() as patched:
@@ -90,7 +87,7 @@ def test_a_killed_pull_is_begun_again(
             try:
                 path = local_staging_dir(uri)
                 died = False
-            except killed:
+            except Killed:
                 died = True
         path = local_staging_dir(uri)
         assert RunDirectory(path).checkpoint().round_number == 2
@@ -106,10 +103,6 @@ def test_a_coordinator_that_dies_when_its_checkpoint_is_up_is_replaced_without_l
     uri: str,
     machine: Callable[[str], None],
     undisturbed: dict[str, Any],
-    live: Callable,
-    contents: Callable,
-    remote_names: Callable,
-    killed: type[BaseException],
     finished_names: set[str],
 ) -> None:
     path = local_staging_dir(uri)
@@ -117,12 +110,12 @@ def test_a_coordinator_that_dies_when_its_checkpoint_is_up_is_replaced_without_l
 
     def dying(self: Mirror, memory: Any) -> None:
         if memory.same is not None:
-            raise killed
+            raise Killed
         real(self, memory)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Mirror, "remember", dying)
-        with pytest.raises(killed):
+        with pytest.raises(Killed):
             live(path)
     assert "checkpoint.npz" in remote_names(uri)
     live(path)  # the same directory, and nobody called `local_staging_dir`
@@ -130,7 +123,7 @@ def test_a_coordinator_that_dies_when_its_checkpoint_is_up_is_replaced_without_l
     assert remote_names(uri) == finished_names
 
 
-def test_nothing_is_merged_that_is_not_at_the_uri(uri: str, machine: Callable[[str], None], live: Callable) -> None:
+def test_nothing_is_merged_that_is_not_at_the_uri(uri: str, machine: Callable[[str], None]) -> None:
     path = local_staging_dir(uri)
     real = Store._write
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +17,10 @@ from testbed.network.recorder import OUTCOMES
 from testbed.records import RunDirectory, RunRecords, find_runs
 from testbed.records.checkpoints import Checkpoint
 from testbed.records.tables import SCHEMAS
+from tests.records.rounds import expected_rows, record_round
 
 
-def test_a_run_reads_the_same_while_it_goes_on_and_when_it_is_finished(
-    run_path: Path, record_round: Callable, expected_rows: Callable
-) -> None:
+def test_a_run_reads_the_same_while_it_goes_on_and_when_it_is_finished(run_path: Path) -> None:
     directory = RunDirectory.create(run_path, {"name": "twice", "provenance": {"label": "point"}})
     for number in (1, 2, 3, 4):
         record_round(directory, number)
@@ -123,7 +121,7 @@ def test_the_summary_is_one_flat_object(run_path: Path) -> None:
     assert json.loads((run_path / "summary.json").read_text()) == {"rounds_completed": 4, "final_accuracy": 0.5}
 
 
-def test_a_checkpoint_comes_back_as_it_was(run_path: Path, record_round: Callable) -> None:
+def test_a_checkpoint_comes_back_as_it_was(run_path: Path) -> None:
     directory = RunDirectory.create(run_path, {})
     assert directory.checkpoint() is None
     record_round(directory, 3)
@@ -133,7 +131,7 @@ def test_a_checkpoint_comes_back_as_it_was(run_path: Path, record_round: Callabl
     assert checkpoint.participations.dtype == np.int64
 
 
-def test_a_run_directory_that_goes_away_stops_the_run(run_path: Path, record_round: Callable) -> None:
+def test_a_run_directory_that_goes_away_stops_the_run(run_path: Path) -> None:
     directory = RunDirectory.create(run_path, {"name": "gone"})
     record_round(directory, 1)
     shutil.rmtree(run_path)

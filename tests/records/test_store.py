@@ -15,6 +15,7 @@ from testbed.files.uris import is_uri
 from testbed.records import RunDirectory
 from testbed.records.mirror import fetched, local_staging_dir
 from testbed.records.store import Store
+from tests.records.mirrored import contents, live, remote_names
 
 
 def test_what_is_a_uri() -> None:
@@ -74,9 +75,7 @@ def test_no_such_bucket_and_no_server_are_one_line(s3: str, machine: Callable[[s
         fetched(f"s3://results/{uuid.uuid4()}?{s3}")
 
 
-def test_a_place_with_other_things_is_refused(
-    uri: str, tmp_path: Path, machine: Callable[[str], None], remote_names: Callable
-) -> None:
+def test_a_place_with_other_things_is_refused(uri: str, tmp_path: Path, machine: Callable[[str], None]) -> None:
     other = tmp_path / "remote" / "run" / "photos" / "cat.png"
     other.parent.mkdir(parents=True)
     other.write_bytes(b"meow")
@@ -94,8 +93,6 @@ def test_failures_that_may_pass_are_tried_again_and_not_for_ever(
     uri: str,
     machine: Callable[[str], None],
     undisturbed: dict[str, Any],
-    live: Callable,
-    contents: Callable,
 ) -> None:
     path = local_staging_dir(uri)
     live(path, 1, finish=False)

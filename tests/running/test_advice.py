@@ -297,7 +297,7 @@ TABLE: list[tuple[dict[str, Any], str, list[list[str]]]] = [
         {"availability": {"dropout": {"rate": [0.1] * 21}}}, "at most 20",
         [[f"availability.dropout.rate={[0.1] * 20}"]],
     ),
-    ({"links": {"options": {"a": 1}}}, "`options` are for a class of your own; set `model`",
+    ({"links": {"options": {"a": 1}}}, "`options` are for a user-defined class; set `model`",
      [["links.model=mine:Links"]]),
     ({"records": {"aggregates": [2, 3]}}, "allowed: 1 <= first <= last <= rounds = 2", [["records.aggregates=[2, 2]"]]),
     (

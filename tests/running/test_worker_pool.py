@@ -20,12 +20,12 @@ from testbed.running.execution import run_all
 from testbed.running.observers import Serialised
 from testbed.running.preparation import planned
 from testbed.running.worker_pool import group_by_resources, requires_exclusive_access
+from tests.fingerprints import fingerprint
+from tests.running.sweeps import small_sweep
 
 POINTS = ("random", "batch-partition", "lotto-server-centric")
 TWO_WORKERS = {"network": "ray", "parallel_runs": 2, "hosts": 1}
 WAIT_S = 120  # turns a deadlock into a failure
-Make = Callable[..., Experiment]
-Fingerprint = Callable[[Path], dict[str, Any]]
 
 
 class Watching(Observer):
@@ -70,15 +70,15 @@ def points(experiment: Experiment, tmp_path: Path) -> list[PlannedRun]:
 # -- without Ray ----------------------------------------------------------------------------------------------------
 
 
-def test_points_with_one_cluster_section_and_clock_share_workers(experiment: Make, tmp_path: Path) -> None:
+def test_points_with_one_cluster_section_and_clock_share_workers(tmp_path: Path) -> None:
     sweep = {"cluster.hosts": [1, 2], "time.clock": ["virtual", "wall"], "seed": [1, 2]}
-    groups = group_by_resources(points(experiment(sweep=sweep), tmp_path))
+    groups = group_by_resources(points(small_sweep(sweep=sweep), tmp_path))
     assert [[run.label for run in group] for group in groups] == [
         [f"hosts={hosts},clock={clock},seed={seed}" for seed in (1, 2)]
         for hosts in (1, 2)
         for clock in ("virtual", "wall")
     ]
-    mixed = group_by_resources(points(experiment(sweep={"seed": [1, 2], "cluster.hosts": [1, 2]}), tmp_path))
+    mixed = group_by_resources(points(small_sweep(sweep={"seed": [1, 2], "cluster.hosts": [1, 2]}), tmp_path))
     assert [[run.label for run in group] for group in mixed] == [
         ["seed=1,hosts=1", "seed=2,hosts=1"], ["seed=1,hosts=2", "seed=2,hosts=2"]
     ]  # fmt: skip
@@ -88,14 +88,14 @@ def test_points_with_one_cluster_section_and_clock_share_workers(experiment: Mak
     ("clock", "network", "expected"),
     [("virtual", "ray", False), ("wall", "ray", True), ("virtual", "in-process", True), ("wall", "in-process", True)],
 )
-def test_what_must_have_the_machine_to_itself(clock: str, network: str, expected: bool, experiment: Make) -> None:
-    one = experiment(sweep={}, time={"clock": clock}, cluster={"network": network, "parallel_runs": 8})
+def test_what_must_have_the_machine_to_itself(clock: str, network: str, expected: bool) -> None:
+    one = small_sweep(sweep={}, time={"clock": clock}, cluster={"network": network, "parallel_runs": 8})
     assert requires_exclusive_access(one) is expected
 
 
-def test_without_ray_points_run_in_order_in_this_thread(experiment: Make, tmp_path: Path) -> None:
+def test_without_ray_points_run_in_order_in_this_thread(tmp_path: Path) -> None:
     watching = Watching()
-    several = experiment(cluster={"network": "in-process", "parallel_runs": 3})
+    several = small_sweep(cluster={"network": "in-process", "parallel_runs": 3})
     paths = run_all(several, tmp_path / "out", where="test", observer=watching)
     assert [path.name for path in paths] == list(POINTS)
     assert watching.most_at_once == 1
@@ -106,20 +106,20 @@ def test_without_ray_points_run_in_order_in_this_thread(experiment: Make, tmp_pa
     assert (log[0]["label"], log[0]["point"], log[0]["points"]) == ("batch-partition", 2, 3)
 
 
-def test_one_cluster_for_all_points(experiment: Make, tmp_path: Path) -> None:
-    several = experiment(sweep={"cluster.address": ["one:1", "other:1"]})
+def test_one_cluster_for_all_points(tmp_path: Path) -> None:
+    several = small_sweep(sweep={"cluster.address": ["one:1", "other:1"]})
     with pytest.raises(ExperimentError, match=r"cluster\.address"):
         run_all(several, tmp_path / "out", where="test")
     assert not (tmp_path / "out").exists()
 
 
-def test_an_error_names_its_point_and_the_log_says_who_failed(experiment: Make, tmp_path: Path) -> None:
+def test_an_error_names_its_point_and_the_log_says_who_failed(tmp_path: Path) -> None:
     class Breaking(Observer):
         def progressed(self, run: PlannedRun, progress: Progress) -> None:
             if run.label == "batch-partition":
                 raise RunError("no more room\nnowhere")
 
-    several = experiment(cluster={"network": "in-process"})
+    several = small_sweep(cluster={"network": "in-process"})
     with pytest.raises(RunError) as caught:
         run_all(several, tmp_path / "out", where="test", observer=Breaking())
     assert str(caught.value).splitlines() == [
@@ -132,13 +132,13 @@ def test_an_error_names_its_point_and_the_log_says_who_failed(experiment: Make, 
     assert not (tmp_path / "out" / POINTS[2]).exists()
 
 
-def test_a_run_that_is_stopped_and_resumed_says_so_in_its_log(experiment: Make, tmp_path: Path) -> None:
+def test_a_run_that_is_stopped_and_resumed_says_so_in_its_log(tmp_path: Path) -> None:
     class Stopping(Observer):
         def progressed(self, run: PlannedRun, progress: Progress) -> None:
             if progress.round_number == 2:
                 raise KeyboardInterrupt
 
-    single, out = experiment(sweep={}, cluster={"network": "in-process"}), tmp_path / "out"
+    single, out = small_sweep(sweep={}, cluster={"network": "in-process"}), tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
         run_all(single, out, where="test", observer=Stopping())
     assert is_held(out) is False
@@ -148,9 +148,9 @@ def test_a_run_that_is_stopped_and_resumed_says_so_in_its_log(experiment: Make, 
     assert told[2]["after_round"] == 1
 
 
-def test_calls_of_an_observer_do_not_overlap(experiment: Make, tmp_path: Path) -> None:
+def test_calls_of_an_observer_do_not_overlap(tmp_path: Path) -> None:
     """Two threads: the second calls while the first is in a call, and must wait until that has returned."""
-    run = points(experiment(), tmp_path)[0]
+    run = points(small_sweep(), tmp_path)[0]
     inside, second_calls, order = threading.Event(), threading.Event(), list[str]()
 
     class Slow(Observer):
@@ -193,19 +193,17 @@ def on_ray() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def reference(experiment: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sweep in this process."""
     out = tmp_path_factory.mktemp("reference") / "sweep"
-    run_all(experiment(cluster={"network": "in-process"}), out, where="test")
+    run_all(small_sweep(cluster={"network": "in-process"}), out, where="test")
     return out
 
 
 @pytest.mark.ray
-def test_workers_change_no_result(
-    experiment: Make, on_ray: None, reference: Path, tmp_path: Path, fingerprint: Fingerprint
-) -> None:
+def test_workers_change_no_result(on_ray: None, reference: Path, tmp_path: Path) -> None:
     watching = Watching()
-    paths = run_all(experiment(cluster=TWO_WORKERS), tmp_path / "out", where="test", observer=watching)
+    paths = run_all(small_sweep(cluster=TWO_WORKERS), tmp_path / "out", where="test", observer=watching)
     assert [path.name for path in paths] == list(POINTS)  # in the order of the sweep, whatever ended first
     for name in POINTS:
         assert fingerprint(tmp_path / "out" / name) == fingerprint(reference / name)
@@ -240,9 +238,7 @@ def workers_alive() -> list[str]:
 
 @pytest.mark.ray
 @pytest.mark.parametrize("what", ["error", "signal"])
-def test_one_ends_all_and_every_run_is_resumable(
-    what: str, experiment: Make, on_ray: None, tmp_path: Path, fingerprint: Fingerprint
-) -> None:
+def test_one_ends_all_and_every_run_is_resumable(what: str, on_ray: None, tmp_path: Path) -> None:
     """With an error in one worker, or a signal for the main thread, in the middle of two runs."""
     seeds = {"rounds": 6, "selection": {"participants": 5, "protocol": "random"}, "sweep": {"seed": [1, 2, 3]}}
     out, here = tmp_path / "out", {"network": "in-process"}
@@ -254,7 +250,7 @@ def test_one_ends_all_and_every_run_is_resumable(
 
     watching = OnceBothGoOn(act)
     with pytest.raises(RunError if what == "error" else KeyboardInterrupt) as caught:
-        run_all(experiment(**seeds, cluster=TWO_WORKERS), out, where="test", observer=watching)
+        run_all(small_sweep(**seeds, cluster=TWO_WORKERS), out, where="test", observer=watching)
     if what == "error":
         assert str(caught.value) == f"sweep point {watching.acted}: no more room"
     assert not workers_alive()
@@ -265,7 +261,7 @@ def test_one_ends_all_and_every_run_is_resumable(
         assert last["event"] == ("run-failed" if what == "error" and label == watching.acted else "run-stopped")
         assert is_held(out / label) is False
         assert not (out / label / "summary.json").exists()
-    run_all(experiment(**seeds, cluster=here), out, where="test", resume=True)
-    run_all(experiment(**seeds, cluster=here), tmp_path / "whole", where="test")
+    run_all(small_sweep(**seeds, cluster=here), out, where="test", resume=True)
+    run_all(small_sweep(**seeds, cluster=here), tmp_path / "whole", where="test")
     for label in ("seed=1", "seed=2", "seed=3"):
         assert fingerprint(out / label) == fingerprint(tmp_path / "whole" / label)

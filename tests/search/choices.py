@@ -64,7 +64,8 @@ class Choices:
 
     def exactly(self, of: Sequence[int], size: int) -> frozenset[int]:
         """A subset of this size, any."""
-        left, taken = list(of), []
+        left = list(of)
+        taken: list[int] = []
         while left and len(taken) < size:
             taken.append(left.pop(self.pick(len(left), 0)))
         return frozenset(taken)

@@ -125,12 +125,12 @@ def _sum(basis: Sequence[Combination], vector: Vector) -> Combination:
     for factor, one in zip(vector, basis, strict=True):
         for found, source in ((coefficients, one.coefficients), (updates, one.updates)):
             for key, value in source.items():
-                found[key] = (found.get(key, 0) + factor * value) % FIELD  # type: ignore[index,call-overload]
+                found[key] = (found.get(key, 0) + factor * value) % FIELD
 
     def signed(of: Mapping[object, int]) -> dict[object, int]:
         return {key: value if value < FIELD // 2 else value - FIELD for key, value in of.items() if value}
 
-    return Combination(signed(coefficients), signed(updates))  # type: ignore[arg-type]
+    return Combination(signed(coefficients), signed(updates))
 
 
 def carried_out(knowledge: Knowledge, combination: Combination) -> bool:
@@ -147,11 +147,11 @@ def carried_out(knowledge: Knowledge, combination: Combination) -> bool:
         for mask, sign in one.masks.items():
             seed = None
             if mask.first == "self":
-                seed = seeds.get(mask.second)  # type: ignore[call-overload]
+                seed = seeds.get(mask.second)
             elif mask.first in private:
-                seed = private[mask.first].agree(mask.second, MASK_PURPOSE)  # type: ignore[index,arg-type]
+                seed = private[mask.first].agree(mask.second, MASK_PURPOSE)
             elif mask.second in private:
-                seed = private[mask.second].agree(mask.first, MASK_PURPOSE)  # type: ignore[index,arg-type]
+                seed = private[mask.second].agree(mask.first, MASK_PURPOSE)
             if seed is not None:
                 expanded = ring(expansion(seed, length, bits), bits)
                 value = value - expanded if sign > 0 else value + expanded

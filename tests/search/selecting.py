@@ -209,7 +209,7 @@ def agreeing(lists: dict[tuple[int, int], Group]) -> list[tuple[int, Group, Grou
     for (number, _), members in lists.items():
         by_round.setdefault(number, set()).add(members)
     return [
-        (number, *sorted(pair, key=sorted))
+        (number, min(pair, key=sorted), max(pair, key=sorted))
         for number, found in sorted(by_round.items())
         for pair in list(combinations(found, 2))[:1]
     ]

@@ -325,7 +325,8 @@ class Summing:
         """Those that this client will believe: of who was told the same, and of accomplices; else what there is."""
         role = self.roles[client]
         content, _ = self.signed[client]
-        fitting, others = [], []
+        fitting: list[SignatureOf] = []
+        others: list[SignatureOf] = []
         for signer in sorted({*role.signers(), *self.signed}):
             if signer in self.accomplices:
                 fitting.append(SignatureOf(signer, self.signature(signer, SURVIVORS_DOMAIN, content)))

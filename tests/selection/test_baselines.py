@@ -2,7 +2,6 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from testbed.selection.random_selection import (
     WeightedRandomParameters,
     WeightedRandomSelection,
 )
+from tests.selection.federations import Selecting
 
 DRAWS = 3000
 SUSPICIOUS = 1e-4
@@ -90,8 +90,8 @@ def test_bernoulli_cannot_expect_more_than_are_there() -> None:
         WeightedRandomSelection(WeightedRandomParameters(participants=5), 30),
     ],
 )
-def test_a_round_over_the_network_chooses_among_those_present(protocol: RandomSelection, selecting: Callable) -> None:
-    run = selecting(protocol, 30, availability={"model": "bernoulli", "unavailable": [0, 1]})
+def test_a_round_over_the_network_chooses_among_those_present(protocol: RandomSelection) -> None:
+    run = Selecting(protocol, 30, availability={"model": "bernoulli", "unavailable": [0, 1]})
     for number in (1, 2, 3):
         chosen = run.select(number)
         assert len(chosen.participants) == 5
@@ -100,9 +100,9 @@ def test_a_round_over_the_network_chooses_among_those_present(protocol: RandomSe
         assert chosen.candidates == 15
 
 
-def test_two_rounds_draw_differently_and_one_seed_draws_the_same(selecting: Callable) -> None:
+def test_two_rounds_draw_differently_and_one_seed_draws_the_same() -> None:
     def draws(seed: int) -> list[list[int]]:
-        run = selecting(RandomSelection(RandomParameters(participants=10), 200), 200, seed=seed)
+        run = Selecting(RandomSelection(RandomParameters(participants=10), 200), 200, seed=seed)
         return [run.select(number).participants.tolist() for number in (1, 2, 3)]
 
     first = draws(4)

@@ -2,7 +2,6 @@
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from testbed.selection.batch_partition import (
     BatchPartitionSelection,
     PartitionParameters,
 )
+from tests.selection.federations import Selecting
 
 DRAWS = 4000
 SUSPICIOUS = 1e-4  # below this p-value the distributions differ (the draws are seeded: no flake)
@@ -195,9 +195,9 @@ def test_parameters_that_do_not_fit(keys: dict, population: int, says: str) -> N
         BatchPartitionParameters(**keys).check(population)
 
 
-def test_a_whole_round_over_the_network(selecting: Callable) -> None:
+def test_a_whole_round_over_the_network() -> None:
     parameters = BatchPartitionParameters(participants=6, privacy=2)
-    run = selecting(
+    run = Selecting(
         BatchPartitionSelection(parameters, 20), 20, availability={"model": "bernoulli", "unavailable": 0.2}
     )
     chosen = run.select()
@@ -208,9 +208,9 @@ def test_a_whole_round_over_the_network(selecting: Callable) -> None:
     assert there[chosen.participants].all()
 
 
-def test_a_skipped_round_keeps_how_many_were_there(selecting: Callable) -> None:
+def test_a_skipped_round_keeps_how_many_were_there() -> None:
     parameters = BatchPartitionParameters(participants=6, privacy=2)
-    run = selecting(
+    run = Selecting(
         BatchPartitionSelection(parameters, 20), 20, availability={"model": "bernoulli", "unavailable": 0.6}
     )
     with pytest.raises(RoundSkipped):

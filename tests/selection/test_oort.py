@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +15,7 @@ from scipy.stats import chisquare
 from testbed.errors import RoundSkipped
 from testbed.selection.oort import OortParameters, OortSelection, drawn_by_weight
 from testbed.selection.reports import TrainingReports
+from tests.selection.federations import Selecting
 
 DRAWS = 3000
 SUSPICIOUS = 1e-4
@@ -295,8 +295,8 @@ def test_the_pacer_relaxes_when_utility_stops_growing_and_tightens_when_it_leaps
 # -- over the network -----------------------------------------------------------------------------------------------
 
 
-def test_rounds_over_the_network_choose_among_those_present(selecting: Callable) -> None:
-    run = selecting(oort(30, participants=5), 30, availability={"model": "bernoulli", "unavailable": [0, 1]})
+def test_rounds_over_the_network_choose_among_those_present() -> None:
+    run = Selecting(oort(30, participants=5), 30, availability={"model": "bernoulli", "unavailable": [0, 1]})
     for number in (1, 2, 3):
         chosen = run.select(number)
         assert len(chosen.participants) == 5

@@ -9,6 +9,7 @@ import pytest
 from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import RoundSkipped, TraceError
 from testbed.selection.random_selection import RandomParameters, RandomSelection
+from tests.selection.federations import Selecting
 
 POPULATION = 12
 ROWS = [
@@ -31,8 +32,8 @@ def protocol(tmp_path: Path) -> Callable[..., RandomSelection]:
     return protocol
 
 
-def test_the_recorded_clients_take_part_again(protocol: Callable, selecting: Callable) -> None:
-    run = selecting(protocol(), POPULATION)
+def test_the_recorded_clients_take_part_again(protocol: Callable) -> None:
+    run = Selecting(protocol(), POPULATION)
     for number, expected in ((1, [3, 4, 9]), (3, [0, 11])):
         chosen = run.select(number)
         assert chosen.participants.tolist() == expected
@@ -40,10 +41,10 @@ def test_the_recorded_clients_take_part_again(protocol: Callable, selecting: Cal
 
 
 @pytest.mark.parametrize("number", [2, 4])
-def test_a_round_without_recorded_participants_is_skipped(protocol: Callable, selecting: Callable, number: int) -> None:
+def test_a_round_without_recorded_participants_is_skipped(protocol: Callable, number: int) -> None:
     replaying = protocol()
     with pytest.raises(RoundSkipped) as skipped:
-        selecting(replaying, POPULATION).select(number)
+        Selecting(replaying, POPULATION).select(number)
     assert skipped.value.reason == "nobody-recorded"
     assert skipped.value.detail == f"no participants in round {number} of {replaying.parameters.recorded}"
 

@@ -25,6 +25,7 @@ from testbed.selection.verifiable_batch_partition import (
     assign_batches,
     candidate_batches,
 )
+from tests.selection.federations import Selecting, refused_round
 
 EXPERIMENT_ID = bytes(range(16))
 SUSPICIOUS = 1e-4
@@ -57,14 +58,14 @@ def values_of(run: Any, number: int) -> dict[int, Fraction]:
 
 
 @pytest.mark.parametrize("population", [36, 38])  # 38: two batches of four
-def test_honest_rounds_take_whole_candidate_batches(population: int, selecting: Callable) -> None:
+def test_honest_rounds_take_whole_candidate_batches(population: int) -> None:
     shown = []
 
     def list_for(self: Any, participants: Any, message: ParticipantList) -> Any:
         shown.append(message)
         return [(participants, message)]
 
-    run = selecting(server(population, {"list_for": list_for}), population)
+    run = Selecting(server(population, {"list_for": list_for}), population)
     batches = run.protocol.batches
     seen = set()
     for number in range(1, 6):
@@ -110,8 +111,8 @@ def test_a_batchs_value_falls_below_the_threshold_at_the_rate_it_should() -> Non
     assert chisquare(often).pvalue > SUSPICIOUS
 
 
-def test_when_a_k_is_n_every_whole_batch_stands_and_the_server_draws_uniformly(selecting: Callable) -> None:
-    run = selecting(server(12, over_selection=2.0), 12)
+def test_when_a_k_is_n_every_whole_batch_stands_and_the_server_draws_uniformly() -> None:
+    run = Selecting(server(12, over_selection=2.0), 12)
     assert run.select().candidates == 12
 
     class Round:
@@ -134,8 +135,8 @@ def test_the_assignment_follows_from_the_beacon_alone() -> None:
     assert binomtest(int((one.of[1:] == one.of[:-1]).sum()), 999, 6 / 999).pvalue > SUSPICIOUS
 
 
-def test_unavailable_members_take_their_batch_out(selecting: Callable) -> None:
-    run = selecting(server(60, over_selection=10.0), 60, availability={"model": "bernoulli", "unavailable": 0.1})
+def test_unavailable_members_take_their_batch_out() -> None:
+    run = Selecting(server(60, over_selection=10.0), 60, availability={"model": "bernoulli", "unavailable": 0.1})
     for number in (1, 2, 3):
         chosen = run.select(number)
         stage = run.network.exchanges[0]
@@ -146,9 +147,9 @@ def test_unavailable_members_take_their_batch_out(selecting: Callable) -> None:
         assert set(run.protocol.batches.whole(chosen.participants).tolist()) <= set(whole.tolist())
 
 
-def test_the_numbers_are_short_and_only_candidates_prove(selecting: Callable) -> None:
+def test_the_numbers_are_short_and_only_candidates_prove() -> None:
     """67 bytes from everybody; the 80 bytes of a proof from members of candidate batches alone."""
-    run = selecting(server(120, over_selection=4.0), 120)
+    run = Selecting(server(120, over_selection=4.0), 120)
     chosen = run.select(2)
     announced, asked = run.network.exchanges[:2]
     assert set(announced.bytes_up.tolist()) == {68}
@@ -156,8 +157,8 @@ def test_the_numbers_are_short_and_only_candidates_prove(selecting: Callable) ->
     assert len(asked.clients) == chosen.candidates < 60
 
 
-def test_too_few_candidate_batches_abort_and_are_counted(selecting: Callable) -> None:
-    run = selecting(server(36, over_selection=1.0, participants=12), 36)
+def test_too_few_candidate_batches_abort_and_are_counted() -> None:
+    run = Selecting(server(36, over_selection=1.0, participants=12), 36)
     aborted = 0
     for number in range(1, 9):
         standing = [b for b, value in values_of(run, number).items() if value < Fraction(12, 36)]
@@ -174,10 +175,10 @@ def test_too_few_candidate_batches_abort_and_are_counted(selecting: Callable) ->
     assert aborted
 
 
-def test_what_a_quorum_leaves(selecting: Callable) -> None:
+def test_what_a_quorum_leaves() -> None:
     """A participant that is lost after the list: fatal where all must sign, not for a quorum; its batch is known."""
     for quorum, ends in (("strict", True), (5, False)):
-        run = selecting(server(12, over_selection=2.0, signatures=quorum), 12)
+        run = Selecting(server(12, over_selection=2.0, signatures=quorum), 12)
         lost = int(run.select(1).participants[0])
         batch = int(run.protocol.batches.of[lost])
         run.protocol.choose = lambda *_, b=batch: np.sort([b, (b + 1) % 4])  # it takes part in the next round, too
@@ -246,11 +247,9 @@ ALTERED = {
 
 
 @pytest.mark.parametrize("name", ALTERED)
-def test_a_list_that_is_not_k_whole_batches_is_refused_by_everybody(
-    name: str, selecting: Callable, refused: Callable
-) -> None:
+def test_a_list_that_is_not_k_whole_batches_is_refused_by_everybody(name: str) -> None:
     alter, check = ALTERED[name]
-    participants, refusals, _ = refused(selecting(showing(alter), 36))
+    participants, refusals, _ = refused_round(Selecting(showing(alter), 36))
     assert refusals == dict.fromkeys(participants, check)
 
 
@@ -264,18 +263,16 @@ CHANGED = [
 
 
 @pytest.mark.parametrize(("key", "change", "check"), CHANGED)
-def test_a_changed_row_is_refused(
-    key: str, change: Callable, check: str, selecting: Callable, refused: Callable
-) -> None:
-    participants, refusals, _ = refused(selecting(showing(first_row(**{key: change})), 36))
+def test_a_changed_row_is_refused(key: str, change: Callable, check: str) -> None:
+    participants, refusals, _ = refused_round(Selecting(showing(first_row(**{key: change})), 36))
     assert refusals == others(participants, "lotto.own-entry-changed", check)
 
 
-def test_a_forged_number_changes_the_value_or_is_not_the_proofs(selecting: Callable, refused: Callable) -> None:
+def test_a_forged_number_changes_the_value_or_is_not_the_proofs() -> None:
     """Where every batch stands (a K = n) only the proof is in the way; else mostly the threshold is."""
-    participants, refusals, _ = refused(selecting(showing(first_row(output=lambda entry: bytes(64))), 36))
+    participants, refusals, _ = refused_round(Selecting(showing(first_row(output=lambda entry: bytes(64))), 36))
     assert refusals == others(participants, "lotto.own-entry-changed", "lotto.output-mismatch")
-    run = selecting(showing(first_row(output=lambda entry: bytes(64)), over_selection=2.0), 36)
+    run = Selecting(showing(first_row(output=lambda entry: bytes(64)), over_selection=2.0), 36)
     for number in range(1, 20):
         try:
             run.select(number)
@@ -285,17 +282,17 @@ def test_a_forged_number_changes_the_value_or_is_not_the_proofs(selecting: Calla
     assert set(run.refusals().values()) == {"lotto.own-entry-changed", "lotto.over-threshold"}
 
 
-def test_a_batch_over_the_threshold_is_refused(selecting: Callable, refused: Callable) -> None:
+def test_a_batch_over_the_threshold_is_refused() -> None:
     """All its members prove their numbers, but the batch was not drawn."""
     decisions = {"standing": lambda self, outputs, round_: np.arange(len(self.batches))}
     seen = set()
     for number in (1, 2, 3):
-        _, refusals, _ = refused(selecting(server(36, decisions, over_selection=1.0), 36), number)
+        _, refusals, _ = refused_round(Selecting(server(36, decisions, over_selection=1.0), 36), number)
         seen |= set(refusals.values())
     assert seen == {"lotto.over-threshold"}
 
 
-def test_order_of_members_is_the_clients_not_the_servers(selecting: Callable) -> None:
+def test_order_of_members_is_the_clients_not_the_servers() -> None:
     """A server that reverses the rows changes no value: nobody refuses, all sign what they see."""
     signed: list[Any] = []
 
@@ -305,15 +302,15 @@ def test_order_of_members_is_the_clients_not_the_servers(selecting: Callable) ->
 
     kind = showing(lambda self, m: with_rows(m, m.participants[::-1]), over_selection=3.0)
     type(kind).valid_signatures = valid_signatures
-    run = selecting(kind, 36)
+    run = Selecting(kind, 36)
     with pytest.raises(RoundAborted, match="too-few-signatures"):
         run.select()
     assert len(signed) == 6
     assert not run.refusals()
 
 
-def test_announcements_and_proofs_out_of_turn_are_refused(selecting: Callable) -> None:
-    run = selecting(server(), 36)
+def test_announcements_and_proofs_out_of_turn_are_refused() -> None:
+    run = Selecting(server(), 36)
     role = run.protocol.roles[0]
     announced = Announce(1, 36, 6, 3, 1)
 

@@ -1,4 +1,4 @@
-"""A workload class of the user's own: the documented example works, and misfits are refused by name."""
+"""A user-defined workload class: the documented example works, and misfits are refused by name."""
 
 import textwrap
 from pathlib import Path

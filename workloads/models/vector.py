@@ -54,9 +54,12 @@ def declarations(network: nn.Module) -> FederatedModel | type[FederatedModel]:
     """
     if isinstance(network, FederatedModel):
         return network
-    for name in ("sent_twice", "initial_weights"):
+    for name in ("sent_twice", "initial_weights", "draw"):  # the last was a name for the second
         if hasattr(network, name):
-            raise TypeError(f"{type(network).__name__} has {name}, which has no effect: inherit from FederatedModel")
+            raise TypeError(
+                f"{type(network).__name__} has {name}, which has no effect: inherit from FederatedModel, and override "
+                "sent_twice or initial_weights"
+            )
     return FederatedModel
 
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from analysis.bounds.lotto_dp import Variant, cost_with_lotto
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
@@ -18,7 +17,7 @@ from analysis.reproduction.lotto.worked_example import (
     epsilons,
     training,
 )
-from analysis.style import COLUMN_INCHES, house_style, save
+from analysis.style import one_panel, save
 
 
 def run_fig10(context: ReproductionContext) -> ReproductionResult:
@@ -63,9 +62,7 @@ def run_fig10(context: ReproductionContext) -> ReproductionResult:
 
 
 def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
-    with house_style():
-        figure = Figure(figsize=(COLUMN_INCHES, 2.1), layout="constrained")
-        axes = figure.add_subplot()
+    with one_panel(2.1) as (figure, axes):
         for name, colour, marker in (
             ("server-centric", SERVER_CENTRIC_COLOUR, "s"),
             ("client-centric", CLIENT_CENTRIC_COLOUR, "o"),

@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
 from scipy.optimize import brentq
 
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
-from analysis.style import COLUMN_INCHES, house_style, save
+from analysis.style import one_panel, save
 from testbed.privacy.mechanisms.skellam import Skellam
 
 POPULATION, PARTICIPANTS, ROUNDS = 700, 70, 50
@@ -51,8 +50,8 @@ def run_fig1b(context: ReproductionContext) -> ReproductionResult:
             "amplification (under Lotto the server sees who takes part).",
             "Noise adds up in variance: 60% of the shares leave 60% of the variance. If the standard deviation fell to "
             f"60% instead, epsilon would be {narrow:.1f}, and {narrow_too:.1f} at delta = 1/100.",
-            f"With amplification epsilon hangs on delta: {hidden:.1f} at 1/700, {hidden_too:.1f} at 1/100. So several "
-            "readings come close to 11.8, and the paper's text does not tell which is meant.",
+            f"With amplification epsilon depends on delta: {hidden:.1f} at 1/700, {hidden_too:.1f} at 1/100. So "
+            "several readings come close to 11.8, and the paper's text does not tell which is meant.",
             "40% of 70 participants are 28 = 2t - s at t = 0.7 s: at that threshold SecAgg does not hold any more.",
         ],
     )
@@ -90,9 +89,7 @@ def _calibrated(budget: float, delta: float, sampling: float) -> Skellam:
 
 
 def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
-    with house_style():
-        figure = Figure(figsize=(COLUMN_INCHES, 2.3), layout="constrained")
-        axes = figure.add_subplot()
+    with one_panel(2.3) as (figure, axes):
         for (budget, part), colour in zip(table.groupby("budget"), _COLOURS, strict=True):
             x = part["dishonest_percent"]
             axes.plot(x, part["epsilon"], color=colour)

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from analysis.bounds.lotto import candidates_suffice
 from analysis.bounds.lotto_parameters import smallest_over_selection
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
-from analysis.style import COLUMN_INCHES, house_style, save
+from analysis.style import one_panel, save
 from testbed.crypto.vrf import SecretKey
 from testbed.randomness import Randomness
 from testbed.selection.lotto.candidacy import selection_input, under_threshold
@@ -109,9 +108,7 @@ def _enough(population: int, participants: int) -> float:
 
 
 def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
-    with house_style():
-        figure = Figure(figsize=(COLUMN_INCHES, 2.2), layout="constrained")
-        axes = figure.add_subplot()
+    with one_panel(2.2) as (figure, axes):
         axes.axvline(1.3, color="#7F7F7F", linewidth=0.8, linestyle="--")
         axes.text(1.31, 0.02, "a = 1.3", color="#4D4D4D", transform=axes.get_xaxis_transform())
         for size, colour in _COLOURS.items():

@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from analysis.bounds.lotto_parameters import largest_exclusion
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
-from analysis.style import COLUMN_INCHES, house_style, save
+from analysis.style import one_panel, save
 
 TARGETS = (0.1, 0.2, 0.3, 0.4)
 _FINE = 100_000  # clients, so that whole ones do not show
@@ -47,9 +46,7 @@ def run_fig5(context: ReproductionContext) -> ReproductionResult:
 
 
 def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
-    with house_style():
-        figure = Figure(figsize=(COLUMN_INCHES, 2.1), layout="constrained")
-        axes = figure.add_subplot()
+    with one_panel(2.1) as (figure, axes):
         for (target, part), colour in zip(table.groupby("target_percent"), _COLOURS, strict=True):
             axes.plot(part["initial_percent"], 100 * part["largest_exclusion"], color=colour, label=f"{target}%")
         axes.plot(5, 75, "k*", markersize=7, markeredgewidth=0, label="paper")

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from analysis.comparison.measures import mean_interval
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.heterogeneity import EXCLUDE, Setting, experiment, remarks
-from analysis.style import COLUMN_INCHES, house_style, save
+from analysis.style import one_panel, save
 from testbed.arrays import Floats
 from testbed.records import RunRecords
 
@@ -158,9 +157,7 @@ def claims(times: Mapping[str, Floats]) -> list[Claim]:
 
 def draw(runs: Mapping[str, Sequence[RunRecords]], target: float, out: Path) -> list[Path]:
     """Accuracy over time, mean of the seeds as long as all of them still run."""
-    with house_style():
-        figure = Figure(figsize=(COLUMN_INCHES, 2.2), layout="constrained")
-        axes = figure.subplots()
+    with one_panel(2.2) as (figure, axes):
         for name, of_name in runs.items():
             end = min(float(run.rounds["ended_s"].iloc[-1]) for run in of_name)
             grid = np.linspace(0, end, 200)

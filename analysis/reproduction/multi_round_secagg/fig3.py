@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib import colormaps
-from matplotlib.figure import Figure
 
 from analysis.bounds.batch_partition import average_cardinality
 from analysis.comparison.measures import mean_interval
@@ -17,7 +16,7 @@ from analysis.multi_round import aggregation_cardinality
 from analysis.multi_round.simulation import simulate
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.multi_round_secagg.published import PAPER, PARTICIPANTS, POPULATION
-from analysis.style import COLUMN_INCHES, house_style, save
+from analysis.style import one_panel, save
 from testbed.selection.batch_partition import BatchPartitionParameters
 
 PRIVACIES = (1, 2, 3, 4, 6, 12)
@@ -91,9 +90,7 @@ def _tolerance(frame: pd.DataFrame, rounds: int, seeds: int) -> "pd.Series[float
 def draw(frame: pd.DataFrame, out: Path) -> Sequence[Path]:
     """C against T, a curve for each p: lines are Theorem 1's, dots are simulated."""
     shades = colormaps["viridis"](np.linspace(0.85, 0.1, len(DROPOUTS)))
-    with house_style():
-        figure = Figure(figsize=(COLUMN_INCHES, 2.4), layout="constrained")
-        axes = figure.add_subplot()
+    with one_panel(2.4) as (figure, axes):
         for (dropout, rows), colour in zip(frame.groupby("p"), shades, strict=True):
             axes.plot(rows["T"], rows["C (Theorem 1)"], color=colour, label=f"p = {dropout:g}")
             axes.errorbar(rows["T"], rows["C simulated"], rows["±"], fmt="o", markersize=3, color=colour)

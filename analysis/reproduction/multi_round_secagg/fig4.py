@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from analysis.multi_round import OverRounds
 from analysis.multi_round.figures import Line
@@ -33,7 +32,7 @@ from analysis.reproduction.multi_round_secagg.schemes import (
     measured,
     over_seeds,
 )
-from analysis.style import COLUMN_INCHES, house_style, protocol_colours, save
+from analysis.style import one_panel, protocol_colours, save
 from testbed.arrays import Floats
 
 Metrics = Mapping[str, list[OverRounds]]
@@ -167,9 +166,7 @@ def run_fig5a(context: ReproductionContext) -> ReproductionResult:
 def draw_trade_off(privacy: Mapping[str, Floats], cardinality: Mapping[str, Floats], out: Path) -> list[Path]:
     """A point for each scheme: T after the last round against C, mean over the seeds with their range."""
     colours = protocol_colours([_protocol(name) for name in SCHEMES])
-    with house_style():
-        figure = Figure(figsize=(COLUMN_INCHES, 2.4), layout="constrained")
-        axes = figure.add_subplot()
+    with one_panel(2.4) as (figure, axes):
         for name, marker in zip(SCHEMES, "osD^vP", strict=True):
             values = cardinality[name]
             reach = [[values.mean() - values.min()], [values.max() - values.mean()]]

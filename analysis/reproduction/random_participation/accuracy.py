@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from analysis.bounds import random_participation_composed as composed
 from analysis.bounds.random_participation import (
@@ -52,7 +51,7 @@ from analysis.reproduction.random_participation.training import (
     task_of,
     train,
 )
-from analysis.style import COLUMN_INCHES, house_style, save
+from analysis.style import one_panel, save
 
 _LOOKS = {NONE: ("#7F7F7F", ":"), PROPOSED: ("#0072B2", "--"), WCS: ("#000000", "-"), OLS: ("#56B4E9", "-")}
 
@@ -177,9 +176,7 @@ def draw(
 ) -> list[Path]:
     """Accuracy over the iterations; the legend says what a round loses, which for the proposed scheme is no 0.015."""
     rows = frame.set_index("scheme")
-    with house_style():
-        figure = Figure(figsize=(1.5 * COLUMN_INCHES, 3.2), layout="constrained")
-        axes = figure.subplots()
+    with one_panel(3.2, columns=1.5) as (figure, axes):
         for scheme, of_scheme in results.items():
             colour, line = _LOOKS[scheme]
             label = scheme

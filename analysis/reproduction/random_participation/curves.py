@@ -8,7 +8,6 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from analysis.bounds.random_participation import (
     Delta,
@@ -20,7 +19,7 @@ from analysis.bounds.random_participation import (
     weak_client_sampling,
 )
 from analysis.reproduction.contract import Claim, ReproductionContext, ReproductionResult, agreement
-from analysis.style import COLUMN_INCHES, house_style, save
+from analysis.style import one_panel, save
 from testbed.arrays import Floats
 
 BASELINES: dict[str, tuple[Delta, str, str]] = {
@@ -53,9 +52,7 @@ def draw_curves(
         add("Theorem 4.1 (no guarantee)", recentred, Participation(size, 0.1, 0.1), size)
         add("lower bound", lower_bound, Participation(size, 0.1, 0.1), size)
     table = pd.DataFrame.from_records(rows)
-    with house_style():
-        figure = Figure(figsize=(COLUMN_INCHES, 3.0), layout="constrained")
-        axes = figure.subplots()
+    with one_panel(3.0) as (figure, axes):
         _plot(axes, table, x_label, y_label)
         handles, labels = axes.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2)

@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from analysis.bounds.random_check_ins import fixed_window_approximate, pure_privacy_assumed, steps_to
 from analysis.bounds.random_participation import (
@@ -17,7 +16,7 @@ from analysis.bounds.random_participation import (
 )
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.random_participation.published import PAPER
-from analysis.style import COLUMN_INCHES, house_style, save
+from analysis.style import one_panel, save
 from testbed.arrays import Floats
 
 _SIGMA, _RATE = 3.0, 0.1
@@ -32,9 +31,7 @@ def run_fig4(context: ReproductionContext) -> ReproductionResult:
     """epsilon over delta at p = q = 0.1, C = 1, sigma = 3."""
     who = Participation(_SIZE, _RATE, _RATE)
     table = pd.DataFrame.from_records(_rows(who))
-    with house_style():
-        figure = Figure(figsize=(COLUMN_INCHES, 3.2), layout="constrained")
-        axes = figure.subplots()
+    with one_panel(3.2) as (figure, axes):
         for name, style, colour in (
             (_granted(1), "--", "#CC79A7"),
             (_granted(100), ":", "#CC79A7"),

@@ -2,13 +2,12 @@
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from analysis.bounds.random_participation import Delta, Participation, epsilon_at, lower_bound, recentred
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.random_participation.curves import BASELINES, SIZE_COLOURS
 from analysis.reproduction.random_participation.published import PAPER
-from analysis.style import COLUMN_INCHES, house_style, save
+from analysis.style import one_panel, save
 
 
 def run_fig5(context: ReproductionContext) -> ReproductionResult:
@@ -26,9 +25,7 @@ def run_fig5(context: ReproductionContext) -> ReproductionResult:
             who = Participation(local_samples or 1, min(1.0, 1e-4 / q), q)
             rows.append({"analysis": name, "q": q, "epsilon": epsilon_at(delta, who, 1.0, 1e-6)})
     table = pd.DataFrame.from_records(rows)
-    with house_style():
-        figure = Figure(figsize=(COLUMN_INCHES, 3.0), layout="constrained")
-        axes = figure.subplots()
+    with one_panel(3.0) as (figure, axes):
         for name, (_, _, colour, style) in curves.items():
             part = table[table["analysis"] == name]
             axes.plot(part["q"], part["epsilon"], style, color=colour, label=name, linewidth=1.0)

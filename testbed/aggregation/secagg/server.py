@@ -260,7 +260,7 @@ class SecAgg(AggregationProtocol):
     async def unmask(self, state: SecAggRound) -> npt.NDArray[Any]:
         """Unmasking: the `(length,)` sum of the survivors' inputs without masks, from the shares of U5."""
         await self.collect_shares(state)
-        total = await state.answers.total(state.survivors)
+        total: npt.NDArray[Any] = await state.answers.total(state.survivors)
         self._remove_masks(state, total, await recovered_secrets(state))
         return total
 

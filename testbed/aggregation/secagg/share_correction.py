@@ -79,7 +79,7 @@ def recover(t: int, clients: Sequence[int], revealed: Mapping[int, Sequence[Shar
 
 def is_share(share: bytes) -> bool:
     """Whether these 33 bytes are a number that an honest dealer can have dealt."""
-    return int.from_bytes(share, "big") < PRIME
+    return bool(int.from_bytes(share, "big") < PRIME)  # gmpy2 has no types
 
 
 def _coins(held: Mapping[int, Mapping[int, bytes]]) -> bytes:

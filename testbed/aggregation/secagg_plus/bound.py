@@ -109,7 +109,8 @@ def log_tails(total: int, marked: int, drawn: int) -> tuple[Floats, Floats]:
 
 
 def _log_choose(of: "np.float64 | Floats", chosen: "np.float64 | Floats") -> Floats:
-    return _log_factorial(of) - _log_factorial(chosen) - _log_factorial(of - chosen)
+    found: Floats = _log_factorial(of) - _log_factorial(chosen) - _log_factorial(of - chosen)
+    return found
 
 
 def _log_factorial(n: "int | np.float64 | Floats") -> Any:
@@ -132,7 +133,8 @@ def failure_bits(participants: int, neighbours: int, threshold: int, requirement
 
 
 def _contradiction_bits(honest: int, above: Floats) -> Floats:
-    return -(np.log(max(honest, 1)) + above) / _LN2
+    bits: Floats = -(np.log(max(honest, 1)) + above) / _LN2
+    return bits
 
 
 def _disconnected_bits(s: int, k: int, requirements: Requirements) -> float:

@@ -1,4 +1,4 @@
-"""A model of the user's own: what it answers is checked before the network relies on it."""
+"""A user-defined model: what it answers is checked before the network relies on it."""
 
 from typing import Any
 

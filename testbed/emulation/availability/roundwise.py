@@ -68,4 +68,5 @@ def unavailable_by_label(section: LabelDependent, label_counts: npt.NDArray[np.i
             f"with {population} clients"
         )
     label = counts.argmax(axis=1)
-    return section.lowest + (section.highest - section.lowest) * label / max(1, counts.shape[1] - 1)
+    unavailable: Floats = section.lowest + (section.highest - section.lowest) * label / max(1, counts.shape[1] - 1)
+    return unavailable

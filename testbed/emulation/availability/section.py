@@ -198,9 +198,9 @@ class Scheduled(AvailabilityModel):
 
 
 class OwnAvailability(AvailabilityModel):
-    """A model of the user's own: ``Name(section, population, randomness, **options)`` makes an `Availability`."""
+    """A user-defined model: ``Name(section, population, randomness, **options)`` makes an `Availability`."""
 
-    model: Annotated[str, Field(pattern=PLUGIN_NAME, description="A class of your own, as package.module:Name")]
+    model: Annotated[str, Field(pattern=PLUGIN_NAME, description="A user-defined class, as package.module:Name")]
     options: dict[str, Any] = Field(default_factory=dict, description="Options that your class declares")
 
 

@@ -37,7 +37,7 @@ class Devices(BaseModel):
 
     model: ModelName = Field(
         "constant",
-        description="Distribution: constant, uniform, log-normal, zipf, table, or a class of your own, "
+        description="Distribution: constant, uniform, log-normal, zipf, table, or a user-defined class, "
         "package.module:Name",
     )
     factor: Factor = Field(1.0, description="Everybody's compute time relative to the reference machine (constant)")
@@ -66,7 +66,7 @@ class Devices(BaseModel):
     larger_is_faster: bool | Literal["auto"] = Field(
         "auto", description="Whether the column holds scores, not latencies; auto: by its name (table)"
     )
-    options: dict[str, Any] = Field(default_factory=dict, description="For a class of your own")
+    options: dict[str, Any] = Field(default_factory=dict, description="For a user-defined class")
 
     @field_validator("model")
     @classmethod
@@ -104,7 +104,7 @@ def speed_factors(section: Devices, population: int, generator: np.random.Genera
         `(n,)` float64, positive.
 
     Raises:
-        ExperimentError: the user's own class cannot be found, or does not return n positive numbers.
+        ExperimentError: the user-defined class cannot be found, or does not return n positive numbers.
         TraceError: the table of devices cannot be used; one line with file and row.
     """
     if section.model == "constant":

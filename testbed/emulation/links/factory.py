@@ -52,10 +52,10 @@ class ClientLinks:
     transport: Transport = NO_TRANSPORT
 
     def __post_init__(self) -> None:
-        for name in ("down", "up"):
-            given: Rates | npt.ArrayLike = getattr(self, name)
+        given: Rates | npt.ArrayLike
+        for name, given in (("down", self.down), ("up", self.up)):
             if not isinstance(given, Rates):
-                object.__setattr__(self, name, Rates.constant(given))
+                object.__setattr__(self, name, Rates.constant(given))  # user-defined classes give arrays
         if not len(self.down) == len(self.up) == len(self.latency_s):
             raise ValueError(f"links of {len(self.down)}, {len(self.up)} and {len(self.latency_s)} clients")
         if not ((self.latency_s >= 0) & (self.latency_s < np.inf)).all():
@@ -77,7 +77,7 @@ def client_links(section: Links, population: int, generator: np.random.Generator
 
     Raises:
         TraceError: a file cannot be used; one line with file and row.
-        ExperimentError: something is to be drawn, and there is no generator; or the user's own class cannot be found,
+        ExperimentError: something is to be drawn, and there is no generator; or the user-defined class cannot be found,
             or does not return the links of n clients.
     """
     streams = _Streams(generator)

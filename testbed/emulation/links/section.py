@@ -140,10 +140,10 @@ class Links(BaseModel):
     outages: Outages | None = Field(None, description="Loss of connectivity; not beside bandwidth traces")
     model: Annotated[str, Field(pattern=PLUGIN_NAME)] | None = Field(
         None,
-        description="A class of your own, package.module:Name, instead of all that: Name(section, **options).links("
+        description="A user-defined class, package.module:Name, instead of all that: Name(section, **options).links("
         "population, generator) returns a testbed.emulation.links.ClientLinks",
     )
-    options: dict[str, Any] = Field(default_factory=dict, description="For a class of your own")
+    options: dict[str, Any] = Field(default_factory=dict, description="For a user-defined class")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -153,7 +153,7 @@ class Links(BaseModel):
         if isinstance(down, Tabled) and isinstance(up, Tabled) and down.table == up.table:
             _check_same("table", assign=(down.assign, up.assign))
         if self.options and self.model is None:
-            raise ValueError("`options` are for a class of your own; set `model`")
+            raise ValueError("`options` are for a user-defined class; set `model`")
         if self.outages is not None and (isinstance(down, Followed) or isinstance(up, Followed)):
             raise ValueError("`outages` cannot be added to bandwidth traces, which have their own; remove one of them")
         return self

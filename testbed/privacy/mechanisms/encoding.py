@@ -134,4 +134,5 @@ def centred(elements: npt.NDArray[Any], bits: int) -> Floats:
     """`(D,)` the ring elements as the integers from -2**(bits-1) to 2**(bits-1) - 1."""
     unused = 8 * elements.itemsize - bits
     signed = (elements << elements.dtype.type(unused)).view(f"i{elements.itemsize}")
-    return np.right_shift(signed, unused).astype(np.float64)
+    found: Floats = np.right_shift(signed, unused).astype(np.float64)
+    return found

@@ -34,11 +34,11 @@ def words(seed: bytes, count: int) -> Iterator[Words]:
     require_length(seed, SEED_BYTES, "a key stream's seed")
     encryptor = Cipher(AES(seed), CTR(bytes(_BLOCK_BYTES))).encryptor()
     stream = np.empty(CHUNK * _WORD_BYTES + _BLOCK_BYTES, np.uint8)  # the cipher asks for a block of slack
-    lanes = stream[: CHUNK * _WORD_BYTES].view("<u8")
+    words = stream[: CHUNK * _WORD_BYTES].view("<u8")
     for begin in range(0, count, CHUNK):
         size = min(CHUNK, count - begin)
         encryptor.update_into(_ZEROS[: size * _WORD_BYTES], stream.data)
-        yield lanes[:size]
+        yield words[:size]
 
 
 def word_beside(seed: bytes, position: int) -> int:

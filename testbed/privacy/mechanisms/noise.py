@@ -51,7 +51,7 @@ class NoiseShare:
             table_of(self.mechanism, self.variance)
 
     def add_to(self, vector: npt.NDArray[Any], sign: int = 1) -> None:
-        """Add it to the coordinates of an encoded `vector` `(D+1,)` in place, modulo its lane (-1: take it away)."""
+        """Add it to the coordinates of an encoded `vector` `(D+1,)` in place, modulo its word (-1: take it away)."""
         add_noise(vector[:-1], self.mechanism, self.variance, self.seed, sign)
 
 

@@ -17,6 +17,7 @@ from testbed.aggregation.secagg.peer_graph import CompleteGraph, listed
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import RoundAborted
+from tests.aggregation.federations import SmallFederation, Stand
 
 N = 6
 T = 4
@@ -45,25 +46,25 @@ def agree(small: Any, clients: list[int], number: int = 1) -> None:
         identity.last_round = number
 
 
-def test_without_an_agreed_list_nobody_trains_or_aggregates(federation: Any, stands: Any) -> None:
+def test_without_an_agreed_list_nobody_trains_or_aggregates() -> None:
     async def play() -> Any:
-        small = federation(np.zeros((N, 3)), SecAggParameters(threshold=T), agreed=True)
+        small = SmallFederation(np.zeros((N, 3)), SecAggParameters(threshold=T), agreed=True)
         await small.begin()
         trained = small.refusals()
-        return trained, await stands.Stand(small, None).ask(AdvertiseKeys(1, N, T))
+        return trained, await Stand(small, None).ask(AdvertiseKeys(1, N, T))
 
     trained, asked = asyncio.run(play())
     assert trained == [(i, "train.not-agreed") for i in range(N)]
     assert asked == [(2, "secagg.not-agreed")]
 
 
-def test_participants_are_those_that_were_agreed_on(federation: Any, stands: Any) -> None:
+def test_participants_are_those_that_were_agreed_on() -> None:
     async def play() -> Any:
-        small = federation(np.zeros((N, 3)), SecAggParameters(threshold=0.6), agreed=True)
+        small = SmallFederation(np.zeros((N, 3)), SecAggParameters(threshold=0.6), agreed=True)
         await small.network.begin_round(1)
         agree(small, [0, 1, 2, 3, 4])
         await small.train(1)
-        stand = stands.Stand(small, None)
+        stand = Stand(small, None)
         other_number = await stand.ask(AdvertiseKeys(1, N, 4), who=(1,))
         replies = await small.network.ask(sets_of(0, 2, 3, 4), AdvertiseKeys(1, 5, 3))
         rows = listed(replies.valid())
@@ -76,9 +77,9 @@ def test_participants_are_those_that_were_agreed_on(federation: Any, stands: Any
     assert foreign == [(2, "secagg.foreign-participant")]
 
 
-def test_peers_keys_come_from_the_agreed_list_and_the_pki_is_not_asked(federation: Any) -> None:
+def test_peers_keys_come_from_the_agreed_list_and_the_pki_is_not_asked() -> None:
     async def play(agreed: bool) -> Any:
-        small = federation(np.eye(N), SecAggParameters(threshold=T), agreed=agreed)
+        small = SmallFederation(np.eye(N), SecAggParameters(threshold=T), agreed=agreed)
         await small.network.begin_round(1)
         if agreed:
             agree(small, list(range(N)))
@@ -93,15 +94,15 @@ def test_peers_keys_come_from_the_agreed_list_and_the_pki_is_not_asked(federatio
 
 
 @pytest.mark.parametrize("stage", ["share", "unmask"])
-def test_the_agreed_list_goes_before_the_bulletin_board(federation: Any, stands: Any, stage: str) -> None:
+def test_the_agreed_list_goes_before_the_bulletin_board(stage: str) -> None:
     """Signatures are checked under the keys that all participants have agreed on, whatever the board says later."""
 
     async def play() -> Any:
-        small = federation(np.eye(N), SecAggParameters(threshold=T), agreed=True)
+        small = SmallFederation(np.eye(N), SecAggParameters(threshold=T), agreed=True)
         await small.network.begin_round(1)
         agree(small, list(range(N)))
         start = await small.train(1)
-        protocol, stand = small.protocol, stands.Stand(small, start)
+        protocol, stand = small.protocol, Stand(small, start)
         board = small.environment.directory.signing
         await protocol.advertise_keys(stand.state)
         if stage == "share":
@@ -120,9 +121,9 @@ def test_the_agreed_list_goes_before_the_bulletin_board(federation: Any, stands:
     ]
 
 
-def test_a_round_number_must_be_the_one_that_was_agreed_on(federation: Any) -> None:
+def test_a_round_number_must_be_the_one_that_was_agreed_on() -> None:
     async def play() -> Any:
-        small = federation(np.zeros((N, 3)), SecAggParameters(threshold=T), agreed=True)
+        small = SmallFederation(np.zeros((N, 3)), SecAggParameters(threshold=T), agreed=True)
         await small.network.begin_round(1)
         agree(small, list(range(N)), number=5)
         await small.train(4)
@@ -143,8 +144,8 @@ class Announces(SecAgg):
         return CompleteGraph(honest.participants, honest.threshold - 1)
 
 
-def test_refusals_end_the_round_and_are_named(federation: Any) -> None:
-    small = federation(np.zeros((N, 3)), SecAggParameters(threshold=T), protocol=Announces)
+def test_refusals_end_the_round_and_are_named() -> None:
+    small = SmallFederation(np.zeros((N, 3)), SecAggParameters(threshold=T), protocol=Announces)
     with pytest.raises(RoundAborted, match=r"below-threshold: 0 of 3 .*refusals: secagg\.other-threshold"):
         small.run()
     assert small.refusals() == [(i, "secagg.other-threshold") for i in range(N)]
@@ -159,10 +160,8 @@ def test_refusals_end_the_round_and_are_named(federation: Any) -> None:
         (0.9, 1, "below-threshold"),
     ],
 )
-def test_rounds_that_clients_would_refuse_are_not_begun(
-    federation: Any, threshold: float, size: int, reason: str
-) -> None:
-    small = federation(np.zeros((size, 3)), SecAggParameters(threshold=threshold))
+def test_rounds_that_clients_would_refuse_are_not_begun(threshold: float, size: int, reason: str) -> None:
+    small = SmallFederation(np.zeros((size, 3)), SecAggParameters(threshold=threshold))
     with pytest.raises(RoundAborted) as ended:
         small.run()
     assert ended.value.reason == reason

@@ -5,7 +5,6 @@ about s clients, would say nothing. Shares open only among clients that were sho
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,8 @@ from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.share_correction import recover
 from testbed.batches import Batches
 from testbed.errors import ProtocolError
+from testbed.messages import Message
+from tests.aggregation.federations import SmallFederation
 
 S, T = 12, 3
 BATCH, FIRST, SECOND = [0, 1, 2], list(range(3, 12)), list(range(12, 21))
@@ -38,14 +39,12 @@ VARIANTS = [
 ]
 
 
-async def attack(
-    federation: Callable[..., Any], parameters: SecAggParameters
-) -> tuple[Any, set[int], set[int], set[int]]:
+async def attack(parameters: SecAggParameters) -> tuple[Any, set[int], set[int], set[int]]:
     """Client 0 and FIRST see one list, the rest of its batch and SECOND another; FIRST hears that the batch is there.
 
     Returns the federation, whose inputs have arrived, and whose mask keys and self-mask seeds can be rebuilt.
     """
-    small = federation(np.ones((21, 4)), parameters, batches=Batches.consecutive(21, T), minimum=S)
+    small = SmallFederation(np.ones((21, 4)), parameters, batches=Batches.consecutive(21, T), minimum=S)
     await small.begin()
     ask, t = small.network.ask, parameters.threshold_for(S)
     lists = {client: sorted(BATCH + (FIRST if client in (0, *FIRST) else SECOND)) for client in range(21)}
@@ -67,7 +66,9 @@ async def attack(
             answers = (await ask(np.array([client]), CheckSurvivors(1, survivors))).valid()
             signed.update({c: a.signature for c, a in answers.items()})
     for client, survivors in told.items():
-        question = Unmask(1, [SignatureOf(p, signed[p]) for p in signed if p in survivors and told[p] == survivors])
+        question: Message = Unmask(
+            1, [SignatureOf(p, signed[p]) for p in signed if p in survivors and told[p] == survivors]
+        )
         if parameters.consistency == "none":
             question = UnmaskSurvivors(1, survivors)
         revealed.update((await ask(np.array([client]), question)).valid())
@@ -75,7 +76,8 @@ async def attack(
     for kind in ("mask_keys", "self_masks"):
         shares = {holder: getattr(answer, kind) for holder, answer in revealed.items()}
         rebuilt.append({client for client in range(21) if known(t, client, shares)})
-    return small, arrived, *rebuilt
+    mask_keys, self_masks = rebuilt
+    return small, arrived, mask_keys, self_masks
 
 
 def known(t: int, client: int, shares: dict[int, Any]) -> bool:
@@ -86,29 +88,27 @@ def known(t: int, client: int, shares: dict[int, Any]) -> bool:
 
 
 @pytest.mark.parametrize("parameters", VARIANTS, ids=["signed", "smallest-sum", "unsigned"])
-def test_a_batch_that_is_shown_different_lists_sends_nothing(federation: Any, parameters: SecAggParameters) -> None:
-    small, arrived, mask_keys, seeds = asyncio.run(attack(federation, parameters))
+def test_a_batch_that_is_shown_different_lists_sends_nothing(parameters: SecAggParameters) -> None:
+    small, arrived, mask_keys, seeds = asyncio.run(attack(parameters))
     assert [(client, "secagg.batch-apart") in small.refusals() for client in BATCH] == [True] * 3
     assert not arrived & set(BATCH)
     assert not mask_keys & seeds
 
 
 @pytest.mark.parametrize("parameters", VARIANTS, ids=["signed", "smallest-sum", "unsigned"])
-def test_without_the_check_the_batch_is_broken(
-    federation: Any, parameters: SecAggParameters, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_check_the_batch_is_broken(parameters: SecAggParameters, monkeypatch: pytest.MonkeyPatch) -> None:
     """One member's seed and the others' mask keys: the sum of FIRST and of that one member is had."""
     monkeypatch.setattr(SecAggClient, "common_digest", lambda self: b"")
     monkeypatch.setattr(SecAggClient, "check_batch_peers", lambda self, batch: None)
-    small, arrived, mask_keys, seeds = asyncio.run(attack(federation, parameters))
+    small, arrived, mask_keys, seeds = asyncio.run(attack(parameters))
     assert small.refusals() == []
     assert {0, *FIRST} <= arrived
     assert {1, 2} <= mask_keys
     assert {0, *FIRST} <= seeds
 
 
-def test_a_list_that_is_too_long_is_refused(federation: Any) -> None:
-    small = federation(np.ones((21, 4)), SecAggParameters(threshold=0.7), batches=Batches.consecutive(21, T))
+def test_a_list_that_is_too_long_is_refused() -> None:
+    small = SmallFederation(np.ones((21, 4)), SecAggParameters(threshold=0.7), batches=Batches.consecutive(21, T))
     small.environment.maximum_participants = S
     with pytest.raises(ProtocolError):
         small.run()

@@ -18,6 +18,7 @@ from testbed.aggregation.secagg.messages import (
 )
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.batches import Batches
+from tests.aggregation.federations import SmallFederation, Stand
 
 N, T = 12, 7
 THREES = Batches.consecutive(N, 3)
@@ -30,26 +31,26 @@ def without(*clients: int) -> list[int]:
     return [client for client in EVERYBODY if client not in clients]
 
 
-async def before_check(federation: Any, stands: Any, leaving: Any = None, **options: Any) -> Any:
+async def before_check(leaving: Any = None, **options: Any) -> Any:
     """Four batches of three have masked, but for those that left."""
-    return await masked(federation, stands, THREES, leaving, **{"threshold": T, **options})
+    return await masked(THREES, leaving, **{"threshold": T, **options})
 
 
-async def masked(federation: Any, stands: Any, partition: Batches, leaving: Any = None, **options: Any) -> Any:
+async def masked(partition: Batches, leaving: Any = None, **options: Any) -> Any:
     """The same with other batches."""
     parameters = SecAggParameters(**options)
-    small = federation(DELTAS, parameters, batches=partition, leaving=leaving)
+    small = SmallFederation(DELTAS, parameters, batches=partition, leaving=leaving)
     protocol, start = small.protocol, await small.begin()
-    stand = stands.Stand(small, start)
+    stand = Stand(small, start)
     await protocol.advertise_keys(stand.state)
     await protocol.share_keys(stand.state)
     await protocol.collect_masked_inputs(stand.state)
     return stand
 
 
-def refused(federation: Any, stands: Any, message: Any, who: list[int], **options: Any) -> list[tuple[int, str]]:
+def refused(message: Any, who: list[int], **options: Any) -> list[tuple[int, str]]:
     async def play() -> Any:
-        stand = await before_check(federation, stands, **options)
+        stand = await before_check(**options)
         return await stand.ask(message, who=who)
 
     return asyncio.run(play())
@@ -59,60 +60,58 @@ def refused(federation: Any, stands: Any, message: Any, who: list[int], **option
 
 
 @pytest.mark.parametrize("lost", [(4,), (3, 4), (0, 4, 11), (0, 1, 2, 4)])
-def test_everybody_that_is_named_refuses_a_partial_batch(federation: Any, stands: Any, lost: tuple[int, ...]) -> None:
+def test_everybody_that_is_named_refuses_a_partial_batch(lost: tuple[int, ...]) -> None:
     named = without(*lost)
-    found = refused(federation, stands, CheckSurvivors(1, named), named)
+    found = refused(CheckSurvivors(1, named), named)
     assert found == [(client, "secagg.partial-batch") for client in named]
 
 
 @pytest.mark.parametrize("lost", [(4,), (3, 4)])
-def test_nobody_needs_signatures_to_refuse_it(federation: Any, stands: Any, lost: tuple[int, ...]) -> None:
+def test_nobody_needs_signatures_to_refuse_it(lost: tuple[int, ...]) -> None:
     named = without(*lost)
     options = {"consistency": "none", "threshold": 9}
-    found = refused(federation, stands, UnmaskSurvivors(1, named), named, **options)
+    found = refused(UnmaskSurvivors(1, named), named, **options)
     assert found == [(client, "secagg.partial-batch") for client in named]
 
 
-def test_one_that_is_left_out_alone_refuses_too(federation: Any, stands: Any) -> None:
-    assert refused(federation, stands, CheckSurvivors(1, without(4)), [4]) == [(4, "secagg.partial-batch")]
+def test_one_that_is_left_out_alone_refuses_too() -> None:
+    assert refused(CheckSurvivors(1, without(4)), [4]) == [(4, "secagg.partial-batch")]
 
 
-def test_where_batches_are_ignored_it_is_only_the_one_left_out(federation: Any, stands: Any) -> None:
-    assert refused(federation, stands, CheckSurvivors(1, without(4)), EVERYBODY, batches="ignored") == [
-        (4, "secagg.declared-dead")
-    ]
+def test_where_batches_are_ignored_it_is_only_the_one_left_out() -> None:
+    assert refused(CheckSurvivors(1, without(4)), EVERYBODY, batches="ignored") == [(4, "secagg.declared-dead")]
 
 
-def test_a_batch_that_never_was_whole_cannot_be_made_so(federation: Any, stands: Any) -> None:
+def test_a_batch_that_never_was_whole_cannot_be_made_so() -> None:
     """Client 4 has not shared: its batch named whole names somebody whose shares do not exist, without it a part."""
     leaving = {"secagg/share-keys": {4}}
     for named, check in ((EVERYBODY, "secagg.foreign-survivor"), (without(4), "secagg.partial-batch")):
-        found = refused(federation, stands, CheckSurvivors(1, named), [3, 5, 6], leaving=leaving)
+        found = refused(CheckSurvivors(1, named), [3, 5, 6], leaving=leaving)
         assert found == [(3, check), (5, check), (6, check)]
 
 
-def test_a_stranger_in_the_list_is_a_refusal_and_no_crash(federation: Any, stands: Any) -> None:
-    assert refused(federation, stands, CheckSurvivors(1, [*EVERYBODY, 40]), [2]) == [(2, "secagg.foreign-survivor")]
+def test_a_stranger_in_the_list_is_a_refusal_and_no_crash() -> None:
+    assert refused(CheckSurvivors(1, [*EVERYBODY, 40]), [2]) == [(2, "secagg.foreign-survivor")]
 
 
 @pytest.mark.parametrize(
     ("smallest", "check"), [(None, [(2, "secagg.too-few")]), (6, []), (7, [(2, "secagg.too-few")])]
 )
-def test_how_few_whole_batches_are_enough(federation: Any, stands: Any, smallest: int | None, check: Any) -> None:
+def test_how_few_whole_batches_are_enough(smallest: int | None, check: Any) -> None:
     """Two batches of three, where t is 7."""
-    found = refused(federation, stands, CheckSurvivors(1, [0, 1, 2, 3, 4, 5]), [2], smallest_sum=smallest)
+    found = refused(CheckSurvivors(1, [0, 1, 2, 3, 4, 5]), [2], smallest_sum=smallest)
     assert found == check
 
 
 # -- an input that would not be masked with its whole batch -----------------------------------------------------------
 
 
-def test_no_input_is_sent_before_the_whole_batch_has_shared(federation: Any, stands: Any) -> None:
+def test_no_input_is_sent_before_the_whole_batch_has_shared() -> None:
     """The server hides from client 2 that client 1 has shared; it is told of enough others."""
 
     async def play() -> Any:
-        small = federation(DELTAS, SecAggParameters(threshold=T), batches=THREES)
-        stand = stands.Stand(small, await small.begin())
+        small = SmallFederation(DELTAS, SecAggParameters(threshold=T), batches=THREES)
+        stand = Stand(small, await small.begin())
         await small.protocol.advertise_keys(stand.state)
         await small.protocol.share_keys(stand.state)
         rows = [row for row in stand.sealed_for(2) if row.client != 1]
@@ -131,9 +130,9 @@ def test_no_input_is_sent_before_the_whole_batch_has_shared(federation: Any, sta
 # -- different unions to different clients ----------------------------------------------------------------------------
 
 
-def test_different_unions_of_whole_batches_never_find_t_signers_each(federation: Any, stands: Any) -> None:
+def test_different_unions_of_whole_batches_never_find_t_signers_each() -> None:
     async def play() -> Any:
-        stand = await before_check(federation, stands)
+        stand = await before_check()
         network = stand.small.network
         first, second = without(0, 1, 2), without(9, 10, 11)
         one = (await network.ask(np.array([3, 4, 5, 6, 7, 8]), CheckSurvivors(1, first))).valid()
@@ -159,9 +158,9 @@ def test_different_unions_of_whole_batches_never_find_t_signers_each(federation:
     ]
 
 
-def test_after_one_set_was_unmasked_there_is_no_other(federation: Any, stands: Any) -> None:
+def test_after_one_set_was_unmasked_there_is_no_other() -> None:
     async def play() -> Any:
-        stand = await before_check(federation, stands)
+        stand = await before_check()
         stand.state.survivors, stand.state.helpers = np.array(without(0, 1, 2)), np.array([0, 1, 2])
         await stand.small.protocol.check_consistency(stand.state)
         rows = [row for row in stand.signatures if row.client > 2]
@@ -175,11 +174,11 @@ def test_after_one_set_was_unmasked_there_is_no_other(federation: Any, stands: A
 # -- who is left out --------------------------------------------------------------------------------------------------
 
 
-def left_out_reveals(federation: Any, stands: Any, **options: Any) -> dict[int, Shares]:
+def left_out_reveals(**options: Any) -> dict[int, Shares]:
     """Batch 1 is left out, since client 4 sent no input."""
 
     async def play() -> Any:
-        stand = await before_check(federation, stands, {"secagg/masked-input": {4}}, **options)
+        stand = await before_check({"secagg/masked-input": {4}}, **options)
         protocol, state = stand.small.protocol, stand.state
         assert (state.survivors.tolist(), state.helpers.tolist()) == (without(3, 4, 5), [3, 5])
         await protocol.check_consistency(state)
@@ -190,19 +189,17 @@ def left_out_reveals(federation: Any, stands: Any, **options: Any) -> dict[int, 
 
 
 @pytest.mark.parametrize("smallest", [None, 3])
-def test_who_is_left_out_gives_its_mask_key_away_and_nobody_gives_its_seed(
-    federation: Any, stands: Any, smallest: int | None
-) -> None:
-    revealed = left_out_reveals(federation, stands, smallest_sum=smallest)
+def test_who_is_left_out_gives_its_mask_key_away_and_nobody_gives_its_seed(smallest: int | None) -> None:
+    revealed = left_out_reveals(smallest_sum=smallest)
     assert sorted(revealed) == without(4)
     for shares in revealed.values():
         assert sorted(row.client for row in shares.mask_keys) == [3, 4, 5]
         assert sorted(row.client for row in shares.self_masks) == without(3, 4, 5)
 
 
-def test_signatures_of_those_left_out_count_only_where_the_experiment_says_so(federation: Any, stands: Any) -> None:
+def test_signatures_of_those_left_out_count_only_where_the_experiment_says_so() -> None:
     async def play(smallest: int | None) -> Any:
-        stand = await before_check(federation, stands, {"secagg/masked-input": {4}}, smallest_sum=smallest)
+        stand = await before_check({"secagg/masked-input": {4}}, smallest_sum=smallest)
         stand.state.survivors, stand.state.helpers = np.array(without(3, 4, 5)), np.array([3, 5])
         await stand.small.protocol.check_consistency(stand.state)
         return await stand.ask(Unmask(1, stand.signatures)), await stand.ask(Unmask(1, stand.signatures), who=[3])
@@ -211,11 +208,11 @@ def test_signatures_of_those_left_out_count_only_where_the_experiment_says_so(fe
     assert asyncio.run(play(3)) == ([], [])
 
 
-def test_a_client_that_is_no_participant_never_signs_for_those_that_are(federation: Any, stands: Any) -> None:
+def test_a_client_that_is_no_participant_never_signs_for_those_that_are() -> None:
     """With a smallest sum everybody's signature counts who has shared; client 4 has not."""
 
     async def play() -> Any:
-        stand = await before_check(federation, stands, {"secagg/share-keys": {4}}, smallest_sum=3)
+        stand = await before_check({"secagg/share-keys": {4}}, smallest_sum=3)
         stand.state.survivors, stand.state.helpers = np.array(without(3, 4, 5)), np.array([3, 5])
         await stand.small.protocol.check_consistency(stand.state)
         return await stand.ask(Unmask(1, [*stand.signatures, changed(stand.signatures[0], client=4)]))
@@ -223,12 +220,12 @@ def test_a_client_that_is_no_participant_never_signs_for_those_that_are(federati
     assert asyncio.run(play()) == [(2, "secagg.foreign-signature")]
 
 
-def test_a_batch_of_one_is_nobodys_reason_to_be_left_out(federation: Any, stands: Any) -> None:
+def test_a_batch_of_one_is_nobodys_reason_to_be_left_out() -> None:
     """Batches of one and two: client 0 has no mates, of whom one could have dropped out."""
     batches = Batches([0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 5])
 
     async def play() -> Any:
-        stand = await masked(federation, stands, batches, threshold=T)
+        stand = await masked(batches, threshold=T)
         return [
             await stand.ask(CheckSurvivors(1, without(0)), who=[0]),
             await stand.ask(CheckSurvivors(1, without(1, 2)), who=[1]),
@@ -240,14 +237,14 @@ def test_a_batch_of_one_is_nobodys_reason_to_be_left_out(federation: Any, stands
 # -- under an agreed list ---------------------------------------------------------------------------------------------
 
 
-def test_batches_and_an_agreed_list_of_participants_go_together(federation: Any) -> None:
+def test_batches_and_an_agreed_list_of_participants_go_together() -> None:
     """As `verifiable-batch-partition` has it: three of five batches were agreed on, and one loses a member."""
 
     async def play() -> Any:
         batches = Batches.consecutive(15, 3)
         deltas = np.random.default_rng(4).uniform(-1, 1, (15, 5))
         leaving = {"secagg/masked-input": {7}}
-        small = federation(
+        small = SmallFederation(
             deltas, SecAggParameters(threshold=0.6), batches=batches, agreed=True, minimum=9, leaving=leaving
         )
         small.everybody = batches.members([0, 2, 4])

@@ -16,6 +16,7 @@ from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.aggregation.secagg_plus.server import SecAggPlus
 from testbed.batches import Batches
 from testbed.errors import RoundAborted
+from tests.aggregation.federations import SmallFederation
 
 STAGES = ("train", *SecAgg.stages)
 UNSIGNED = (*STAGES[:4], "secagg/unmask-survivors")
@@ -88,10 +89,10 @@ def expected(case: dict[str, Any]) -> list[int] | None:
 
 @settings(max_examples=150)
 @given(rounds())
-def test_the_sum_is_exact_and_of_whole_batches_or_the_round_is_aborted(federation: Any, case: dict[str, Any]) -> None:
+def test_the_sum_is_exact_and_of_whole_batches_or_the_round_is_aborted(case: dict[str, Any]) -> None:
     fates, batches = case["fates"], case["batches"]
     n, generator = len(fates), np.random.default_rng(len(fates))
-    small = federation(
+    small = SmallFederation(
         generator.uniform(-1, 1, (n, 5)),
         case["parameters"],
         samples=generator.integers(1, 20, n).tolist(),
@@ -114,13 +115,11 @@ def test_the_sum_is_exact_and_of_whole_batches_or_the_round_is_aborted(federatio
 
 @pytest.mark.parametrize("consistency", ["signed", "none"])
 @pytest.mark.parametrize("at", range(6))
-def test_one_lost_member_takes_its_batch_along_only_while_there_is_no_sum(
-    federation: Any, consistency: str, at: int
-) -> None:
+def test_one_lost_member_takes_its_batch_along_only_while_there_is_no_sum(consistency: str, at: int) -> None:
     stages = STAGES if consistency == "signed" else UNSIGNED
     if at >= len(stages):
         pytest.skip("this variant has a stage less")
-    small = federation(
+    small = SmallFederation(
         DELTAS, SecAggParameters(threshold=9, consistency=consistency), batches=THREES, leaving={stages[at]: {4}}
     )
     kept = [0, 1, 2, *range(6, 12)] if stages[at] in BEFORE_THE_SUM else list(range(12))
@@ -129,9 +128,11 @@ def test_one_lost_member_takes_its_batch_along_only_while_there_is_no_sum(
     assert np.abs(aggregate.mean - DELTAS[kept].mean(0)).max() <= 2 / (2**16 - 1)
 
 
-def test_who_is_left_out_uploads_nothing_when_that_is_known_before(federation: Any) -> None:
+def test_who_is_left_out_uploads_nothing_when_that_is_known_before() -> None:
     def uploaded(leaving: dict[str, set[int]]) -> dict[int, int]:
-        small = federation(DELTAS.repeat(100, axis=1), SecAggParameters(threshold=9), batches=THREES, leaving=leaving)
+        small = SmallFederation(
+            DELTAS.repeat(100, axis=1), SecAggParameters(threshold=9), batches=THREES, leaving=leaving
+        )
         small.run()
         stage = next(one for one in small.network.exchanges if one.stage == "secagg/masked-input")
         return dict(zip(stage.clients.tolist(), stage.bytes_up.tolist(), strict=True))
@@ -142,47 +143,47 @@ def test_who_is_left_out_uploads_nothing_when_that_is_known_before(federation: A
     assert early[6] > 2400
 
 
-def test_those_left_out_help_to_unmask(federation: Any) -> None:
+def test_those_left_out_help_to_unmask() -> None:
     """One batch is left out, and two of the nine others leave before they reveal: 7 and the two batch-mates make 9."""
     leaving = {"secagg/masked-input": {4}, "secagg/unmask": {0, 11}}
-    small = federation(DELTAS, SecAggParameters(threshold=9), batches=THREES, leaving=leaving)
+    small = SmallFederation(DELTAS, SecAggParameters(threshold=9), batches=THREES, leaving=leaving)
     assert small.run().survivors.tolist() == [0, 1, 2, *range(6, 12)]
     leaving["secagg/unmask"].add(5)
     with pytest.raises(RoundAborted, match="below-threshold"):
-        federation(DELTAS, SecAggParameters(threshold=9), batches=THREES, leaving=leaving).run()
+        SmallFederation(DELTAS, SecAggParameters(threshold=9), batches=THREES, leaving=leaving).run()
 
 
-def test_with_a_smallest_sum_of_its_own_a_round_survives_a_loss_in_nearly_every_batch(federation: Any) -> None:
+def test_with_a_smallest_sum_of_its_own_a_round_survives_a_loss_in_nearly_every_batch() -> None:
     leaving = {"train": {0}, "secagg/share-keys": {4}, "secagg/masked-input": {8}}
-    small = federation(DELTAS, SecAggParameters(threshold=9, smallest_sum=3), batches=THREES, leaving=leaving)
+    small = SmallFederation(DELTAS, SecAggParameters(threshold=9, smallest_sum=3), batches=THREES, leaving=leaving)
     assert small.run().survivors.tolist() == [9, 10, 11]
     with pytest.raises(RoundAborted, match="too-few-in-whole-batches: 6 of 9 needed shared their keys"):
-        federation(DELTAS, SecAggParameters(threshold=9), batches=THREES, leaving=leaving).run()
+        SmallFederation(DELTAS, SecAggParameters(threshold=9), batches=THREES, leaving=leaving).run()
     with pytest.raises(RoundAborted, match="too-few-in-whole-batches: 3 of 4 needed sent their input"):
-        federation(DELTAS, SecAggParameters(threshold=9, smallest_sum=4), batches=THREES, leaving=leaving).run()
+        SmallFederation(DELTAS, SecAggParameters(threshold=9, smallest_sum=4), batches=THREES, leaving=leaving).run()
 
 
-def test_a_round_that_cannot_succeed_any_more_ends_before_the_uploads(federation: Any) -> None:
-    small = federation(DELTAS, SecAggParameters(threshold=9), batches=THREES, leaving={"train": {0, 4}})
+def test_a_round_that_cannot_succeed_any_more_ends_before_the_uploads() -> None:
+    small = SmallFederation(DELTAS, SecAggParameters(threshold=9), batches=THREES, leaving={"train": {0, 4}})
     with pytest.raises(RoundAborted, match="too-few-in-whole-batches: 6 of 9 needed trained"):
         small.run()
     assert [stage.stage for stage in small.network.exchanges] == ["train"]
 
 
-def test_ignored_batches_and_batches_of_one_are_as_no_batches(federation: Any) -> None:
+def test_ignored_batches_and_batches_of_one_are_as_no_batches() -> None:
     leaving = {"secagg/masked-input": {4}, "secagg/unmask": {7}}
     survivors = [i for i in range(12) if i != 4]
     kept = [
-        federation(DELTAS, SecAggParameters(threshold=7, batches=said), batches=batches, leaving=leaving).run()
+        SmallFederation(DELTAS, SecAggParameters(threshold=7, batches=said), batches=batches, leaving=leaving).run()
         for said, batches in (("whole", None), ("ignored", THREES), ("whole", Batches.consecutive(12, 1)))
     ]
     assert [aggregate.survivors.tolist() for aggregate in kept] == [survivors] * 3
     assert len({aggregate.mean.tobytes() for aggregate in kept}) == 1
 
 
-def test_without_a_loss_batches_cost_no_byte(federation: Any) -> None:
+def test_without_a_loss_batches_cost_no_byte() -> None:
     def told(said: str) -> list[tuple[str, int, int]]:
-        small = federation(DELTAS, SecAggParameters(threshold=7, batches=said), batches=THREES)
+        small = SmallFederation(DELTAS, SecAggParameters(threshold=7, batches=said), batches=THREES)
         small.run()
         return [(one.stage, int(one.bytes_down.sum()), int(one.bytes_up.sum())) for one in small.network.exchanges]
 
@@ -190,12 +191,14 @@ def test_without_a_loss_batches_cost_no_byte(federation: Any) -> None:
 
 
 @pytest.mark.parametrize("said", ["whole", "ignored"])
-def test_plain_sums_are_those_that_secure_ones_are_compared_with(federation: Any, said: str) -> None:
+def test_plain_sums_are_those_that_secure_ones_are_compared_with(said: str) -> None:
     parameters = PlainParameters(batches=said)
-    small = federation(DELTAS, parameters, protocol=Plain, batches=THREES, leaving={"plain/update": {4}})
+    small = SmallFederation(DELTAS, parameters, protocol=Plain, batches=THREES, leaving={"plain/update": {4}})
     kept = [i for i in range(12) if i != 4 and (said == "ignored" or i not in (3, 5))]
     assert small.run().survivors.tolist() == kept
-    everywhere = federation(DELTAS, parameters, protocol=Plain, batches=THREES, leaving={"plain/update": {0, 4, 7, 9}})
+    everywhere = SmallFederation(
+        DELTAS, parameters, protocol=Plain, batches=THREES, leaving={"plain/update": {0, 4, 7, 9}}
+    )
     if said == "whole":
         with pytest.raises(RoundAborted, match="no-whole-batch"):
             everywhere.run()
@@ -203,12 +206,12 @@ def test_plain_sums_are_those_that_secure_ones_are_compared_with(federation: Any
         assert len(everywhere.run().survivors) == 8
 
 
-def test_sums_among_neighbours_leave_out_whole_batches_too(federation: Any) -> None:
+def test_sums_among_neighbours_leave_out_whole_batches_too() -> None:
     n, batches = 24, Batches.consecutive(24, 3)
     deltas = np.random.default_rng(6).uniform(-1, 1, (n, 4)).astype(np.float32)
     parameters = SecAggPlusParameters(dropouts=0.3, correctness=1, security=1, dishonest=0)
     for stage in ("train", *SecAggPlus.stages[:3]):
-        small = federation(deltas, parameters, protocol=SecAggPlus, batches=batches, leaving={stage: {4, 20}})
+        small = SmallFederation(deltas, parameters, protocol=SecAggPlus, batches=batches, leaving={stage: {4, 20}})
         kept = [i for i in range(n) if i // 3 not in (1, 6)]
         aggregate = small.run()
         assert aggregate.survivors.tolist() == kept
@@ -216,10 +219,12 @@ def test_sums_among_neighbours_leave_out_whole_batches_too(federation: Any) -> N
         assert [event.kind for event in small.network.events] == ["weak-batches"]
 
 
-def test_the_sum_does_not_depend_on_how_clients_are_spread(federation: Any) -> None:
+def test_the_sum_does_not_depend_on_how_clients_are_spread() -> None:
     leaving = {"secagg/share-keys": {2}, "secagg/masked-input": {4}, "secagg/unmask": {9}}
     means = {
-        federation(DELTAS, SecAggParameters(threshold=7, smallest_sum=6), batches=THREES, leaving=leaving, hosts=hosts)
+        SmallFederation(
+            DELTAS, SecAggParameters(threshold=7, smallest_sum=6), batches=THREES, leaving=leaving, hosts=hosts
+        )
         .run()
         .mean.tobytes()
         for hosts in (1, 2, 5)
@@ -227,8 +232,8 @@ def test_the_sum_does_not_depend_on_how_clients_are_spread(federation: Any) -> N
     assert len(means) == 1
 
 
-def test_a_server_that_is_told_no_dimension_is_not_misled_by_those_that_send_nothing(federation: Any) -> None:
+def test_a_server_that_is_told_no_dimension_is_not_misled_by_those_that_send_nothing() -> None:
     leaving = {"secagg/share-keys": {0, 4, 8}}
     parameters = SecAggParameters(threshold=7, smallest_sum=3)
-    small = federation(DELTAS, parameters, batches=THREES, leaving=leaving, told=False)
+    small = SmallFederation(DELTAS, parameters, batches=THREES, leaving=leaving, told=False)
     assert asyncio.run(small.aggregate()).survivors.tolist() == [9, 10, 11]

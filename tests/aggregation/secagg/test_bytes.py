@@ -14,6 +14,7 @@ from testbed.aggregation.secagg.server import SecAgg
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.messages import Vector, attach, decode, encode
 from testbed.parties.client import RoleSpec, handles
+from tests.aggregation.federations import SmallFederation
 
 N, D = 6, 37
 
@@ -34,11 +35,11 @@ def answers_on_the_wire(small: Any, delivery: Any, answers: Any) -> dict[int, by
     SecAggParameters(threshold=0.6, bits=32),
     PlainParameters(),
 ])  # fmt: skip
-def test_recorded_bytes_are_the_lengths_of_the_encodings(federation: Any, parameters: Any) -> None:
+def test_recorded_bytes_are_the_lengths_of_the_encodings(parameters: Any) -> None:
     """Downloads as hosts received them, and uploads as they would travel, stage by stage and client by client."""
     protocol = Plain if isinstance(parameters, PlainParameters) else SecAgg
     deltas = np.random.default_rng(0).uniform(-1, 1, (N, D))
-    small = federation(deltas, parameters, protocol=protocol, leaving={"secagg/masked-input": {1}})
+    small = SmallFederation(deltas, parameters, protocol=protocol, leaving={"secagg/masked-input": {1}})
     small.run()
     assert [stage.stage for stage in small.network.exchanges] == ["train", *protocol.stages]
     for stage, (delivery, answers) in zip(small.network.exchanges, small.hosts.seen, strict=True):
@@ -58,10 +59,10 @@ def test_recorded_bytes_are_the_lengths_of_the_encodings(federation: Any, parame
 
 
 @pytest.mark.parametrize(("bits", "packed"), [(20, 95), (32, 152), (33, 157), (8, 38), (64, 304)])
-def test_the_masked_vector_is_packed_to_the_rings_width(federation: Any, bits: int, packed: int) -> None:
+def test_the_masked_vector_is_packed_to_the_rings_width(bits: int, packed: int) -> None:
     """38 elements: 37 coordinates and the weight."""
     parameters = SecAggParameters(threshold=0.6, bits=bits, levels_bits=4)
-    small = federation(np.zeros((N, D)), parameters)
+    small = SmallFederation(np.zeros((N, D)), parameters)
     small.run()
     stage = next(stage for stage in small.network.exchanges if stage.stage == "secagg/masked-input")
     array, extension, header = 1, 3 if packed + 5 < 256 else 4, 5
@@ -78,9 +79,9 @@ def masked_inputs(small: Any, number: int = 1) -> dict[int, np.ndarray[Any, Any]
 
 
 @pytest.mark.parametrize("bits", [16, 32, 64])
-def test_masked_inputs_look_uniform_and_plain_ones_do_not(federation: Any, bits: int) -> None:
+def test_masked_inputs_look_uniform_and_plain_ones_do_not(bits: int) -> None:
     deltas = np.random.default_rng(0).normal(0, 0.05, (4, 6000)).clip(-1, 1)
-    small = federation(deltas, SecAggParameters(threshold=3, bits=bits, levels_bits=12, weights="equal"))
+    small = SmallFederation(deltas, SecAggParameters(threshold=3, bits=bits, levels_bits=12, weights="equal"))
     masked = masked_inputs(small)
     quantisation = small.parameters.quantisation
     for client in range(4):
@@ -110,10 +111,10 @@ class ShowsItsSecrets(SecAggClient):
         return advert
 
 
-def test_every_round_has_its_own_keys_and_masks(federation: Any) -> None:
+def test_every_round_has_its_own_keys_and_masks() -> None:
     parameters = SecAggParameters(threshold=4)
     deltas = np.random.default_rng(0).uniform(-1, 1, (N, 500))
-    small = federation(deltas, parameters, roles=[RoleSpec(ShowsItsSecrets, parameters)])
+    small = SmallFederation(deltas, parameters, roles=[RoleSpec(ShowsItsSecrets, parameters)])
     ShowsItsSecrets.shown.clear()
     first, second = masked_inputs(small, 1), masked_inputs(small, 2)
     secrets = [secret for _, *pair in ShowsItsSecrets.shown for secret in pair]
@@ -123,8 +124,8 @@ def test_every_round_has_its_own_keys_and_masks(federation: Any) -> None:
         assert stats.chisquare(np.bincount(difference.view(np.uint8), minlength=256)).pvalue > 1e-4
 
 
-def test_a_plain_update_costs_four_bytes_a_parameter(federation: Any) -> None:
-    small = federation(np.zeros((N, D)), PlainParameters(), protocol=Plain, samples=range(1, N + 1))
+def test_a_plain_update_costs_four_bytes_a_parameter() -> None:
+    small = SmallFederation(np.zeros((N, D)), PlainParameters(), protocol=Plain, samples=range(1, N + 1))
     small.run()
     expected = len(encode(Update(1, Vector(np.zeros(D, np.float32), 0))))
     assert set(small.network.exchanges[-1].bytes_up.tolist()) == {expected}

@@ -19,6 +19,7 @@ from testbed.aggregation.secagg.messages import (
 )
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.crypto.key_agreement import PrivateKey
+from tests.aggregation.federations import SmallFederation, Stand, refused_by_the_victim, stand_before
 
 N = 6
 T = 4
@@ -48,38 +49,38 @@ def sets_of(*clients: int) -> Any:
         (AdvertiseKeys(0, N, T), "aggregation.nothing-trained"),
     ],
 )
-def test_what_the_server_announces_is_checked(stands: Any, message: AdvertiseKeys, check: str) -> None:
-    assert stands.refused("advertise", lambda stand: (message,)) == [check]
+def test_what_the_server_announces_is_checked(message: AdvertiseKeys, check: str) -> None:
+    assert refused_by_the_victim("advertise", lambda stand: (message,)) == [check]
 
 
-def test_a_fraction_as_threshold_is_checked_too(federation: Any, stands: Any) -> None:
+def test_a_fraction_as_threshold_is_checked_too() -> None:
     async def play() -> Any:
-        small = federation(np.zeros((N, 3)), SecAggParameters(threshold=0.6))
+        small = SmallFederation(np.zeros((N, 3)), SecAggParameters(threshold=0.6))
         start = await small.begin()
-        return await stands.Stand(small, start).ask(AdvertiseKeys(1, N, 3))
+        return await Stand(small, start).ask(AdvertiseKeys(1, N, 3))
 
     assert asyncio.run(play()) == [(2, "secagg.other-threshold")]
 
 
-def test_nobody_aggregates_before_training(federation: Any, stands: Any) -> None:
+def test_nobody_aggregates_before_training() -> None:
     async def play() -> Any:
-        small = federation(np.zeros((N, 3)), SecAggParameters(threshold=T))
+        small = SmallFederation(np.zeros((N, 3)), SecAggParameters(threshold=T))
         await small.network.begin_round(1)
-        return await stands.Stand(small, None).ask(AdvertiseKeys(1, N, T))
+        return await Stand(small, None).ask(AdvertiseKeys(1, N, T))
 
     assert asyncio.run(play()) == [(2, "aggregation.nothing-trained")]
 
 
-def test_a_round_number_serves_once(federation: Any, stands: Any) -> None:
+def test_a_round_number_serves_once() -> None:
     """A seeded run derives masks from it: the same number again would hide two updates under one mask."""
 
     async def play() -> Any:
-        small = federation(np.zeros((N, 3)), SecAggParameters(threshold=T))
+        small = SmallFederation(np.zeros((N, 3)), SecAggParameters(threshold=T))
         await small.aggregate(3)
         await small.network.begin_round(4)  # as far as clients know, a new round
         again = await small.train(3)
         first = small.refusals()
-        skipping = await stands.Stand(small, again).ask(AdvertiseKeys(3, N, T))
+        skipping = await Stand(small, again).ask(AdvertiseKeys(3, N, T))
         return first, skipping, again.trained.tolist(), (await small.aggregate(4)).survivors.tolist()
 
     first, skipping, trained, survivors = asyncio.run(play())
@@ -89,9 +90,9 @@ def test_a_round_number_serves_once(federation: Any, stands: Any) -> None:
     assert survivors == list(range(N))
 
 
-def test_a_client_trains_once_in_a_round(federation: Any) -> None:
+def test_a_client_trains_once_in_a_round() -> None:
     async def play() -> Any:
-        small = federation(np.zeros((N, 3)), SecAggParameters(threshold=T))
+        small = SmallFederation(np.zeros((N, 3)), SecAggParameters(threshold=T))
         await small.begin(1)
         await small.train(1)
         return small.refusals()
@@ -126,17 +127,17 @@ FRESH = PrivateKey.from_seed(bytes(range(32))).public
         (lambda s: ShareKeys(2, s.listed), "secagg.out-of-order"),
     ],
 )  # fmt: skip
-def test_the_list_of_keys_is_checked(stands: Any, question: Callable[[Any], Any], check: str) -> None:
-    assert stands.refused("share", lambda stand: (question(stand),)) == [check]
+def test_the_list_of_keys_is_checked(question: Callable[[Any], Any], check: str) -> None:
+    assert refused_by_the_victim("share", lambda stand: (question(stand),)) == [check]
 
 
-def test_keys_of_an_earlier_round_are_refused(stands: Any) -> None:
+def test_keys_of_an_earlier_round_are_refused() -> None:
     async def play() -> Any:
-        stand = await stands.before("share")
+        stand = await stand_before("share")
         old = stand.listed
         await stand.small.network.begin_round(2)
         start = await stand.small.train(2)
-        again = stands.Stand(stand.small, start)
+        again = Stand(stand.small, start)
         await stand.small.protocol.advertise_keys(again.state)
         mixed = [row if row.client != 4 else old[4] for row in again.listed]
         return await stand.ask(ShareKeys(2, mixed))
@@ -144,12 +145,12 @@ def test_keys_of_an_earlier_round_are_refused(stands: Any) -> None:
     assert asyncio.run(play()) == [(2, "secagg.other-keys-or-training")]
 
 
-def test_more_clients_than_were_announced_are_refused(federation: Any, stands: Any) -> None:
+def test_more_clients_than_were_announced_are_refused() -> None:
     """With fewer participants announced, t of them could be half of those who share."""
 
     async def play() -> Any:
-        small = federation(np.zeros((N, 3)), SecAggParameters(threshold=0.6))
-        stand = stands.Stand(small, await small.begin())
+        small = SmallFederation(np.zeros((N, 3)), SecAggParameters(threshold=0.6))
+        stand = Stand(small, await small.begin())
         replies = await small.network.ask(EVERYBODY, AdvertiseKeys(1, N - 1, 3))
         stand.state.adverts = replies.valid()
         return await stand.ask(ShareKeys(1, stand.listed))
@@ -170,8 +171,8 @@ def test_more_clients_than_were_announced_are_refused(federation: Any, stands: A
         (lambda s: [], "secagg.too-few"),
     ],
 )
-def test_who_has_shared_is_checked(stands: Any, rows: Callable[[Any], Any], check: str) -> None:
-    assert stands.refused("mask", lambda stand: (MaskInput(1), SealedFromPeers(rows(stand)))) == [check]
+def test_who_has_shared_is_checked(rows: Callable[[Any], Any], check: str) -> None:
+    assert refused_by_the_victim("mask", lambda stand: (MaskInput(1), SealedFromPeers(rows(stand)))) == [check]
 
 
 # -- consistency check ----------------------------------------------------------------------------------------------
@@ -187,14 +188,14 @@ def test_who_has_shared_is_checked(stands: Any, rows: Callable[[Any], Any], chec
         ([], "secagg.declared-dead"),
     ],
 )
-def test_the_survivors_are_checked(stands: Any, survivors: list[int], check: str) -> None:
-    assert stands.refused("check", lambda stand: (CheckSurvivors(1, survivors),)) == [check]
+def test_the_survivors_are_checked(survivors: list[int], check: str) -> None:
+    assert refused_by_the_victim("check", lambda stand: (CheckSurvivors(1, survivors),)) == [check]
 
 
-def test_a_survivor_that_has_not_shared_is_refused(stands: Any) -> None:
+def test_a_survivor_that_has_not_shared_is_refused() -> None:
     """Client 5 advertised keys and left: no share of its self-mask exists, so it cannot be a survivor."""
     leaving = {"secagg/share-keys": {5}}
-    assert stands.refused("check", lambda stand: (CheckSurvivors(1, list(range(N))),), leaving=leaving) == [
+    assert refused_by_the_victim("check", lambda stand: (CheckSurvivors(1, list(range(N))),), leaving=leaving) == [
         "secagg.foreign-survivor"
     ]
 
@@ -214,13 +215,13 @@ def test_a_survivor_that_has_not_shared_is_refused(stands: Any) -> None:
          "secagg.inconsistent-survivors"),
     ],
 )  # fmt: skip
-def test_the_signatures_on_the_survivors_are_checked(stands: Any, rows: Callable[[Any], Any], check: str) -> None:
-    assert stands.refused("unmask", lambda stand: (Unmask(1, rows(stand)),)) == [check]
+def test_the_signatures_on_the_survivors_are_checked(rows: Callable[[Any], Any], check: str) -> None:
+    assert refused_by_the_victim("unmask", lambda stand: (Unmask(1, rows(stand)),)) == [check]
 
 
-def test_a_signature_of_somebody_declared_dead_is_refused(stands: Any) -> None:
+def test_a_signature_of_somebody_declared_dead_is_refused() -> None:
     async def play() -> Any:
-        stand = await stands.before("check")
+        stand = await stand_before("check")
         stand.state.survivors = sets_of(0, 1, 2, 3, 4)
         await stand.small.protocol.check_consistency(stand.state)
         return await stand.ask(Unmask(1, [*stand.signatures, changed(stand.signatures[0], client=5)]))
@@ -228,9 +229,9 @@ def test_a_signature_of_somebody_declared_dead_is_refused(stands: Any) -> None:
     assert asyncio.run(play()) == [(2, "secagg.foreign-signature")]
 
 
-def test_contradictory_sets_of_survivors_are_noticed(stands: Any) -> None:
+def test_contradictory_sets_of_survivors_are_noticed() -> None:
     async def play() -> Any:
-        stand = await stands.before("check")
+        stand = await stand_before("check")
         network = stand.small.network
         first = await network.ask(sets_of(0, 1, 2), CheckSurvivors(1, [0, 1, 2, 3, 4, 5]))
         second = await network.ask(sets_of(3, 4, 5), CheckSurvivors(1, [1, 2, 3, 4, 5]))

@@ -33,16 +33,17 @@ from testbed.crypto.shamir import PRIME
 from testbed.errors import RoundAborted
 from testbed.messages import Message, Vector
 from testbed.parties.client import Role, RoleSpec, handles
+from tests.aggregation.federations import SmallFederation
 
 N, D, T = 7, 9, 4
 DELTAS = np.random.default_rng(2).uniform(-1, 1, (N, D)).astype(np.float32)
 changed = msgspec.structs.replace
 
 
-def play(federation: Any, role: type[Role] | None, who: set[int], *, threshold: int = T, **keywords: Any) -> Any:
+def play(role: type[Role] | None, who: set[int], *, threshold: int = T, **keywords: Any) -> Any:
     parameters = SecAggParameters(threshold=threshold)
     roles = [] if role is None else [RoleSpec(role, parameters, only=frozenset(who))]
-    return federation(DELTAS, parameters, roles=roles, **keywords)
+    return SmallFederation(DELTAS, parameters, roles=roles, **keywords)
 
 
 def is_mean_of(aggregate: Any, clients: list[int]) -> bool:
@@ -98,15 +99,15 @@ class CopiesAKey(SecAggClient):
 
 
 @pytest.mark.parametrize("role", [SignsNothing, SmallOrderKey, OneKeyTwice, CopiesAKey])
-def test_keys_that_peers_would_refuse_are_not_passed_on(federation: Any, role: type[Role]) -> None:
-    small = play(federation, role, {3})
+def test_keys_that_peers_would_refuse_are_not_passed_on(role: type[Role]) -> None:
+    small = play(role, {3})
     assert is_mean_of(small.run(), [0, 1, 2, 4, 5, 6])
     assert [client for client, _ in small.misbehaviour()] == [3]
     assert small.refusals() == []
 
 
-def test_a_server_without_the_experiments_id_leaves_signatures_to_the_clients(federation: Any) -> None:
-    small = play(federation, SignsNothing, {3}, told=False)
+def test_a_server_without_the_experiments_id_leaves_signatures_to_the_clients() -> None:
+    small = play(SignsNothing, {3}, told=False)
     assert reason_of(small) == "below-threshold"
     assert set(small.refusals()) == {(i, "secagg.other-keys-or-training") for i in (0, 1, 2, 4, 5, 6)}
 
@@ -121,8 +122,8 @@ class SignsAnotherSet(SecAggClient):
         )
 
 
-def test_a_signature_on_another_set_ends_nobodys_round(federation: Any) -> None:
-    small = play(federation, SignsAnotherSet, {3})
+def test_a_signature_on_another_set_ends_nobodys_round() -> None:
+    small = play(SignsAnotherSet, {3})
     assert is_mean_of(small.run(), list(range(N)))
     assert [client for client, _ in small.misbehaviour()] == [3]
 
@@ -160,27 +161,27 @@ class ShortShares(SecAggClient):
 
 
 @pytest.mark.parametrize("role", [LeavesOneOut, SharesTwice, ShortShares])
-def test_who_has_not_shared_with_everybody_has_not_shared(federation: Any, role: type[Role]) -> None:
-    small = play(federation, role, {3})
+def test_who_has_not_shared_with_everybody_has_not_shared(role: type[Role]) -> None:
+    small = play(role, {3})
     assert is_mean_of(small.run(), [0, 1, 2, 4, 5, 6])
 
 
-def test_shares_that_do_not_open_end_the_round_of_the_server_and_nobody_elses_part(federation: Any) -> None:
+def test_shares_that_do_not_open_end_the_round_of_the_server_and_nobody_elses_part() -> None:
     """Without a verifiable secret sharing a survivor's self-mask is in its own hands; nothing can save this round."""
-    small = play(federation, SealsGarbage, {3})
+    small = play(SealsGarbage, {3})
     with pytest.raises(RoundAborted, match=f"below-threshold: 1 of {T} needed shares for client 3"):
         small.run()
     assert small.refusals() == []
 
 
-def test_garbage_for_fewer_than_the_spare_peers_harms_nobody(federation: Any) -> None:
+def test_garbage_for_fewer_than_the_spare_peers_harms_nobody() -> None:
     class SealsSomeGarbage(SecAggClient):
         @handles(ShareKeys)
         def on_share_keys(self, message: ShareKeys) -> SealedForPeers:
             rows = super().on_share_keys(message).shares
             return SealedForPeers([SharesFor(row.client, bytes(98)) for row in rows[:2]] + rows[2:])
 
-    assert is_mean_of(play(federation, SealsSomeGarbage, {3}).run(), list(range(N)))
+    assert is_mean_of(play(SealsSomeGarbage, {3}).run(), list(range(N)))
 
 
 # -- inputs ----------------------------------------------------------------------------------------------------------
@@ -207,68 +208,70 @@ class InputOf(SecAggClient):
     ],
 )
 @pytest.mark.parametrize("told", [True, False])
-def test_an_input_of_another_shape_has_not_survived(federation: Any, vector: Vector, told: bool) -> None:
+def test_an_input_of_another_shape_has_not_survived(vector: Vector, told: bool) -> None:
     role = type("WrongShape", (InputOf,), {"vector": vector})
-    small = play(federation, role, {3}, told=told)
+    small = play(role, {3}, told=told)
     assert is_mean_of(small.run(), [0, 1, 2, 4, 5, 6])
     assert small.misbehaviour() == [(3, f"masked input: RemoteVector(<{len(vector)} elements>, bits={vector.bits})")]
 
 
-def test_an_input_without_its_masks_is_noticed(federation: Any) -> None:
+def test_an_input_without_its_masks_is_noticed() -> None:
     role = type("Unmasked", (InputOf,), {"vector": Vector(np.ones(D + 1, np.uint32), 32)})
-    assert reason_of(play(federation, role, {3})) == "implausible-sum"
+    assert reason_of(play(role, {3})) == "implausible-sum"
 
 
-def test_a_client_can_still_lie_within_the_range_of_an_update(federation: Any) -> None:
+def test_a_client_can_still_lie_within_the_range_of_an_update() -> None:
     """Secure aggregation hides inputs, it does not judge them: this is documented, not prevented."""
 
     class TwiceItsWeight(SecAggClient):
         @handles(MaskInput)
         def on_mask_input(self, message: MaskInput, private: SealedFromPeers) -> Masked:
+            assert self.client.local_update is not None
             self.client.local_update = replace(self.client.local_update, samples=30)
             return super().on_mask_input(message, private)
 
-    assert play(federation, TwiceItsWeight, {3}).run().weight == N - 1 + 30
+    assert play(TwiceItsWeight, {3}).run().weight == N - 1 + 30
 
 
-def test_where_all_weights_are_equal_no_other_weight_is_accepted(federation: Any) -> None:
+def test_where_all_weights_are_equal_no_other_weight_is_accepted() -> None:
     class WeighsTwo(SecAggClient):
         @handles(MaskInput)
         def on_mask_input(self, message: MaskInput, private: SealedFromPeers) -> Masked:
+            assert self.client.local_update is not None
             self.client.local_update = replace(self.client.local_update, samples=2)
             self.noise = SecAggParameters(threshold=T).noise_policy()
             return super().on_mask_input(message, private)
 
     parameters = SecAggParameters(threshold=T, weights="equal")
-    small = federation(DELTAS, parameters, roles=[RoleSpec(WeighsTwo, parameters, only=frozenset({3}))])
+    small = SmallFederation(DELTAS, parameters, roles=[RoleSpec(WeighsTwo, parameters, only=frozenset({3}))])
     with pytest.raises(RoundAborted, match="implausible-sum: 7 equal weights sum to 8"):
         small.run()
 
 
-def test_a_server_that_knows_the_dimension_is_not_outvoted_about_it(federation: Any) -> None:
+def test_a_server_that_knows_the_dimension_is_not_outvoted_about_it() -> None:
     role = type("WrongShape", (InputOf,), {"vector": Vector(np.zeros(D + 2, np.uint32), 32)})
-    assert is_mean_of(play(federation, role, set(), threshold=4).run(), list(range(N)))
+    assert is_mean_of(play(role, set(), threshold=4).run(), list(range(N)))
     with pytest.raises(RoundAborted, match="below-threshold: 3 of 4 needed sent their input"):
-        play(federation, role, {3, 4, 5, 6}).run()
+        play(role, {3, 4, 5, 6}).run()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_an_update_that_is_not_finite_is_not_handed_on(federation: Any, value: float) -> None:
+def test_an_update_that_is_not_finite_is_not_handed_on(value: float) -> None:
     deltas = DELTAS.copy()
     deltas[3, 4] = value
-    small = federation(deltas, SecAggParameters(threshold=T))
+    small = SmallFederation(deltas, SecAggParameters(threshold=T))
     assert is_mean_of(small.run(), [0, 1, 2, 4, 5, 6])
     assert small.refusals() == [(3, "train.diverged")]
 
 
-def test_a_client_without_samples_has_nothing_to_weigh(federation: Any) -> None:
-    small = federation(DELTAS, SecAggParameters(threshold=T), samples=[1, 1, 1, 0, 1, 1, 1])
+def test_a_client_without_samples_has_nothing_to_weigh() -> None:
+    small = SmallFederation(DELTAS, SecAggParameters(threshold=T), samples=[1, 1, 1, 0, 1, 1, 1])
     assert is_mean_of(small.run(), [0, 1, 2, 4, 5, 6])
     assert small.refusals() == [(3, "aggregation.no-weight")]
 
 
-def test_an_update_of_another_dimension_is_not_handed_on(federation: Any) -> None:
-    small = federation(DELTAS, SecAggParameters(threshold=T))
+def test_an_update_of_another_dimension_is_not_handed_on() -> None:
+    small = SmallFederation(DELTAS, SecAggParameters(threshold=T))
     small.workload.deltas[3] = np.zeros(D + 1, np.float32)
     assert is_mean_of(small.run(), [0, 1, 2, 4, 5, 6])
     assert small.refusals() == [(3, "train.dimension")]
@@ -295,22 +298,22 @@ LEAVING = {"secagg/masked-input": {6}}
 
 
 @pytest.mark.parametrize(("threshold", "liars"), [(4, {0}), (4, {5}), (4, set())])
-def test_wrong_shares_are_corrected_while_enough_are_to_spare(federation: Any, threshold: int, liars: set[int]) -> None:
+def test_wrong_shares_are_corrected_while_enough_are_to_spare(threshold: int, liars: set[int]) -> None:
     """Six clients reveal with t = 4: one wrong share of each secret can be found."""
-    small = play(federation, RevealsWrongly, liars, threshold=threshold, leaving=LEAVING)
+    small = play(RevealsWrongly, liars, threshold=threshold, leaving=LEAVING)
     assert is_mean_of(small.run(), [0, 1, 2, 3, 4, 5])
     assert [holder for holder, _ in small.misbehaviour()] == sorted(liars) * N
 
 
 @pytest.mark.parametrize(("threshold", "liars"), [(4, {1, 4, 5}), (6, {0})])
-def test_without_t_true_shares_there_is_no_sum(federation: Any, threshold: int, liars: set[int]) -> None:
+def test_without_t_true_shares_there_is_no_sum(threshold: int, liars: set[int]) -> None:
     """With t = 6 of 6 a wrong mask key shows at its public key alone."""
-    assert reason_of(play(federation, RevealsWrongly, liars, threshold=threshold, leaving=LEAVING)) == "below-threshold"
+    assert reason_of(play(RevealsWrongly, liars, threshold=threshold, leaving=LEAVING)) == "below-threshold"
 
 
-def test_without_a_share_to_spare_a_wrong_self_mask_shows_in_the_sum(federation: Any) -> None:
+def test_without_a_share_to_spare_a_wrong_self_mask_shows_in_the_sum() -> None:
     """Nothing public belongs to a self-mask's seed: that it was wrong shows only in a sum that can be no sum."""
-    assert reason_of(play(federation, RevealsWrongly, {0}, threshold=7)) == "implausible-sum"
+    assert reason_of(play(RevealsWrongly, {0}, threshold=7)) == "implausible-sum"
 
 
 class DealsInconsistently(SecAggClient):
@@ -324,13 +327,13 @@ class DealsInconsistently(SecAggClient):
         return sealed
 
 
-def test_a_dealer_of_inconsistent_shares_ends_the_round(federation: Any) -> None:
-    small = play(federation, DealsInconsistently, {3})
+def test_a_dealer_of_inconsistent_shares_ends_the_round() -> None:
+    small = play(DealsInconsistently, {3})
     with pytest.raises(RoundAborted, match="wrong-shares: client 3 dealt shares that belong to no secret, as 7"):
         small.run()
 
 
-def test_shares_that_are_no_field_elements_are_as_good_as_missing(federation: Any) -> None:
+def test_shares_that_are_no_field_elements_are_as_good_as_missing() -> None:
     class TooLarge(SecAggClient):
         @handles(Unmask)
         def on_unmask(self, message: Unmask) -> Shares:
@@ -338,10 +341,10 @@ def test_shares_that_are_no_field_elements_are_as_good_as_missing(federation: An
             return Shares([], [ShareOf(row.client, b"\xff" * 33) for row in honest.self_masks])
 
     for threshold in (4, 6):  # with t = 6 of 7 a wrong share could not be corrected, a missing one is not missed
-        assert is_mean_of(play(federation, TooLarge, {3}, threshold=threshold).run(), list(range(N)))
+        assert is_mean_of(play(TooLarge, {3}, threshold=threshold).run(), list(range(N)))
 
 
-def test_shares_of_strangers_and_repeated_rows_are_ignored(federation: Any) -> None:
+def test_shares_of_strangers_and_repeated_rows_are_ignored() -> None:
     class Talkative(SecAggClient):
         @handles(Unmask)
         def on_unmask(self, message: Unmask) -> Shares:
@@ -349,7 +352,7 @@ def test_shares_of_strangers_and_repeated_rows_are_ignored(federation: Any) -> N
             more = [ShareOf(99, bytes(33)), ShareOf(0, bytes(33))]
             return Shares(more, [*more, *honest.self_masks])
 
-    assert is_mean_of(play(federation, Talkative, {3}).run(), list(range(N)))
+    assert is_mean_of(play(Talkative, {3}).run(), list(range(N)))
 
 
 class Silent(SecAggClient):
@@ -358,18 +361,18 @@ class Silent(SecAggClient):
         return None
 
 
-def test_silence_is_a_drop_out(federation: Any) -> None:
-    assert is_mean_of(play(federation, Silent, {3}).run(), [0, 1, 2, 4, 5, 6])
+def test_silence_is_a_drop_out() -> None:
+    assert is_mean_of(play(Silent, {3}).run(), [0, 1, 2, 4, 5, 6])
 
 
-def test_no_single_misbehaving_client_crashes_the_run(federation: Any) -> None:
+def test_no_single_misbehaving_client_crashes_the_run() -> None:
     """Whatever one client answers, the round completes or ends as aborted: nothing else is raised."""
     roles = [value for value in list(globals().values()) if isinstance(value, type) and issubclass(value, SecAggClient)]
-    outcomes = {}
+    outcomes: dict[str, int | str] = {}
     for role in roles:
         if role in (SecAggClient, InputOf):
             continue
-        small = play(federation, role, {3})
+        small = play(role, {3})
         try:
             outcomes[role.__name__] = len(asyncio.run(small.aggregate()).survivors)
         except RoundAborted as ended:

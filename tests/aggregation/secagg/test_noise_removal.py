@@ -24,6 +24,7 @@ from testbed.messages import decode
 from testbed.parties.client import RoleSpec, handles
 from testbed.privacy.mechanisms.noise import NoiseShare
 from testbed.privacy.mechanisms.removable import RemovableNoise
+from tests.aggregation.federations import SmallFederation, refused_by_the_victim
 
 N, D, T = 8, 4000, 3
 MULTIPLIER, SCALE = 1.5, 64.0
@@ -32,14 +33,14 @@ BEFORE = STAGES[:3]  # who leaves in them is not in the sum
 
 
 def parameters(enforced: bool = True, **changes: Any) -> SecAggParameters:
-    noise = {"noise_multiplier": MULTIPLIER, "scale": SCALE}
+    noise: dict[str, Any] = {"noise_multiplier": MULTIPLIER, "scale": SCALE}
     if enforced:
         noise["enforcement"] = {"tolerated_dropouts": T}
     return SecAggParameters(**{"threshold": 5, "weights": "equal", "noise": noise} | changes)
 
 
-def play(federation: Any, dropouts: int, stage: str, **keywords: Any) -> tuple[Any, Any]:
-    small = federation(
+def play(dropouts: int, stage: str, **keywords: Any) -> tuple[Any, Any]:
+    small = SmallFederation(
         np.zeros((N, D)), keywords.pop("parameters", parameters()),
         leaving={stage: set(range(1, 1 + dropouts))}, **keywords,
     )  # fmt: skip
@@ -60,9 +61,9 @@ ROUNDING = N * 0.25 / (MULTIPLIER * SCALE) ** 2
 @pytest.mark.parametrize("seeded", [True, False])
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("dropouts", range(T + 1))
-def test_the_sum_has_the_planned_noise(federation: Any, dropouts: int, stage: str, seeded: bool) -> None:
+def test_the_sum_has_the_planned_noise(dropouts: int, stage: str, seeded: bool) -> None:
     """Also without a seed: what is dealt in shares is then still what the noise was made from."""
-    small, aggregate = play(federation, dropouts, stage, secrets_from_system=not seeded)
+    small, aggregate = play(dropouts, stage, secrets_from_system=not seeded)
     assert len(aggregate.survivors) == (N - dropouts if stage in BEFORE else N)
     assert aggregate.noise == 1.0
     assert BAND[0] <= variance_of(small, aggregate) <= BAND[1] + ROUNDING
@@ -70,31 +71,31 @@ def test_the_sum_has_the_planned_noise(federation: Any, dropouts: int, stage: st
     assert small.misbehaviour() == []
 
 
-def test_without_it_dropouts_take_their_noise_along(federation: Any) -> None:
-    small, aggregate = play(federation, T, "secagg/masked-input", parameters=parameters(enforced=False))
+def test_without_it_dropouts_take_their_noise_along() -> None:
+    small, aggregate = play(T, "secagg/masked-input", parameters=parameters(enforced=False))
     assert aggregate.noise == (N - T) / N
     assert BAND[0] * (N - T) / N <= variance_of(small, aggregate) <= BAND[1] * (N - T) / N + ROUNDING
 
 
-def test_more_dropouts_than_tolerated_cost_noise(federation: Any) -> None:
+def test_more_dropouts_than_tolerated_cost_noise() -> None:
     loose = parameters(noise={"noise_multiplier": MULTIPLIER, "scale": SCALE, "enforcement": {"tolerated_dropouts": 1}})
-    small, aggregate = play(federation, 3, "secagg/masked-input", parameters=loose)
+    small, aggregate = play(3, "secagg/masked-input", parameters=loose)
     assert aggregate.noise == pytest.approx(5 / 7)
     assert BAND[0] * 5 / 7 <= variance_of(small, aggregate) <= BAND[1] * 5 / 7 + ROUNDING
 
 
-def test_the_mean_is_that_of_the_survivors(federation: Any) -> None:
+def test_the_mean_is_that_of_the_survivors() -> None:
     deltas = np.random.default_rng(5).normal(size=(N, D))
     deltas *= 0.9 / np.linalg.norm(deltas, axis=1, keepdims=True)
     little = parameters(noise={"noise_multiplier": 1e-3, "scale": 4096.0, "enforcement": {"tolerated_dropouts": T}})
-    small = federation(deltas, little, leaving={"secagg/share-keys": {2}, "secagg/consistency": {6}})
+    small = SmallFederation(deltas, little, leaving={"secagg/share-keys": {2}, "secagg/consistency": {6}})
     aggregate = small.run()
     assert aggregate.survivors.tolist() == [0, 1, 3, 4, 5, 6, 7]
     assert np.linalg.norm(aggregate.mean - deltas[aggregate.survivors].mean(axis=0)) < 0.02
 
 
-def test_the_same_seed_gives_the_same_sum(federation: Any) -> None:
-    first, again = (play(federation, 2, "secagg/masked-input")[1].mean for _ in range(2))
+def test_the_same_seed_gives_the_same_sum() -> None:
+    first, again = (play(2, "secagg/masked-input")[1].mean for _ in range(2))
     assert (first == again).all()
 
 
@@ -113,11 +114,9 @@ class Remembers(SecAggClient):
 
 
 @pytest.mark.parametrize("dropouts", range(T + 1))
-def test_no_secret_travels_in_the_clear(federation: Any, dropouts: int) -> None:
+def test_no_secret_travels_in_the_clear(dropouts: int) -> None:
     Remembers.kept = {}
-    small, _ = play(
-        federation, dropouts, "secagg/masked-input", roles=[RoleSpec(Remembers, parameters(), only=set(range(N)))]
-    )
+    small, _ = play(dropouts, "secagg/masked-input", roles=[RoleSpec(Remembers, parameters(), only=set(range(N)))])
     assert len(Remembers.kept) == N
     seen = b"".join(
         part
@@ -140,15 +139,15 @@ def revealed_noise(small: Any) -> dict[int, list[int]]:
     return found
 
 
-def test_shares_are_revealed_of_survivors_alone_and_of_nobody_once_all_noise_is_needed(federation: Any) -> None:
-    small, aggregate = play(federation, 1, "secagg/masked-input")
+def test_shares_are_revealed_of_survivors_alone_and_of_nobody_once_all_noise_is_needed() -> None:
+    small, aggregate = play(1, "secagg/masked-input")
     assert revealed_noise(small) == dict.fromkeys(aggregate.survivors.tolist(), aggregate.survivors.tolist())
-    small, _ = play(federation, T, "secagg/masked-input")
+    small, _ = play(T, "secagg/masked-input")
     assert set(map(tuple, revealed_noise(small).values())) == {()}
 
 
-def test_nothing_is_revealed_of_noise_where_all_of_it_stays(stands: Any) -> None:
-    assert stands.refused("unmask", lambda stand: (UnmaskAndRemove(1, stand.signatures),)) == [
+def test_nothing_is_revealed_of_noise_where_all_of_it_stays() -> None:
+    assert refused_by_the_victim("unmask", lambda stand: (UnmaskAndRemove(1, stand.signatures),)) == [
         "secagg.nothing-to-remove"
     ]
 
@@ -166,9 +165,9 @@ class HidesADropout(SecAgg):
         state.survivors = true
 
 
-def test_a_server_that_hides_a_dropout_gets_no_sum(federation: Any) -> None:
+def test_a_server_that_hides_a_dropout_gets_no_sum() -> None:
     """Everybody signs, and reveals that component; but what masks the others' inputs against the missing one stays."""
-    small = federation(
+    small = SmallFederation(
         np.zeros((N, D)), parameters(), protocol=HidesADropout, leaving={"secagg/masked-input": {1}}, hosts=1
     )
     with pytest.raises(RoundAborted, match="below-threshold: 0 of 5 needed shares for client 1"):
@@ -185,8 +184,8 @@ class ShowsTwoSets(SecAgg):
         self.again = await state.start.network.ask(state.survivors, again)
 
 
-def test_a_server_that_shows_another_set_afterwards_is_refused(federation: Any) -> None:
-    small = federation(np.zeros((N, D)), parameters(), protocol=ShowsTwoSets, leaving={"secagg/masked-input": {1}})
+def test_a_server_that_shows_another_set_afterwards_is_refused() -> None:
+    small = SmallFederation(np.zeros((N, D)), parameters(), protocol=ShowsTwoSets, leaving={"secagg/masked-input": {1}})
     aggregate = small.run()
     assert {check for _, check in small.refusals()} == {"secagg.out-of-order"}
     assert len(small.protocol.again) == 0
@@ -204,8 +203,10 @@ class TellsSomeOthers(SecAgg):
         state.signed = {c: answer.signature for part in (first, second) for c, answer in part.valid().items()}
 
 
-def test_a_server_that_tells_some_of_fewer_dropouts_is_refused(federation: Any) -> None:
-    small = federation(np.zeros((N, D)), parameters(), protocol=TellsSomeOthers, leaving={"secagg/masked-input": {1}})
+def test_a_server_that_tells_some_of_fewer_dropouts_is_refused() -> None:
+    small = SmallFederation(
+        np.zeros((N, D)), parameters(), protocol=TellsSomeOthers, leaving={"secagg/masked-input": {1}}
+    )
     with pytest.raises(RoundAborted, match="below-threshold: 0 of 5"):
         small.run()
     assert {check for _, check in small.refusals()} == {"secagg.inconsistent-survivors"}
@@ -222,9 +223,9 @@ class RevealsWrongShares(SecAggClient):
         return SharesAndNoise(answer.mask_keys, answer.self_masks, wrong)
 
 
-def test_a_wrong_share_is_found_and_left_out(federation: Any) -> None:
+def test_a_wrong_share_is_found_and_left_out() -> None:
     wrong = [RoleSpec(RevealsWrongShares, parameters(), only={4})]
-    small, aggregate = play(federation, 1, "secagg/masked-input", roles=wrong)
+    small, aggregate = play(1, "secagg/masked-input", roles=wrong)
     assert BAND[0] <= variance_of(small, aggregate) <= BAND[1] + ROUNDING
     found = small.misbehaviour()
     assert {client for client, _ in found} == {4}
@@ -236,9 +237,9 @@ class AddsNoNoise(SecAggClient):
         return []
 
 
-def test_removing_what_was_never_added_hides_nothing_and_costs_accuracy(federation: Any) -> None:
+def test_removing_what_was_never_added_hides_nothing_and_costs_accuracy() -> None:
     """The server takes away components 1 to T of a client that has added none: noise that it knows itself."""
-    small, aggregate = play(federation, 0, "none", roles=[RoleSpec(AddsNoNoise, parameters(), only={3})])
+    small, aggregate = play(0, "none", roles=[RoleSpec(AddsNoNoise, parameters(), only={3})])
     plan = RemovableNoise(N, T)
     expected = (N - 1) / N + sum(plan.part(k) for k in range(1, T + 1))
     assert BAND[0] * expected <= variance_of(small, aggregate) <= BAND[1] * expected + ROUNDING
@@ -264,12 +265,12 @@ class TakesAnything(SecAgg):
 
 
 @pytest.mark.parametrize("enforced", [False, True])
-def test_more_shares_than_everybody_deals_are_none(federation: Any, enforced: bool) -> None:
+def test_more_shares_than_everybody_deals_are_none(enforced: bool) -> None:
     more = [RoleSpec(SealsMore, parameters(enforced), only={3})]
-    small, aggregate = play(federation, 0, "none", parameters=parameters(enforced), roles=more)
+    small, aggregate = play(0, "none", parameters=parameters(enforced), roles=more)
     assert aggregate.survivors.tolist() == [0, 1, 2, 4, 5, 6, 7]
     assert small.misbehaviour() == [(3, "shared keys: not with every peer")]
-    small = federation(np.zeros((N, D)), parameters(enforced), protocol=TakesAnything, roles=more)
+    small = SmallFederation(np.zeros((N, D)), parameters(enforced), protocol=TakesAnything, roles=more)
     with pytest.raises(RoundAborted, match="below-threshold: 1 of 5 needed shares for client 3"):
         small.run()
     assert small.refusals() == []
@@ -338,9 +339,9 @@ class DealsNoNoise(SecAggClient):
         return [bytes([0, *part[:0:-1]]) for part in dealt] if name.startswith("the noise") else dealt
 
 
-def test_noise_whose_shares_contradict_each_other_stays_in_the_sum(federation: Any) -> None:
+def test_noise_whose_shares_contradict_each_other_stays_in_the_sum() -> None:
     """One dealer ends nobody's round: the sum has more noise than it should, and that protects no less."""
-    small, aggregate = play(federation, 0, "none", roles=[RoleSpec(DealsNoNoise, parameters(), only={3})])
+    small, aggregate = play(0, "none", roles=[RoleSpec(DealsNoNoise, parameters(), only={3})])
     assert len(aggregate.survivors) == N
     assert {client for client, _ in small.misbehaviour()} == {3}
     assert "the shares of its noise contradict each other" in small.misbehaviour()[0][1]

@@ -17,6 +17,7 @@ from testbed.aggregation.secagg.messages import (
     SignatureOf,
     Unmask,
 )
+from tests.aggregation.federations import refused_by_the_victim, stand_before
 
 N = 6
 T = 4
@@ -45,11 +46,11 @@ def questions(stand: Any) -> list[tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("position", range(5))
-def test_every_stage_comes_in_its_order(stands: Any, position: int) -> None:
+def test_every_stage_comes_in_its_order(position: int) -> None:
     stages = ["advertise", "share", "mask", "check", "unmask"]
 
     async def play() -> Any:
-        stand = await stands.before(stages[position])
+        stand = await stand_before(stages[position])
         asked = questions(stand)
         early = [await stand.ask(*asked[later]) for later in range(5) if later != position]
         in_order = await stand.ask(*asked[position])
@@ -63,9 +64,9 @@ def test_every_stage_comes_in_its_order(stands: Any, position: int) -> None:
 
 
 @pytest.mark.parametrize("position", range(1, 5))
-def test_a_stage_of_another_round_is_out_of_order(stands: Any, position: int) -> None:
+def test_a_stage_of_another_round_is_out_of_order(position: int) -> None:
     async def play() -> Any:
-        stand = await stands.before(["advertise", "share", "mask", "check", "unmask"][position])
+        stand = await stand_before(["advertise", "share", "mask", "check", "unmask"][position])
         message, private = questions(stand)[position]
         return await stand.ask(changed(message, round=2), private)
 
@@ -73,7 +74,7 @@ def test_a_stage_of_another_round_is_out_of_order(stands: Any, position: int) ->
 
 
 @pytest.mark.parametrize("position", range(5))
-def test_after_a_refusal_nothing_more_is_answered(stands: Any, position: int) -> None:
+def test_after_a_refusal_nothing_more_is_answered(position: int) -> None:
     bad = [
         lambda s: (AdvertiseKeys(1, 1, T), None),
         lambda s: (ShareKeys(1, []), None),
@@ -83,7 +84,7 @@ def test_after_a_refusal_nothing_more_is_answered(stands: Any, position: int) ->
     ]
 
     async def play() -> Any:
-        stand = await stands.before(["advertise", "share", "mask", "check", "unmask"][position])
+        stand = await stand_before(["advertise", "share", "mask", "check", "unmask"][position])
         first = await stand.ask(*bad[position](stand))
         return first, [await stand.ask(*asked) for asked in questions(stand)]
 
@@ -92,11 +93,11 @@ def test_after_a_refusal_nothing_more_is_answered(stands: Any, position: int) ->
     assert rest == [[(2, "secagg.out-of-order")]] * 5
 
 
-def test_no_client_ever_reveals_both_shares_of_a_peer(stands: Any) -> None:
+def test_no_client_ever_reveals_both_shares_of_a_peer() -> None:
     """Over everything that a client answers to a server that asks on, for other sets, in the same round."""
 
     async def play() -> Any:
-        stand = await stands.before("check", leaving={"secagg/masked-input": {5}})
+        stand = await stand_before("check", leaving={"secagg/masked-input": {5}})
         await stand.small.protocol.check_consistency(stand.state)
         revealed = []
         for _ in range(2):
@@ -116,11 +117,11 @@ def test_no_client_ever_reveals_both_shares_of_a_peer(stands: Any) -> None:
 # -- what the checks are worth ---------------------------------------------------------------------------------------
 
 
-def _both_kinds_of_shares(stands: Any, colluders: int) -> tuple[int, int]:
+def _both_kinds_of_shares(colluders: int) -> tuple[int, int]:
     """How many shares of client 0's self-mask and mask key a server can have with so many colluders, of N = 6."""
 
     async def play() -> tuple[int, int]:
-        stand = await stands.before("check")
+        stand = await stand_before("check")
         small, network = stand.small, stand.small.network
         bad = list(range(N - colluders, N))
         honest = list(range(N - colluders))
@@ -143,15 +144,13 @@ def _both_kinds_of_shares(stands: Any, colluders: int) -> tuple[int, int]:
     return asyncio.run(play())
 
 
-def test_it_takes_2t_minus_s_colluders_to_have_both_shares_of_a_client(stands: Any) -> None:
+def test_it_takes_2t_minus_s_colluders_to_have_both_shares_of_a_client() -> None:
     """Lotto, Corollary 1: secagg holds against fewer than 2t - s dishonest participants, and no check can do more."""
     assert 2 * T - N == 2
-    assert min(_both_kinds_of_shares(stands, colluders=2)) >= T
-    assert min(_both_kinds_of_shares(stands, colluders=1)) < T
+    assert min(_both_kinds_of_shares(colluders=2)) >= T
+    assert min(_both_kinds_of_shares(colluders=1)) < T
 
 
 @pytest.mark.parametrize(("minimum", "checks"), [(N, []), (N + 1, ["secagg.too-few-participants"])])
-def test_fewer_participants_than_an_honest_server_takes_are_refused(
-    stands: Any, minimum: int, checks: list[str]
-) -> None:
-    assert stands.refused("advertise", lambda stand: (AdvertiseKeys(1, N, T),), minimum=minimum) == checks
+def test_fewer_participants_than_an_honest_server_takes_are_refused(minimum: int, checks: list[str]) -> None:
+    assert refused_by_the_victim("advertise", lambda stand: (AdvertiseKeys(1, N, T),), minimum=minimum) == checks

@@ -18,6 +18,7 @@ from testbed.crypto import shamir
 from testbed.errors import RoundAborted
 from testbed.network.exclusion import EXCLUDED
 from testbed.parties.client import RoleSpec, handles
+from tests.aggregation.federations import SmallFederation
 
 N, T, D = 10, 6, 5
 DELTAS = np.random.default_rng(2).uniform(-1, 1, (N, D)).astype(np.float32)
@@ -112,10 +113,10 @@ class FramesAndSaysNothing(Frames):
         return None
 
 
-def played(federation: Any, role: type[SecAggClient], only: set[int], **options: Any) -> tuple[Any, Any, list[int]]:
+def played(role: type[SecAggClient], only: set[int], **options: Any) -> tuple[Any, Any, list[int]]:
     """The federation, its mean (or why there is none) and who is left out from then on."""
     parameters = SecAggParameters(threshold=T, bits=32, weights="equal")
-    small = federation(DELTAS, parameters, roles=[RoleSpec(role, parameters, frozenset(only))], **options)
+    small = SmallFederation(DELTAS, parameters, roles=[RoleSpec(role, parameters, frozenset(only))], **options)
 
     async def play() -> tuple[Any, list[int]]:
         start = await small.begin()
@@ -143,34 +144,30 @@ def is_mean(outcome: Any, of: Sequence[int]) -> bool:
         (DealsNoSharesOfItsMaskKey, True, "dealt what is no share, as 5 holders prove"),
     ],
 )
-def test_a_dealer_of_no_secret_ends_one_round_and_is_left_out(
-    role: type[SecAggClient], leaves: bool, why: str, federation: Any
-) -> None:
-    small, outcome, excluded = played(
-        federation, role, {VICTIM}, leaving={"secagg/masked-input": {VICTIM}} if leaves else {}
-    )
+def test_a_dealer_of_no_secret_ends_one_round_and_is_left_out(role: type[SecAggClient], leaves: bool, why: str) -> None:
+    small, outcome, excluded = played(role, {VICTIM}, leaving={"secagg/masked-input": {VICTIM}} if leaves else {})
     assert outcome == f"wrong-shares: client {VICTIM} {why}, and is left out from now on"
     assert excluded == [VICTIM]
     assert (VICTIM, f"share keys: {why}") in small.misbehaviour()
     assert {client for client, _ in small.misbehaviour()} == {VICTIM}
 
 
-def test_what_does_not_open_proves_nothing(federation: Any) -> None:
+def test_what_does_not_open_proves_nothing() -> None:
     """Nobody can tell such a dealer from holders that say nothing: the round ends, and it is not left out."""
-    _, outcome, excluded = played(federation, SealsNothing, {VICTIM})
+    _, outcome, excluded = played(SealsNothing, {VICTIM})
     assert outcome == f"below-threshold: 1 of {T} needed shares for client {VICTIM}"
     assert excluded == []
 
 
 @pytest.mark.parametrize("role", [DealsNoMaskKey, DealsAnotherKey])
-def test_shares_that_nobody_needs_are_not_looked_at(role: type[SecAggClient], federation: Any) -> None:
-    _, outcome, excluded = played(federation, role, {VICTIM})
+def test_shares_that_nobody_needs_are_not_looked_at(role: type[SecAggClient]) -> None:
+    _, outcome, excluded = played(role, {VICTIM})
     assert is_mean(outcome, range(N))
     assert excluded == []
 
 
-def test_a_few_wrong_ones_are_corrected_and_nobody_is_asked(federation: Any) -> None:
-    small, outcome, excluded = played(federation, DealsWrongToTwo, {VICTIM})
+def test_a_few_wrong_ones_are_corrected_and_nobody_is_asked() -> None:
+    small, outcome, excluded = played(DealsWrongToTwo, {VICTIM})
     assert is_mean(outcome, range(N))
     assert excluded == []
     assert "secagg/prove-share" not in {stage.stage for stage in small.network.exchanges}
@@ -179,14 +176,10 @@ def test_a_few_wrong_ones_are_corrected_and_nobody_is_asked(federation: Any) -> 
 @pytest.mark.parametrize("role", [Frames, FramesWithAnotherKey, FramesAndSaysNothing])
 @pytest.mark.parametrize("leaves", [False, True])
 @pytest.mark.parametrize("liars", [{7, 8, 9}, {0, 7, 8, 9}])
-def test_holders_that_lie_can_frame_nobody(
-    liars: set[int], leaves: bool, role: type[SecAggClient], federation: Any
-) -> None:
+def test_holders_that_lie_can_frame_nobody(liars: set[int], leaves: bool, role: type[SecAggClient]) -> None:
     """Two wrong shares of ten could be corrected; with more, those that are proven decide."""
     here = [client for client in range(N) if client != VICTIM] if leaves else list(range(N))
-    small, outcome, excluded = played(
-        federation, role, liars, leaving={"secagg/masked-input": {VICTIM}} if leaves else {}
-    )
+    small, outcome, excluded = played(role, liars, leaving={"secagg/masked-input": {VICTIM}} if leaves else {})
     assert excluded == []
     caught = set() if role is FramesAndSaysNothing else liars
     assert {client for client, _ in small.misbehaviour()} == caught
@@ -198,8 +191,8 @@ def test_holders_that_lie_can_frame_nobody(
 
 @pytest.mark.parametrize("role", [FramesWithAnotherKey, FramesWithNoShare])
 @pytest.mark.parametrize("liars", [{5, 6, 7, 8, 9}, {0, 1, 2, 3, 5, 6, 7, 8, 9}])
-def test_not_even_all_others_together(liars: set[int], role: type[SecAggClient], federation: Any) -> None:
-    _, outcome, excluded = played(federation, role, liars)
+def test_not_even_all_others_together(liars: set[int], role: type[SecAggClient]) -> None:
+    _, outcome, excluded = played(role, liars)
     assert isinstance(outcome, str)
     assert excluded == []
 
@@ -213,10 +206,10 @@ async def asked(small: Any, question: ProveShare, who: int = 2) -> Any:
 
 
 @pytest.mark.parametrize("unsigned", [False, True])
-def test_only_what_was_revealed_is_opened(unsigned: bool, federation: Any) -> None:
+def test_only_what_was_revealed_is_opened(unsigned: bool) -> None:
     threshold = 7 if unsigned else T
     parameters = SecAggParameters(threshold=threshold, consistency="none" if unsigned else "signed", bits=32)
-    small = federation(DELTAS, parameters, leaving={"secagg/masked-input": {9}})
+    small = SmallFederation(DELTAS, parameters, leaving={"secagg/masked-input": {9}})
 
     async def play() -> None:
         start = await small.begin()
@@ -232,8 +225,8 @@ def test_only_what_was_revealed_is_opened(unsigned: bool, federation: Any) -> No
         assert await asked(small, ProveShare(2, 3, SELF_MASK)) == ["secagg.out-of-order"]
         for question in (ProveShare(1, 3, SELF_MASK), ProveShare(1, 9, MASK_KEY)):
             assert isinstance(await asked(small, question), ShareKey)
-        for question in (Unmask(1, []), UnmaskSurvivors(1, list(range(9)))):
-            assert await asked(small, question) == ["secagg.out-of-order"]
+        for late in (Unmask(1, []), UnmaskSurvivors(1, list(range(9)))):
+            assert await asked(small, late) == ["secagg.out-of-order"]
 
     asyncio.run(play())
 

@@ -18,6 +18,7 @@ from testbed.crypto.masks import add_masks, word_dtype
 from testbed.engine.round import run_round
 from testbed.errors import ExperimentError, RoundAborted
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
+from tests.aggregation.federations import SmallFederation
 
 STAGES = ("train", *SecAgg.stages)
 
@@ -73,10 +74,10 @@ def rounds(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=120)
 @given(rounds())
-def test_the_unmasked_sum_is_the_quantised_sum_of_the_survivors(federation: Any, case: dict[str, Any]) -> None:
+def test_the_unmasked_sum_is_the_quantised_sum_of_the_survivors(case: dict[str, Any]) -> None:
     parameters, fates = case["parameters"], case["fates"]
     leaving = {stage: {i for i, fate in enumerate(fates) if fate == stage} for stage in STAGES}
-    small = federation(case["deltas"], parameters, samples=case["samples"], protocol=Kept, leaving=leaving)
+    small = SmallFederation(case["deltas"], parameters, samples=case["samples"], protocol=Kept, leaving=leaving)
     left_after = [[i for i, fate in enumerate(fates) if fate not in STAGES[: k + 1]] for k in range(len(STAGES))]
     survivors = left_after[STAGES.index("secagg/masked-input")]
     if len(left_after[-1]) < parameters.threshold:
@@ -104,9 +105,9 @@ def test_the_unmasked_sum_is_the_quantised_sum_of_the_survivors(federation: Any,
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_exactly_t_survivors_are_enough_at_every_stage(federation: Any, stage: str) -> None:
+def test_exactly_t_survivors_are_enough_at_every_stage(stage: str) -> None:
     deltas = np.random.default_rng(1).uniform(-1, 1, (7, 12))
-    small = federation(deltas, SecAggParameters(threshold=4), leaving={stage: {0, 3, 6}}, protocol=Kept)
+    small = SmallFederation(deltas, SecAggParameters(threshold=4), leaving={stage: {0, 3, 6}}, protocol=Kept)
     aggregate = small.run()
     in_the_sum = [1, 2, 4, 5] if STAGES.index(stage) <= 3 else list(range(7))
     assert aggregate.survivors.tolist() == in_the_sum
@@ -123,9 +124,9 @@ class Everybody(SelectionProtocol):
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_below_t_the_round_is_aborted_and_the_model_stays(federation: Any, stage: str) -> None:
+def test_below_t_the_round_is_aborted_and_the_model_stays(stage: str) -> None:
     deltas = np.random.default_rng(1).uniform(-1, 1, (7, 12))
-    small = federation(deltas, SecAggParameters(threshold=4), leaving={stage: {0, 2, 3, 6}})
+    small = SmallFederation(deltas, SecAggParameters(threshold=4), leaving={stage: {0, 2, 3, 6}})
     model = np.full(12, 0.25, np.float32)
     environment = small.environment
     nobody = np.zeros(7, np.int64)
@@ -139,29 +140,29 @@ def test_below_t_the_round_is_aborted_and_the_model_stays(federation: Any, stage
     assert outcome.survivors.tolist() == []
 
 
-def test_the_sum_does_not_depend_on_how_clients_are_spread(federation: Any) -> None:
+def test_the_sum_does_not_depend_on_how_clients_are_spread() -> None:
     deltas = np.random.default_rng(1).uniform(-1, 1, (8, 50))
     leaving = {"secagg/masked-input": {2}, "secagg/share-keys": {5}}
     means = {
-        federation(deltas, samples=range(1, 9), hosts=hosts, leaving=leaving).run().mean.tobytes()
+        SmallFederation(deltas, samples=range(1, 9), hosts=hosts, leaving=leaving).run().mean.tobytes()
         for hosts in (1, 2, 3, 8)
     }
     assert len(means) == 1
 
 
-def test_secrets_of_the_operating_system_cancel_too(federation: Any) -> None:
+def test_secrets_of_the_operating_system_cancel_too() -> None:
     """The sum depends on the rounding alone, never on the masks."""
     deltas = np.random.default_rng(1).uniform(-1, 1, (6, 50))
     leaving = {"secagg/masked-input": {2}}
-    seeded, fresh = (federation(deltas, leaving=leaving, secrets_from_system=system) for system in (False, True))
+    seeded, fresh = (SmallFederation(deltas, leaving=leaving, secrets_from_system=system) for system in (False, True))
     assert seeded.run().mean.tobytes() == fresh.run().mean.tobytes()
     keys = [dict(small.hosts.seen[1][1].headers) for small in (seeded, fresh)]
     assert set(keys[0].values()).isdisjoint(keys[1].values())
 
 
-def test_a_server_that_is_told_nothing_of_shapes_sums_the_same(federation: Any) -> None:
+def test_a_server_that_is_told_nothing_of_shapes_sums_the_same() -> None:
     deltas = np.random.default_rng(1).uniform(-1, 1, (5, 50))
-    told, untold = (federation(deltas, told=told).run() for told in (True, False))
+    told, untold = (SmallFederation(deltas, told=told).run() for told in (True, False))
     assert told.mean.tobytes() == untold.mean.tobytes()
 
 

@@ -13,6 +13,7 @@ from testbed.aggregation.secagg.messages import AdvertiseKeys, UnmaskSurvivors
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.errors import RoundAborted
+from tests.aggregation.federations import SmallFederation, Stand
 
 N, D, T = 6, 5, 5
 DELTAS = np.random.default_rng(4).uniform(-1, 1, (N, D)).astype(np.float32)
@@ -24,9 +25,9 @@ def stages_of(small: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("leaving", [{}, {"secagg/masked-input": {1}}, {"secagg/unmask-survivors": {4}}])
-def test_the_sum_is_the_same_one_stage_earlier(federation: Any, leaving: dict[str, set[int]]) -> None:
-    signed = federation(DELTAS, SecAggParameters(threshold=T), leaving=leaving)
-    unsigned = federation(DELTAS, UNSIGNED, leaving=leaving)
+def test_the_sum_is_the_same_one_stage_earlier(leaving: dict[str, set[int]]) -> None:
+    signed = SmallFederation(DELTAS, SecAggParameters(threshold=T), leaving=leaving)
+    unsigned = SmallFederation(DELTAS, UNSIGNED, leaving=leaving)
     assert np.array_equal(signed.run().mean, unsigned.run().mean)
     assert stages_of(unsigned) == ["train", *unsigned.protocol.stages]
     assert stages_of(signed) == ["train", *signed.protocol.stages]
@@ -34,8 +35,8 @@ def test_the_sum_is_the_same_one_stage_earlier(federation: Any, leaving: dict[st
     assert SecAgg.stages == signed.protocol.stages
 
 
-def test_too_few_answers_end_the_round(federation: Any) -> None:
-    small = federation(DELTAS, UNSIGNED, leaving={"secagg/unmask-survivors": {0, 1}})
+def test_too_few_answers_end_the_round() -> None:
+    small = SmallFederation(DELTAS, UNSIGNED, leaving={"secagg/unmask-survivors": {0, 1}})
     with pytest.raises(RoundAborted, match=f"below-threshold: 4 of {T} needed revealed their shares"):
         small.run()
 
@@ -53,18 +54,18 @@ def test_the_threshold_is_above_two_thirds(participants: int, threshold: int) ->
             parameters.check(participants)
 
 
-def test_the_server_does_not_begin_below_two_thirds(federation: Any) -> None:
-    small = federation(DELTAS, SecAggParameters(threshold=4, consistency="none"))
+def test_the_server_does_not_begin_below_two_thirds() -> None:
+    small = SmallFederation(DELTAS, SecAggParameters(threshold=4, consistency="none"))
     with pytest.raises(RoundAborted, match="threshold-too-low: t = 4 of 6 participants, which must exceed two thirds"):
         small.run()
     assert stages_of(small) == ["train"]
-    federation(DELTAS, SecAggParameters(threshold=4)).run()
+    SmallFederation(DELTAS, SecAggParameters(threshold=4)).run()
 
 
-def test_clients_do_not_take_part_below_two_thirds(federation: Any, stands: Any) -> None:
+def test_clients_do_not_take_part_below_two_thirds() -> None:
     async def play(consistency: Any) -> Any:
-        small = federation(DELTAS, SecAggParameters(threshold=4, consistency=consistency))
-        return await stands.Stand(small, await small.begin()).ask(AdvertiseKeys(1, N, 4))
+        small = SmallFederation(DELTAS, SecAggParameters(threshold=4, consistency=consistency))
+        return await Stand(small, await small.begin()).ask(AdvertiseKeys(1, N, 4))
 
     assert asyncio.run(play("none")) == [(2, "secagg.threshold-too-low")]
     assert asyncio.run(play("signed")) == []
@@ -73,10 +74,10 @@ def test_clients_do_not_take_part_below_two_thirds(federation: Any, stands: Any)
 # -- what a client checks by itself ----------------------------------------------------------------------------------
 
 
-async def before_unmasking(federation: Any, stands: Any, parameters: SecAggParameters) -> Any:
-    small = federation(DELTAS, parameters)
+async def before_unmasking(parameters: SecAggParameters) -> Any:
+    small = SmallFederation(DELTAS, parameters)
     start = await small.begin()
-    stand = stands.Stand(small, start)
+    stand = Stand(small, start)
     await small.protocol.advertise_keys(stand.state)
     await small.protocol.share_keys(stand.state)
     await small.protocol.collect_masked_inputs(stand.state)
@@ -92,11 +93,9 @@ async def before_unmasking(federation: Any, stands: Any, parameters: SecAggParam
         ([0, 1, 2, 3, 4, 4], "secagg.foreign-survivor"),
     ],
 )
-def test_what_one_client_can_judge_alone_it_does(
-    federation: Any, stands: Any, survivors: list[int], check: str
-) -> None:
+def test_what_one_client_can_judge_alone_it_does(survivors: list[int], check: str) -> None:
     async def play() -> Any:
-        stand = await before_unmasking(federation, stands, UNSIGNED)
+        stand = await before_unmasking(UNSIGNED)
         first = await stand.ask(UnmaskSurvivors(1, survivors))
         return first, await stand.ask(UnmaskSurvivors(1, list(range(N))))
 
@@ -105,9 +104,9 @@ def test_what_one_client_can_judge_alone_it_does(
     assert again == [(2, "secagg.out-of-order")]
 
 
-def test_it_unmasks_one_set_of_survivors(federation: Any, stands: Any) -> None:
+def test_it_unmasks_one_set_of_survivors() -> None:
     async def play() -> Any:
-        stand = await before_unmasking(federation, stands, UNSIGNED)
+        stand = await before_unmasking(UNSIGNED)
         replies = await stand.small.network.ask(np.array([2]), UnmaskSurvivors(1, [1, 2, 3, 4, 5]))
         return replies[2], await stand.ask(UnmaskSurvivors(1, list(range(N))))
 
@@ -117,9 +116,9 @@ def test_it_unmasks_one_set_of_survivors(federation: Any, stands: Any) -> None:
     assert again == [(2, "secagg.out-of-order")]
 
 
-def test_where_survivors_are_signed_nobody_unmasks_without(federation: Any, stands: Any) -> None:
+def test_where_survivors_are_signed_nobody_unmasks_without() -> None:
     async def play() -> Any:
-        stand = await before_unmasking(federation, stands, SecAggParameters(threshold=T))
+        stand = await before_unmasking(SecAggParameters(threshold=T))
         return await stand.ask(UnmaskSurvivors(1, list(range(N))))
 
     assert asyncio.run(play()) == [(2, "secagg.unsigned-survivors")]
@@ -127,12 +126,12 @@ def test_where_survivors_are_signed_nobody_unmasks_without(federation: Any, stan
 
 @settings(max_examples=20, deadline=None)
 @given(data=st.data(), participants=st.integers(2, 9))
-def test_sums_with_drop_outs(federation: Any, data: Any, participants: int) -> None:
+def test_sums_with_drop_outs(data: Any, participants: int) -> None:
     t = data.draw(st.integers(2 * participants // 3 + 1, participants))
     lost = data.draw(st.sets(st.integers(0, participants - 1), max_size=participants - t))
     deltas = np.random.default_rng(participants).uniform(-1, 1, (participants, 3)).astype(np.float32)
     parameters = SecAggParameters(threshold=t, consistency="none")
-    small = federation(deltas, parameters, leaving={"secagg/masked-input": lost})
+    small = SmallFederation(deltas, parameters, leaving={"secagg/masked-input": lost})
     aggregate = small.run()
     kept = sorted(set(range(participants)) - lost)
     assert aggregate.survivors.tolist() == kept

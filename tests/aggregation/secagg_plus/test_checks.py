@@ -40,6 +40,7 @@ from testbed.aggregation.secagg_plus.server import SecAggPlus
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import RoundAborted
 from testbed.parties.client import RoleSpec, handles
+from tests.aggregation.federations import SmallFederation
 
 N, K, T, VICTIM = 16, 6, 5, 2
 EVERYBODY = list(range(N))
@@ -85,8 +86,8 @@ class Stand:
         return [refusal.check for refusal in replies.missing.refusals]
 
 
-async def stand_before(federation: Any, stage: str, **keywords: Any) -> Stand:
-    small = federation(DELTAS, PARAMETERS, protocol=SecAggPlus, **keywords)
+async def stand_before(stage: str, **keywords: Any) -> Stand:
+    small = SmallFederation(DELTAS, PARAMETERS, protocol=SecAggPlus, **keywords)
     start = await small.begin()
     protocol = small.protocol
     stand = Stand(small, start)
@@ -105,11 +106,11 @@ async def stand_before(federation: Any, stage: str, **keywords: Any) -> Stand:
     return stand
 
 
-def refused(federation: Any, stage: str, question: Callable[[Stand], tuple[Any, ...]], **keywords: Any) -> list[str]:
+def refused(stage: str, question: Callable[[Stand], tuple[Any, ...]], **keywords: Any) -> list[str]:
     """The checks with which client 2 answers a dishonest question before `stage`."""
 
     async def play() -> list[str]:
-        stand = await stand_before(federation, stage, **keywords)
+        stand = await stand_before(stage, **keywords)
         return await stand.ask(*question(stand))
 
     return asyncio.run(play())
@@ -135,40 +136,40 @@ def refused(federation: Any, stage: str, question: Callable[[Stand], tuple[Any, 
         (AdvertiseKeys(1, K + 1, T), "message.other-protocol"),
     ],
 )
-def test_what_the_server_announces_is_checked(federation: Any, message: Any, check: str) -> None:
-    assert refused(federation, "advertise", lambda stand: (message,)) == [check]
+def test_what_the_server_announces_is_checked(message: Any, check: str) -> None:
+    assert refused("advertise", lambda stand: (message,)) == [check]
 
 
-def test_too_small_a_list_is_refused(federation: Any) -> None:
+def test_too_small_a_list_is_refused() -> None:
     question = AnnounceGraph(1, EVERYBODY[:9], K, T)
-    assert refused(federation, "advertise", lambda stand: (question,), minimum=10) == ["secagg.too-few-participants"]
+    assert refused("advertise", lambda stand: (question,), minimum=10) == ["secagg.too-few-participants"]
 
 
-def test_a_threshold_that_does_not_exceed_half_is_refused_even_if_the_experiment_says_so(federation: Any) -> None:
+def test_a_threshold_that_does_not_exceed_half_is_refused_even_if_the_experiment_says_so() -> None:
     low = SecAggPlusParameters(neighbours=K, threshold=3, accept_weaker=True)
 
     async def play() -> list[str]:
-        small = federation(DELTAS, low, protocol=SecAggPlus)
+        small = SmallFederation(DELTAS, low, protocol=SecAggPlus)
         return await Stand(small, await small.begin()).ask(AnnounceGraph(1, EVERYBODY, K, 3))
 
     assert asyncio.run(play()) == ["secagg.threshold-too-low"]
 
 
-def test_a_number_of_participants_for_which_nothing_is_safe_is_refused(federation: Any) -> None:
+def test_a_number_of_participants_for_which_nothing_is_safe_is_refused() -> None:
     unsafe = SecAggPlusParameters(dishonest=0.6, dropouts=0.3)
 
     async def play() -> list[str]:
-        small = federation(DELTAS, unsafe, protocol=SecAggPlus)
+        small = SmallFederation(DELTAS, unsafe, protocol=SecAggPlus)
         return await Stand(small, await small.begin()).ask(AnnounceGraph(1, EVERYBODY, K, T))
 
     assert asyncio.run(play()) == ["secagg-plus.no-neighbourhood"]
 
 
-def test_where_participants_have_agreed_on_a_list_it_is_that_list(federation: Any) -> None:
+def test_where_participants_have_agreed_on_a_list_it_is_that_list() -> None:
     """Lotto: the server cannot swap anybody, in order to have another graph."""
 
     async def play() -> list[list[str]]:
-        small = federation(np.zeros((N + 1, 3)), PARAMETERS, protocol=SecAggPlus, agreed=True)
+        small = SmallFederation(np.zeros((N + 1, 3)), PARAMETERS, protocol=SecAggPlus, agreed=True)
         await small.network.begin_round(1)
         for client in EVERYBODY:
             identity = small.client(client)
@@ -186,7 +187,7 @@ def test_where_participants_have_agreed_on_a_list_it_is_that_list(federation: An
 # -- share keys -----------------------------------------------------------------------------------------------------
 
 
-def test_neighbours_are_those_of_the_list_and_nobody_else(federation: Any) -> None:
+def test_neighbours_are_those_of_the_list_and_nobody_else() -> None:
     def question(stand: Stand) -> tuple[Any, ...]:
         far = stand.state.adverts[FAR[0]]
         stranger = AdvertOf(FAR[0], far.sealing_key, far.mask_key, far.signature)
@@ -194,7 +195,7 @@ def test_neighbours_are_those_of_the_list_and_nobody_else(federation: Any) -> No
         swapped = [stranger if row.client == NEAR[0] else row for row in rows]
         return ShareKeysAmongNeighbours(1), NeighbourKeys(swapped)
 
-    assert refused(federation, "share", question) == ["secagg-plus.not-a-neighbour"]
+    assert refused("share", question) == ["secagg-plus.not-a-neighbour"]
 
 
 @pytest.mark.parametrize(
@@ -206,19 +207,19 @@ def test_neighbours_are_those_of_the_list_and_nobody_else(federation: Any) -> No
         (lambda rows: [row for row in rows if row.client != VICTIM], "secagg.own-keys-changed"),
     ],
 )
-def test_neighbours_keys_are_checked_as_in_secagg(federation: Any, change: Any, check: str) -> None:
+def test_neighbours_keys_are_checked_as_in_secagg(change: Any, check: str) -> None:
     def question(stand: Stand) -> tuple[Any, ...]:
         return ShareKeysAmongNeighbours(1), NeighbourKeys(change(stand.keys_for(VICTIM)))
 
-    (found,) = refused(federation, "share", question)
+    (found,) = refused("share", question)
     assert found in check.split()
 
 
-def test_neighbours_that_were_told_another_list_are_noticed(federation: Any) -> None:
+def test_neighbours_that_were_told_another_list_are_noticed() -> None:
     """Their signature on their keys covers the list: honest neighbours have one graph, whoever chose the list."""
 
     async def play() -> list[str]:
-        small = federation(np.zeros((N + 1, 3)), PARAMETERS, protocol=SecAggPlus)
+        small = SmallFederation(np.zeros((N + 1, 3)), PARAMETERS, protocol=SecAggPlus)
         stand = Stand(small, await small.begin())
         other_list = [*EVERYBODY[:-1], N]
         adverts: dict[int, KeyAdvert] = {}
@@ -238,15 +239,15 @@ def test_neighbours_that_were_told_another_list_are_noticed(federation: Any) -> 
 # -- masked input ---------------------------------------------------------------------------------------------------
 
 
-def test_shares_from_too_few_neighbours_or_from_others_are_refused(federation: Any) -> None:
+def test_shares_from_too_few_neighbours_or_from_others_are_refused() -> None:
     def from_(peers: list[int]) -> Callable[[Stand], tuple[Any, ...]]:
         return lambda stand: (
             MaskInputAmongNeighbours(1),
             SealedFromPeers([SharesFor(peer, bytes(98)) for peer in peers]),
         )
 
-    assert refused(federation, "mask", from_(NEAR[: T - 2])) == ["secagg.too-few"]
-    assert refused(federation, "mask", from_([*NEAR[1:], FAR[0]])) == ["secagg.foreign-shares"]
+    assert refused("mask", from_(NEAR[: T - 2])) == ["secagg.too-few"]
+    assert refused("mask", from_([*NEAR[1:], FAR[0]])) == ["secagg.foreign-shares"]
 
 
 # -- consistency check ----------------------------------------------------------------------------------------------
@@ -262,8 +263,8 @@ def test_shares_from_too_few_neighbours_or_from_others_are_refused(federation: A
         ([one for one in EVERYBODY if one not in NEAR[: K + 2 - T]], "secagg.too-few"),
     ],
 )
-def test_survivors_are_checked(federation: Any, survivors: list[int], check: str) -> None:
-    assert refused(federation, "check", lambda stand: (CheckSurvivors(1, survivors),)) == [check]
+def test_survivors_are_checked(survivors: list[int], check: str) -> None:
+    assert refused("check", lambda stand: (CheckSurvivors(1, survivors),)) == [check]
 
 
 # -- unmask ---------------------------------------------------------------------------------------------------------
@@ -281,18 +282,18 @@ def test_survivors_are_checked(federation: Any, survivors: list[int], check: str
         (lambda rows, stand: [changed(rows[0], signature=bytes(64)), *rows[1:]], "secagg.inconsistent-survivors"),
     ],
 )
-def test_signatures_on_the_survivors_come_from_the_neighbourhood(federation: Any, change: Any, check: str) -> None:
+def test_signatures_on_the_survivors_come_from_the_neighbourhood(change: Any, check: str) -> None:
     def question(stand: Stand) -> tuple[Any, ...]:
         return UnmaskNeighbours(1), stand.shown(VICTIM, change(stand.signatures_for(VICTIM), stand))
 
-    assert refused(federation, "unmask", question) == [check]
+    assert refused("unmask", question) == [check]
 
 
-def test_neighbours_who_signed_other_survivors_anywhere_in_the_round_are_noticed(federation: Any) -> None:
+def test_neighbours_who_signed_other_survivors_anywhere_in_the_round_are_noticed() -> None:
     """The signed set is that of the whole round, also where it does not concern the neighbourhood."""
 
     async def play() -> list[str]:
-        stand = await stand_before(federation, "check")
+        stand = await stand_before("check")
         far = next(one for one in FAR if one not in AROUND[NEAR[0]])
         signed = {}
         for client in [VICTIM, *NEAR]:
@@ -306,21 +307,21 @@ def test_neighbours_who_signed_other_survivors_anywhere_in_the_round_are_noticed
 
 
 @pytest.mark.parametrize(("stage", "question"), [("share", ShareKeys(1, [])), ("unmask", Unmask(1, []))])
-def test_the_questions_of_secagg_are_not_answered(federation: Any, stage: str, question: Any) -> None:
-    assert refused(federation, stage, lambda stand: (question,)) == ["message.other-protocol"]
+def test_the_questions_of_secagg_are_not_answered(stage: str, question: Any) -> None:
+    assert refused(stage, lambda stand: (question,)) == ["message.other-protocol"]
 
 
 @pytest.mark.parametrize("stage", ["share", "check"])
-def test_a_stage_comes_once_and_a_second_list_not_at_all(federation: Any, stage: str) -> None:
+def test_a_stage_comes_once_and_a_second_list_not_at_all(stage: str) -> None:
     question = AnnounceGraph(1, EVERYBODY, K, T)
-    assert refused(federation, stage, lambda stand: (question,)) == ["secagg.out-of-order"]
+    assert refused(stage, lambda stand: (question,)) == ["secagg.out-of-order"]
 
 
-def test_both_shares_of_a_client_cannot_be_had_by_two_stories(federation: Any) -> None:
+def test_both_shares_of_a_client_cannot_be_had_by_two_stories() -> None:
     """Half of a client's neighbours hear that it dropped out, the others that it is there: neither reveal anything."""
 
     async def play() -> tuple[list[str], list[str]]:
-        stand = await stand_before(federation, "check")
+        stand = await stand_before("check")
         stories = {
             client: [one for one in EVERYBODY if one != VICTIM or position % 2] for position, client in enumerate(NEAR)
         }
@@ -357,9 +358,9 @@ class RevealsForeignShares(SecAggPlusClient):
         return Shares(own.mask_keys, [*own.self_masks, *(ShareOf(one, bytes(33)) for one in FAR)])
 
 
-def test_shares_that_a_client_cannot_hold_are_left_out(federation: Any) -> None:
+def test_shares_that_a_client_cannot_hold_are_left_out() -> None:
     roles = [RoleSpec(RevealsForeignShares, PARAMETERS, only=frozenset({VICTIM}))]
-    small = federation(DELTAS, PARAMETERS, protocol=SecAggPlus, roles=roles)
+    small = SmallFederation(DELTAS, PARAMETERS, protocol=SecAggPlus, roles=roles)
     assert small.run().survivors.tolist() == EVERYBODY
     assert (VICTIM, "unmask: shares of clients not around it") in small.misbehaviour()
 
@@ -370,14 +371,14 @@ class SignsAnotherList(SecAggPlusClient):
         return super().advert_content(client, sealing_key, mask_key) + (b"!" if own else b"")
 
 
-def test_keys_signed_for_another_list_are_not_passed_on(federation: Any) -> None:
+def test_keys_signed_for_another_list_are_not_passed_on() -> None:
     roles = [RoleSpec(SignsAnotherList, PARAMETERS, only=frozenset({VICTIM}))]
-    small = federation(DELTAS, PARAMETERS, protocol=SecAggPlus, roles=roles)
+    small = SmallFederation(DELTAS, PARAMETERS, protocol=SecAggPlus, roles=roles)
     assert small.run().survivors.tolist() == [one for one in EVERYBODY if one != VICTIM]
     assert [client for client, _ in small.misbehaviour()] == [VICTIM]
 
 
-def test_rounds_that_clients_would_refuse_are_not_begun(federation: Any) -> None:
+def test_rounds_that_clients_would_refuse_are_not_begun() -> None:
     cases = {
         "threshold-too-low": (N, SecAggPlusParameters(neighbours=K, threshold=3, accept_weaker=True), True),
         "no-neighbourhood": (N, SecAggPlusParameters(dishonest=0.6, dropouts=0.3), True),
@@ -385,7 +386,7 @@ def test_rounds_that_clients_would_refuse_are_not_begun(federation: Any) -> None
         "no-graph": (N, PARAMETERS, False),
     }
     for reason, (size, parameters, told) in cases.items():
-        small = federation(DELTAS[:size], parameters, protocol=SecAggPlus, told=told)
+        small = SmallFederation(DELTAS[:size], parameters, protocol=SecAggPlus, told=told)
         with pytest.raises(RoundAborted) as ended:
             small.run()
         assert ended.value.reason == reason

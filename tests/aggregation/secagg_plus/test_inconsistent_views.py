@@ -16,6 +16,7 @@ from testbed.aggregation.secagg_plus.graph import NeighbourGraph, list_digest
 from testbed.aggregation.secagg_plus.messages import NeighbourSignatures, UnmaskNeighbours
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.aggregation.secagg_plus.server import SecAggPlus
+from tests.aggregation.federations import SmallFederation
 
 N, K, T = 18, 6, 5
 EXPERIMENT = b"a test's own id."
@@ -39,9 +40,9 @@ def stories(draw: st.DrawFn) -> tuple[frozenset[int], dict[int, list[int]]]:
     return dishonest, hears
 
 
-async def revealed(federation: Any, dishonest: frozenset[int], hears: dict[int, list[int]]) -> dict[int, Any]:
+async def revealed(dishonest: frozenset[int], hears: dict[int, list[int]]) -> dict[int, Any]:
     """What the honest clients reveal."""
-    small = federation(np.ones((N, 2)), PARAMETERS, protocol=SecAggPlus)
+    small = SmallFederation(np.ones((N, 2)), PARAMETERS, protocol=SecAggPlus)
     start = await small.begin()
     protocol = small.protocol
     state = protocol.begin(start)
@@ -83,14 +84,14 @@ def part_of(client: int, clients: set[int]) -> set[int]:
     return reached
 
 
-def test_no_stories_give_two_secrets_or_one_update(federation: Any) -> None:
+def test_no_stories_give_two_secrets_or_one_update() -> None:
     seen: Counter[str] = Counter()
 
     @settings(max_examples=60, deadline=None, derandomize=True)
     @given(stories())
     def play(case: tuple[frozenset[int], dict[int, list[int]]]) -> None:
         dishonest, hears = case
-        answers = asyncio.run(revealed(federation, dishonest, hears))
+        answers = asyncio.run(revealed(dishonest, hears))
         honest = set(range(N)) - dishonest
         of_key = Counter(row.client for shares in answers.values() for row in shares.mask_keys)
         of_seed = Counter(row.client for shares in answers.values() for row in shares.self_masks)

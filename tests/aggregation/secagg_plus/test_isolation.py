@@ -17,6 +17,7 @@ from testbed.adversary.secagg.reconstruction import Attempt, Contradicting
 from testbed.aggregation.secagg.messages import CheckSurvivors, Shares, SignatureOf
 from testbed.aggregation.secagg.round_state import SecAggRound
 from testbed.aggregation.secagg_plus.client import SecAggPlusClient
+from testbed.aggregation.secagg_plus.graph import RegularGraph
 from testbed.aggregation.secagg_plus.messages import (
     MaskedAmongNeighbours,
     MaskInputAmongNeighbours,
@@ -29,6 +30,7 @@ from testbed.errors import RoundAborted
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec, handles
 from testbed.parties.stage_table import StageTable
+from tests.aggregation.federations import SmallFederation
 
 N = 20
 DISHONEST = (0, 1)  # a tenth, as the parameters say; then k = 6 and t = 5
@@ -67,7 +69,8 @@ class Isolate(Contradicting, SecAggPlus):
     def begin(self, round_: Any) -> SecAggRound:
         """Without the honest server's check that everybody has masked with all neighbours."""
         state = super().begin(round_)
-        state.graph.is_masked_with_all = lambda *_: True
+        graph: Any = state.graph
+        graph.is_masked_with_all = lambda *_: True
         self.state = state
         return state
 
@@ -96,6 +99,7 @@ class Isolate(Contradicting, SecAggPlus):
 
     def peers_that_shared(self, state: SecAggRound) -> dict[int, list[int]]:
         told, graph = super().peers_that_shared(state), state.graph
+        assert isinstance(graph, RegularGraph)
         self.plan = self.find(graph, sorted(state.sealed))
         assert self.plan is not None
         told[self.plan.victim] = sorted(self.plan.told | (graph.around(self.plan.victim) & self.dishonest))
@@ -106,6 +110,7 @@ class Isolate(Contradicting, SecAggPlus):
         assert self.plan is not None
         victim, few, first, second = self.plan
         round_, graph = state.start, state.graph
+        assert isinstance(graph, RegularGraph)
         revealed: dict[int, Shares] = {}
         for said, signing, listening in (
             (first, {victim, *few}, {victim}),
@@ -129,25 +134,25 @@ class Isolate(Contradicting, SecAggPlus):
         raise RoundAborted("over", "")
 
 
-def attempted(federation: Any, roles: Collection[RoleSpec] = ()) -> tuple[Any, Attempt]:
+def attempted(roles: Collection[RoleSpec] = ()) -> tuple[Any, Attempt]:
     context = AttackContext(frozenset(DISHONEST))
     kind = malicious_server(SecAggPlus, [Isolate], context)
-    small = federation(DELTAS, SecAggPlusParameters(), protocol=kind, samples=range(3, N + 3), roles=roles)
+    small = SmallFederation(DELTAS, SecAggPlusParameters(), protocol=kind, samples=range(3, N + 3), roles=roles)
     with pytest.raises(RoundAborted, match="over"):
         small.run()
     return small, small.protocol.attempt
 
 
-def test_the_server_stays_within_the_bound(federation: Any) -> None:
-    small, _ = attempted(federation)
+def test_the_server_stays_within_the_bound() -> None:
+    small, _ = attempted()
     graph = small.protocol.state.graph
     chosen = graph.chosen
     around = [len(graph.around(one) & set(DISHONEST)) for one in range(N) if one not in DISHONEST]
     assert max(around) < 2 * chosen.threshold - chosen.neighbours - 1
 
 
-def test_neighbours_that_the_victim_has_not_masked_with_keep_their_shares(federation: Any) -> None:
-    small, attempt = attempted(federation)
+def test_neighbours_that_the_victim_has_not_masked_with_keep_their_shares() -> None:
+    small, attempt = attempted()
     assert attempt.vector is None
     assert small.refusals() == []
     graph = small.protocol.state.graph
@@ -162,9 +167,9 @@ class Trusting(SecAggPlusClient):
         return True
 
 
-def test_if_they_did_not_ask_the_update_would_be_out(federation: Any) -> None:
+def test_if_they_did_not_ask_the_update_would_be_out() -> None:
     honest = frozenset(range(N)) - set(DISHONEST)
-    small, attempt = attempted(federation, [RoleSpec(Trusting, SecAggPlusParameters(), honest)])
+    small, attempt = attempted([RoleSpec(Trusting, SecAggPlusParameters(), honest)])
     assert attempt.vector is not None
     (victim,) = attempt.members
     rounding = small.randomness.generator(victim, 1, "stochastic rounding")
@@ -181,9 +186,9 @@ class TellsNobody(SecAggPlusClient):
         return MaskedAmongNeighbours(super().on_mask_input_among_neighbours(message, private).input, [])
 
 
-def test_a_client_that_tells_nobody_is_left_out(federation: Any) -> None:
+def test_a_client_that_tells_nobody_is_left_out() -> None:
     roles = [RoleSpec(TellsNobody, SecAggPlusParameters(), frozenset({5}))]
-    small = federation(DELTAS, SecAggPlusParameters(), protocol=SecAggPlus, roles=roles)
+    small = SmallFederation(DELTAS, SecAggPlusParameters(), protocol=SecAggPlus, roles=roles)
     assert small.run().survivors.tolist() == [one for one in range(N) if one != 5]
     assert small.misbehaviour() == [(5, "masked input: not with every neighbour")]
 
@@ -196,8 +201,8 @@ class TellsHalf(SecAggPlusClient):
         return nonce, associated + (b"!" if sender == self.client.number and receiver % 2 else b"")
 
 
-def test_a_client_whose_word_is_false_is_no_worse_than_bad_shares(federation: Any) -> None:
+def test_a_client_whose_word_is_false_is_no_worse_than_bad_shares() -> None:
     roles = [RoleSpec(TellsHalf, SecAggPlusParameters(), frozenset({5}))]
-    small = federation(DELTAS, SecAggPlusParameters(), protocol=SecAggPlus, roles=roles)
+    small = SmallFederation(DELTAS, SecAggPlusParameters(), protocol=SecAggPlus, roles=roles)
     with pytest.raises(RoundAborted, match="needed shares for client 5"):
         small.run()

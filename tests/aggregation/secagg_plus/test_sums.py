@@ -16,6 +16,7 @@ from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.aggregation.secagg_plus.server import SecAggPlus
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.errors import RoundAborted
+from tests.aggregation.federations import SmallFederation
 
 EXPERIMENT = b"a test's own id."
 STAGES = ("train", *SecAgg.stages)
@@ -45,7 +46,8 @@ def quantised_sum(small: Any, clients: list[int]) -> list[int]:
         rounding = small.randomness.generator(client, 1, "stochastic rounding")
         weight = int(small.workload.sample_counts[client])
         rows.append(small.parameters.quantisation.encode(small.workload.deltas[client], weight, rounding))
-    return np.sum(rows, axis=0, dtype=np.uint64).astype(np.uint32).tolist()
+    total = np.asarray(np.sum(rows, axis=0, dtype=np.uint64))
+    return total.astype(np.uint32).tolist()
 
 
 def expected_end(around: dict[int, frozenset[int]], fates: list[str | None], chosen: Any) -> list[int] | None:
@@ -77,11 +79,9 @@ def expected_end(around: dict[int, frozenset[int]], fates: list[str | None], cho
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.sampled_from([None] * 16 + list(STAGES)), min_size=N, max_size=N), st.integers(1, 4))
-def test_the_unmasked_sum_is_the_quantised_sum_of_the_survivors(
-    federation: Any, fates: list[str | None], hosts: int
-) -> None:
+def test_the_unmasked_sum_is_the_quantised_sum_of_the_survivors(fates: list[str | None], hosts: int) -> None:
     leaving = {stage: {i for i, fate in enumerate(fates) if fate == stage} for stage in STAGES}
-    small = federation(deltas(), LOOSE, samples=range(1, N + 1), protocol=Kept, leaving=leaving, hosts=hosts)
+    small = SmallFederation(deltas(), LOOSE, samples=range(1, N + 1), protocol=Kept, leaving=leaving, hosts=hosts)
     graph = NeighbourGraph(range(N), K, list_digest(EXPERIMENT, 1, range(N)))
     survivors = expected_end({client: graph.around(client) for client in range(N)}, fates, LOOSE.neighbourhood(N))
     if survivors is None:
@@ -95,19 +95,19 @@ def test_the_unmasked_sum_is_the_quantised_sum_of_the_survivors(
 
 
 @pytest.mark.parametrize("size", [2, 3, 5, 30, 70])
-def test_what_the_bound_chooses_sums_to_the_mean(federation: Any, size: int) -> None:
+def test_what_the_bound_chooses_sums_to_the_mean(size: int) -> None:
     given = deltas(size)
-    small = federation(given, SecAggPlusParameters(), protocol=SecAggPlus)
+    small = SmallFederation(given, SecAggPlusParameters(), protocol=SecAggPlus)
     aggregate = small.run()
     assert aggregate.survivors.tolist() == list(range(size))
     assert np.abs(aggregate.mean - given.mean(0)).max() <= 2 / (2**16 - 1)
     assert small.network.events == []
 
 
-def test_the_sum_is_that_of_secagg_and_costs_less(federation: Any) -> None:
+def test_the_sum_is_that_of_secagg_and_costs_less() -> None:
     given, leaving = deltas(40, 2000), {"secagg/masked-input": {3, 17}}
-    plus = federation(given, SecAggPlusParameters(), protocol=SecAggPlus, leaving=leaving)
-    full = federation(given, SecAggParameters(), leaving=leaving)
+    plus = SmallFederation(given, SecAggPlusParameters(), protocol=SecAggPlus, leaving=leaving)
+    full = SmallFederation(given, SecAggParameters(), leaving=leaving)
     assert plus.run().mean.tobytes() == full.run().mean.tobytes()
     for what in ("bytes_down", "compute_s"):
         of_plus, of_full = (
@@ -116,12 +116,12 @@ def test_the_sum_is_that_of_secagg_and_costs_less(federation: Any) -> None:
         assert of_plus < of_full / 2
 
 
-def test_among_few_everybody_is_a_neighbour_and_shares_are_those_of_secagg(federation: Any) -> None:
+def test_among_few_everybody_is_a_neighbour_and_shares_are_those_of_secagg() -> None:
     """k = s - 1: the same masked inputs, bit for bit."""
     parameters = SecAggPlusParameters(neighbours=50, threshold=6, accept_weaker=True)
     inputs = []
     for chosen, protocol in ((parameters, SecAggPlus), (SecAggParameters(threshold=6), SecAgg)):
-        small = federation(deltas(9), chosen, protocol=protocol, leaving={"secagg/masked-input": {4}})
+        small = SmallFederation(deltas(9), chosen, protocol=protocol, leaving={"secagg/masked-input": {4}})
         kept = asyncio.run(masked_inputs(small))
         inputs.append({client: vector.values.tobytes() for client, vector in kept.items()})
     assert inputs[0] == inputs[1]
@@ -134,11 +134,13 @@ async def masked_inputs(small: Any) -> Any:
     return await small.hosts.vectors(stage.key, np.setdiff1d(small.everybody, [4]))
 
 
-def test_results_and_records_do_not_depend_on_the_hosts(federation: Any) -> None:
+def test_results_and_records_do_not_depend_on_the_hosts() -> None:
     leaving = {"secagg/masked-input": {2}, "secagg/share-keys": {5}, "secagg/unmask": {11}}
     found = set()
     for hosts in (1, 3):
-        small = federation(deltas(), LOOSE, samples=range(1, N + 1), hosts=hosts, leaving=leaving, protocol=SecAggPlus)
+        small = SmallFederation(
+            deltas(), LOOSE, samples=range(1, N + 1), hosts=hosts, leaving=leaving, protocol=SecAggPlus
+        )
         mean = small.run().mean.tobytes()
         sizes = tuple(
             (stage.bytes_down.tobytes(), stage.bytes_up.tobytes(), stage.compute_s.tobytes())
@@ -148,16 +150,16 @@ def test_results_and_records_do_not_depend_on_the_hosts(federation: Any) -> None
     assert len(found) == 1
 
 
-def with_one_alone(federation: Any, stage: str) -> tuple[Any, int]:
+def with_one_alone(stage: str) -> tuple[Any, int]:
     """A round in which five neighbours of one client leave at `stage`, and fewer of everybody else's; who it is."""
     circle = NeighbourGraph(range(N), K, list_digest(EXPERIMENT, 1, range(N))).circle()
     leaving = {stage: {circle[place] for place in (0, 1, 2, 3, 5)}}
-    return federation(deltas(), LOOSE, protocol=Kept, leaving=leaving), circle[4]
+    return SmallFederation(deltas(), LOOSE, protocol=Kept, leaving=leaving), circle[4]
 
 
 @pytest.mark.parametrize("stage", STAGES[:3])
-def test_who_has_too_few_neighbours_before_its_input_is_left_out(federation: Any, stage: str) -> None:
-    small, alone = with_one_alone(federation, stage)
+def test_who_has_too_few_neighbours_before_its_input_is_left_out(stage: str) -> None:
+    small, alone = with_one_alone(stage)
     aggregate = small.run()
     assert [(event.party, event.kind) for event in small.network.events] == [
         ("server", "weak-neighbourhood"),  # accepted: the graph of a test is small
@@ -169,17 +171,17 @@ def test_who_has_too_few_neighbours_before_its_input_is_left_out(federation: Any
 
 
 @pytest.mark.parametrize("stage", ["secagg/masked-input", "secagg/consistency", "secagg/unmask"])
-def test_a_mask_that_cannot_be_removed_ends_the_round(federation: Any, stage: str) -> None:
-    small, _ = with_one_alone(federation, stage)
+def test_a_mask_that_cannot_be_removed_ends_the_round(stage: str) -> None:
+    small, _ = with_one_alone(stage)
     with pytest.raises(RoundAborted, match=rf"below-threshold: [34] of {T} needed .* client"):
         small.run()
 
 
-def test_more_dropouts_than_the_bound_speaks_of_end_the_round(federation: Any) -> None:
+def test_more_dropouts_than_the_bound_speaks_of_end_the_round() -> None:
     parameters = SecAggPlusParameters(dropouts=0.1)
     assert parameters.neighbourhood(40).survivors == 36
     for gone, fits in (({1, 9, 20, 33}, True), ({1, 9, 20, 33, 38}, False)):
-        small = federation(deltas(40), parameters, protocol=SecAggPlus, leaving={"train": gone})
+        small = SmallFederation(deltas(40), parameters, protocol=SecAggPlus, leaving={"train": gone})
         if fits:
             assert len(small.run().survivors) == 36
         else:
@@ -187,7 +189,7 @@ def test_more_dropouts_than_the_bound_speaks_of_end_the_round(federation: Any) -
                 small.run()
 
 
-def test_measured_compute_gives_the_same_sum(federation: Any) -> None:
-    small = federation(deltas(), LOOSE, protocol=SecAggPlus)
+def test_measured_compute_gives_the_same_sum() -> None:
+    small = SmallFederation(deltas(), LOOSE, protocol=SecAggPlus)
     small.network.compute = small.environment.compute = ComputeModel(True, REFERENCE_COSTS)
-    assert small.run().mean.tobytes() == federation(deltas(), LOOSE, protocol=SecAggPlus).run().mean.tobytes()
+    assert small.run().mean.tobytes() == SmallFederation(deltas(), LOOSE, protocol=SecAggPlus).run().mean.tobytes()

@@ -11,6 +11,7 @@ from analysis.bounds.informed_privacy import guarantees, worst_coalition
 from analysis.bounds.lotto_dp import Training, cost_with_lotto, cost_without_lotto
 from analysis.bounds.residual_noise import MAX_SIZES_EXAMINED, ResidualNoise
 from analysis.bounds.tails import survival
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.batches import Batches
 from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
@@ -132,7 +133,9 @@ def test_a_sum_among_neighbours_may_be_split() -> None:
     section = {"protocol": "secagg-plus", "dropouts": 0.05, "dishonest": 0.02, "security": 10}
     plus = {"aggregation": SECAGG | section, "population": 400}
     plan = plan_of({"protocol": "random", "participants": 200}, 3, **plus)
-    chosen = plan.experiment.aggregation.neighbourhood(200)
+    parameters = plan.experiment.aggregation
+    assert isinstance(parameters, SecAggPlusParameters)
+    chosen = parameters.neighbourhood(200)
     assert chosen.threshold < chosen.survivors
     _, malicious = found({"protocol": "random", "participants": 200}, 3, **plus)
     share = (chosen.threshold - 3) / 200

@@ -18,6 +18,10 @@ SMALL, LARGE = Participation(30, 0.001, 0.1), Participation(1000, 0.1, 0.001)
 EPSILON, DELTA = 0.015, 1e-6
 
 
+def at_epsilon(analysis: one.Delta, who: one.Participation) -> Callable[[float], float]:
+    return lambda sigma: analysis(who, sigma, EPSILON)
+
+
 @pytest.mark.parametrize(
     ("analysis", "small", "large"),
     [
@@ -27,10 +31,6 @@ EPSILON, DELTA = 0.015, 1e-6
         (one.recentred, 1.0664, 0.6466),
     ],
 )
-def at_epsilon(analysis: one.Delta, who: one.Participation) -> Callable[[float], float]:
-    return lambda sigma: analysis(who, sigma, EPSILON)
-
-
 def test_the_noise_of_section_6(analysis: one.Delta, small: float, large: float) -> None:
     for who, expected in ((SMALL, small), (LARGE, large)):
         found = one.sigma_of(at_epsilon(analysis, who), DELTA)

@@ -15,12 +15,13 @@ from analysis.comparison.summary import summarise
 from testbed.errors import ExperimentError
 from testbed.network.recorder import OUTCOMES
 from testbed.records import RunRecords
+from tests.analysis import recorded
 
 MakeRun = Callable[..., RunRecords]
 
 
 @pytest.fixture
-def lossy(tmp_path: Path, recorded: Any) -> RunRecords:
+def lossy(tmp_path: Path) -> RunRecords:
     """Two rounds: of six clients, four take part in the first and two in the second."""
 
     def asked(stage: str, sent_s: float, outcomes: dict[int, str]) -> Any:
@@ -127,7 +128,7 @@ def test_text_and_markdown_show_the_totals(lossy: RunRecords) -> None:
         render(frame, "latex")
 
 
-def test_rounds_without_participants_count_for_nothing(tmp_path: Path, recorded: Any) -> None:
+def test_rounds_without_participants_count_for_nothing(tmp_path: Path) -> None:
     def check_in(sent_s: float) -> Any:
         codes = [OUTCOMES.index(outcome) for outcome in ("answered", "offline")]
         return recorded.asked("check-in", sent_s, [0, 1], [None, None], outcome=codes)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,13 +20,14 @@ from analysis.comparison.measures import (
 from analysis.multi_round import aggregation_cardinality, fairness_gap
 from analysis.multi_round.participation import participation_matrix
 from testbed.records import RunRecords
+from tests.analysis import recorded
 
 MakeRun = Callable[..., RunRecords]
 EXPERIMENT = {"name": "by-hand", "seed": 7, "population": 4, "selection": {"protocol": "random"}}
 
 
 @pytest.fixture
-def by_hand(tmp_path: Path, recorded: Any) -> RunRecords:
+def by_hand(tmp_path: Path) -> RunRecords:
     """Three rounds of four clients: completed with a lost participant, skipped, aborted."""
     asked, made = recorded.asked, recorded.RecordedRound
     completed = made(
@@ -90,7 +90,7 @@ def test_participation_by_hand(by_hand: RunRecords) -> None:
     assert participation_matrix(by_hand, compact=True).tolist() == [[1, 1, 0], [0, 0, 0], [0, 0, 0]]
 
 
-def test_a_stage_without_duration_keeps_its_place_and_a_repeated_one_is_added_up(tmp_path: Path, recorded: Any) -> None:
+def test_a_stage_without_duration_keeps_its_place_and_a_repeated_one_is_added_up(tmp_path: Path) -> None:
     asked = recorded.asked
     stages = [
         asked("train", 0.0, [0], [2.0], down=1),

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from analysis.comparison.pairs import PAIRED, compare_paired, ratio_interval
 from analysis.comparison.report import render
 from testbed.network.recorder import OUTCOMES
 from testbed.records import RunRecords
+from tests.analysis import recorded
 
 MakeRun = Callable[..., RunRecords]
 FORMATS = ("text", "markdown", "csv", "latex", "json")
@@ -66,7 +66,7 @@ def test_the_interval_of_the_ratio_covers_it_as_often_as_it_says() -> None:
 
 
 @pytest.fixture
-def met(tmp_path: Path, recorded: Any) -> Callable[..., RunRecords]:
+def met(tmp_path: Path) -> Callable[..., RunRecords]:
     """A run whose rounds have these participants, of whom some are lost at a stage."""
 
     def met(protocol: str, rounds: Sequence[dict[int, tuple[str, str]]], seed: int = 1) -> RunRecords:

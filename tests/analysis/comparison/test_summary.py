@@ -15,6 +15,7 @@ from analysis.comparison.summary import summarise
 from analysis.multi_round import WeakPrivacy
 from testbed.network.recorder import Event
 from testbed.records import RunRecords
+from tests.analysis import recorded
 
 MakeRun = Callable[..., RunRecords]
 
@@ -54,7 +55,7 @@ def test_what_it_says_of_a_run(make_run: MakeRun) -> None:
     assert summary["aggregation_cardinality"] == pytest.approx((4 * 10 + 2 * 9) / 9)
 
 
-def test_refusals_are_counted_and_other_events_are_not(tmp_path: Path, recorded: Any) -> None:
+def test_refusals_are_counted_and_other_events_are_not(tmp_path: Path) -> None:
     events = [Event("lotto/participants", "client:3", kind, "why") for kind in ("refusal", "crash", "refusal")]
     made = recorded.RecordedRound(0.0, 1.0, [], outcome="aborted", reason="too-few-signatures", events=events)
     run = recorded.write_run(tmp_path / "run", {"name": "n", "seed": None, "population": 5}, [made])
@@ -73,7 +74,7 @@ def test_without_a_completed_round_nothing_is_made_up(make_run: MakeRun, failing
     json.dumps(summary, allow_nan=False)
 
 
-def test_whole_batches_are_found_in_the_records(tmp_path: Path, recorded: Any) -> None:
+def test_whole_batches_are_found_in_the_records(tmp_path: Path) -> None:
     rounds = [recorded.RecordedRound(0, 1, [], batch, batch) for batch in ([0, 1, 2], [3, 4, 5], [0, 1, 2, 3, 4, 5])]
     run = recorded.write_run(tmp_path / "run", {"name": "n", "population": 9}, rounds)
     summary = summarise(run)
@@ -82,7 +83,7 @@ def test_whole_batches_are_found_in_the_records(tmp_path: Path, recorded: Any) -
     assert summary["fairness_gap"] == pytest.approx(2 / 3)  # clients 6, 7 and 8 never took part
 
 
-def test_a_lost_member_breaks_the_batch(tmp_path: Path, recorded: Any) -> None:
+def test_a_lost_member_breaks_the_batch(tmp_path: Path) -> None:
     rounds = [recorded.RecordedRound(0, 1, [], [0, 1, 2], survivors) for survivors in ([0, 1, 2], [0, 1])]
     run = recorded.write_run(tmp_path / "run", {"name": "n", "population": 3}, rounds)
     assert summarise(run)["multi_round_privacy_weak"] == 1
@@ -101,13 +102,13 @@ def test_an_unfinished_search_is_not_certified(make_run: MakeRun, monkeypatch: p
     assert limits == [0.5]
 
 
-def test_infinities_become_none(tmp_path: Path, recorded: Any) -> None:
+def test_infinities_become_none(tmp_path: Path) -> None:
     made = recorded.RecordedRound(0, 1, [], [0], [0], accuracy=math.inf)
     run = recorded.write_run(tmp_path / "run", {"name": "n", "population": 3}, [made])
     assert summarise(run)["final_accuracy"] is None
 
 
-def test_perplexity_is_that_of_the_loss_and_of_language_alone(tmp_path: Path, recorded: Any) -> None:
+def test_perplexity_is_that_of_the_loss_and_of_language_alone(tmp_path: Path) -> None:
     rounds = [recorded.RecordedRound(0, 1, [], [0], [0], accuracy=0.1, loss=loss) for loss in (6.0, 3.0, 4.0, None)]
     for dataset in ("synthetic-reddit", "digits"):
         experiment = {"name": "n", "population": 3, "workload": {"dataset": dataset, "training": "real"}}

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,12 +11,13 @@ from analysis.comparison.overhead import compare
 from analysis.comparison.report import render
 from analysis.comparison.summary import summarise
 from testbed.records import RunRecords
+from tests.analysis import recorded
 
 MakeRun = Callable[..., RunRecords]
 
 
 @pytest.fixture
-def heavy(tmp_path: Path, recorded: Any) -> RunRecords:
+def heavy(tmp_path: Path) -> RunRecords:
     """Two completed rounds and a skipped one, with 3 clients and (40, 7) bytes of overhead each, then (80, 14)."""
     rounds = []
     for number, outcome in ((1, "completed"), (2, "completed"), (3, "skipped")):

@@ -6,7 +6,6 @@ import itertools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from scipy import stats
@@ -14,13 +13,14 @@ from scipy import stats
 from analysis.comparison.tuning import render, tuned
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
+from tests.analysis import recorded
 
 RATE = "workload.learning_rate"
 Make = Callable[[Sequence[float | None]], RunRecords]
 
 
 @pytest.fixture
-def run_of(tmp_path: Path, recorded: SimpleNamespace) -> Make:
+def run_of(tmp_path: Path) -> Make:
     """A run with these accuracies after its rounds."""
     made = itertools.count(1)
 

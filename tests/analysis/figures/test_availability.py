@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from matplotlib.axes import Axes
@@ -15,6 +14,7 @@ from analysis.figures.availability import availability, dropouts_by_stage, prese
 from analysis.style import house_style
 from testbed.network.recorder import OUTCOMES
 from testbed.records import RunRecords
+from tests.analysis import recorded
 
 MakeRun = Callable[..., RunRecords]
 
@@ -25,7 +25,7 @@ def bars(axes: Axes) -> list[Rectangle]:
 
 
 @pytest.fixture
-def sparse(tmp_path: Path, recorded: Any) -> RunRecords:
+def sparse(tmp_path: Path) -> RunRecords:
     """Four rounds of ten clients: some are away at the check-in, some of the participants are lost, one is skipped."""
     rounds = []
     for number, (away, participants, lost) in enumerate(

@@ -2,7 +2,6 @@
 
 import itertools
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from analysis.multi_round import dependent_columns, mixed_integer, small_codes
 from analysis.multi_round.modular import PRIMES, inverses, solution
 from analysis.multi_round.row_spaces import Chain, Space
+from tests.analysis.multi_round import brute_force
 
 NEVER = float("inf")
 
@@ -34,9 +34,9 @@ def distance(rows: np.ndarray, prime: int) -> int:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_exhaustion_with_enough_classes_is_exact(exactly: SimpleNamespace, seed: int) -> None:
+def test_exhaustion_with_enough_classes_is_exact(seed: int) -> None:
     space = spaces(np.random.default_rng(seed), 5, 10)
-    expected = exactly.fewest_clients(clients_of(space))
+    expected = brute_force.fewest_clients(clients_of(space))
     found = dependent_columns.exhaust(space, 10**6, NEVER)
     assert found.lower_bound == expected
     assert found.support is not None
@@ -44,26 +44,24 @@ def test_exhaustion_with_enough_classes_is_exact(exactly: SimpleNamespace, seed:
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4])
-def test_exhaustion_of_small_sets_proves_no_more_than_it_has_seen(exactly: SimpleNamespace, most: int) -> None:
+def test_exhaustion_of_small_sets_proves_no_more_than_it_has_seen(most: int) -> None:
     generator = np.random.default_rng(most)
     for _ in range(15):
         space = spaces(generator, 5, 10)
-        expected = exactly.fewest_clients(clients_of(space))
+        expected = brute_force.fewest_clients(clients_of(space))
         found = dependent_columns.exhaust(space, 10**6, NEVER, most)
         assert found.lower_bound <= expected
         few = min(expected, space.at_least(most + 1))
         assert found.lower_bound == few
 
 
-def test_exhaustion_looks_through_an_unlucky_projection(
-    exactly: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exhaustion_looks_through_an_unlucky_projection(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(11)
     cases = [spaces(generator, 5, 9) for _ in range(40)]
     monkeypatch.setattr(dependent_columns, "_PRIME", 5)  # nearly every projection is unlucky
     for space in cases:
         found = dependent_columns.exhaust(space, 10**6, NEVER)
-        assert found.lower_bound <= exactly.fewest_clients(clients_of(space))
+        assert found.lower_bound <= brute_force.fewest_clients(clients_of(space))
 
 
 def test_exhaustion_stops_when_time_is_up() -> None:
@@ -74,12 +72,12 @@ def test_exhaustion_stops_when_time_is_up() -> None:
 
 @pytest.mark.parametrize("prime", [2, 3])
 @pytest.mark.parametrize("seed", range(12))
-def test_the_search_gives_the_distance_of_the_code(exactly: SimpleNamespace, seed: int, prime: int) -> None:
+def test_the_search_gives_the_distance_of_the_code(seed: int, prime: int) -> None:
     space = spaces(np.random.default_rng(seed), 6, 11)
     code = small_codes.Code.of(space, prime)
     assert code is not None
     exact = code.unit * distance(code.generators, prime)
-    assert exact <= exactly.fewest_clients(clients_of(space))
+    assert exact <= brute_force.fewest_clients(clients_of(space))
     assert small_codes.lower_bound(code, exact) == exact
     assert small_codes.lower_bound(code, exact + 1) <= exact
     for target in range(1, exact):
@@ -102,8 +100,8 @@ def test_the_search_over_several_bases(monkeypatch: pytest.MonkeyPatch, prime: i
 @pytest.mark.parametrize("prime", [2, 3])
 @settings(max_examples=40)
 @given(data=st.data())
-def test_saturated_rows_are_all_integer_vectors(exactly: SimpleNamespace, prime: int, data: st.DataObject) -> None:
-    matrix = data.draw(exactly.matrices(rounds=5, clients=7))
+def test_saturated_rows_are_all_integer_vectors(prime: int, data: st.DataObject) -> None:
+    matrix = data.draw(brute_force.matrices(rounds=5, clients=7))
     chain = Chain.of(matrix.astype(np.bool_))
     if not len(chain.basis):
         return
@@ -115,7 +113,7 @@ def test_saturated_rows_are_all_integer_vectors(exactly: SimpleNamespace, prime:
     # Every small integer vector of the row space is among them.
     for vector in itertools.product((-1, 0, 1), repeat=min(rows.shape[1], 6)):
         padded = np.array([*vector, *[0] * (rows.shape[1] - len(vector))])
-        if exactly.rank(np.vstack((rows, padded))) == len(rows):
+        if brute_force.rank(np.vstack((rows, padded))) == len(rows):
             assert tuple(padded % prime) in spanned
 
 
@@ -130,11 +128,11 @@ def test_rows_that_are_dependent_modulo_the_prime_are_divided(prime: int, rows: 
     assert distance(kept, prime) == 1
 
 
-def test_the_solver_finds_the_minimum(exactly: SimpleNamespace) -> None:
+def test_the_solver_finds_the_minimum() -> None:
     generator = np.random.default_rng(9)
     for _ in range(10):
         space = spaces(generator, 5, 9)
-        expected = exactly.fewest_clients(clients_of(space))
+        expected = brute_force.fewest_clients(clients_of(space))
         solved = mixed_integer.solve(space, 60.0)
         assert solved.lower_bound == expected
         assert solved.support is not None

@@ -1,7 +1,5 @@
 """The metrics after every round: equal to those of each prefix, and certified by what can be checked."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,6 +15,7 @@ from analysis.multi_round import (
 from analysis.multi_round.simulation import dropout_probabilities, simulate
 from testbed.selection.batch_partition import BatchPartitionParameters
 from testbed.selection.random_selection import RandomParameters, WeightedRandomParameters
+from tests.analysis.multi_round import brute_force
 
 AMPLE_S = 600.0
 
@@ -36,28 +35,28 @@ def check_combinations(found: OverRounds, matrix: np.ndarray) -> None:
 
 @settings(max_examples=40)
 @given(data=st.data())
-def test_every_round_is_as_the_rounds_up_to_it_define(exactly: SimpleNamespace, data: st.DataObject) -> None:
-    matrix = data.draw(exactly.matrices(rounds=7, clients=9))
+def test_every_round_is_as_the_rounds_up_to_it_define(data: st.DataObject) -> None:
+    matrix = data.draw(brute_force.matrices(rounds=7, clients=9))
     found = over_rounds(matrix, AMPLE_S)
     assert len(found) == len(matrix)
     check_combinations(found, matrix)
     for number in range(len(matrix)):
         prefix = matrix[: number + 1]
-        assert found.weak[number] == found.lower_bound[number] == exactly.fewest_clients(prefix)
+        assert found.weak[number] == found.lower_bound[number] == brute_force.fewest_clients(prefix)
         assert found.strong[number] == strong_privacy(prefix)
-        assert found.rank[number] == exactly.rank(prefix)
+        assert found.rank[number] == brute_force.rank(prefix)
         assert found.fairness[number] == fairness_gap(prefix)
         assert found.cardinality[number] == aggregation_cardinality(prefix)
 
 
 @settings(max_examples=30)
 @given(data=st.data())
-def test_without_time_every_round_still_has_its_bounds(exactly: SimpleNamespace, data: st.DataObject) -> None:
-    matrix = data.draw(exactly.matrices(rounds=7, clients=9))
+def test_without_time_every_round_still_has_its_bounds(data: st.DataObject) -> None:
+    matrix = data.draw(brute_force.matrices(rounds=7, clients=9))
     found = over_rounds(matrix, 0.0)
     check_combinations(found, matrix)
     for number in range(len(matrix)):
-        assert found.lower_bound[number] <= exactly.fewest_clients(matrix[: number + 1]) <= found.weak[number]
+        assert found.lower_bound[number] <= brute_force.fewest_clients(matrix[: number + 1]) <= found.weak[number]
 
 
 @pytest.mark.parametrize(
@@ -69,14 +68,14 @@ def test_without_time_every_round_still_has_its_bounds(exactly: SimpleNamespace,
     ],
 )
 def test_simulated_runs_are_certified_in_every_round(
-    exactly: SimpleNamespace, parameters: RandomParameters | WeightedRandomParameters | BatchPartitionParameters
+    parameters: RandomParameters | WeightedRandomParameters | BatchPartitionParameters,
 ) -> None:
     matrix = simulate(parameters, dropout_probabilities(10, 3), 30, 3)
     found = over_rounds(matrix, AMPLE_S)
     assert found.certified.all()
     check_combinations(found, matrix)
     for number in range(0, 30, 3):
-        assert found.weak[number] == exactly.fewest_clients(matrix[: number + 1])
+        assert found.weak[number] == brute_force.fewest_clients(matrix[: number + 1])
     assert (np.diff(found.weak) <= 0).all()
     assert found.weak[-1] == (2 if isinstance(parameters, BatchPartitionParameters) else 1)
 

@@ -2,7 +2,6 @@
 
 import ctypes
 from itertools import combinations, product
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from analysis.multi_round import (
 )
 from analysis.multi_round.bound_search import BoundSearch
 from analysis.quiet import standard_output_silenced
+from tests.analysis.multi_round import brute_force
 
 AMPLE_S = 600.0
 METHODS = ("_few_columns", "_modulo_2", "_modulo_3", "_columns", "_program")
@@ -27,23 +27,23 @@ METHODS = ("_few_columns", "_modulo_2", "_modulo_3", "_columns", "_program")
 
 @settings(max_examples=80)
 @given(data=st.data())
-def test_weak_privacy_is_the_minimum(exactly: SimpleNamespace, data: st.DataObject) -> None:
-    matrix = data.draw(exactly.matrices(rounds=7, clients=10))
-    expected = exactly.fewest_clients(matrix)
+def test_weak_privacy_is_the_minimum(data: st.DataObject) -> None:
+    matrix = data.draw(brute_force.matrices(rounds=7, clients=10))
+    expected = brute_force.fewest_clients(matrix)
     found = weak_privacy(matrix, AMPLE_S)
-    exactly.check(found, matrix, expected)
+    brute_force.check(found, matrix, expected)
     assert found.certified
 
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_without_time_the_bounds_still_hold(exactly: SimpleNamespace, data: st.DataObject) -> None:
-    matrix = data.draw(exactly.matrices(rounds=6, clients=9))
-    exactly.check(weak_privacy(matrix, time_limit_s=0), matrix, exactly.fewest_clients(matrix))
+def test_without_time_the_bounds_still_hold(data: st.DataObject) -> None:
+    matrix = data.draw(brute_force.matrices(rounds=6, clients=9))
+    brute_force.check(weak_privacy(matrix, time_limit_s=0), matrix, brute_force.fewest_clients(matrix))
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_each_method_on_its_own_proves_nothing_wrong(exactly: SimpleNamespace, method: str) -> None:
+def test_each_method_on_its_own_proves_nothing_wrong(method: str) -> None:
     generator = np.random.default_rng(5)
     with pytest.MonkeyPatch.context() as patch:
         for other in METHODS:
@@ -53,18 +53,18 @@ def test_each_method_on_its_own_proves_nothing_wrong(exactly: SimpleNamespace, m
         for _ in range(60):
             matrix = (generator.random((5, 9)) < generator.choice([0.3, 0.5])).astype(int)
             found = weak_privacy(matrix, AMPLE_S)
-            exactly.check(found, matrix, exactly.fewest_clients(matrix))
+            brute_force.check(found, matrix, brute_force.fewest_clients(matrix))
             proved += found.lower_bound > 1
     assert proved > 0
 
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_an_unlucky_prime_is_noticed(exactly: SimpleNamespace, data: st.DataObject) -> None:
-    matrix = data.draw(exactly.matrices(rounds=6, clients=8))
+def test_an_unlucky_prime_is_noticed(data: st.DataObject) -> None:
+    matrix = data.draw(brute_force.matrices(rounds=6, clients=8))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_spaces, "PRIMES", (2, 3, modular.PRIMES[0]))
-        exactly.check(weak_privacy(matrix, AMPLE_S), matrix, exactly.fewest_clients(matrix))
+        brute_force.check(weak_privacy(matrix, AMPLE_S), matrix, brute_force.fewest_clients(matrix))
 
 
 def test_rows_that_are_dependent_only_modulo_two_are_independent() -> None:
@@ -77,8 +77,8 @@ def test_rows_that_are_dependent_only_modulo_two_are_independent() -> None:
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_strong_privacy_is_equation_5(exactly: SimpleNamespace, data: st.DataObject) -> None:
-    matrix = data.draw(exactly.matrices(rounds=4, clients=6))
+def test_strong_privacy_is_equation_5(data: st.DataObject) -> None:
+    matrix = data.draw(brute_force.matrices(rounds=4, clients=6))
     # Coefficients 0, 1, 2, 4 and 8 reach every way in which classes can differ or coincide.
     groups = []
     for z in product((0, 1, 2, 4, 8), repeat=len(matrix)):
@@ -88,8 +88,8 @@ def test_strong_privacy_is_equation_5(exactly: SimpleNamespace, data: st.DataObj
 
 
 @given(data=st.data())
-def test_strong_is_never_more_than_weak(exactly: SimpleNamespace, data: st.DataObject) -> None:
-    matrix = data.draw(exactly.matrices(rounds=5, clients=7))
+def test_strong_is_never_more_than_weak(data: st.DataObject) -> None:
+    matrix = data.draw(brute_force.matrices(rounds=5, clients=7))
     assert strong_privacy(matrix) <= weak_privacy(matrix, AMPLE_S).value
 
 
@@ -114,46 +114,46 @@ def test_two_rounds_that_differ_in_two_clients() -> None:
     assert strong_privacy(rounds) == 1
 
 
-def test_every_combination_of_three_rounds_counts(exactly: SimpleNamespace) -> None:
+def test_every_combination_of_three_rounds_counts() -> None:
     # Rounds have 7, 4 and 3 clients, their differences no fewer than 4; +1, -1, -1 leaves the last two.
     rounds = np.array([[1, 1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 0, 0, 0, 0, 1], [0, 0, 0, 1, 1, 1, 0, 0]])
-    exactly.check(weak_privacy(rounds, AMPLE_S), rounds, 2)
+    brute_force.check(weak_privacy(rounds, AMPLE_S), rounds, 2)
 
 
-def test_what_elimination_misses_the_searches_find(exactly: SimpleNamespace) -> None:
+def test_what_elimination_misses_the_searches_find() -> None:
     generator = np.random.default_rng(3)
     for _ in range(60):
         matrix = (generator.random((5, 9)) < 0.5).astype(int)
         found = weak_privacy(matrix, AMPLE_S)
         assert found.certified
-        exactly.check(found, matrix, exactly.fewest_clients(matrix))
+        brute_force.check(found, matrix, brute_force.fewest_clients(matrix))
 
 
-def test_random_selection_gives_everybody_away_in_the_end(exactly: SimpleNamespace) -> None:
+def test_random_selection_gives_everybody_away_in_the_end() -> None:
     # 60 rounds of 8 out of 40: full rank. The combination that isolates a client has large coefficients: exact anyway.
-    matrix = exactly.random_rounds(60, 40, 8)
+    matrix = brute_force.random_rounds(60, 40, 8)
     found = weak_privacy(matrix)
     assert (found.value, found.lower_bound, found.certified) == (1, 1, True)
     assert found.combination is not None
-    assert exactly.clients_in(found.combination, matrix) == 1
+    assert brute_force.clients_in(found.combination, matrix) == 1
     assert max(map(abs, found.combination)) > 2**20
 
 
-def test_a_search_that_fails_says_so(exactly: SimpleNamespace) -> None:
+def test_a_search_that_fails_says_so() -> None:
     # 60 rounds of 50 out of 100: too many dimensions for every method.
-    matrix = exactly.random_rounds(60, 100, 50)
+    matrix = brute_force.random_rounds(60, 100, 50)
     found = weak_privacy(matrix, time_limit_s=0.5)
     assert not found.certified
     assert 2 <= found.lower_bound < found.value
     assert found.combination is not None
-    assert exactly.clients_in(found.combination, matrix) == found.value
+    assert brute_force.clients_in(found.combination, matrix) == found.value
 
 
-def test_a_quick_start_experiment_is_settled(exactly: SimpleNamespace) -> None:
-    matrix = exactly.random_rounds(10, 100, 10)
+def test_a_quick_start_experiment_is_settled() -> None:
+    matrix = brute_force.random_rounds(10, 100, 10)
     found = weak_privacy(matrix, AMPLE_S)
     assert found.certified
-    assert exactly.clients_in(found.combination or (), matrix) == found.value == 10
+    assert brute_force.clients_in(found.combination or (), matrix) == found.value == 10
 
 
 @pytest.mark.parametrize("rounds", [0, 3])

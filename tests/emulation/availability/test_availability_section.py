@@ -1,6 +1,5 @@
-"""The section and what it becomes: alternatives, mistakes in them, files, and a class of the user's own."""
+"""The section and what it becomes: alternatives, mistakes in them, files, and a user-defined class."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.validation import validated
+from tests.emulation.availability.models import model_of
 
 SECTION = TypeAdapter(AvailabilitySection)
 MEANS = {"mean_online_s": 60, "mean_offline_s": 90}
@@ -148,12 +148,12 @@ def test_what_is_wrong_is_said_in_one_line(keys: Any, line: str) -> None:
         ({"dropout": {"rate": [0.1] * 4}}, "dropout.rate"),
     ],
 )
-def test_a_list_is_no_longer_than_the_population(available: Callable, keys: dict[str, Any], key: str) -> None:
-    available(4, **keys)
+def test_a_list_is_no_longer_than_the_population(keys: dict[str, Any], key: str) -> None:
+    model_of(4, **keys)
     with pytest.raises(
         ExperimentError, match=rf"^availability\.{key}: a list of 4 values for a population of 3; at most 3$"
     ):
-        available(3, **keys)
+        model_of(3, **keys)
 
 
 # -- files ----------------------------------------------------------------------------------------------------------
@@ -167,25 +167,25 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def test_clients_follow_the_devices_of_a_trace(available: Callable, trace: Path) -> None:
-    model = available(3, model="trace", path=str(trace))
+def test_clients_follow_the_devices_of_a_trace(trace: Path) -> None:
+    model = model_of(3, model="trace", path=str(trace))
     assert model.comes_back
     first, second, again = (model.presence(1, "train", at_s, np.arange(3)) for at_s in (10.0, 60.0, 110.0))
     assert (first.reachable != second.reachable).sum() == 2
     assert (again.reachable == first.reachable).all()
     assert sorted(first.leaves_s[first.reachable].tolist()) == [50.0, np.inf]
-    later = available(3, model="trace", path=str(trace), start_s=50.0).presence(1, "train", 10.0, np.arange(3))
+    later = model_of(3, model="trace", path=str(trace), start_s=50.0).presence(1, "train", 10.0, np.arange(3))
     assert (later.reachable == second.reachable).all()
-    over = available(3, model="trace", path=str(trace), repeat=False).presence(1, "train", 110.0, np.arange(3))
+    over = model_of(3, model="trace", path=str(trace), repeat=False).presence(1, "train", 110.0, np.arange(3))
     assert not over.reachable.any()
-    ends = [available(9, model="trace", path=str(trace), shift=True, seed=seed) for seed in (1, 1, 2)]
+    ends = [model_of(9, model="trace", path=str(trace), shift=True, seed=seed) for seed in (1, 1, 2)]
     leaves = [np.nan_to_num(m.presence(1, "train", 0.0, np.arange(9)).leaves_s).tolist() for m in ends]
     assert leaves[0] == leaves[1] != leaves[2]
     assert len(set(leaves[0])) > 3
 
 
-def test_drop_outs_come_on_top_of_a_trace(available: Callable, trace: Path) -> None:
-    model = available(3, model="trace", path=str(trace), dropout={"hazard": {"train": 1.0}})
+def test_drop_outs_come_on_top_of_a_trace(trace: Path) -> None:
+    model = model_of(3, model="trace", path=str(trace), dropout={"hazard": {"train": 1.0}})
     presence = model.presence(1, "train", 10.0, np.arange(3))
     assert presence.reachable.sum() == 2
     assert (presence.drops == presence.reachable).all()
@@ -193,37 +193,37 @@ def test_drop_outs_come_on_top_of_a_trace(available: Callable, trace: Path) -> N
     assert model.presence(2, "check-in", 20.0, np.arange(3)).reachable.sum() == 2
 
 
-def test_a_schedule_happens_again(available: Callable, tmp_path: Path) -> None:
+def test_a_schedule_happens_again(tmp_path: Path) -> None:
     path = tmp_path / "schedule.csv"
     rows = [(1, 0, "", "offline"), (1, 2, "", "participant"), (1, 2, "first", "dropped")]
     Schedule.from_rows(rows).write(path)
-    model = available(3, model="schedule", path=str(path))
+    model = model_of(3, model="schedule", path=str(path))
     assert not model.comes_back
     assert model.presence(1, "check-in", 0.0, np.arange(3)).reachable.tolist() == [False, True, True]
     assert model.presence(1, "first", 0.0, np.arange(3)).drops.tolist() == [False, False, True]
     assert model.presence(2, "first", 0.0, np.arange(3)).reachable.all()
     with pytest.raises(ValueError, match="a schedule says who drops out; remove `dropout`"):
-        available(3, model="schedule", path=str(path), dropout={"rate": 0.1})
+        model_of(3, model="schedule", path=str(path), dropout={"rate": 0.1})
     with pytest.raises(TraceError):
-        available(2, model="schedule", path=str(path))
+        model_of(2, model="schedule", path=str(path))
 
 
 @pytest.mark.parametrize("model", ["trace", "schedule"])
-def test_files_that_cannot_be_used(available: Callable, tmp_path: Path, model: str) -> None:
+def test_files_that_cannot_be_used(tmp_path: Path, model: str) -> None:
     (tmp_path / "garbage.parquet").write_bytes(bytes(range(256)))
     (tmp_path / "columns.csv").write_text("a,b\n1,2\n")
     for name in ("absent.csv", "garbage.parquet", "columns.csv", "."):
         with pytest.raises(TraceError) as refused:
-            available(3, model=model, path=str(tmp_path / name))
+            model_of(3, model=model, path=str(tmp_path / name))
         assert "\n" not in str(refused.value)
 
 
-def test_a_run_begins_within_the_trace(available: Callable, trace: Path) -> None:
+def test_a_run_begins_within_the_trace(trace: Path) -> None:
     with pytest.raises(ExperimentError, match=r"^availability\.start_s: 100; .*devices\.parquet lasts 100 s"):
-        available(3, model="trace", path=str(trace), start_s=100)
+        model_of(3, model="trace", path=str(trace), start_s=100)
 
 
-# -- a class of one's own -------------------------------------------------------------------------------------------
+# -- a user-defined class -------------------------------------------------------------------------------------------
 
 OWN = """
 import numpy as np
@@ -269,20 +269,20 @@ class Broken:
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a module with models of somebody's own."""
+    """The name of a module with user-defined models."""
     (tmp_path / "own_availability_models.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
     return "own_availability_models"
 
 
-def test_a_class_of_ones_own_says_who_is_there(available: Callable, own: str) -> None:
-    model = available(7, model=f"{own}:Even", options={"every": 3})
+def test_a_class_of_ones_own_says_who_is_there(own: str) -> None:
+    model = model_of(7, model=f"{own}:Even", options={"every": 3})
     assert model.comes_back
     presence = model.presence(1, "train", 10.0, np.arange(7))
     assert presence.reachable.tolist() == [True, False, False, True, False, False, True]
     assert (presence.drops == presence.reachable).all()  # who is not there does not drop out
     assert (presence.leaves_s == 15).all()
-    dropping = available(7, model=f"{own}:Even", options={"every": 1}, dropout={"hazard": {"train": 1.0}})
+    dropping = model_of(7, model=f"{own}:Even", options={"every": 1}, dropout={"hazard": {"train": 1.0}})
     assert dropping.presence(1, "train", 10.0, np.arange(7)).drops.all()
 
 
@@ -297,8 +297,8 @@ def test_a_class_of_ones_own_says_who_is_there(available: Callable, own: str) ->
         ("nan", "presence().leaves_s has NaN"),
     ],
 )
-def test_answers_of_the_wrong_kind_are_refused(available: Callable, own: str, stage: str, says: str) -> None:
-    model = available(7, model=f"{own}:Answers", options={"every": 1})
+def test_answers_of_the_wrong_kind_are_refused(own: str, stage: str, says: str) -> None:
+    model = model_of(7, model=f"{own}:Answers", options={"every": 1})
     with pytest.raises(ExperimentError) as refused:
         model.presence(1, stage, 0.0, np.arange(4))
     assert str(refused.value).startswith(f"availability.model: {own}:Answers: {says}")
@@ -312,9 +312,9 @@ def test_answers_of_the_wrong_kind_are_refused(available: Callable, own: str, st
         ("Absent", {}, "has no class Absent"),
     ],
 )
-def test_classes_that_are_no_models(available: Callable, own: str, name: str, options: dict, says: str) -> None:
+def test_classes_that_are_no_models(own: str, name: str, options: dict, says: str) -> None:
     with pytest.raises(ExperimentError, match=rf"^availability\.model: {own}:{name}: .*{says}"):
-        available(7, model=f"{own}:{name}", options=options)
+        model_of(7, model=f"{own}:{name}", options=options)
 
 
 @pytest.mark.parametrize(
@@ -325,17 +325,15 @@ def test_classes_that_are_no_models(available: Callable, own: str, name: str, op
         ("Even", {}, "availability: {own}:Even(..., ..., ...): missing a required argument: 'every'"),
     ],
 )
-def test_options_that_the_class_does_not_declare_are_refused(
-    available: Callable, own: str, name: str, options: dict, says: str
-) -> None:
+def test_options_that_the_class_does_not_declare_are_refused(own: str, name: str, options: dict, says: str) -> None:
     with pytest.raises(ExperimentError) as refused:
-        available(7, model=f"{own}:{name}", options=options)
+        model_of(7, model=f"{own}:{name}", options=options)
     assert str(refused.value).startswith(says.format(own=own))
     assert "\n" not in str(refused.value)
 
 
-def test_what_goes_wrong_in_a_class_of_ones_own_comes_through(available: Callable, own: str) -> None:
+def test_what_goes_wrong_in_a_class_of_ones_own_comes_through(own: str) -> None:
     with pytest.raises(RuntimeError, match="theirs"):
-        available(7, model=f"{own}:Broken")
+        model_of(7, model=f"{own}:Broken")
     with pytest.raises(ExperimentError, match=r"availability\.model: no_such_module:Model: no module"):
-        available(7, model="no_such_module:Model")
+        model_of(7, model="no_such_module:Model")

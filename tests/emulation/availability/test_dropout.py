@@ -1,7 +1,5 @@
 """Who leaves in the middle of a round: by rate, by hazard, over any model."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +9,7 @@ from scipy.stats import binomtest, chisquare
 
 from testbed.emulation.availability import AvailabilitySection, availability_model
 from testbed.randomness import Randomness
+from tests.emulation.availability.models import model_of
 
 STAGES = ("train", "first", "second")
 POPULATION = 3000
@@ -19,8 +18,8 @@ SUSPICIOUS = 1e-6
 AT_RANDOM = {"model": "markov", "mean_online_s": 40, "mean_offline_s": 20}
 
 
-def test_a_random_drop_out_leaves_once_in_one_of_the_stages_after_selection(available: Callable) -> None:
-    model = available(POPULATION, dropout={"rate": [0.3, 0.0]})
+def test_a_random_drop_out_leaves_once_in_one_of_the_stages_after_selection() -> None:
+    model = model_of(POPULATION, dropout={"rate": [0.3, 0.0]})
     leaving = np.stack([model.presence(1, stage, 0.0, EVERYBODY).drops for stage in STAGES])
     assert not model.presence(1, "check-in", 0.0, EVERYBODY).drops.any()
     assert leaving.sum(axis=0).max() == 1
@@ -29,17 +28,17 @@ def test_a_random_drop_out_leaves_once_in_one_of_the_stages_after_selection(avai
     assert chisquare(leaving.sum(axis=1)).pvalue > SUSPICIOUS
 
 
-def test_a_drop_out_at_a_chosen_stage_leaves_there_and_nowhere_else(available: Callable) -> None:
-    model = available(POPULATION, dropout={"rate": 0.25, "stage": "lotto/participants"})
+def test_a_drop_out_at_a_chosen_stage_leaves_there_and_nowhere_else() -> None:
+    model = model_of(POPULATION, dropout={"rate": 0.25, "stage": "lotto/participants"})
     assert not any(model.presence(1, stage, 0.0, EVERYBODY).drops.any() for stage in STAGES)
     leaving = model.presence(1, "lotto/participants", 0.0, EVERYBODY).drops
     assert binomtest(int(leaving.sum()), POPULATION, 0.25).pvalue > SUSPICIOUS
 
 
 @pytest.mark.parametrize("stage", ["random", "first"])
-def test_the_draws_of_a_round_are_those_of_earlier_versions(available: Callable, stage: str) -> None:
+def test_the_draws_of_a_round_are_those_of_earlier_versions(stage: str) -> None:
     """Recorded runs can be repeated: per round first who leaves, then where, both for all clients."""
-    model = available(8, seed=3, dropout={"rate": [0.4, 0.9], "stage": stage})
+    model = model_of(8, seed=3, dropout={"rate": [0.4, 0.9], "stage": stage})
     for number in (1, 2, 30):
         generator = Randomness(3).generator("availability", number, "dropout")
         leaves, where = generator.random(8), generator.integers(0, 3, 8)
@@ -49,8 +48,8 @@ def test_the_draws_of_a_round_are_those_of_earlier_versions(available: Callable,
             assert model.presence(number, asked, 0.0, np.arange(8)).drops.tolist() == drops
 
 
-def test_one_hazard_holds_for_every_stage_after_selection(available: Callable) -> None:
-    model = available(POPULATION, dropout={"hazard": 0.2})
+def test_one_hazard_holds_for_every_stage_after_selection() -> None:
+    model = model_of(POPULATION, dropout={"hazard": 0.2})
     leaving = np.stack([model.presence(1, stage, 0.0, EVERYBODY).drops for stage in STAGES])
     for of_stage in leaving:
         assert binomtest(int(of_stage.sum()), POPULATION, 0.2).pvalue > SUSPICIOUS
@@ -61,8 +60,8 @@ def test_one_hazard_holds_for_every_stage_after_selection(available: Callable) -
     assert (again != leaving[0]).any()
 
 
-def test_stages_have_hazards_of_their_own(available: Callable) -> None:
-    model = available(POPULATION, dropout={"hazard": {"check-in": 0.5, "first": 1.0, "second": 0.0}})
+def test_stages_have_hazards_of_their_own() -> None:
+    model = model_of(POPULATION, dropout={"hazard": {"check-in": 0.5, "first": 1.0, "second": 0.0}})
     drops = {stage: model.presence(1, stage, 0.0, EVERYBODY).drops for stage in ("check-in", *STAGES)}
     assert binomtest(int(drops["check-in"].sum()), POPULATION, 0.5).pvalue > SUSPICIOUS
     assert drops["first"].all()
@@ -70,17 +69,17 @@ def test_stages_have_hazards_of_their_own(available: Callable) -> None:
     assert not drops["second"].any()
 
 
-def test_rate_and_hazard_add_up_and_change_nothing_in_each_other(available: Callable) -> None:
+def test_rate_and_hazard_add_up_and_change_nothing_in_each_other() -> None:
     rate, hazard = {"rate": 0.3, "stage": "train"}, {"hazard": {"train": 0.2, "first": 0.1}}
-    alone = [available(POPULATION, dropout=keys) for keys in (rate, hazard)]
-    both = available(POPULATION, dropout=rate | hazard)
+    alone = [model_of(POPULATION, dropout=keys) for keys in (rate, hazard)]
+    both = model_of(POPULATION, dropout=rate | hazard)
     for stage in STAGES:
         by_rate, by_hazard = (model.presence(4, stage, 0.0, EVERYBODY).drops for model in alone)
         assert (both.presence(4, stage, 0.0, EVERYBODY).drops == by_rate | by_hazard).all()
 
 
-def test_who_is_away_does_not_drop_out(available: Callable) -> None:
-    presence = available(POPULATION, model="bernoulli", unavailable=0.5, dropout={"hazard": 0.5}).presence(
+def test_who_is_away_does_not_drop_out() -> None:
+    presence = model_of(POPULATION, model="bernoulli", unavailable=0.5, dropout={"hazard": 0.5}).presence(
         1, "train", 0.0, EVERYBODY
     )
     assert presence.drops.any()

@@ -2,7 +2,6 @@
 
 import bisect
 import math
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -18,6 +17,7 @@ from scipy.stats import binomtest, kstest, weibull_min
 from testbed.emulation.availability import AvailabilitySection
 from testbed.emulation.availability.renewal import AlternatingAvailability, DailyRhythm
 from testbed.randomness import Randomness
+from tests.emulation.availability.models import model_of
 
 SUSPICIOUS = 1e-6
 SIGMAS = 6.0  # a normal variable is beyond with probability 2e-9
@@ -287,6 +287,6 @@ def test_a_rhythm_goes_forward_and_back(amplitude: float, peak_s: float, times: 
     assert shown == pytest.approx(integral, abs=2e-3)
 
 
-def test_models_come_back(available: Callable) -> None:
-    assert available(5, **MARKOV).comes_back
-    assert available(5, **DIURNAL).comes_back
+def test_models_come_back() -> None:
+    assert model_of(5, **MARKOV).comes_back
+    assert model_of(5, **DIURNAL).comes_back

@@ -1,6 +1,6 @@
 """Who is there in a round, for models that draw anew for each round."""
 
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,14 +11,22 @@ from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.validation import validated
 from testbed.randomness import Randomness
+from tests.emulation.availability.models import model_of
+from tests.engine.federations import Pulling
 
 POPULATION = 3000
 EVERYBODY = np.arange(POPULATION)
 SUSPICIOUS = 1e-6
 
 
-def test_always_means_always(available: Callable) -> None:
-    model = available(POPULATION)
+def roundwise(population: int, **section: Any) -> RoundwiseAvailability:
+    model = model_of(population, **section)
+    assert isinstance(model, RoundwiseAvailability)
+    return model
+
+
+def test_always_means_always() -> None:
+    model = model_of(POPULATION)
     for stage in ("check-in", "train", "first"):
         presence = model.presence(1, stage, 1e9, EVERYBODY)
         assert presence.reachable.all()
@@ -27,8 +35,8 @@ def test_always_means_always(available: Callable) -> None:
     assert not model.comes_back
 
 
-def test_each_client_is_away_at_its_own_rate(available: Callable) -> None:
-    model = available(POPULATION, model="bernoulli", unavailable=[0.1, 0.5, 0.0, 1.0])
+def test_each_client_is_away_at_its_own_rate() -> None:
+    model = model_of(POPULATION, model="bernoulli", unavailable=[0.1, 0.5, 0.0, 1.0])
     rounds = np.stack([model.presence(number, "check-in", 0.0, EVERYBODY).reachable for number in range(1, 21)])
     for position, probability in enumerate((0.1, 0.5)):
         away = (~rounds[:, position::4]).sum()
@@ -40,47 +48,47 @@ def test_each_client_is_away_at_its_own_rate(available: Callable) -> None:
     assert not model.comes_back
 
 
-def test_probabilities_may_be_drawn_from_a_list(available: Callable) -> None:
+def test_probabilities_may_be_drawn_from_a_list() -> None:
     """Multi-RoundSecAgg, section 5: p_i is selected from {0.1, ..., 0.5} uniformly at random."""
     values = [0.1, 0.2, 0.3, 0.4, 0.5]
     section = {"model": "bernoulli", "unavailable": values, "drawn": True}
-    drawn = available(POPULATION, seed=3, **section).unavailable
+    drawn = roundwise(POPULATION, seed=3, **section).unavailable
     for value in values:
         assert binomtest(int((drawn == value).sum()), POPULATION, 0.2).pvalue > SUSPICIOUS
     assert set(drawn) == set(values)
     assert not np.array_equal(drawn, np.resize(values, POPULATION))
-    assert np.array_equal(available(POPULATION, seed=3, **section).unavailable, drawn)
-    assert not np.array_equal(available(POPULATION, seed=4, **section).unavailable, drawn)
+    assert np.array_equal(roundwise(POPULATION, seed=3, **section).unavailable, drawn)
+    assert not np.array_equal(roundwise(POPULATION, seed=4, **section).unavailable, drawn)
 
 
-def test_the_draws_of_a_round_are_those_of_earlier_versions(available: Callable) -> None:
+def test_the_draws_of_a_round_are_those_of_earlier_versions() -> None:
     """Recorded runs can be repeated: one uniform number per client, those below its p are away."""
-    model = available(7, seed=5, model="bernoulli", unavailable=[0.3, 0.6])
+    model = model_of(7, seed=5, model="bernoulli", unavailable=[0.3, 0.6])
     for number in (1, 2, 40):
         draws = Randomness(5).generator("availability", number, "present").random(7)
         there = [draws[client] >= (0.3, 0.6)[client % 2] for client in range(7)]
         assert model.presence(number, "check-in", 0.0, np.arange(7)).reachable.tolist() == there
 
 
-def test_no_clients_fate_depends_on_who_is_asked_or_on_the_order(available: Callable) -> None:
+def test_no_clients_fate_depends_on_who_is_asked_or_on_the_order() -> None:
     some = np.array([5, 17, 2999])
     section = {"model": "bernoulli", "unavailable": 0.4, "dropout": {"rate": 0.5, "hazard": 0.3}}
-    first, second = (available(POPULATION, **section) for _ in range(2))
+    first, second = (model_of(POPULATION, **section) for _ in range(2))
     expected = {number: first.presence(number, "train", 0.0, EVERYBODY) for number in (1, 2, 3)}
     for number in (3, 1, 2, 1):
         presence = second.presence(number, "train", 99.0, some)
         assert (presence.reachable == expected[number].reachable[some]).all()
         assert (presence.drops == expected[number].drops[some]).all()
-    other = available(POPULATION, seed=2, **section).presence(1, "train", 0.0, EVERYBODY)
+    other = model_of(POPULATION, seed=2, **section).presence(1, "train", 0.0, EVERYBODY)
     assert (other.reachable != expected[1].reachable).any()
     assert (other.drops != expected[1].drops).any()
 
 
-def test_a_label_decides_how_often_a_client_is_away(available: Callable) -> None:
+def test_a_label_decides_how_often_a_client_is_away() -> None:
     """The first version of Multi-RoundSecAgg: label 0 -> 0.1, .., label 9 -> 0.5."""
     labels = np.zeros((POPULATION, 10), np.int64)
     labels[EVERYBODY, EVERYBODY % 10] = 600
-    model = available(POPULATION, model="label-dependent", labels=labels)
+    model = roundwise(POPULATION, model="label-dependent", labels=labels)
     table = [0.1, 0.1444, 0.1889, 0.2333, 0.2778, 0.3222, 0.3667, 0.4111, 0.4556, 0.5]
     assert model.unavailable[:20] == pytest.approx([*table, *table], abs=5e-5)
     assert (model.unavailable[0], model.unavailable[9]) == (0.1, 0.5)
@@ -90,21 +98,21 @@ def test_a_label_decides_how_often_a_client_is_away(available: Callable) -> None
         assert binomtest(int(away), rounds[:, label::10].size, probability).pvalue > SUSPICIOUS
 
 
-def test_a_clients_label_is_its_most_frequent_one(available: Callable) -> None:
+def test_a_clients_label_is_its_most_frequent_one() -> None:
     labels = [[0, 3, 3], [1, 0, 5], [0, 0, 0], [2, 2, 2], [0, 9, 1]]
-    model = available(5, model="label-dependent", labels=labels, lowest=0.2, highest=0.8)
+    model = roundwise(5, model="label-dependent", labels=labels, lowest=0.2, highest=0.8)
     assert model.unavailable == pytest.approx([0.5, 0.8, 0.2, 0.2, 0.5])
-    assert available(2, model="label-dependent", labels=[[4], [0]]).unavailable == pytest.approx([0.1, 0.1])
+    assert roundwise(2, model="label-dependent", labels=[[4], [0]]).unavailable == pytest.approx([0.1, 0.1])
 
 
 @pytest.mark.parametrize("labels", [[[1, 2]], [1, 2, 3], np.zeros((3, 0)), np.zeros((3, 2, 2))])
-def test_labels_of_other_clients_are_refused(available: Callable, labels: object) -> None:
+def test_labels_of_other_clients_are_refused(labels: object) -> None:
     with pytest.raises(ExperimentError, match=r"availability\.model: the workload's label_counts\(\) has shape"):
-        available(3, model="label-dependent", labels=labels)
+        model_of(3, model="label-dependent", labels=labels)
 
 
-def test_a_large_population(available: Callable) -> None:
-    model = available(1_000_000, model="bernoulli", unavailable=0.3, dropout={"rate": 0.1})
+def test_a_large_population() -> None:
+    model = model_of(1_000_000, model="bernoulli", unavailable=0.3, dropout={"rate": 0.1})
     presence = model.presence(1, "train", 0.0, np.arange(1_000_000))
     assert binomtest(int(presence.reachable.sum()), 1_000_000, 0.7).pvalue > SUSPICIOUS
     assert binomtest(int(presence.drops.sum()), 1_000_000, 0.7 * 0.1 / 3).pvalue > SUSPICIOUS
@@ -113,7 +121,7 @@ def test_a_large_population(available: Callable) -> None:
 def test_what_all_clients_share_is_no_label_of_a_client() -> None:
     """Shared-data strategy: p_i depends on the label of the private data, even where there is less of it."""
 
-    class Workload:
+    class TwoLabels(Pulling):
         """Two clients with the labels 0 and 9, and five shared samples of label 4."""
 
         def label_counts(self) -> np.ndarray:
@@ -128,6 +136,6 @@ def test_what_all_clients_share_is_no_label_of_a_client() -> None:
 
     data = {"seed": 1, "population": 2, "selection": {"participants": 2}, "availability": {"model": "label-dependent"}}
     plan = Plan(validated(data, "test"), 0)
-    availability = plan.availability(Workload())
+    availability = plan.availability(TwoLabels(2))
     assert isinstance(availability, RoundwiseAvailability)
     assert availability.unavailable.tolist() == [0.1, 0.5]

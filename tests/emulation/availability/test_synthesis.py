@@ -55,7 +55,7 @@ def test_models_with_rounds() -> None:
 
 
 class HalfTheRounds:
-    """A class of a user's own: everybody, every other round."""
+    """A user-defined class: everybody, every other round."""
 
     comes_back = False
 

@@ -332,5 +332,5 @@ def test_a_class_of_ones_own_that_is_not_there() -> None:
 
 
 def test_options_without_a_class() -> None:
-    with pytest.raises(ValueError, match="`options` are for a class of your own"):
+    with pytest.raises(ValueError, match="`options` are for a user-defined class"):
         Links.model_validate({"options": {"rate": 1}})

@@ -11,6 +11,8 @@ from testbed.messages import Vector
 from testbed.network.live.answers import summed
 from testbed.parties.host import Host
 from testbed.parties.sums import combined, float_total
+from tests.network import emulated
+from tests.network.live.clients import LiveWorld
 
 QUICK: dict[str, Any] = {"latency": 0.001, "deadline_s": 0.4}
 
@@ -36,7 +38,7 @@ def decoded(replies: Any) -> dict[int, Any]:
 
 
 @pytest.mark.parametrize("hosts", [1, 3])
-def test_the_same_as_on_the_virtual_clock(live: Any, emulated: Any, hosts: int) -> None:
+def test_the_same_as_on_the_virtual_clock(hosts: int) -> None:
     def world() -> Any:
         away = emulated.Everybody(offline={1: {4}}, drops={"question": {5}})
         return emulated.World(
@@ -57,7 +59,7 @@ def test_the_same_as_on_the_virtual_clock(live: Any, emulated: Any, hosts: int) 
     ]
     reference = world()
     expected = reference.round(*questions)
-    ours = live.World(world())
+    ours = LiveWorld(world())
     replies = ours.round(*questions)
     same_exchanges(ours, reference)
     assert ours.outcomes() == ["answered", "silent", "refused", "silent", "offline", "dropped", "answered"]
@@ -68,28 +70,28 @@ def test_the_same_as_on_the_virtual_clock(live: Any, emulated: Any, hosts: int) 
     assert [stage for stage, _ in ours.stages] == ["question"] * 3
 
 
-def test_private_parts_reach_their_clients_alone(live: Any, emulated: Any) -> None:
+def test_private_parts_reach_their_clients_alone() -> None:
     world = emulated.World(3, **QUICK)
     private = {client: emulated.Secret(bytes(100 * (client + 1))) for client in range(3)}
     reference = emulated.World(3, **QUICK)
     reference.round(emulated.Question(), private=private)
-    ours = live.World(world)
+    ours = LiveWorld(world)
     ours.round(emulated.Question(), private=private)
     same_exchanges(ours, reference)
     assert len(set(ours.exchanges().bytes_down.tolist())) == 3
 
 
-def test_those_who_answer_alike_answer_one_by_one_on_the_wire(live: Any, emulated: Any) -> None:
+def test_those_who_answer_alike_answer_one_by_one_on_the_wire() -> None:
     keys = {**QUICK, "factors": 0.001}
     reference = emulated.World(4, hosts=2, **keys)
     reference.round(emulated.Greeting())
-    ours = live.World(emulated.World(4, hosts=2, **keys))
+    ours = LiveWorld(emulated.World(4, hosts=2, **keys))
     (replies,) = ours.round(emulated.Greeting())
     same_exchanges(ours, reference)
     assert replies[3].payload == emulated.of_size(1000).payload
 
 
-def test_sums_are_made_of_the_vectors_that_arrived(live: Any, emulated: Any) -> None:
+def test_sums_are_made_of_the_vectors_that_arrived() -> None:
     question = emulated.Question(vector=(7, 2**32 - 2), silent=(2,))
 
     async def script(world: Any) -> Any:
@@ -106,7 +108,7 @@ def test_sums_are_made_of_the_vectors_that_arrived(live: Any, emulated: Any) -> 
         world.network.end_round()
         return everybody, some
 
-    everybody, some = live.World(emulated.World(4, **QUICK)).run(script)
+    everybody, some = LiveWorld(emulated.World(4, **QUICK)).run(script)
     assert everybody.dtype == some.dtype == np.uint32
     assert everybody.tolist() == [3 * 7 + 4, (3 * (2**32 - 2) + 4) % 2**32]
     assert some.tolist() == [2 * 7 + 3, (2 * (2**32 - 2) + 3) % 2**32]
@@ -129,44 +131,44 @@ def test_vectors_of_different_shapes_abort_the_round() -> None:
         summed(vectors, np.arange(2), None)
 
 
-def test_a_message_without_a_stage_is_not_asked(live: Any, emulated: Any) -> None:
+def test_a_message_without_a_stage_is_not_asked() -> None:
     with pytest.raises(ProtocolError, match="Lost names no stage"):
-        live.World(emulated.World(1, **QUICK)).round(emulated.Lost())
+        LiveWorld(emulated.World(1, **QUICK)).round(emulated.Lost())
 
 
-def test_a_question_of_no_protocol_of_the_run_is_refused(live: Any, emulated: Any) -> None:
+def test_a_question_of_no_protocol_of_the_run_is_refused() -> None:
     class Unknown(emulated.Question, frozen=True):
         stage = "nobody-answers-this"
 
-    world = live.World(emulated.World(2, **QUICK))
+    world = LiveWorld(emulated.World(2, **QUICK))
     (replies,) = world.round(Unknown())
     assert [refusal.check for refusal in replies.missing.refusals] == ["message.other-protocol"] * 2
 
 
-def test_a_host_that_cannot_go_on_ends_the_run(live: Any, emulated: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_cannot_go_on_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(host: Host, delivery: Any) -> Any:
         raise MemoryError("no more of it")
 
     monkeypatch.setattr(Host, "deliver", fails)
     with pytest.raises(RunError, match="no more of it"):
-        live.World(emulated.World(2, **QUICK)).round(emulated.Question())
+        LiveWorld(emulated.World(2, **QUICK)).round(emulated.Question())
 
 
-def test_a_crash_ends_the_run_at_once_and_says_whose_and_where(live: Any, emulated: Any) -> None:
+def test_a_crash_ends_the_run_at_once_and_says_whose_and_where() -> None:
     world = emulated.World(3, on_crash="stop", **QUICK | {"deadline_s": 3600.0})  # nobody waits for it
     with pytest.raises(CodeCrashed) as ended:
-        live.World(world).round(emulated.Question(crashing=(2,)), number=4)
+        LiveWorld(world).round(emulated.Question(crashing=(2,)), number=4)
     assert str(ended.value).startswith("client 2 crashed in round 4 at question: ZeroDivisionError: a fault (")
-    assert "conftest.py, line" in str(ended.value)
+    assert "emulated.py, line" in str(ended.value)
     assert "in on_question" in ended.value.trace
 
 
-def test_two_hundred_clients_in_two_hosts(live: Any, emulated: Any) -> None:
+def test_two_hundred_clients_in_two_hosts() -> None:
     keys = {"hosts": 2, "latency": 0.0, "up": 1e8, "down": 1e8, "deadline_s": 60.0}
     questions = [emulated.Question(vector=(1, 2, 3)), emulated.question_of_size(5000, answer_size=20_000)]
     reference = emulated.World(200, **keys)
     reference.round(*questions)
-    ours = live.World(emulated.World(200, **keys))
+    ours = LiveWorld(emulated.World(200, **keys))
     replies = ours.round(*questions)
     assert [len(reply) for reply in replies] == [200, 200]
     same_exchanges(ours, reference)

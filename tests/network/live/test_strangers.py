@@ -11,6 +11,8 @@ from testbed.messages import RefusalNotice, encode
 from testbed.network.live import frames as framing
 from testbed.network.live import sockets
 from testbed.network.live.frames import AnswerHeader
+from tests.network import emulated
+from tests.network.live.clients import Impostor, LiveWorld
 
 KEYS: dict[str, Any] = {"latency": 0.001, "deadline_s": 0.5}
 
@@ -21,12 +23,12 @@ def answering(header: Any, client: int, body: bytes, /, **changes: Any) -> bytes
     return replace(frame, **changes).pack() + body
 
 
-def against(live: Any, emulated: Any, say: Any, **options: Any) -> tuple[Any, Any, bool]:
+def against(say: Any, **options: Any) -> tuple[Any, Any, bool]:
     """Client 1 is an impostor that answers with `say(header)`; returns the world, the replies, and if it was cut."""
-    world = live.World(emulated.World(2, **KEYS), absent=(1,), **options)
+    world = LiveWorld(emulated.World(2, **KEYS), absent=(1,), **options)
 
     async def script(world: Any) -> Any:
-        impostor = live.Impostor(world.address, 1)
+        impostor = Impostor(world.address, 1)
         assert await impostor.knock()
         asking = asyncio.ensure_future(world.ask(emulated.Question()))
         header = await impostor.question()
@@ -49,9 +51,9 @@ async def is_cut(impostor: Any) -> bool:
     return bool(await impostor.hears_nothing_more())
 
 
-def test_a_hand_made_client_can_answer(live: Any, emulated: Any) -> None:
+def test_a_hand_made_client_can_answer() -> None:
     reply = encode(emulated.Reply(b"hello"))
-    world, replies, _ = against(live, emulated, lambda header: answering(header, 1, reply))
+    world, replies, _ = against(lambda header: answering(header, 1, reply))
     assert replies[1].payload == b"hello"
     assert world.exchanges().bytes_up[1] == len(reply)
 
@@ -59,16 +61,16 @@ def test_a_hand_made_client_can_answer(live: Any, emulated: Any) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"\xc1", b"garbage" * 1000, b"\x92\xc4\x00\xc7\x09\x02" + bytes(9), encode(RefusalNotice("a", "b"))]
 )
-def test_an_answer_that_does_not_decode_is_no_valid_answer(live: Any, emulated: Any, body: bytes) -> None:
-    world, replies, _ = against(live, emulated, lambda header: answering(header, 1, body))
+def test_an_answer_that_does_not_decode_is_no_valid_answer(body: bytes) -> None:
+    world, replies, _ = against(lambda header: answering(header, 1, body))
     assert world.outcomes() == ["answered", "answered"]  # as on the virtual clock
     assert list(replies.valid()) == [0]
     with pytest.raises(ProtocolError):
         replies[1]
 
 
-def test_a_refusal_that_does_not_decode_is_one(live: Any, emulated: Any) -> None:
-    world, replies, _ = against(live, emulated, lambda h: answering(h, 1, b"\xc1", status=framing.REFUSED))
+def test_a_refusal_that_does_not_decode_is_one() -> None:
+    world, replies, _ = against(lambda h: answering(h, 1, b"\xc1", status=framing.REFUSED))
     assert world.outcomes() == ["answered", "refused"]
     assert replies.missing.refusals[0].check == "message.malformed"
 
@@ -88,13 +90,9 @@ def test_a_refusal_that_does_not_decode_is_one(live: Any, emulated: Any) -> None
         ({"status": framing.CRASHED, "length": 900_000}, "a line of 900000 bytes"),
     ],
 )
-def test_a_frame_that_is_not_one_gets_its_sender_cut_off(
-    live: Any, emulated: Any, changes: dict[str, Any], says: str
-) -> None:
+def test_a_frame_that_is_not_one_gets_its_sender_cut_off(changes: dict[str, Any], says: str) -> None:
     reply = encode(emulated.Reply(b""))
-    world, replies, cut = against(
-        live, emulated, lambda header: answering(header, 1, reply, **changes), largest_answer=1_000_000
-    )
+    world, replies, cut = against(lambda header: answering(header, 1, reply, **changes), largest_answer=1_000_000)
     assert cut
     assert world.outcomes() == ["answered", "silent"]
     assert replies.missing.silent.tolist() == [1]
@@ -103,31 +101,31 @@ def test_a_frame_that_is_not_one_gets_its_sender_cut_off(
     assert says in detail
 
 
-def test_who_stalls_in_the_middle_of_a_frame_is_late_and_cut_off(live: Any, emulated: Any) -> None:
-    world, replies, cut = against(live, emulated, lambda header: answering(header, 1, bytes(1000))[:-400])
+def test_who_stalls_in_the_middle_of_a_frame_is_late_and_cut_off() -> None:
+    world, replies, cut = against(lambda header: answering(header, 1, bytes(1000))[:-400])
     assert cut
     assert replies.missing.late.tolist() == [1]
     assert world.exchanges().bytes_up[1] == 600
 
 
-def test_who_speaks_without_being_asked_is_cut_off(live: Any, emulated: Any) -> None:
+def test_who_speaks_without_being_asked_is_cut_off() -> None:
     async def script(world: Any) -> Any:
-        impostor = live.Impostor(world.address, 1)
+        impostor = Impostor(world.address, 1)
         assert await impostor.knock()
         await impostor.answer(b"hello?")
         assert await asyncio.wait_for(impostor.hears_nothing_more(), 20)
         assert world.network.connected == 1
         return await world.ask(emulated.Question())
 
-    (replies,) = live.World(emulated.World(2, **KEYS), absent=(1,)).run(script)
+    (replies,) = LiveWorld(emulated.World(2, **KEYS), absent=(1,)).run(script)
     assert replies.missing.offline.tolist() == [1]
 
 
-def test_strangers_are_turned_away(live: Any, emulated: Any) -> None:
+def test_strangers_are_turned_away() -> None:
     async def script(world: Any) -> Any:
-        assert not await live.Impostor(world.address, 2).knock(token=bytes(32))
-        assert not await live.Impostor(world.address, 0).knock()  # is connected
-        assert not await live.Impostor(world.address, 3).knock()  # nobody's number
+        assert not await Impostor(world.address, 2).knock(token=bytes(32))
+        assert not await Impostor(world.address, 0).knock()  # is connected
+        assert not await Impostor(world.address, 3).knock()  # nobody's number
         noise = await sockets.connected(world.address.host, world.address.port)
         await sockets.receive_exactly(noise, framing.CHALLENGE_BYTES)
         await sockets.send_all(noise, b"GET / HTTP/1.1\r\n" * 10)
@@ -137,7 +135,7 @@ def test_strangers_are_turned_away(live: Any, emulated: Any) -> None:
         replies = await world.ask(emulated.Question())
         return world.events("misbehaviour"), replies  # what happens between rounds is told in the next
 
-    world = live.World(emulated.World(3, **KEYS), absent=(2,))
+    world = LiveWorld(emulated.World(3, **KEYS), absent=(2,))
     events, (replies,) = world.run(script)
     assert replies.ids.tolist() == [0, 1]
     assert [party for party, _ in events] == ["stranger"] * 4
@@ -147,7 +145,7 @@ def test_strangers_are_turned_away(live: Any, emulated: Any) -> None:
         assert says in detail
 
 
-def test_what_one_was_challenged_with_cannot_be_used_again(live: Any, emulated: Any) -> None:
+def test_what_one_was_challenged_with_cannot_be_used_again() -> None:
     async def script(world: Any) -> None:
         first, second = [await sockets.connected(world.address.host, world.address.port) for _ in range(2)]
         challenged = await sockets.receive_exactly(first, framing.CHALLENGE_BYTES)
@@ -159,18 +157,18 @@ def test_what_one_was_challenged_with_cannot_be_used_again(live: Any, emulated: 
         sockets.cut(first)
         sockets.cut(second)
 
-    live.World(emulated.World(1, **KEYS), absent=(0,)).run(script)
+    LiveWorld(emulated.World(1, **KEYS), absent=(0,)).run(script)
 
 
-def test_missing_clients_are_named_by_number_when_nobody_comes(live: Any, emulated: Any) -> None:
+def test_missing_clients_are_named_by_number_when_nobody_comes() -> None:
     async def script(world: Any) -> None:
         await world.network.wait_for_clients(3, 0.05)
 
     with pytest.raises(ClusterError, match="2 of 3 clients have connected"):
-        live.World(emulated.World(3, **KEYS), absent=(1,)).run(script)
+        LiveWorld(emulated.World(3, **KEYS), absent=(1,)).run(script)
 
 
-def test_an_address_that_cannot_be_listened_on_is_one_line(live: Any, emulated: Any) -> None:
-    world = live.World(emulated.World(1, **KEYS), listen_host="203.0.113.7")
+def test_an_address_that_cannot_be_listened_on_is_one_line() -> None:
+    world = LiveWorld(emulated.World(1, **KEYS), listen_host="203.0.113.7")
     with pytest.raises(ClusterError, match=r"cannot listen on '203\.0\.113\.7'"):
         world.run(lambda world: world.ask())

@@ -1,6 +1,7 @@
 """What rounds of DP-SGD cost, against the analytic bounds of one round and their composition."""
 
 import math
+from functools import partial
 
 import pytest
 
@@ -35,8 +36,8 @@ def test_rounds_answered_unseen_cost_what_weak_client_sampling_costs(rounds: int
 
 
 def test_one_round_is_the_analytic_value_rounded_up() -> None:
-    for rate, delta in ((1.0, only_local_sampling), (WHO.client_rate, weak_client_sampling)):
-        exact = epsilon_of(lambda epsilon, delta=delta: delta(WHO, SIGMA, epsilon), DELTA)
+    for rate, delta_of in ((1.0, only_local_sampling), (WHO.client_rate, weak_client_sampling)):
+        exact = epsilon_of(partial(delta_of, WHO, SIGMA), DELTA)
         found = SubsampledGaussianAccountant(SIGMA / WHO.clip, WHO.sample_rate, rate).epsilon({1.0: 1}, DELTA)
         assert exact <= found <= exact * 1.01 + 1e-3
     lost = epsilon_of(lambda epsilon: orthogonal_pair(WHO, SIGMA, epsilon), DELTA)

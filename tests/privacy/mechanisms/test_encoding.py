@@ -71,7 +71,7 @@ def test_roundings_that_are_too_long_are_repeated():
     scale, dimension, bias = 4.0, 64, 0.9
     bound = squared_norm_bound(scale, dimension, bias)
     strict, free = (Encoding(dimension, 1.0, scale, 32, beta) for beta in (bias, 0.0))
-    squared = {strict: [], free: []}
+    squared: dict[Encoding, list[float]] = {strict: [], free: []}
     for encoding, found in squared.items():
         for number in range(400):
             steps = centred(encoding.encode(update(dimension, 1, 2.0), ROTATION, number.to_bytes(32, "big"))[:-1], 32)

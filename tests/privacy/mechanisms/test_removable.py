@@ -47,4 +47,4 @@ def test_mistakes() -> None:
         RemovableNoise(5, 5)
     for wrong in (0, 1001, "many"):
         with pytest.raises(ValidationError):
-            Enforcement(tolerated_dropouts=wrong)  # type: ignore[arg-type]
+            Enforcement(tolerated_dropouts=wrong)

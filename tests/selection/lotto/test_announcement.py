@@ -12,6 +12,7 @@ import pytest
 from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
 from testbed.selection.lotto.messages import Announce, ListSignatures, ParticipantList
 from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
+from tests.selection.federations import Selecting, malicious_server, refused_round
 
 POPULATION, PARTICIPANTS = 40, 5
 CLIENT_CENTRIC = (ClientCentricServer, ClientCentricParameters)
@@ -43,105 +44,87 @@ def announcing(**changes: Any) -> Callable:
     return announcement_for
 
 
-def test_a_population_below_the_minimum_is_refused_when_it_is_announced(
-    selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
-    server = malicious(CLIENT_CENTRIC, announcement_for=announcing(population=POPULATION // 2 - 1))
-    run = selecting(server, POPULATION)
-    _, refusals, detail = refused(run)
+def test_a_population_below_the_minimum_is_refused_when_it_is_announced() -> None:
+    server = malicious_server(CLIENT_CENTRIC, announcement_for=announcing(population=POPULATION // 2 - 1))
+    run = Selecting(server, POPULATION)
+    _, refusals, detail = refused_round(run)
     assert refusals == everybody(range(POPULATION), "lotto.population-below-minimum")
     assert "40 clients refused" in detail
     # n_min itself is accepted.
-    server = malicious(CLIENT_CENTRIC, announcement_for=announcing(population=POPULATION // 2))
+    server = malicious_server(CLIENT_CENTRIC, announcement_for=announcing(population=POPULATION // 2))
     server.population = POPULATION // 2
-    assert len(selecting(server, POPULATION).select().participants) == PARTICIPANTS
+    assert len(Selecting(server, POPULATION).select().participants) == PARTICIPANTS
 
 
-def test_a_population_below_the_minimum_is_refused_in_the_list(
-    selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
-    server = malicious(SERVER_CENTRIC, list_for=showing(lambda self, m: replaced(m, population=POPULATION // 2 - 1)))
-    participants, refusals, _ = refused(selecting(server, POPULATION))
+def test_a_population_below_the_minimum_is_refused_in_the_list() -> None:
+    server = malicious_server(
+        SERVER_CENTRIC, list_for=showing(lambda self, m: replaced(m, population=POPULATION // 2 - 1))
+    )
+    participants, refusals, _ = refused_round(Selecting(server, POPULATION))
     assert refusals == everybody(participants, "lotto.population-below-minimum")
 
 
-def test_by_default_the_whole_population_is_the_minimum(
-    selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
-    server = malicious(SERVER_CENTRIC, list_for=showing(lambda self, m: replaced(m, population=POPULATION - 1)))
+def test_by_default_the_whole_population_is_the_minimum() -> None:
+    server = malicious_server(SERVER_CENTRIC, list_for=showing(lambda self, m: replaced(m, population=POPULATION - 1)))
     server.parameters = ServerCentricParameters(participants=PARTICIPANTS, over_selection=3.0)
-    participants, refusals, _ = refused(selecting(server, POPULATION))
+    participants, refusals, _ = refused_round(Selecting(server, POPULATION))
     assert refusals == everybody(participants, "lotto.population-below-minimum")
 
 
 @pytest.mark.parametrize("told", [POPULATION - 1, POPULATION + 1])
-def test_another_population_in_the_list_than_announced_is_refused(
-    told: int, selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
-    server = malicious(CLIENT_CENTRIC, list_for=showing(lambda self, m: replaced(m, population=told)))
-    participants, refusals, _ = refused(selecting(server, POPULATION))
+def test_another_population_in_the_list_than_announced_is_refused(told: int) -> None:
+    server = malicious_server(CLIENT_CENTRIC, list_for=showing(lambda self, m: replaced(m, population=told)))
+    participants, refusals, _ = refused_round(Selecting(server, POPULATION))
     assert refusals == everybody(participants, "lotto.population-changed")
 
 
-def test_a_population_announced_differently_to_different_clients_is_refused(
-    selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
+def test_a_population_announced_differently_to_different_clients_is_refused() -> None:
     def announcement_for(self: Any, everyone: Any, message: Announce) -> Any:
         smaller = replaced(message, population=POPULATION - 10)
         return [(everyone[everyone % 2 == 0], message), (everyone[everyone % 2 == 1], smaller)]
 
-    run = selecting(malicious(CLIENT_CENTRIC, announcement_for=announcement_for), POPULATION)
-    participants, refusals, _ = refused(run)
+    run = Selecting(malicious_server(CLIENT_CENTRIC, announcement_for=announcement_for), POPULATION)
+    participants, refusals, _ = refused_round(run)
     assert refusals == everybody([client for client in participants if client % 2], "lotto.population-changed")
     assert 0 < len(refusals) < PARTICIPANTS
 
 
 @pytest.mark.parametrize("changes", [{"participants": 6}, {"factor_numerator": 4}, {"factor_denominator": 2}])
-def test_other_parameters_than_agreed_are_refused(
-    changes: dict, selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
-    run = selecting(malicious(CLIENT_CENTRIC, announcement_for=announcing(**changes)), POPULATION)
-    assert refused(run)[1] == everybody(range(POPULATION), "lotto.other-parameters")
+def test_other_parameters_than_agreed_are_refused(changes: dict) -> None:
+    run = Selecting(malicious_server(CLIENT_CENTRIC, announcement_for=announcing(**changes)), POPULATION)
+    assert refused_round(run)[1] == everybody(range(POPULATION), "lotto.other-parameters")
 
 
 @pytest.mark.parametrize("earlier", [3, 2, 1])
-def test_a_used_round_number_is_refused_by_all_who_heard_it(
-    earlier: int, selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
-    run = selecting(malicious(CLIENT_CENTRIC), POPULATION)
+def test_a_used_round_number_is_refused_by_all_who_heard_it(earlier: int) -> None:
+    run = Selecting(malicious_server(CLIENT_CENTRIC), POPULATION)
     run.select(3)
-    assert refused(run, earlier)[1] == everybody(range(POPULATION), "lotto.round-used")
+    assert refused_round(run, earlier)[1] == everybody(range(POPULATION), "lotto.round-used")
     assert len(run.select(5).participants) == PARTICIPANTS  # what is refused counts as the fourth
 
 
-def test_a_used_round_number_is_refused_by_its_participants(
-    selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
-    run = selecting(malicious(SERVER_CENTRIC), POPULATION)
+def test_a_used_round_number_is_refused_by_its_participants() -> None:
+    run = Selecting(malicious_server(SERVER_CENTRIC), POPULATION)
     before = run.select(3).participants.tolist()
-    participants, refusals, _ = refused(run, 3)
+    participants, refusals, _ = refused_round(run, 3)
     assert participants == before  # public inputs: the same draw
     assert refusals == everybody(participants, "lotto.round-used")
 
 
-def test_a_resumed_client_refuses_the_rounds_before(
-    selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
-    run = selecting(malicious(CLIENT_CENTRIC), POPULATION)
+def test_a_resumed_client_refuses_the_rounds_before() -> None:
+    run = Selecting(malicious_server(CLIENT_CENTRIC), POPULATION)
     for number in range(POPULATION):
         run.client(number).last_round = 7
-    assert refused(run, 7)[1] == everybody(range(POPULATION), "lotto.round-used")
+    assert refused_round(run, 7)[1] == everybody(range(POPULATION), "lotto.round-used")
 
 
-def test_a_list_for_a_round_that_was_not_announced_is_refused(
-    selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
-    server = malicious(CLIENT_CENTRIC, list_for=showing(lambda self, m: replaced(m, round=m.round + 1)))
-    participants, refusals, _ = refused(selecting(server, POPULATION))
+def test_a_list_for_a_round_that_was_not_announced_is_refused() -> None:
+    server = malicious_server(CLIENT_CENTRIC, list_for=showing(lambda self, m: replaced(m, round=m.round + 1)))
+    participants, refusals, _ = refused_round(Selecting(server, POPULATION))
     assert refusals == everybody(participants, "lotto.unannounced-round")
 
 
-def test_a_new_announcement_ends_what_was_agreed_on_before(selecting: Callable, malicious: Callable) -> None:
+def test_a_new_announcement_ends_what_was_agreed_on_before() -> None:
     async def select(self: Any, round_: Any) -> Any:
         """After an honest selection the next round is announced within this one, and the old signatures come again."""
         kept: list[Any] = []
@@ -159,7 +142,7 @@ def test_a_new_announcement_ends_what_was_agreed_on_before(selecting: Callable, 
         await round_.network.ask(chosen.participants, kept[0])
         return chosen
 
-    run = selecting(malicious(CLIENT_CENTRIC, select=select), POPULATION)
+    run = Selecting(malicious_server(CLIENT_CENTRIC, select=select), POPULATION)
     participants = run.select().participants.tolist()
     assert run.protocol.agreed == [True] * PARTICIPANTS
     assert run.refusals() == everybody(participants, "lotto.no-list")
@@ -167,13 +150,11 @@ def test_a_new_announcement_ends_what_was_agreed_on_before(selecting: Callable, 
 
 
 @pytest.mark.parametrize(("variant", "check"), [(CLIENT_CENTRIC, "second-list"), (SERVER_CENTRIC, "round-used")])
-def test_a_second_list_in_one_round_is_refused(
-    variant: tuple, check: str, selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
+def test_a_second_list_in_one_round_is_refused(variant: tuple, check: str) -> None:
     """Otherwise two honest clients could be made to sign both of two lists, and each to agree on another one."""
 
     def list_for(self: Any, participants: Any, message: ParticipantList) -> Any:
         return [(participants, message), (participants, message)]
 
-    participants, refusals, _ = refused(selecting(malicious(variant, list_for=list_for), POPULATION))
+    participants, refusals, _ = refused_round(Selecting(malicious_server(variant, list_for=list_for), POPULATION))
     assert refusals == everybody(participants, f"lotto.{check}")

@@ -13,6 +13,7 @@ import pytest
 from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
 from testbed.selection.lotto.messages import ListSignatures, ParticipantEntry, ParticipantList, SignedBy
 from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
+from tests.selection.federations import Selecting, malicious_server, refused_round
 
 POPULATION, PARTICIPANTS = 40, 5
 CLIENT_CENTRIC = (ClientCentricServer, ClientCentricParameters)
@@ -57,9 +58,7 @@ def unverified(self: Any, answers: dict[int, Any], message: ParticipantList, rou
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_different_lists_to_different_participants_are_refused(
-    variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
+def test_different_lists_to_different_participants_are_refused(variant: tuple) -> None:
     def signatures_for(self: Any, signers: Any, message: ListSignatures) -> Any:
         """All that each group can place: those of the clients on its own list."""
         half = len(signers) // 2
@@ -74,16 +73,16 @@ def test_different_lists_to_different_participants_are_refused(
         "signatures_for": signatures_for,
         "valid_signatures": unverified,
     }
-    participants, refusals, _ = refused(selecting(malicious(variant, **decisions), POPULATION))
+    participants, refusals, _ = refused_round(Selecting(malicious_server(variant, **decisions), POPULATION))
     assert refusals == everybody(participants, "lotto.inconsistent-lists")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_signatures_of_clients_that_are_not_in_the_list_are_refused(
-    variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
-    run = selecting(malicious(variant, choose=one_more, list_for=two_lists, valid_signatures=unverified), POPULATION)
-    participants, refusals, _ = refused(run)
+def test_signatures_of_clients_that_are_not_in_the_list_are_refused(variant: tuple) -> None:
+    run = Selecting(
+        malicious_server(variant, choose=one_more, list_for=two_lists, valid_signatures=unverified), POPULATION
+    )
+    participants, refusals, _ = refused_round(run)
     assert refusals == everybody(participants, "lotto.foreign-signature")
 
 
@@ -110,34 +109,30 @@ def sending(alter: Callable[[Any, list[SignedBy]], list[SignedBy]]) -> Callable:
         (lambda self, rows: [replaced(rows[0], signature=rows[1].signature), *rows[1:]], "inconsistent-lists"),
     ],
 )  # fmt: skip
-def test_wrong_signatures_are_refused(
-    variant: tuple, alter: Callable, check: str, selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
-    participants, refusals, _ = refused(selecting(malicious(variant, signatures_for=sending(alter)), POPULATION))
+def test_wrong_signatures_are_refused(variant: tuple, alter: Callable, check: str) -> None:
+    participants, refusals, _ = refused_round(
+        Selecting(malicious_server(variant, signatures_for=sending(alter)), POPULATION)
+    )
     assert refusals == everybody(participants, f"lotto.{check}")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("later", [0, 1])
-def test_signatures_for_a_list_that_was_not_shown_are_refused(
-    variant: tuple, later: int, selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
+def test_signatures_for_a_list_that_was_not_shown_are_refused(variant: tuple, later: int) -> None:
     """To clients without a list, or for another round than the list's."""
 
     def signatures_for(self: Any, signers: Any, message: ListSignatures) -> Any:
         stranger = np.setdiff1d(np.arange(POPULATION), signers)[:1]
         return [(signers if later else stranger, replaced(message, round=message.round + later))]
 
-    run = selecting(malicious(variant, signatures_for=signatures_for), POPULATION)
-    participants, refusals, _ = refused(run)
+    run = Selecting(malicious_server(variant, signatures_for=signatures_for), POPULATION)
+    participants, refusals, _ = refused_round(run)
     asked = participants if later else [client for client in range(POPULATION) if client not in participants][:1]
     assert refusals == everybody(asked, "lotto.no-list")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_quorum_still_refuses_two_lists_without_a_majority_behind_one(
-    variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
+def test_a_quorum_still_refuses_two_lists_without_a_majority_behind_one(variant: tuple) -> None:
     def signatures_for(self: Any, signers: Any, message: ListSignatures) -> Any:
         """Only the valid ones: of those who were shown the same list."""
         half = len(signers) // 2
@@ -152,9 +147,9 @@ def test_a_quorum_still_refuses_two_lists_without_a_majority_behind_one(
         "signatures_for": signatures_for,
         "valid_signatures": unverified,
     }
-    server = malicious(variant, **decisions)
+    server = malicious_server(variant, **decisions)
     server.parameters = with_parameters(server.parameters, signatures=PARTICIPANTS - 1)
-    participants, refusals, _ = refused(selecting(server, POPULATION))
+    participants, refusals, _ = refused_round(Selecting(server, POPULATION))
     assert refusals == everybody(participants, "lotto.too-few-signatures")
 
 
@@ -164,26 +159,22 @@ def with_parameters(parameters: Any, **changes: Any) -> Any:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_one_refusal_in_quorum_mode_does_not_end_the_round(
-    variant: tuple, selecting: Callable, malicious: Callable
-) -> None:
+def test_one_refusal_in_quorum_mode_does_not_end_the_round(variant: tuple) -> None:
     def list_for(self: Any, participants: Any, message: ParticipantList) -> Any:
         return [(participants[:1], with_rows(message, message.participants[1:])), (participants[1:], message)]
 
-    server = malicious(variant, list_for=list_for)
+    server = malicious_server(variant, list_for=list_for)
     server.parameters = with_parameters(server.parameters, signatures=PARTICIPANTS - 1)
-    run = selecting(server, POPULATION)
+    run = Selecting(server, POPULATION)
     chosen = run.select()
     assert run.refusals() == {int(chosen.participants[0]): "lotto.wrong-size"}
     assert chosen.ready.tolist() == chosen.participants[1:].tolist()
     assert run.client(int(chosen.participants[0])).agreed_participants is None
 
 
-def test_a_candidate_that_is_not_registered_is_left_out_by_the_honest_server(
-    selecting: Callable, malicious: Callable
-) -> None:
+def test_a_candidate_that_is_not_registered_is_left_out_by_the_honest_server() -> None:
     for variant in VARIANTS:
-        run = selecting(malicious(variant), POPULATION)
+        run = Selecting(malicious_server(variant), POPULATION)
         run.environment.directory.registered[::2] = False
         chosen = run.select()
         assert (chosen.participants % 2 == 1).all()

@@ -16,6 +16,7 @@ from testbed.selection.lotto.candidacy import selection_input
 from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
 from testbed.selection.lotto.messages import ParticipantEntry, ParticipantList
 from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
+from tests.selection.federations import Selecting, malicious_server, refused_round
 
 POPULATION, PARTICIPANTS = 40, 5
 CLIENT_CENTRIC = (ClientCentricServer, ClientCentricParameters)
@@ -59,9 +60,7 @@ def one_more(self: Any, candidates: Any, round_: Any) -> Any:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_list_without_the_client_is_refused(
-    variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
+def test_a_list_without_the_client_is_refused(variant: tuple) -> None:
     """An honest candidate in the place of another: the list is right in itself, but not for who is left out."""
 
     def list_for(self: Any, participants: Any, message: ParticipantList) -> Any:
@@ -69,34 +68,30 @@ def test_a_list_without_the_client_is_refused(
         self.left_out = left_out.client
         return [(participants, with_rows(message, rows))]
 
-    run = selecting(malicious(variant, choose=one_more, list_for=list_for), POPULATION)
-    assert refused(run)[1] == {run.protocol.left_out: "lotto.not-in-list"}
+    run = Selecting(malicious_server(variant, choose=one_more, list_for=list_for), POPULATION)
+    assert refused_round(run)[1] == {run.protocol.left_out: "lotto.not-in-list"}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("rows", [slice(0, -1), slice(0, 1), slice(0, 0)])
-def test_a_shorter_list_is_refused(
-    variant: tuple, rows: slice, selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
-    server = malicious(variant, list_for=showing(lambda self, m: with_rows(m, m.participants[rows])))
-    participants, refusals, _ = refused(selecting(server, POPULATION))
+def test_a_shorter_list_is_refused(variant: tuple, rows: slice) -> None:
+    server = malicious_server(variant, list_for=showing(lambda self, m: with_rows(m, m.participants[rows])))
+    participants, refusals, _ = refused_round(Selecting(server, POPULATION))
     assert refusals == everybody(participants, "lotto.wrong-size")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_longer_list_is_refused(variant: tuple, selecting: Callable, malicious: Callable, refused: Callable) -> None:
-    participants, refusals, _ = refused(selecting(malicious(variant, choose=one_more), POPULATION))
+def test_a_longer_list_is_refused(variant: tuple) -> None:
+    participants, refusals, _ = refused_round(Selecting(malicious_server(variant, choose=one_more), POPULATION))
     assert len(participants) == PARTICIPANTS + 1
     assert refusals == everybody(participants, "lotto.wrong-size")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_client_that_is_listed_twice_is_refused(
-    variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
+def test_a_client_that_is_listed_twice_is_refused(variant: tuple) -> None:
     for twice in (lambda rows: [rows[0], *rows[:-1]], lambda rows: [*rows, rows[0]]):
-        server = malicious(variant, list_for=changing_rows(twice))
-        participants, refusals, _ = refused(selecting(server, POPULATION))
+        server = malicious_server(variant, list_for=changing_rows(twice))
+        participants, refusals, _ = refused_round(Selecting(server, POPULATION))
         assert refusals == everybody(participants, "lotto.listed-twice")
 
 
@@ -116,53 +111,45 @@ def flipped(value: bytes, at: int) -> bytes:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_another_registration_key_is_refused(
-    variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
+def test_another_registration_key_is_refused(variant: tuple) -> None:
     own_key = signatures.SigningKey.from_seed(bytes(32)).public
-    server = malicious(variant, list_for=changing_the_first(registration_key=lambda entry: own_key))
-    participants, refusals, _ = refused(selecting(server, POPULATION))
+    server = malicious_server(variant, list_for=changing_the_first(registration_key=lambda entry: own_key))
+    participants, refusals, _ = refused_round(Selecting(server, POPULATION))
     assert refusals == others(participants, participants[0], "lotto.own-entry-changed", "lotto.wrong-registration-key")
 
 
 @pytest.mark.parametrize("at", [0, 40, 79])
-def test_a_forged_proof_is_refused(at: int, selecting: Callable, malicious: Callable, refused: Callable) -> None:
-    server = malicious(CLIENT_CENTRIC, list_for=changing_the_first(proof=lambda entry: flipped(entry.proof, at)))
-    participants, refusals, _ = refused(selecting(server, POPULATION))
+def test_a_forged_proof_is_refused(at: int) -> None:
+    server = malicious_server(CLIENT_CENTRIC, list_for=changing_the_first(proof=lambda entry: flipped(entry.proof, at)))
+    participants, refusals, _ = refused_round(Selecting(server, POPULATION))
     assert refusals == others(participants, participants[0], "lotto.own-entry-changed", "lotto.invalid-proof")
 
 
 @pytest.mark.parametrize("proof", [b"", bytes(80), bytes(79)])
-def test_no_proof_is_refused(proof: bytes, selecting: Callable, malicious: Callable, refused: Callable) -> None:
-    server = malicious(CLIENT_CENTRIC, list_for=changing_the_first(proof=lambda entry: proof))
-    participants, refusals, _ = refused(selecting(server, POPULATION))
+def test_no_proof_is_refused(proof: bytes) -> None:
+    server = malicious_server(CLIENT_CENTRIC, list_for=changing_the_first(proof=lambda entry: proof))
+    participants, refusals, _ = refused_round(Selecting(server, POPULATION))
     assert refusals == others(participants, participants[0], "lotto.own-entry-changed", "lotto.invalid-proof")
 
 
-def test_a_number_that_is_not_the_proofs_is_refused(
-    selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
-    server = malicious(CLIENT_CENTRIC, list_for=changing_the_first(output=lambda entry: bytes(64)))
-    participants, refusals, _ = refused(selecting(server, POPULATION))
+def test_a_number_that_is_not_the_proofs_is_refused() -> None:
+    server = malicious_server(CLIENT_CENTRIC, list_for=changing_the_first(output=lambda entry: bytes(64)))
+    participants, refusals, _ = refused_round(Selecting(server, POPULATION))
     assert refusals == others(participants, participants[0], "lotto.own-entry-changed", "lotto.output-mismatch")
 
 
 @pytest.mark.parametrize("changes", [{"output": lambda entry: bytes(32)}, {"proof": lambda entry: b"?"}])
-def test_a_number_that_is_not_the_functions_is_refused(
-    changes: dict, selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
-    server = malicious(SERVER_CENTRIC, list_for=changing_the_first(**changes))
-    participants, refusals, _ = refused(selecting(server, POPULATION))
+def test_a_number_that_is_not_the_functions_is_refused(changes: dict) -> None:
+    server = malicious_server(SERVER_CENTRIC, list_for=changing_the_first(**changes))
+    participants, refusals, _ = refused_round(Selecting(server, POPULATION))
     assert refusals == everybody(participants, "lotto.output-mismatch")
 
 
 @pytest.mark.parametrize(("variant", "length"), [(CLIENT_CENTRIC, 32), (SERVER_CENTRIC, 64)])
-def test_a_number_of_another_size_is_refused(
-    variant: tuple, length: int, selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
+def test_a_number_of_another_size_is_refused(variant: tuple, length: int) -> None:
     """Small for its size, so that only the size tells."""
-    server = malicious(variant, list_for=changing_the_first(output=lambda entry: bytes(length)))
-    participants, refusals, _ = refused(selecting(server, POPULATION))
+    server = malicious_server(variant, list_for=changing_the_first(output=lambda entry: bytes(length)))
+    participants, refusals, _ = refused_round(Selecting(server, POPULATION))
     own = "lotto.own-entry-changed" if variant is CLIENT_CENTRIC else "lotto.output-mismatch"
     assert refusals == others(participants, participants[0], own, "lotto.over-threshold")
 
@@ -178,9 +165,7 @@ def with_accomplice(entry_of: Callable[[Any, int, Any], ParticipantEntry]) -> Ca
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_client_over_the_threshold_is_refused_however_genuine(
-    variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
+def test_a_client_over_the_threshold_is_refused_however_genuine(variant: tuple) -> None:
     def genuine(self: Any, number: int, rows: list[ParticipantEntry]) -> ParticipantEntry:
         evaluated = selection_input(bytes(range(16)), number)
         for client in range(POPULATION):
@@ -193,43 +178,37 @@ def test_a_client_over_the_threshold_is_refused_however_genuine(
                 return ParticipantEntry(client, identity.signing.public, output, proof)
         raise AssertionError
 
-    run = selecting(malicious(variant, list_for=with_accomplice(genuine)), POPULATION)
-    participants, refusals, _ = refused(run)
+    run = Selecting(malicious_server(variant, list_for=with_accomplice(genuine)), POPULATION)
+    participants, refusals, _ = refused_round(run)
     assert refusals == everybody(participants[:-1], "lotto.over-threshold")
 
 
 @pytest.mark.parametrize(
     ("variant", "check"), [(CLIENT_CENTRIC, "lotto.invalid-proof"), (SERVER_CENTRIC, "lotto.output-mismatch")]
 )
-def test_a_copied_lot_is_refused(
-    variant: tuple, check: str, selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
+def test_a_copied_lot_is_refused(variant: tuple, check: str) -> None:
     def copied(self: Any, number: int, rows: list[ParticipantEntry]) -> ParticipantEntry:
         accomplice = min(set(range(POPULATION)) - {row.client for row in rows})
         return replaced(rows[0], client=accomplice, registration_key=run.client(accomplice).identity.signing.public)
 
-    run = selecting(malicious(variant, list_for=with_accomplice(copied)), POPULATION)
-    participants, refusals, _ = refused(run)
+    run = Selecting(malicious_server(variant, list_for=with_accomplice(copied)), POPULATION)
+    participants, refusals, _ = refused_round(run)
     assert refusals == everybody(participants[:-1], check)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("number", [POPULATION, 2**40])
-def test_a_client_that_the_pki_does_not_know_is_refused(
-    variant: tuple, number: int, selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
+def test_a_client_that_the_pki_does_not_know_is_refused(variant: tuple, number: int) -> None:
     def invented(self: Any, round_number: int, rows: list[ParticipantEntry]) -> ParticipantEntry:
         return replaced(rows[0], client=number)
 
-    run = selecting(malicious(variant, list_for=with_accomplice(invented)), POPULATION)
-    participants, refusals, _ = refused(run)
+    run = Selecting(malicious_server(variant, list_for=with_accomplice(invented)), POPULATION)
+    participants, refusals, _ = refused_round(run)
     assert refusals == everybody(participants[:-1], "pki.unknown-client")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_proof_of_another_experiment_or_round_is_refused(
-    variant: tuple, selecting: Callable, malicious: Callable, refused: Callable
-) -> None:
+def test_a_proof_of_another_experiment_or_round_is_refused(variant: tuple) -> None:
     def of_another(experiment: bytes, step: int) -> Callable:
         def entry(self: Any, number: int, rows: list[ParticipantEntry]) -> ParticipantEntry:
             evaluated = selection_input(experiment, number + step)
@@ -247,6 +226,6 @@ def test_a_proof_of_another_experiment_or_round_is_refused(
 
     check = "lotto.invalid-proof" if variant is CLIENT_CENTRIC else "lotto.output-mismatch"
     for experiment, step in ((bytes(16), 0), (bytes(range(16)), 1)):
-        run = selecting(malicious(variant, list_for=with_accomplice(of_another(experiment, step))), POPULATION)
-        participants, refusals, _ = refused(run)
+        run = Selecting(malicious_server(variant, list_for=with_accomplice(of_another(experiment, step))), POPULATION)
+        participants, refusals, _ = refused_round(run)
         assert refusals == everybody(participants[:-1], check)

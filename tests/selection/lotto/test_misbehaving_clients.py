@@ -1,6 +1,5 @@
 """One dishonest client must not be able to end everybody's round: the honest server leaves it out and records why."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from testbed.adversary.misbehaviour import AttackContext, dishonest_role
 from testbed.errors import RoundAborted
 from testbed.parties.client import RoleSpec
 from testbed.selection.lotto.client_centric import ClientCentricClient, ClientCentricParameters, ClientCentricServer
+from tests.selection.federations import Selecting
 
 POPULATION, PARTICIPANTS = 40, 5
 
@@ -25,10 +25,10 @@ LateCandidate = role(ClaimCandidacy)
 WrongSigner = role(WrongSignature)
 
 
-def run_with(selecting: Callable, role: Any, clients: set[int], **keys: Any) -> Any:
+def run_with(role: Any, clients: set[int], **keys: Any) -> Any:
     parameters = ClientCentricParameters(participants=PARTICIPANTS, over_selection=4.0, **keys)
     server = ClientCentricServer(parameters, POPULATION)
-    return selecting(server, POPULATION, more_roles=[RoleSpec(role, parameters, frozenset(clients))])
+    return Selecting(server, POPULATION, more_roles=[RoleSpec(role, parameters, frozenset(clients))])
 
 
 def misbehaving(run: Any) -> set[int]:
@@ -36,9 +36,9 @@ def misbehaving(run: Any) -> set[int]:
 
 
 @pytest.mark.parametrize("role", [FalseCandidate, LateCandidate])
-def test_false_candidates_are_left_out(role: Any, selecting: Callable) -> None:
+def test_false_candidates_are_left_out(role: Any) -> None:
     liars = {0, 7, 19, 30}
-    run = run_with(selecting, role, liars)
+    run = run_with(role, liars)
     chosen = run.select()
     assert len(chosen.participants) == PARTICIPANTS
     assert not run.refusals()
@@ -48,25 +48,25 @@ def test_false_candidates_are_left_out(role: Any, selecting: Callable) -> None:
     assert not found & set(chosen.participants.tolist())
 
 
-def test_with_a_quorum_wrong_signers_are_left_out(selecting: Callable) -> None:
-    honest = run_with(selecting, WrongSigner, set(), signatures=3).select()
+def test_with_a_quorum_wrong_signers_are_left_out() -> None:
+    honest = run_with(WrongSigner, set(), signatures=3).select()
     wrong = {int(honest.participants[1])}
-    run = run_with(selecting, WrongSigner, wrong, signatures=3)
+    run = run_with(WrongSigner, wrong, signatures=3)
     chosen = run.select()
     assert misbehaving(run) == wrong
     assert set(chosen.ready.tolist()) == set(chosen.participants.tolist()) - wrong
 
 
-def test_where_all_must_sign_a_wrong_signer_ends_the_round(selecting: Callable) -> None:
-    honest = run_with(selecting, WrongSigner, set()).select()
-    run = run_with(selecting, WrongSigner, {int(honest.participants[0])})
+def test_where_all_must_sign_a_wrong_signer_ends_the_round() -> None:
+    honest = run_with(WrongSigner, set()).select()
+    run = run_with(WrongSigner, {int(honest.participants[0])})
     with pytest.raises(RoundAborted, match="too-few-signatures: 4 of 5"):
         run.select()
 
 
 @pytest.mark.parametrize("number", [1, 9])
-def test_clients_know_the_last_round(number: int, selecting: Callable) -> None:
-    run = run_with(selecting, WrongSigner, set())
+def test_clients_know_the_last_round(number: int) -> None:
+    run = run_with(WrongSigner, set())
     run.environment.rounds = 8
     if number <= 8:
         assert len(run.select(number).participants) == PARTICIPANTS

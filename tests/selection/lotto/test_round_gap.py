@@ -1,7 +1,6 @@
 """Clients count announcements: a round that is announced without those before it is refused."""
 
 import contextlib
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +11,7 @@ from testbed.experiment.validation import validated
 from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
 from testbed.selection.lotto.refinement import Refinement
 from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters, VerifiableBatchServer
+from tests.selection.federations import Selecting
 
 POPULATION = 30
 PROTOCOLS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
@@ -50,10 +50,8 @@ def announcing(name: str, numbers: dict[int, int], **more: Any) -> Any:
 
 
 @pytest.mark.parametrize(("gap", "number", "accepted"), [(1, 1, True), (1, 2, False), (3, 3, True), (3, 4, False)])
-def test_the_first_round_is_within_the_gap(
-    gap: int, number: int, accepted: bool, protocol: str, selecting: Callable
-) -> None:
-    run = selecting(announcing(protocol, {1: number}, max_round_gap=gap), POPULATION)
+def test_the_first_round_is_within_the_gap(gap: int, number: int, accepted: bool, protocol: str) -> None:
+    run = Selecting(announcing(protocol, {1: number}, max_round_gap=gap), POPULATION)
     if accepted:
         assert len(run.select(1).participants) in (4, 5)
         return
@@ -64,14 +62,14 @@ def test_the_first_round_is_within_the_gap(
 
 
 @pytest.mark.parametrize("unbounded", ["none", None])
-def test_without_a_bound_any_later_round_will_do(unbounded: Any, protocol: str, selecting: Callable) -> None:
-    run = selecting(announcing(protocol, {1: 700}, max_round_gap=unbounded), POPULATION)
+def test_without_a_bound_any_later_round_will_do(unbounded: Any, protocol: str) -> None:
+    run = Selecting(announcing(protocol, {1: 700}, max_round_gap=unbounded), POPULATION)
     assert len(run.select(1).participants) in (4, 5)
 
 
-def test_an_announcement_that_is_refused_counts_as_one_round(protocol: str, selecting: Callable) -> None:
+def test_an_announcement_that_is_refused_counts_as_one_round(protocol: str) -> None:
     """So that a run goes on honestly, and no faster than by announcing one round after the other."""
-    run = selecting(announcing(protocol, {2: 50, 3: 5}), POPULATION)
+    run = Selecting(announcing(protocol, {2: 50, 3: 5}), POPULATION)
     run.select(1)
     for number in (2, 3):
         with pytest.raises(RoundAborted, match=r"lotto\.round-skipped"):
@@ -79,9 +77,9 @@ def test_an_announcement_that_is_refused_counts_as_one_round(protocol: str, sele
     assert len(run.select(4).participants) in (4, 5)
 
 
-def test_announcements_that_are_refused_leave_no_choice(protocol: str, selecting: Callable) -> None:
+def test_announcements_that_are_refused_leave_no_choice(protocol: str) -> None:
     """A server that has three refused cannot take whichever of the first three numbers favours it."""
-    run = selecting(announcing(protocol, {1: 700, 2: 700, 3: 700, 4: 2, 5: 5}), POPULATION)
+    run = Selecting(announcing(protocol, {1: 700, 2: 700, 3: 700, 4: 2, 5: 5}), POPULATION)
     for number in (1, 2, 3):
         with pytest.raises(RoundAborted, match=r"lotto\.round-skipped"):
             run.select(number)
@@ -90,9 +88,9 @@ def test_announcements_that_are_refused_leave_no_choice(protocol: str, selecting
     assert len(run.select(5).participants) in (4, 5)
 
 
-def test_a_round_that_ended_early_was_announced(protocol: str, selecting: Callable) -> None:
+def test_a_round_that_ended_early_was_announced(protocol: str) -> None:
     """The way to go on after an aborted round is the next number."""
-    run = selecting(server(protocol), POPULATION)
+    run = Selecting(server(protocol), POPULATION)
     run.select(1)
     run.protocol.require_candidates = lambda *_: (_ for _ in ()).throw(RoundAborted("power-cut"))
     with pytest.raises(RoundAborted, match="power-cut"):
@@ -102,10 +100,10 @@ def test_a_round_that_ended_early_was_announced(protocol: str, selecting: Callab
     assert run.refusals() == {}
 
 
-def test_whoever_was_out_of_reach_takes_part_again(protocol: str, selecting: Callable) -> None:
+def test_whoever_was_out_of_reach_takes_part_again(protocol: str) -> None:
     """Half are away in each round, others each time: nobody takes the rounds that it has missed for skipped."""
     away = {"model": "bernoulli", "unavailable": 0.5}
-    run = selecting(server(protocol, signatures=1), POPULATION, availability=away)
+    run = Selecting(server(protocol, signatures=1), POPULATION, availability=away)
     there = []
     for number in range(1, 9):
         with contextlib.suppress(RoundAborted):  # too few were there
@@ -115,14 +113,14 @@ def test_whoever_was_out_of_reach_takes_part_again(protocol: str, selecting: Cal
     assert sum(int((after & ~before).sum()) for before, after in pairwise(there)) > 20
 
 
-def test_being_left_out_is_seen_by_who_could_be_reached(protocol: str, selecting: Callable) -> None:
+def test_being_left_out_is_seen_by_who_could_be_reached(protocol: str) -> None:
     """A server that announces a round to some only cannot have the others in the next one."""
     kind, section, keys = PROTOCOLS[protocol]
 
     def some(self: Any, everyone: Any, message: Any) -> Any:
         return [(everyone[10:] if message.round == 1 else everyone, message)]
 
-    run = selecting(type("Leaving", (kind,), {"announcement_for": some})(section(**keys), POPULATION), POPULATION)
+    run = Selecting(type("Leaving", (kind,), {"announcement_for": some})(section(**keys), POPULATION), POPULATION)
     for number in (1, 2):
         with contextlib.suppress(RoundAborted):
             run.select(number)
@@ -130,7 +128,7 @@ def test_being_left_out_is_seen_by_who_could_be_reached(protocol: str, selecting
         assert run.refusals() == refused
 
 
-def test_with_refinement_clients_outside_hear_nothing(selecting: Callable) -> None:
+def test_with_refinement_clients_outside_hear_nothing() -> None:
     refine = Refinement(by=["latency"])
     assert ClientCentricParameters(refine=refine).round_gap is None
     assert ClientCentricParameters().round_gap == 1

@@ -1,7 +1,6 @@
 """Lotto, honest parties: who becomes a candidate, what participants agree on, what it costs."""
 
 import contextlib
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -20,6 +19,7 @@ from testbed.selection.lotto.candidacy import selection_input, under_threshold, 
 from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
 from testbed.selection.lotto.messages import Candidacy
 from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
+from tests.selection.federations import Selecting
 
 SUSPICIOUS = 1e-4
 VARIANTS = [(ClientCentricServer, ClientCentricParameters), (ServerCentricServer, ServerCentricParameters)]
@@ -40,8 +40,8 @@ def lotto(variant: tuple[Any, Any], population: int, **parameters: Any) -> Any:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_honest_rounds_agree_on_s_participants_with_valid_lots(variant: tuple, selecting: Callable) -> None:
-    run = selecting(lotto(variant, 60, participants=6, over_selection=3.0), 60)
+def test_honest_rounds_agree_on_s_participants_with_valid_lots(variant: tuple) -> None:
+    run = Selecting(lotto(variant, 60, participants=6, over_selection=3.0), 60)
     lists = []
     for number in (1, 2, 3, 4):
         chosen = run.select(number)
@@ -67,8 +67,8 @@ def test_honest_rounds_agree_on_s_participants_with_valid_lots(variant: tuple, s
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_candidates_are_exactly_those_below_the_threshold(variant: tuple, selecting: Callable) -> None:
-    run = selecting(lotto(variant, 80, participants=4, over_selection=1.5), 80)
+def test_the_candidates_are_exactly_those_below_the_threshold(variant: tuple) -> None:
+    run = Selecting(lotto(variant, 80, participants=4, over_selection=1.5), 80)
     for number in (1, 2, 3):
         evaluated = selection_input(bytes(range(16)), number)
         below = 0
@@ -161,18 +161,18 @@ def test_the_factor_is_the_decimal_that_the_experiment_says() -> None:
 
 
 @pytest.mark.parametrize("over_selection", [1.3333333333333333, 99.99999999999999, 100.0])
-def test_a_factor_with_all_the_digits_of_a_float_can_be_announced(over_selection: float, selecting: Callable) -> None:
+def test_a_factor_with_all_the_digits_of_a_float_can_be_announced(over_selection: float) -> None:
     parameters = ClientCentricParameters(participants=3, over_selection=over_selection)
-    run = selecting(ClientCentricServer(parameters, 6), 6)
+    run = Selecting(ClientCentricServer(parameters, 6), 6)
     with contextlib.suppress(RoundAborted):  # too few candidates
         run.select()
     assert not run.network.events
     assert run.last.candidates > 0
 
 
-def test_when_more_are_wanted_than_there_are_everybody_is_a_candidate(selecting: Callable) -> None:
+def test_when_more_are_wanted_than_there_are_everybody_is_a_candidate() -> None:
     for variant in VARIANTS:
-        chosen = selecting(lotto(variant, 8, participants=6, over_selection=2.0), 8).select()
+        chosen = Selecting(lotto(variant, 8, participants=6, over_selection=2.0), 8).select()
         assert chosen.candidates == 8
         assert len(chosen.participants) == 6
 
@@ -181,8 +181,8 @@ def test_when_more_are_wanted_than_there_are_everybody_is_a_candidate(selecting:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_too_few_candidates_abort_and_are_counted(variant: tuple, selecting: Callable) -> None:
-    run = selecting(lotto(variant, 40, participants=10, over_selection=1.0), 40)
+def test_too_few_candidates_abort_and_are_counted(variant: tuple) -> None:
+    run = Selecting(lotto(variant, 40, participants=10, over_selection=1.0), 40)
     aborted = []
     for number in range(1, 8):
         try:
@@ -199,10 +199,10 @@ def test_too_few_candidates_abort_and_are_counted(variant: tuple, selecting: Cal
         assert exchanges[0].bytes_down.sum() > 0
 
 
-def test_silence_costs_the_deadline_and_acknowledging_costs_messages(selecting: Callable) -> None:
+def test_silence_costs_the_deadline_and_acknowledging_costs_messages() -> None:
     def first_stage(unselected: str) -> tuple[Any, float]:
         parameters = ClientCentricParameters(participants=4, over_selection=2.0, unselected=unselected)
-        run = selecting(ClientCentricServer(parameters, 50), 50, timing=Timing(30.0))
+        run = Selecting(ClientCentricServer(parameters, 50), 50, timing=Timing(30.0))
         chosen = run.select()
         stage = run.network.exchanges[0]
         return (chosen, stage), run.network.exchanges[1].sent_s - stage.sent_s
@@ -225,12 +225,12 @@ def test_silence_costs_the_deadline_and_acknowledging_costs_messages(selecting: 
 # -- losing participants ------------------------------------------------------------------------------------------
 
 
-def test_strict_signatures_do_not_survive_a_loss_and_a_quorum_does(selecting: Callable) -> None:
+def test_strict_signatures_do_not_survive_a_loss_and_a_quorum_does() -> None:
     lost = {"dropout": {"rate": [0, 0, 0, 0, 1], "stage": "lotto/participants"}}  # every fifth client
 
     def run_with(signatures: Any) -> Any:
         parameters = ServerCentricParameters(participants=10, over_selection=2.0, signatures=signatures)
-        return selecting(ServerCentricServer(parameters, 50), 50, availability=lost, timing=Timing(5.0))
+        return Selecting(ServerCentricServer(parameters, 50), 50, availability=lost, timing=Timing(5.0))
 
     strict = run_with("strict")
     with pytest.raises(RoundAborted) as aborted:
@@ -272,10 +272,10 @@ def test_parameters_that_just_fit(keys: dict) -> None:
 # -- what it costs by the table -----------------------------------------------------------------------------------
 
 
-def test_modelled_compute_counts_every_operation_once(selecting: Callable) -> None:
+def test_modelled_compute_counts_every_operation_once() -> None:
     """s = 6 of n = 40: what each party does at each stage, as in Table 1 of the paper."""
     s, n, cost = 6, 40, REFERENCE_COSTS
-    run = selecting(lotto(VARIANTS[0], n, participants=s, over_selection=3.0), n)
+    run = Selecting(lotto(VARIANTS[0], n, participants=s, over_selection=3.0), n)
     run.select()
     announce, shown, signed = run.network.exchanges
     proved = announce.bytes_up > 100
@@ -289,7 +289,7 @@ def test_modelled_compute_counts_every_operation_once(selecting: Callable) -> No
     assert not announce.pki_bytes_down.any()
     assert not signed.pki_bytes_down.any()
 
-    run = selecting(lotto(VARIANTS[1], n, participants=s, over_selection=3.0), n)
+    run = Selecting(lotto(VARIANTS[1], n, participants=s, over_selection=3.0), n)
     run.select()
     present, shown, signed = run.network.exchanges
     assert not present.compute_s.any()

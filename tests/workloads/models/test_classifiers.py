@@ -121,7 +121,7 @@ def test_models_that_do_not_fit_are_refused() -> None:
         image_model("resnet", 28, 28, 10)
 
 
-@pytest.mark.parametrize("name", ["sent_twice", "initial_weights"])
+@pytest.mark.parametrize("name", ["sent_twice", "initial_weights", "draw"])
 def test_a_plain_module_that_declares_its_vector_is_refused(name: str) -> None:
     """What only `FederatedModel` may declare would be without effect."""
     network = type("Own", (nn.Linear,), {name: ()})(2, 2)

@@ -28,6 +28,7 @@ from testbed.experiment.schema import Experiment
 from testbed.experiment.validation import validated
 from testbed.records import RunRecords
 from testbed.running import run_all
+from testbed.selection.random_selection import BernoulliParameters
 
 
 @pytest.fixture
@@ -150,6 +151,7 @@ def test_with_the_papers_data_the_federation_is_the_papers(scenario: Scenario, s
     task = training.task_of(scenario, scale, Path("/data"))
     swept = training.experiment(scenario.title, task, [(0.0, 0.1), (1.0, 0.1)], 1)
     assert (swept.workload.dataset, swept.workload.samples_per_client) == ("emnist", scenario.who.local_samples)
+    assert isinstance(swept.selection, BernoulliParameters)
     assert (swept.population, swept.selection.client_rate) == (scenario.population, scenario.who.client_rate)
     assert [one["clip"] for one in swept.sweep["aggregation"]] == ["none", 1.0]
     if scale == "paper":

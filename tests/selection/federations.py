@@ -112,12 +112,6 @@ class Selecting:
         }
 
 
-@pytest.fixture
-def selecting() -> Callable[..., Selecting]:
-    """See `Selecting`."""
-    return Selecting
-
-
 def malicious_server(variant: tuple[Any, Any], **decisions: Callable) -> Any:
     """A server with some decisions overridden; n_min is half the population.
 
@@ -140,15 +134,3 @@ def refused_round(run: Any, number: int = 1) -> tuple[list[int], dict[int, str],
         assert run.client(client).agreed_participants is None
         assert check in aborted.value.detail
     return run.last.participants.tolist(), refusals, aborted.value.detail
-
-
-@pytest.fixture
-def malicious() -> Callable[..., Any]:
-    """See `malicious_server`."""
-    return malicious_server
-
-
-@pytest.fixture
-def refused() -> Callable[..., tuple[list[int], dict[int, str], str]]:
-    """See `refused_round`."""
-    return refused_round

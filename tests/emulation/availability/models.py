@@ -1,10 +1,9 @@
 """Availability models from the keys of their section."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 from pydantic import TypeAdapter
 
 from testbed.emulation.availability import Availability, AvailabilitySection, availability_model
@@ -35,9 +34,3 @@ def model_of(
 
     parsed = TypeAdapter(AvailabilitySection).validate_python(section)
     return availability_model(parsed, population, stages, Randomness(seed), label_counts)
-
-
-@pytest.fixture
-def available() -> Callable[..., Availability]:
-    """See `model_of`."""
-    return model_of

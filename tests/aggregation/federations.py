@@ -1,7 +1,7 @@
 """A small federation with given updates, drop-outs at chosen stages, and a record of what hosts saw."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import SimpleNamespace
@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pytest
 
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.messages import AdvertOf, ShareKeys, SharesFor, SignatureOf
@@ -160,7 +159,10 @@ class SmallFederation:
         trained = await self.network.ask(self.everybody, question)
         return AggregationRound(
             number, self.network, self.everybody, trained.ids, self.environment.directory,
-            *((self.workload.dimension, EXPERIMENT, self.randomness) if self.told else ()), batches=self.batches,
+            dimension=self.workload.dimension if self.told else None,
+            experiment_id=EXPERIMENT if self.told else None,
+            randomness=self.randomness if self.told else None,
+            batches=self.batches,
             training=question if self.told else None,
         )  # fmt: skip
 
@@ -256,21 +258,3 @@ def refused_by_the_victim(stage: str, question: Callable[[Stand], tuple[Any, ...
         return await stand.ask(*question(stand))
 
     return [check for client, check in asyncio.run(play()) if client == 2]
-
-
-@pytest.fixture(scope="session")
-def federation() -> type[SmallFederation]:
-    """Makes a `SmallFederation`."""
-    return SmallFederation
-
-
-@pytest.fixture(scope="session")
-def within_loop() -> Callable[[Coroutine[Any, Any, Any]], Any]:
-    """Runs a coroutine to its end."""
-    return asyncio.run
-
-
-@pytest.fixture(scope="session")
-def stands() -> SimpleNamespace:
-    """`stands.Stand`, `stands.before(stage)`, `stands.refused(stage, question)`."""
-    return SimpleNamespace(Stand=Stand, before=stand_before, refused=refused_by_the_victim)

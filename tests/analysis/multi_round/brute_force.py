@@ -3,10 +3,8 @@
 import math
 from fractions import Fraction
 from itertools import combinations
-from types import SimpleNamespace
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 
 from analysis.multi_round import WeakPrivacy
@@ -71,12 +69,3 @@ def matrices(rounds: int, clients: int) -> st.SearchStrategy[np.ndarray]:
         st.lists(st.integers(0, 20), min_size=1, max_size=rounds),
         st.lists(st.integers(0, 20), min_size=1, max_size=clients),
     ).map(build)
-
-
-@pytest.fixture(scope="session")
-def exactly() -> SimpleNamespace:
-    """Brute force, and checks of certificates that share no code with what has made them."""
-    return SimpleNamespace(
-        rank=rank, fewest_clients=fewest_clients, clients_in=clients_in, check=check, random_rounds=random_rounds,
-        matrices=matrices,
-    )  # fmt: skip

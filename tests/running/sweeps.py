@@ -1,9 +1,6 @@
 """A small sweep."""
 
-from collections.abc import Callable
 from typing import Any
-
-import pytest
 
 from testbed.experiment.schema import Experiment
 
@@ -21,11 +18,6 @@ SMALL: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="session")
-def experiment() -> Callable[..., Experiment]:
+def small_sweep(**changes: Any) -> Experiment:
     """The small sweep with other values for some keys."""
-
-    def experiment(**changes: Any) -> Experiment:
-        return Experiment.model_validate(SMALL | changes)
-
-    return experiment
+    return Experiment.model_validate(SMALL | changes)

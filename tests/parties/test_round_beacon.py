@@ -1,6 +1,5 @@
 """A beacon opens rounds: its randomness decides who stands, and each round has one list that it has registered."""
 
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -24,6 +23,7 @@ from testbed.selection.lotto.client_centric import ClientCentricParameters, Clie
 from testbed.selection.lotto.messages import ParticipantList
 from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
 from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters, VerifiableBatchServer
+from tests.selection.federations import Selecting
 
 EXPERIMENT_ID = bytes(range(16))
 POPULATION = 30
@@ -112,9 +112,9 @@ def test_what_it_signs_holds_for_this_experiment_round_list_and_purpose_alone() 
 # -- in a protocol --------------------------------------------------------------------------------------------------
 
 
-def test_honest_rounds(protocol: str, selecting: Callable) -> None:
+def test_honest_rounds(protocol: str) -> None:
     """They complete, cost the beacon's bytes and time besides, and draw others than without it."""
-    runs = {beacon: selecting(server(protocol, beacon), POPULATION) for beacon in ("none", "public")}
+    runs = {beacon: Selecting(server(protocol, beacon), POPULATION) for beacon in ("none", "public")}
     chosen: dict[str, list[Any]] = {beacon: [] for beacon in runs}
     for number in range(1, 7):
         for beacon, run in runs.items():
@@ -127,9 +127,9 @@ def test_honest_rounds(protocol: str, selecting: Callable) -> None:
     assert runs["public"].network.now_s > runs["none"].network.now_s + 1.0  # two round trips of 0.1 s each time
 
 
-def test_what_clients_evaluate(selecting: Callable) -> None:
+def test_what_clients_evaluate() -> None:
     """The VRF's input holds the randomness; who stands without it does not stand with it."""
-    run = selecting(server("client-centric"), POPULATION)
+    run = Selecting(server("client-centric"), POPULATION)
     run.select(1)
     randomness = randomness_of(run.beacon.beacon.open(1))
     keys = [run.client(number).identity.vrf for number in range(POPULATION)]
@@ -146,14 +146,14 @@ def test_what_clients_evaluate(selecting: Callable) -> None:
 
 
 @pytest.mark.parametrize("pulse", ["none", "of another round", "made up"])
-def test_a_round_that_the_beacon_has_not_opened(pulse: str, protocol: str, selecting: Callable) -> None:
+def test_a_round_that_the_beacon_has_not_opened(pulse: str, protocol: str) -> None:
     async def open_round(self: Any, round_: Any) -> Any:
         self._pulse = {"none": None, "of another round": RoundBeacon(run_key(), EXPERIMENT_ID).open(2)}.get(
             pulse, bytes([9]) * 64
         )
         return self._pulse
 
-    run = selecting(server(protocol, open_round=open_round), POPULATION)
+    run = Selecting(server(protocol, open_round=open_round), POPULATION)
 
     def run_key() -> SigningKey:
         return SigningKey.from_seed(run.randomness.secret("round beacon", 0, "signing key"))
@@ -166,7 +166,7 @@ def test_a_round_that_the_beacon_has_not_opened(pulse: str, protocol: str, selec
 
 
 @pytest.mark.parametrize("receipt", ["none", "of another list", "made up"])
-def test_a_list_that_the_beacon_has_not_registered(receipt: str, protocol: str, selecting: Callable) -> None:
+def test_a_list_that_the_beacon_has_not_registered(receipt: str, protocol: str) -> None:
     async def register(self: Any, message: ParticipantList, round_: Any) -> ParticipantList:
         honest: Any = type(self).__mro__[1]
         true = await honest.register(self, message, round_)
@@ -177,15 +177,15 @@ def test_a_list_that_the_beacon_has_not_registered(receipt: str, protocol: str, 
             return msgspec.structs.replace(true, participants=true.participants[::-1])
         return msgspec.structs.replace(true, beacon=msgspec.structs.replace(true.beacon, receipt=bytes([9]) * 64))
 
-    run = selecting(server(protocol, register=register), POPULATION)
+    run = Selecting(server(protocol, register=register), POPULATION)
     with pytest.raises(RoundAborted, match=r"lotto\.list-not-registered"):
         run.select(1)
     assert set(run.refusals().values()) == {"lotto.list-not-registered"}
     assert len(run.refusals()) == len(run.last.participants)
 
 
-def test_an_earlier_round_cannot_be_opened_again(protocol: str, selecting: Callable) -> None:
-    run = selecting(server(protocol), POPULATION)
+def test_an_earlier_round_cannot_be_opened_again(protocol: str) -> None:
+    run = Selecting(server(protocol), POPULATION)
     run.select(1)
     run.select(2)
     with pytest.raises(Refusal) as refusal:

@@ -2,10 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from testbed.messages import Message
 from testbed.network.contract import Replies
@@ -134,9 +131,3 @@ class Impostor:
 
     def leave(self) -> None:
         sockets.cut(self.stream)
-
-
-@pytest.fixture
-def live() -> SimpleNamespace:
-    """The classes above by name."""
-    return SimpleNamespace(World=LiveWorld, Impostor=Impostor)

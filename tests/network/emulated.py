@@ -3,11 +3,9 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
-import pytest
 
 from testbed.emulation.availability import Presence
 from testbed.emulation.compute.cost import ComputeModel, meter
@@ -160,8 +158,9 @@ class World:
         )
         self.stages: list[tuple[str, float]] = []
         links = ClientLinks(each(down), each(up), each(latency), server_down, server_up)
+        self.hosts = LocalHosts(clients, environment, [RoleSpec(Answering, None)], hosts=hosts, on_crash=on_crash)
         self.network = EmulatedNetwork(
-            LocalHosts(clients, environment, [RoleSpec(Answering, None)], hosts=hosts, on_crash=on_crash),
+            self.hosts,
             links if transport is None else replace(links, transport=transport),
             each(factors),
             availability or Everybody(),
@@ -189,21 +188,3 @@ class World:
     @property
     def now_s(self) -> float:
         return self.network.now_s
-
-
-@pytest.fixture(scope="session")
-def emulated() -> SimpleNamespace:
-    """The classes above by name: `emulated.World(...)`, `emulated.Question(...)`."""
-    return SimpleNamespace(
-        World=World,
-        Question=Question,
-        Greeting=Greeting,
-        Reply=Reply,
-        Secret=Secret,
-        Lost=Lost,
-        Everybody=Everybody,
-        Answering=Answering,
-        of_size=of_size,
-        question_of_size=question_of_size,
-        MB=MB,
-    )

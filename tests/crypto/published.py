@@ -1,0 +1,12 @@
+"""Published vectors."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+VECTORS = Path(__file__).resolve().parents[1] / "vectors"
+
+
+def vectors(name: str) -> dict[str, Any]:
+    """What tests/vectors/<name>.json holds."""
+    return json.loads((VECTORS / f"{name}.json").read_text())
