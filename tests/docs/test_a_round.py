@@ -8,6 +8,7 @@ def test_the_page_leads_through_at_most_sixty_files() -> None:
     files = a_round.linked()
     assert [path for path in files if not path.is_file()] == []
     assert 30 < len(files) <= 60
+    assert f"This page links {len(files)} files" in a_round.PAGE.read_text()
 
 
 def test_its_round_is_completed_and_passes_the_files_that_the_page_names() -> None:
@@ -15,7 +16,8 @@ def test_its_round_is_completed_and_passes_the_files_that_the_page_names() -> No
     passed = set().union(*found.values())
     named = {str(path.relative_to(ROOT)) for path in a_round.linked()}
     elsewhere = {name for name in named if name.startswith(("analysis/", "cluster/"))} | {"testbed/records/reader.py"}
-    # A table and a contract have no function that is called; nothing adds noise here.
-    declared = {"testbed/aggregation/secagg/stages.py", "testbed/workload/contract.py"}
+    # Tables and a contract have no function that is called; nothing adds noise here.
+    tables = {"testbed/aggregation/secagg/stages.py", "testbed/selection/lotto/stages.py"}
+    declared = tables | {"testbed/workload/contract.py"}
     unused = declared | {"testbed/engine/privacy_recorder.py"}
     assert named - passed - elsewhere - unused == set()
