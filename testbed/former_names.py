@@ -9,6 +9,17 @@ from collections.abc import Mapping
 
 from testbed.errors import ExperimentError
 
+CONTRACT: Mapping[str, str] = {
+    "asks_everybody": "broadcasts_to_all",
+    "goes_on_without_participants": "allows_empty_selection",
+    "tolerated": "guarantees",  # these four, of a protocol or of its parameters, are fields of what it returns
+    "fewest_summed": "guarantees",
+    "smallest_part": "guarantees",
+    "least_noise": "guarantees",
+    "kept_whole": "atomic_batches",
+}
+"""Of protocols and their parameters: names that a contract no longer has, refused in every class that inherits one."""
+
 NAMES: Mapping[str, Mapping[str, str]] = {
     "SelectionRound": {"coin": "rng"},
     "Misbehaviour": {"conspiracy": "context"},

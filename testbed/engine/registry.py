@@ -6,7 +6,7 @@ from typing import Any
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters, AggregationProtocol
 from testbed.errors import ExperimentError
-from testbed.former_names import check_overrides
+from testbed.former_names import CONTRACT, check_overrides
 from testbed.plugins import options as plugin_options
 from testbed.plugins.classes import plugin_class
 from testbed.plugins.contracts import check_former_names, check_subclass
@@ -41,19 +41,8 @@ def plugin_protocol(section: str, name: str) -> type[SelectionProtocol] | type[A
     """The class ``package.module:Name`` of a section; raises `ExperimentError` where it does not keep the contract."""
     found: type[SelectionProtocol] | type[AggregationProtocol] = plugin_class(name, f"{section}.protocol")
     base = SelectionProtocol if section == "selection" else AggregationProtocol
-    check_subclass(found, base, name, f"{section}.protocol", _FORMER_NAMES)
+    check_subclass(found, base, name, f"{section}.protocol")
     return found
-
-
-_FORMER_NAMES = {
-    "asks_everybody": "broadcasts_to_all",
-    "goes_on_without_participants": "allows_empty_selection",
-    "tolerated": "guarantees",  # these four, of a protocol or of its parameters, are fields of what it returns
-    "fewest_summed": "guarantees",
-    "smallest_part": "guarantees",
-    "least_noise": "guarantees",
-    "kept_whole": "atomic_batches",
-}
 
 
 def plugin_parameters(section: str, parameters: Any) -> tuple[Any, dict[str, Any]]:
@@ -87,7 +76,7 @@ def _declared(kind: Any, base: type[Any]) -> type[Any] | None:
     for ancestor in kind.__mro__:
         found = vars(ancestor).get("Parameters", of_built_in.get(ancestor))
         if isinstance(found, type) and issubclass(found, base):
-            check_former_names(found, base, f"{kind.__module__}:{kind.__name__}.Parameters", _FORMER_NAMES)
+            check_former_names(found, base, f"{kind.__module__}:{kind.__name__}.Parameters")
             return found
         if "Parameters" in vars(ancestor):
             raise ExperimentError(
@@ -130,5 +119,5 @@ def _check_made(made: Any, parameters: type, where: str) -> None:
             f"{where}: its attribute parameters must be of {parameters.__module__}.{parameters.__name__}"
         )
     for one in vars(made):
-        if one in _FORMER_NAMES:
-            raise ExperimentError(f"{where}: {one} is now called {_FORMER_NAMES[one]}")
+        if one in CONTRACT:
+            raise ExperimentError(f"{where}: {one} is now called {CONTRACT[one]}")

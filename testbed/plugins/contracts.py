@@ -2,15 +2,16 @@
 
 import difflib
 import inspect
-from collections.abc import Mapping
+from abc import ABCMeta
 from typing import Any
 
 from testbed.errors import ExperimentError
+from testbed.former_names import CONTRACT
 
 _ALIKE = 0.85  # "max_participants" and "maximum_participants"; not "learned" and "learn"
 
 
-def check_subclass(found: Any, base: type, name: str, key: str, former: Mapping[str, str]) -> None:
+def check_subclass(found: Any, base: ABCMeta, name: str, key: str) -> None:
     """Raise `ExperimentError` unless `found` inherits from `base`, overrides what is abstract, and misspells nothing.
 
     Misspelt is a public name much like one of `base` that the class leaves at its default: it would have no effect.
@@ -20,14 +21,12 @@ def check_subclass(found: Any, base: type, name: str, key: str, former: Mapping[
         base: the contract.
         name: as the experiment names it.
         key: where it does, e.g. ``selection.protocol``.
-        former: what names of the contract were called before, to what they are called now.
     """
-    if not (isinstance(found, type) and issubclass(found, base)):
+    if not (isinstance(found, ABCMeta) and issubclass(found, base)):
         raise ExperimentError(f"{key}: {name}: must be a class that inherits from {base.__module__}.{base.__name__}")
-    lacking = [one for one in dir(base) if getattr(getattr(found, one, None), "__isabstractmethod__", False)]
-    if lacking:
+    if lacking := sorted(found.__abstractmethods__):
         raise ExperimentError(f"{key}: {name}: lacks {', '.join(lacking)}; see {base.__module__}.{base.__name__}")
-    check_former_names(found, base, f"{key}: {name}", former)
+    check_former_names(found, base, f"{key}: {name}")
     hooks = [one for one in dir(base) if not one.startswith("_")]
     own = _own_names(found, base)
     for one in own:
@@ -36,11 +35,11 @@ def check_subclass(found: Any, base: type, name: str, key: str, former: Mapping[
             raise ExperimentError(f"{key}: {name}: {one} has no effect; did you mean {close[0]!r}?")
 
 
-def check_former_names(found: type, base: type, where: str, former: Mapping[str, str]) -> None:
+def check_former_names(found: type, base: type, where: str) -> None:
     """Raise `ExperimentError` where a class derived from `base` still uses a name that the contract no longer has."""
     for one in _own_names(found, base):
-        if one in former:
-            raise ExperimentError(f"{where}: {one} is now called {former[one]}; see {base.__module__}.{base.__name__}")
+        if now := CONTRACT.get(one):
+            raise ExperimentError(f"{where}: {one} is now called {now}; see {base.__module__}.{base.__name__}")
 
 
 def _own_names(found: type, base: type) -> list[str]:

@@ -13,6 +13,7 @@ import numpy as np
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.messages import AdvertOf, ShareKeys, SharesFor, SignatureOf
 from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.round_state import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.batches import Batches
 from testbed.emulation.availability import Presence
@@ -235,19 +236,22 @@ async def stand_before(stage: str, **keywords: Any) -> Stand:
     small = SmallFederation(deltas, SecAggParameters(threshold=4, bits=32), **keywords)
     protocol, start = small.protocol, await small.begin()
     stand = Stand(small, start)
-    if stage == "advertise":
-        return stand
-    await protocol.advertise_keys(stand.state)
-    if stage == "share":
-        return stand
-    await protocol.share_keys(stand.state)
-    if stage == "mask":
-        return stand
-    await protocol.collect_masked_inputs(stand.state)
-    if stage == "check":
-        return stand
-    await protocol.check_consistency(stand.state)
+    await run_until(stage, protocol, stand.state)
     return stand
+
+
+async def run_until(stage: str, protocol: SecAgg, state: SecAggRound) -> None:
+    """All stages before this one."""
+    steps = {
+        "advertise": protocol.advertise_keys,
+        "share": protocol.share_keys,
+        "mask": protocol.collect_masked_inputs,
+        "check": protocol.check_consistency,
+    }
+    for name, step in steps.items():
+        if name == stage:
+            return
+        await step(state)
 
 
 def refused_by_the_victim(stage: str, question: Callable[[Stand], tuple[Any, ...]], **keywords: Any) -> list[str]:

@@ -14,7 +14,6 @@ from testbed.aggregation.plain import Plain, PlainParameters
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.engine.plan import Plan
-from testbed.engine.registry import _FORMER_NAMES
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.former_names import IMPORTED, MODULES, NAMES, hint
@@ -264,4 +263,4 @@ def _there(module: str) -> bool:
 def test_no_built_in_protocol_misspells_anything() -> None:
     for servers, base in ((selections.PROTOCOLS, SelectionProtocol), (aggregations.PROTOCOLS, AggregationProtocol)):
         for server in servers.values():
-            check_subclass(server, base, server.__name__, "protocol", _FORMER_NAMES)
+            check_subclass(server, base, server.__name__, "protocol")

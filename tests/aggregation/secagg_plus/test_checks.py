@@ -40,7 +40,7 @@ from testbed.aggregation.secagg_plus.server import SecAggPlus
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import RoundAborted
 from testbed.parties.client import RoleSpec, handles
-from tests.aggregation.federations import SmallFederation
+from tests.aggregation.federations import SmallFederation, run_until
 
 N, K, T, VICTIM = 16, 6, 5, 2
 EVERYBODY = list(range(N))
@@ -89,20 +89,8 @@ class Stand:
 async def stand_before(stage: str, **keywords: Any) -> Stand:
     small = SmallFederation(DELTAS, PARAMETERS, protocol=SecAggPlus, **keywords)
     start = await small.begin()
-    protocol = small.protocol
     stand = Stand(small, start)
-    if stage == "advertise":
-        return stand
-    await protocol.advertise_keys(stand.state)
-    if stage == "share":
-        return stand
-    await protocol.share_keys(stand.state)
-    if stage == "mask":
-        return stand
-    await protocol.collect_masked_inputs(stand.state)
-    if stage == "check":
-        return stand
-    await protocol.check_consistency(stand.state)
+    await run_until(stage, small.protocol, stand.state)
     return stand
 
 
