@@ -13,7 +13,7 @@ BOUND_RANDOM_PARTICIPATION_EPILOG = examples(
     f"testbed bound random-participation {_WHO} --epsilon 0.015 --delta 1e-6",
     f"testbed bound random-participation {_WHO} --sigma 1.065 --delta 1e-6 --rounds 1000 --format json",
     then="The guarantee is wcs. What is published for this algorithm (theorem_4_1) is none: "
-    "docs/random-participation.md shows it.",
+    "docs/papers/random-participation.md shows it.",
 )
 
 

@@ -50,7 +50,7 @@ def bound_verifiable(
     """Verifiable batch partition in one round: enough candidate batches, too many dishonest participants, SecAgg
     broken; over many rounds: how many honest members each batch keeps.
 
-    Derived in docs/verifiable-batch-partition.md.
+    Derived in docs/explanation/verifiable-batch-partition.md.
     """
     from analysis.bounds import text
     from analysis.bounds.verifiable_batch_partition import Setting
