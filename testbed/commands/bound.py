@@ -253,7 +253,7 @@ BOUND_RANDOM_PARTICIPATION_EPILOG = examples(
     f"testbed bound random-participation {_WHO} --epsilon 0.015 --delta 1e-6",
     f"testbed bound random-participation {_WHO} --sigma 1.065 --delta 1e-6 --rounds 1000 --format json",
     then="The guarantee is wcs. What is published for this algorithm (theorem_4_1) is none: "
-    "docs/random-participation.md shows it.",
+    "docs/papers/random-participation.md shows it.",
 )
 
 
@@ -332,7 +332,7 @@ def bound_verifiable(
     """Verifiable batch partition in one round: enough candidate batches, too many dishonest participants, SecAgg
     broken; over many rounds: how many honest members each batch keeps.
 
-    Derived in docs/verifiable-batch-partition.md.
+    Derived in docs/explanation/verifiable-batch-partition.md.
     """
     from analysis.bounds import text
     from analysis.bounds.verifiable_batch_partition import Setting
