@@ -117,7 +117,7 @@ def bound_lotto(
     announces.
     """
     from analysis.bounds import text
-    from analysis.bounds.report import lotto_bounds
+    from analysis.bounds.lotto_report import lotto_bounds
 
     if round_gap is not None and rounds is None:
         raise ExperimentError("--round-gap: needs --rounds, over which it holds")
@@ -183,8 +183,8 @@ def bound_lotto_dp(
     the epsilon when a malicious server chooses the participants.
     """
     from analysis.bounds import text
-    from analysis.bounds.lotto_dp import Training
-    from analysis.bounds.report import lotto_dp_costs
+    from analysis.bounds.lotto_report import lotto_dp_costs
+    from analysis.bounds.lotto_rounds import Training
     from testbed.privacy.mechanisms.skellam import Skellam
 
     with in_options():
@@ -230,7 +230,7 @@ def plan_lotto(
 ) -> None:
     """Lotto's parameters for a target: smallest n_min and threshold, largest exclusion, range of over-selection."""
     from analysis.bounds import text
-    from analysis.bounds.report import lotto_plan
+    from analysis.bounds.lotto_report import lotto_plan
 
     with in_options():
         row = lotto_plan(

@@ -1,14 +1,17 @@
-"""The bounds as flat objects, for scripts and for the command: inputs, results, and a reason beside each null.
-
-No value is NaN or infinite. A probability below the smallest double reads 0.0; its decimal logarithm stands beside it.
-"""
+"""Lotto's bounds as flat objects, for scripts and for the command."""
 
 from fractions import Fraction
 from math import isfinite
 
-from analysis.bounds import lotto, lotto_parameters
-from analysis.bounds.lotto_dp import PrivacyCost, Training, cost_with_lotto, cost_without_lotto
-from analysis.bounds.lotto_rounds import BrokenRounds, cost_with_parallel_lists
+from analysis.bounds import lotto
+from analysis.bounds.lotto_rounds import (
+    BrokenRounds,
+    PrivacyCost,
+    Training,
+    cost_with_lotto,
+    cost_with_parallel_lists,
+    cost_without_lotto,
+)
 from analysis.bounds.rows import Row, finite, found
 from analysis.bounds.tails import log10_survival
 
@@ -119,7 +122,7 @@ def lotto_plan(
     least = population if min_population is None else min_population
     lotto.check_counts(population, dishonest, participants, least)
     t = lotto.threshold_of(participants, threshold)
-    smallest = lotto_parameters.smallest_min_population(population, dishonest, participants, over_selection, t, target)
+    smallest = lotto.smallest_min_population(population, dishonest, participants, over_selection, t, target)
     plan: Row = {
         "population": population,
         "dishonest": dishonest,
@@ -135,21 +138,21 @@ def lotto_plan(
     missed = f"secagg_fails stays above {target:g} even with"
     plan |= found("smallest_min_population", smallest, f"{missed} the whole population as n_min")
     plan |= _exclusion("largest_exclusion", smallest, population, f"{missed} nobody left out")
-    highest = lotto_parameters.smallest_threshold(dishonest, participants, over_selection, least, target)
+    highest = lotto.smallest_threshold(dishonest, participants, over_selection, least, target)
     plan |= found("smallest_threshold", highest, f"{missed} t = s = {participants}")
-    enough = lotto_parameters.smallest_over_selection(population, participants, sufficiency)
-    too_few = f"candidates_suffice stays below {sufficiency:g} up to a = {lotto_parameters.MAXIMUM_OVER_SELECTION}"
+    enough = lotto.smallest_over_selection(population, participants, sufficiency)
+    too_few = f"candidates_suffice stays below {sufficiency:g} up to a = {lotto.MAXIMUM_OVER_SELECTION}"
     plan |= found("smallest_over_selection", None if enough is None else float(enough), too_few)
-    most = lotto_parameters.largest_over_selection(dishonest, participants, least, t, target)
+    most = lotto.largest_over_selection(dishonest, participants, least, t, target)
     plan |= found("largest_over_selection", None if most is None else float(most), f"{missed} a = 1")
     if base_rate is not None:
-        excluded = lotto_parameters.largest_exclusion(population, dishonest, base_rate)
+        excluded = lotto.largest_exclusion(population, dishonest, base_rate)
         rest = None if excluded is None else population - excluded
         plan["base_rate"] = base_rate
         worse = f"{dishonest} of {population} are more than {base_rate:g} with nobody left out"
         plan |= _exclusion("largest_exclusion_for_base_rate", rest, population, worse)
     if eta is not None:
-        bound = lotto_parameters.smallest_min_population_for_fraction(
+        bound = lotto.smallest_min_population_for_fraction(
             population, dishonest, participants, over_selection, eta, target
         )
         plan["eta"] = eta
@@ -182,5 +185,5 @@ def _cost(name: str, cost: PrivacyCost) -> Row:
 def _exclusion(name: str, rest: int | None, population: int, reason: str) -> Row:
     """The fraction d, and how many clients that is, when `rest` of the population remain."""
     excluded = None if rest is None else population - rest
-    fraction = None if excluded is None else lotto_parameters.exclusion(excluded, population)
+    fraction = None if excluded is None else lotto.exclusion(excluded, population)
     return found(name, fraction, reason) | {f"{name}_clients": excluded}
