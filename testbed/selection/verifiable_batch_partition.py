@@ -13,8 +13,8 @@ gives beta and nothing else. A batch is a candidate when all of its members have
 compared in integers. Then the members of candidate batches, and only they, are asked for their proofs: a client alone
 cannot know whether its batch stands, so everybody must answer, and the proof is what is long. The server takes K/T of
 the proven candidates uniformly; every participant verifies every batch; all sign the list and see each other's
-signatures, exactly as in Lotto. What that guarantees is derived in docs/verifiable-batch-partition.md and computed in
-`analysis.bounds.verifiable_batch_partition`.
+signatures, exactly as in Lotto. What that guarantees is derived in
+docs/explanation/verifiable-batch-partition.md and computed in `analysis.bounds.verifiable_batch_partition`.
 
 When T does not divide n, some batches have one member more, as in `batch-partition`.
 """

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.bounds.lotto_dp import Variant, cost_with_lotto
+from analysis.bounds.lotto_rounds import Variant, cost_with_lotto
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
 from analysis.reproduction.lotto.worked_example import (

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.bounds.lotto import candidates_suffice
-from analysis.bounds.lotto_parameters import smallest_over_selection
+from analysis.bounds.lotto import candidates_suffice, smallest_over_selection
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
 from analysis.style import one_panel, save

@@ -7,7 +7,7 @@ from functools import cache
 
 from scipy.optimize import brentq
 
-from analysis.bounds.lotto_dp import Training, cost_with_lotto, cost_without_lotto
+from analysis.bounds.lotto_rounds import Training, cost_with_lotto, cost_without_lotto
 from analysis.style import protocol_colours
 from testbed.privacy.mechanisms.skellam import Skellam
 

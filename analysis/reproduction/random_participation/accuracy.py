@@ -1,7 +1,8 @@
 """Accuracies of Hasircioglu and Gunduz, Privacy Amplification via Random Participation (arXiv 2205.01556), section 6:
 Figures 6 and 7.
 
-What the noise of the proposed analysis really guarantees stands beside its curve: see docs/random-participation.md.
+What the noise of the proposed analysis really guarantees stands beside its curve: see
+docs/papers/random-participation.md.
 """
 
 from collections.abc import Mapping
