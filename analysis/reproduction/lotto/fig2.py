@@ -13,7 +13,7 @@ from analysis.reproduction.lotto.published import PAPER
 from analysis.style import one_panel, save
 from testbed.crypto.vrf import SecretKey
 from testbed.randomness import Randomness
-from testbed.selection.lotto.candidacy import selection_input, under_threshold
+from testbed.selection.lotto.messages import selection_input, under_threshold
 
 FEDERATIONS = ((100, 10), (400, 40), (700, 70))
 EMULATED = {"small": {(100, 10): 200}, "paper": {(100, 10): 1000, (400, 40): 300, (700, 70): 300}}  # rounds

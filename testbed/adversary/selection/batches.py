@@ -1,7 +1,7 @@
 """A malicious server of `verifiable-batch-partition`: which candidate batches it takes, what it tells of them.
 
-The decisions are those of a malicious Lotto server (`testbed.adversary.lotto`), made for batches. What needs no batches
-(what it says about the round, a client twice, forged signatures) is there.
+The decisions are those of a malicious Lotto server, made for batches. What needs no batches (what it says about the
+round, a client twice, forged signatures) is in the modules beside this one.
 """
 
 from collections.abc import Sequence
@@ -11,17 +11,20 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from testbed.adversary.lotto.different_lists import ShowDifferentLists
-from testbed.adversary.lotto.misbehaviour import VERIFIABLE_BATCHES, LottoMisbehaviour, TakesEverySignature
-from testbed.adversary.lotto.populations import PopulationOptions, SmallerPopulationOptions
-from testbed.adversary.lotto.residual_removal import OmitHonestCandidates, ReserveMostSelected
 from testbed.adversary.misbehaviour import MisbehaviourOptions
+from testbed.adversary.selection.candidates import (
+    OmitHonestCandidates,
+    PopulationOptions,
+    ReserveMostSelected,
+    SmallerPopulationOptions,
+)
+from testbed.adversary.selection.lists import ShowDifferentLists
+from testbed.adversary.selection.lotto import VERIFIABLE_BATCHES, LottoMisbehaviour, TakesEverySignature
 from testbed.arrays import Ids
 from testbed.crypto import vrf
 from testbed.network.contract import ids
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.candidacy import under_threshold
-from testbed.selection.lotto.messages import Announce, ParticipantEntry, ParticipantList
+from testbed.selection.lotto.messages import Announce, ParticipantEntry, ParticipantList, under_threshold
 from testbed.selection.lotto.server import GroupMessages
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, batch_value
 
@@ -34,7 +37,7 @@ class BatchMisbehaviour(LottoMisbehaviour, VerifiableBatchServer):
     applies_to: ClassVar[tuple[str, ...]] = (VERIFIABLE_BATCHES,)
 
 
-# -- residual removal: nobody can tell ------------------------------------------------------------------------------
+# -- residual removal: nobody can tell ---------------------------------------------------------------------------------
 
 
 class KeepDishonestBatches(BatchMisbehaviour):
@@ -76,7 +79,7 @@ class OmitHonestBatches(OmitHonestCandidates, BatchMisbehaviour):
     applies_to: ClassVar[tuple[str, ...]] = (VERIFIABLE_BATCHES,)
 
 
-# -- the population ------------------------------------------------------------------------------------------------
+# -- the population ----------------------------------------------------------------------------------------------------
 
 
 class TellMembersApart(TakesEverySignature, BatchMisbehaviour):
@@ -109,7 +112,7 @@ class TellMembersApart(TakesEverySignature, BatchMisbehaviour):
         return options.announced(self.population, self)
 
 
-# -- rows that are not what the protocol says ----------------------------------------------------------------------
+# -- rows that are not what the protocol says --------------------------------------------------------------------------
 
 
 class BatchStuffing(BatchMisbehaviour):
@@ -206,7 +209,7 @@ class SplitBatch(BatchMisbehaviour):
         return await super().agree(entries, candidates, round_)
 
 
-# -- telling participants apart -------------------------------------------------------------------------------------
+# -- telling participants apart ----------------------------------------------------------------------------------------
 
 
 class ShowDifferentBatches(ShowDifferentLists, BatchMisbehaviour):

@@ -1,8 +1,9 @@
-"""A malicious Lotto server that announces favourable rounds alone, and lets the others pass.
+"""A malicious Lotto server that announces other rounds than the next one, or lets unfavourable ones pass (arXiv
+2401.02880, section 3.4).
 
-Its accomplices evaluate their functions for all rounds ahead (where a beacon opens rounds: for one that has just been
-opened), so it knows in which of them enough of its own clients stand. Lotto's Corollary 1 bounds how often that is of
-all rounds, not of those that the server lets happen.
+With `skip-rounds` its accomplices evaluate their functions for all rounds ahead (where a beacon opens rounds: for one
+that has just been opened), so it knows in which of them enough of its own clients stand. Lotto's Corollary 1 bounds how
+often that is of all rounds, not of those that the server lets happen.
 """
 
 from collections.abc import Sequence
@@ -12,8 +13,8 @@ import msgspec
 import numpy as np
 from pydantic import Field
 
-from testbed.adversary.lotto.misbehaviour import ALL_LISTS, CLIENT_CENTRIC, SERVER_CENTRIC, LottoMisbehaviour
 from testbed.adversary.misbehaviour import MisbehaviourOptions
+from testbed.adversary.selection.lotto import ALL_LISTS, CLIENT_CENTRIC, SERVER_CENTRIC, LottoMisbehaviour
 from testbed.arrays import Ids
 from testbed.crypto import prf
 from testbed.emulation.compute.cost import meter
@@ -24,9 +25,89 @@ from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import Role, RoleSpec, handles
 from testbed.parties.round_beacon import randomness_of
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.candidacy import selection_input, under_threshold, which_under_threshold
-from testbed.selection.lotto.server_centric import ServerCentricServer
+from testbed.selection.lotto.messages import selection_input, under_threshold, which_under_threshold
+from testbed.selection.lotto.variants import ServerCentricServer
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, candidate_batches
+
+# -- other numbers than the next one -----------------------------------------------------------------------------------
+
+
+class ReuseOptions(MisbehaviourOptions):
+    """Which round is used again."""
+
+    round: int = Field(1, gt=0, description="The round whose number, and so whose candidates, are used again")
+
+
+class ReuseRound(LottoMisbehaviour):
+    """Announces an earlier round once more: its candidates are known, and may have been favourable."""
+
+    name: ClassVar[str] = "reuse-round"
+    applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
+    Options: ClassVar[type[MisbehaviourOptions]] = ReuseOptions
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        """See `SelectionProtocol.select`."""
+        number = self.context.options_of(ReuseRound).round
+        if not self.attacking or round_.number <= number:
+            return await super().select(round_)
+        self.record_attack(ReuseRound, f"announced round {number} in round {round_.number}")
+        return await self._select_as(number, round_)
+
+    async def _select_as(self, number: int, round_: SelectionRound) -> Selection:
+        true = round_.number
+        round_.number = number
+        try:
+            return await super().select(round_)
+        finally:
+            round_.number = true
+
+
+class GrindOptions(MisbehaviourOptions):
+    """How far the server looks."""
+
+    tries: int = Field(200, gt=0, description="Round numbers beyond the last one that the server tries")
+
+
+class GrindRound(LottoMisbehaviour):
+    """Announces a round number beyond the experiment's last one, which it has picked to favour its own clients.
+
+    With the public function of the server-centric variant it can try as many as it likes; elsewhere it cannot
+    compute what its clients' numbers will be, nor where a beacon opens rounds, and takes the first.
+    """
+
+    name: ClassVar[str] = "grind-round"
+    applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
+    Options: ClassVar[type[MisbehaviourOptions]] = GrindOptions
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        """See `SelectionProtocol.select`."""
+        if not self.attacking:
+            return await super().select(round_)
+        true = round_.number
+        number, found = self._most_favourable(round_)
+        self.record_attack(GrindRound, f"announced round {number} of {self.context.rounds}{found}")
+        round_.number = number
+        try:
+            return await super().select(round_)
+        finally:
+            round_.number = true
+
+    def _most_favourable(self, round_: SelectionRound) -> tuple[int, str]:
+        first = self.context.rounds + 1
+        if not isinstance(self, ServerCentricServer) or self.parameters.round_beacon == "public":
+            return first, ""
+        keys = round_.directory.vrf[ids(list(self.dishonest))]
+        tries = range(first, first + self.context.options_of(GrindRound).tries)
+        inputs = (selection_input(round_.experiment_id, number) for number in tries)
+        counts = [
+            which_under_threshold(prf.evaluate_many(keys, of), self.parameters, self.population).sum() for of in inputs
+        ]
+        best = int(np.argmax(counts))
+        return tries[best], f", in which {counts[best]} of its clients are candidates, the most of {len(tries)}"
+
+
+# -- favourable rounds alone -------------------------------------------------------------------------------------------
+
 
 _AT_ONCE = 512  # rounds that accomplices are asked about together
 _ANNOUNCED = "skip-rounds: announced"  # in the server's memory: the last number that it has announced, or let pass

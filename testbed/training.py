@@ -1,4 +1,4 @@
-"""Client side of local training: what clients are asked to train, and the role that does."""
+"""Model broadcast and local training: the protocol between selection and aggregation in a round."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,11 +6,16 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Ids
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Count, Message, RoundNumber, Vector, content_digest
+from testbed.network.contract import Network
 from testbed.parties.client import Role, handles
+from testbed.randomness import Randomness
 from testbed.workload.contract import LocalUpdate, Workload
+
+# -- client side: what clients are asked to train, and the role that does ----------------------------------------------
 
 
 class Trained(Message, frozen=True):
@@ -132,3 +137,37 @@ def trained_update(role: Role, round_number: int) -> RoundUpdate:
     if not isinstance(update, RoundUpdate) or update.round != round_number:
         raise Refusal("aggregation.nothing-trained", f"asked for an update of round {round_number} before its training")
     return update
+
+
+# -- server side: who is asked to train what ---------------------------------------------------------------------------
+
+
+Asked = list[tuple[Ids, Train]]
+"""Who is asked to train what; the groups are asked one after the other."""
+
+
+@dataclass(frozen=True)
+class TrainingRound:
+    """What the server knows when training begins.
+
+    Attributes:
+        number: the round.
+        network: how to reach the clients.
+        trainers: sorted numbers of the clients that are to train.
+        randomness: for the server's own coins.
+        workload: what it knows of what is learned, the architecture among it; None: nothing.
+    """
+
+    number: int
+    network: Network
+    trainers: Ids
+    randomness: Randomness
+    workload: Workload | None = None
+
+
+class Broadcast:
+    """The honest server: everybody is sent the same model. A malicious one overrides `questions_for`."""
+
+    def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
+        """Who is asked what; aggregation goes by what the first group is asked."""
+        return [(round_.trainers, question)]
