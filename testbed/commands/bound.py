@@ -117,7 +117,7 @@ def bound_lotto(
     announces.
     """
     from analysis.bounds import text
-    from analysis.bounds.report import lotto_bounds
+    from analysis.bounds.lotto_report import lotto_bounds
 
     if round_gap is not None and rounds is None:
         raise ExperimentError("--round-gap: needs --rounds, over which it holds")
@@ -183,8 +183,8 @@ def bound_lotto_dp(
     the epsilon when a malicious server chooses the participants.
     """
     from analysis.bounds import text
-    from analysis.bounds.lotto_dp import Training
-    from analysis.bounds.report import lotto_dp_costs
+    from analysis.bounds.lotto_report import lotto_dp_costs
+    from analysis.bounds.lotto_rounds import Training
     from testbed.privacy.mechanisms.skellam import Skellam
 
     with in_options():
@@ -230,7 +230,7 @@ def plan_lotto(
 ) -> None:
     """Lotto's parameters for a target: smallest n_min and threshold, largest exclusion, range of over-selection."""
     from analysis.bounds import text
-    from analysis.bounds.report import lotto_plan
+    from analysis.bounds.lotto_report import lotto_plan
 
     with in_options():
         row = lotto_plan(
@@ -253,7 +253,7 @@ BOUND_RANDOM_PARTICIPATION_EPILOG = examples(
     f"testbed bound random-participation {_WHO} --epsilon 0.015 --delta 1e-6",
     f"testbed bound random-participation {_WHO} --sigma 1.065 --delta 1e-6 --rounds 1000 --format json",
     then="The guarantee is wcs. What is published for this algorithm (theorem_4_1) is none: "
-    "docs/random-participation.md shows it.",
+    "docs/papers/random-participation.md shows it.",
 )
 
 
@@ -332,11 +332,10 @@ def bound_verifiable(
     """Verifiable batch partition in one round: enough candidate batches, too many dishonest participants, SecAgg
     broken; over many rounds: how many honest members each batch keeps.
 
-    Derived in docs/verifiable-batch-partition.md.
+    Derived in docs/explanation/verifiable-batch-partition.md.
     """
     from analysis.bounds import text
-    from analysis.bounds.verifiable_batch_partition import Setting
-    from analysis.bounds.verifiable_batch_partition_report import verifiable_bounds
+    from analysis.bounds.verifiable_batch_partition import Setting, verifiable_bounds
 
     with in_options():
         setting = Setting(population, participants, privacy, over_selection, dishonest, min_population)

@@ -55,9 +55,9 @@ def compare(
 ) -> None:
     """Print the overhead table: what each protocol costs, as means, 95% intervals and ratios to a baseline."""
     runs = runs_in(directories)
-    from analysis.comparison import overhead, pairs, report
+    from analysis.comparison import overhead, report
 
-    frame = (pairs.compare_paired if paired else overhead.compare)(runs, baseline)
+    frame = (overhead.compare_paired if paired else overhead.compare)(runs, baseline)
     echo(report.render(frame, format), nl=False)
 
 
@@ -70,7 +70,7 @@ def dropouts(
 ) -> None:
     """Print who was lost at which stage: offline, dropped out, too late or refusing, participants and all asked."""
     runs = runs_in(directories)
-    from analysis.comparison import dropouts as losses
+    from analysis.comparison import losses
 
     echo(losses.render(losses.dropouts(runs), format), nl=False)
 
@@ -254,7 +254,7 @@ def bound_privacy(
     debug: Debug = False,
 ) -> None:
     """What the selection of an experiment guarantees for its clients' privacy, over all of its planned rounds."""
-    from analysis.privacy.planned import planned
+    from analysis.privacy.report import planned
     from analysis.tables import to_json
     from testbed.experiment import load
     from testbed.experiment.plugin_classes import refuse_unless_imported
