@@ -94,8 +94,7 @@ def draw(frame: pd.DataFrame, out: Path) -> Sequence[Path]:
         for (dropout, rows), colour in zip(frame.groupby("p"), shades, strict=True):
             axes.plot(rows["T"], rows["C (Theorem 1)"], color=colour, label=f"p = {dropout:g}")
             axes.errorbar(rows["T"], rows["C simulated"], rows["±"], fmt="o", markersize=3, color=colour)
-        axes.set_xlabel("Multi-round privacy T")
-        axes.set_ylabel("Average cardinality C")
+        axes.set(xlabel="Multi-round privacy T", ylabel="Average cardinality C")
         axes.set_xticks(PRIVACIES)
         axes.set_ylim(bottom=0)
         axes.grid()

@@ -246,8 +246,7 @@ def draw_trade_off(privacy: Mapping[str, Floats], cardinality: Mapping[str, Floa
                 markerfacecolor="none" if name == WEIGHTED else None,
                 label=name,
             )
-        axes.set_xlabel("Multi-round privacy T (weak)")
-        axes.set_ylabel("Average cardinality C")
+        axes.set(xlabel="Multi-round privacy T (weak)", ylabel="Average cardinality C")
         axes.set_xticks([1, 3, 4, 6, 12])
         axes.set_ylim(bottom=0)
         axes.grid()
