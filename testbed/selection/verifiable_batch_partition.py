@@ -33,16 +33,14 @@ from testbed.errors import Refusal
 from testbed.messages import Message, RoundNumber
 from testbed.network.contract import ids
 from testbed.network.hosts import ClientRefusal
-from testbed.parties.client import RoleSpec, handles
-from testbed.parties.stage_table import Row, StageTable
+from testbed.parties.client import RoleSpec, Row, StageTable, handles
 from testbed.selection.batch_partition import BatchSelection, check_batch_size
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.announcement import AnnouncedClient, AnnouncingServer
-from testbed.selection.lotto.candidacy import proves, under_threshold
-from testbed.selection.lotto.messages import Announce, Candidacy, ParticipantList
+from testbed.selection.lotto.client import STAGES
+from testbed.selection.lotto.messages import Announce, Candidacy, ParticipantList, proves, under_threshold
 from testbed.selection.lotto.parameters import AnnouncedParameters
 from testbed.selection.lotto.server import ask_groups
-from testbed.selection.lotto.stages import STAGES
+from testbed.selection.lotto.variants import AnnouncedClient, AnnouncingServer
 
 VALUE_DOMAIN = b"testbed/verifiable-batch-partition/value/v1"
 ASSIGNMENT_DOMAIN = b"testbed/verifiable-batch-partition/assignment/v1"
