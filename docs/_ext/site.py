@@ -1,4 +1,4 @@
-"""The Sphinx extension that makes this site of the pages and of the code: it writes the reference before pages are read."""
+"""The Sphinx extension that makes the site of pages and code: it writes the reference before pages are read."""
 
 import re
 from pathlib import Path
