@@ -58,8 +58,7 @@ def _general(reference: Reference, keys: list[Key]) -> str:
 
 
 def _section(reference: Reference, section: Key) -> str:
-    parts = [f"# `{section.path}`\n\n", _example(section.path)]
-    parts.append(_entry(reference, section))
+    parts = [f"# `{section.path}`\n\n", _entry(reference, section), _example(section.path)]
     if section.path in reference.alternatives:
         parts.append(_alternatives(reference, section.path))
         parts.append("## Keys\n\n")
@@ -81,25 +80,20 @@ def _example(name: str) -> str:
 
 
 def _alternatives(reference: Reference, section: str) -> str:
-    """The table of a section's alternatives, each with the keys that it has."""
+    """A section's alternatives, each with the keys that it has."""
     by = reference.alternatives[section][0].chosen_by
     named = {}
     for alternative in reference.alternatives[section]:
         keys = [f"{section}.{name}" for name in alternative.keys if f"{section}.{name}" != by]
         named[alternative.value] = (alternative, keys)
     everywhere = set.intersection(*(set(keys) for _, keys in named.values()))
-    rows = []
+    parts = [f"{{confval}}`{by}` chooses one of:\n\n"]
     for value, (alternative, keys) in named.items():
         own = ", ".join(_link(key) for key in keys if key not in everywhere)
-        rows.append([f"`{value}`", escaped(_of_choice(reference, by, value) or alternative.description), own or "–"])
+        parts.append(f"`{value}`\n: {escaped(_of_choice(reference, by, value) or alternative.description)}\n")
+        parts.append(f"\n  Keys: {own}\n\n" if own else "\n")
     shared = ", ".join(_link(key) for key in reference.keys if key in everywhere)
-    also = f"All of them have {shared}.\n\n" if shared else ""
-    return (
-        f"{{confval}}`{by}` chooses one of:\n\n"
-        + table([f"`{by}`", "what it is", "keys of its own"], rows)
-        + "\n"
-        + also
-    )
+    return "".join(parts) + (f"All of them have {shared}.\n\n" if shared else "")
 
 
 def _of_choice(reference: Reference, by: str, value: str) -> str:
@@ -167,6 +161,8 @@ def _variant(reference: Reference, key: Key, variant: Variant) -> str:
         facts.append(("Unit", key.unit))
     if variant.alternatives and (only := _only(reference, key, variant)):
         facts.append(("Only with", only))
+    if facts == [("Type", "section")]:
+        facts = []
     return f"{escaped(variant.description)}\n\n{_facts(facts)}"
 
 
