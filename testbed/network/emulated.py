@@ -22,11 +22,10 @@ from testbed.emulation.compute.cost import ComputeModel
 from testbed.emulation.links import ClientLinks
 from testbed.emulation.links.rates import Rates
 from testbed.messages import detach
-from testbed.network.contract import Ask, Replies
+from testbed.network.contract import Ask, Replies, Timing
 from testbed.network.fair_sharing.transfers import transfer
 from testbed.network.hosts import Delivery, HostAnswers, Hosts
-from testbed.network.recorder import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, RoundRecorder, Timing
-from testbed.network.stage import Stage
+from testbed.network.recorder import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, RoundRecorder, Stage
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,10 +1,8 @@
-"""What every network keeps of a round: the exchanges, the events, the server's own work, and who has gone."""
+"""What every network keeps of a round: its stages' exchanges, events, the server's own work, and who has gone."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +11,9 @@ from testbed.arrays import Ids
 from testbed.crashes import Crash, OnCrash
 from testbed.emulation.availability import Availability, Presence
 from testbed.emulation.compute.cost import ComputeModel, Meter, metered, thread_cpu_s
-from testbed.emulation.links import ClientLinks
+from testbed.emulation.links import ClientLinks, Transport
 from testbed.messages import Message
-from testbed.network.announced_rounds import AnnouncedRounds
-from testbed.network.contract import RoundNetwork, ids
+from testbed.network.contract import Missing, Replies, RoundNetwork, Summing, Timing, ids
 from testbed.network.hosts import HostAnswers
 
 OUTCOMES = ("answered", "silent", "offline", "dropped", "late", "refused")
@@ -50,36 +47,6 @@ class Event:
     party: str
     kind: str
     detail: str
-
-
-@dataclass(frozen=True)
-class Timing:
-    """What the server waits for.
-
-    Attributes:
-        deadline_s: seconds a stage lasts at most.
-        stage_deadlines: stages with their own.
-        disconnects_visible: the server learns at once that a client has gone, instead of by timeout.
-        stage_quorums: stages in which the server goes on when so many have answered: an int is a number of clients, a
-            float (at most 1.0) a share of those asked.
-    """
-
-    deadline_s: float
-    stage_deadlines: Mapping[str, float] = field(default_factory=dict)
-    disconnects_visible: bool = False
-    stage_quorums: Mapping[str, int | float] = field(default_factory=dict)
-
-    def limit_s(self, stage: str, asked_for_s: float | None) -> float:
-        """Seconds that `stage` lasts at most; what the protocol asked for goes before what the experiment says."""
-        return self.stage_deadlines.get(stage, self.deadline_s) if asked_for_s is None else asked_for_s
-
-    def quorum(self, stage: str, asked_for: int | None, recipients: int) -> int | None:
-        """How many answers are enough in `stage`; None: the server waits for all."""
-        if asked_for is not None or stage not in self.stage_quorums:
-            return asked_for
-        enough = self.stage_quorums[stage]
-        # As written: 0.07 of 100 are 7, though the float 0.07 times 100 is above 7.
-        return enough if isinstance(enough, int) else math.ceil(Fraction(str(enough)) * recipients)
 
 
 class RoundRecorder(RoundNetwork):
@@ -227,3 +194,174 @@ class RoundRecorder(RoundNetwork):
         """`clients` dropped out or were offline: the model may say that they stay away for the rest of the round."""
         if not self.availability.comes_back:
             self._gone[clients] = True
+
+
+class AnnouncedRounds:
+    """For each client the number of the last round that it has heard of, or knows that it has missed.
+
+    A client that counts announcements, to refuse a round whose predecessors it has not heard of, must not count those
+    that could not reach it. A device knows that it was out of reach; how many rounds were announced meanwhile it has
+    from a source other than the server, a public timetable for instance. Here the network knows both, and tells each
+    client with an announcement up to which number it has heard. The server has no part in it.
+
+    An announcement that a client accepts brings it to that round's number; one that it refuses counts as one round, as
+    it would have by announcing the next number; one that could not reach it likewise, but once in a round of the run;
+    one that was not sent to it counts for nothing.
+
+    Args:
+        population: number of clients n.
+    """
+
+    def __init__(self, population: int) -> None:
+        self._population = population
+        self._before_first: int | None = None
+        self._numbers: Ids | None = None  # (n,), from the first announcement on
+        self._missed: npt.NDArray[np.bool_] | None = None  # (n,), who has missed one in this round of the run
+
+    def begin_round(self, round_number: int) -> None:
+        """A round of the run begins; those before the first one (a resumed run) are over, and everybody knows."""
+        if self._before_first is None:
+            self._before_first = round_number - 1
+        self._missed = None
+
+    def known_to(self, clients: Ids, round_number: int) -> Ids | None:
+        """`(m,)` up to which number `clients` have heard; None: up to the round before, as when all are honest."""
+        heard = self._all()[clients]
+        return None if (heard == round_number - 1).all() else heard
+
+    def record(self, number: int, asked: Ids, reached: npt.NDArray[np.bool_], refused: Ids) -> None:
+        """Round `number` was announced to `asked`, of which those in the mask `reached`, `(m,)`, got the message."""
+        heard = self._all()
+        if self._missed is None:
+            self._missed = np.zeros(self._population, np.bool_)
+        accepted = np.setdiff1d(asked[reached], refused)
+        heard[accepted] = np.maximum(heard[accepted], number)
+        heard[refused] += 1
+        away = asked[~reached]
+        away = away[~self._missed[away]]
+        heard[away] += 1
+        self._missed[away] = True
+
+    def to_checkpoint(self, round_number: int) -> Ids | None:
+        """What a checkpoint after this round must hold, `(n,)`; None where it follows from the round's number."""
+        if self._numbers is None or (self._numbers == round_number).all():
+            return None
+        return self._numbers.copy()
+
+    def restore(self, numbers: Ids) -> None:
+        """Resume with what `to_checkpoint` gave."""
+        self._numbers = numbers.copy()
+
+    def _all(self) -> Ids:
+        if self._numbers is None:
+            self._numbers = np.full(self._population, self._before_first or 0, np.int64)
+        return self._numbers
+
+
+class Stage:
+    """What is known of one stage while it runs: arrays aligned with the clients that were asked.
+
+    Args:
+        kind: type of the question.
+        recipients: `(m,)` sorted client numbers.
+        size: bytes of the common part on the wire.
+        private: encoded private part per client, or None.
+
+    Attributes:
+        size_down, size_up: `(m,)` int64 bytes that are to be carried; `bytes_down`, `bytes_up` those that were.
+        transport_down, transport_up: `(m,)` int64 transport headers and acknowledgements that went with them.
+        pki_up, pki_down: `(m,)` int64 bytes exchanged with the PKI by the handler.
+        compute_s: `(m,)` seconds on the reference machine.
+        ready_s: `(m,)` when the client had done its work, look-ups at the PKI included; infinite: never.
+        arrival_s: `(m,)` when the answer was complete at the server; infinite: never.
+        outcome: `(m,)` int8 position in `OUTCOMES`.
+        number: names the stage within the round.
+    """
+
+    def __init__(
+        self, kind: type[Message], recipients: Ids, size: int, private: Mapping[int, bytes] | None, number: int
+    ) -> None:
+        count = len(recipients)
+        self.kind = kind
+        self.recipients = recipients
+        self.number = number
+        self.size_down = np.full(count, size, np.int64)
+        if private is not None:
+            self.size_down += np.fromiter((len(private[client]) for client in recipients.tolist()), np.int64, count)
+        self.size_up = np.zeros(count, np.int64)
+        self.bytes_down, self.bytes_up = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self.transport_down, self.transport_up = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self.pki_up, self.pki_down = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self.compute_s = np.zeros(count)
+        self.ready_s, self.arrival_s = np.full(count, np.inf), np.full(count, np.inf)
+        self.outcome = np.full(count, SILENT, np.int8)
+
+    def place(self, answers: HostAnswers) -> None:
+        """Note what the clients did: answered, refused or stayed silent, and what it took them."""
+        at = np.searchsorted(self.recipients, answers.clients)
+        self.size_up[at] = answers.sizes
+        self.compute_s[at] = answers.compute_s
+        self.pki_up[at] = answers.pki_up
+        self.pki_down[at] = answers.pki_down
+        self.outcome[at[answers.answered]] = ANSWERED
+        refused = np.fromiter((refusal.client for refusal in answers.refusals), np.int64)
+        self.outcome[np.searchsorted(self.recipients, refused)] = REFUSED
+        if (shared := answers.shared) is not None:
+            at = np.searchsorted(self.recipients, shared.clients)
+            self.size_up[at] = shared.size
+            self.compute_s[at] = shared.compute_s
+            self.outcome[at] = ANSWERED
+
+    def who(self, *outcomes: int) -> Ids:
+        """Sorted numbers of the clients with one of these outcomes."""
+        return self.recipients[np.isin(self.outcome, outcomes)]
+
+    def ride_on_answers(self, transport: Transport, speed_factors: npt.NDArray[np.float64]) -> None:
+        """Take off `transport_up` the last acknowledgements of questions that were answered before they went alone."""
+        prompt = self.compute_s * speed_factors[self.recipients] <= transport.acknowledgement_delay_s
+        rode = (self.bytes_up > 0) & prompt
+        self.transport_up = self.transport_up - np.where(rode, transport.delayed_acknowledgement(self.size_down), 0)
+
+    def exchanges(self, sent_s: float, speed_factors: npt.NDArray[np.float64]) -> Exchanges:
+        """The stage as it is recorded; `(n,)` `speed_factors` scale the compute time."""
+        arrived = np.isfinite(self.arrival_s) & (self.outcome != LATE)
+        return Exchanges(
+            stage=self.kind.stage,
+            as_participant=self.kind.as_participant,
+            clients=self.recipients,
+            sent_s=sent_s,
+            received_s=np.where(arrived, self.arrival_s, np.nan),
+            bytes_down=self.bytes_down,
+            bytes_up=self.bytes_up,
+            transport_down=self.transport_down,
+            transport_up=self.transport_up,
+            pki_bytes_down=self.pki_down,
+            pki_bytes_up=self.pki_up,
+            compute_s=self.compute_s * speed_factors[self.recipients],
+            outcome=self.outcome,
+        )
+
+    def replies(self, answers: HostAnswers, summing: Summing, sent_s: float, end_s: float) -> Replies:
+        """What the server gets of a stage that began at `sent_s` and ended at `end_s`."""
+        refused = self.who(REFUSED)
+        in_time = set(refused.tolist())
+        missing = Missing(
+            offline=self.who(OFFLINE),
+            dropped=self.who(DROPPED),
+            late=self.who(LATE),
+            refused=refused,
+            silent=self.who(SILENT),
+            refusals=tuple(refusal for refusal in answers.refusals if refusal.client in in_time),
+        )
+        assert self.kind.Answer is not None
+        answered = self.outcome == ANSWERED
+        return Replies(
+            kind=self.kind.Answer,
+            clients=self.recipients[answered],
+            headers=answers.headers,
+            missing=missing,
+            summing=summing,
+            latency_s=self.arrival_s[answered] - sent_s,
+            waited_s=end_s - sent_s,
+            shared=None if answers.shared is None else answers.shared.header,
+        )

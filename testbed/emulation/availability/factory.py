@@ -6,12 +6,16 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Floats
-from testbed.emulation.availability.dropout import DroppingAvailability
-from testbed.emulation.availability.plugin import CheckedAvailability
-from testbed.emulation.availability.presence import Availability
-from testbed.emulation.availability.renewal import AlternatingAvailability
-from testbed.emulation.availability.roundwise import AlwaysAvailable, RoundwiseAvailability, unavailable_by_label
-from testbed.emulation.availability.scheduled import ScheduledAvailability
+from testbed.emulation.availability.clocked import AlternatingAvailability, TracedAvailability, assigned
+from testbed.emulation.availability.models import (
+    AlwaysAvailable,
+    Availability,
+    CheckedAvailability,
+    DroppingAvailability,
+    RoundwiseAvailability,
+    ScheduledAvailability,
+    unavailable_by_label,
+)
 from testbed.emulation.availability.section import (
     Always,
     AvailabilityModel,
@@ -24,7 +28,6 @@ from testbed.emulation.availability.section import (
     Scheduled,
     Traced,
 )
-from testbed.emulation.availability.traced import TracedAvailability, assigned
 from testbed.emulation.links import cycled
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import Schedule

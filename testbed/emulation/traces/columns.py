@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.emulation.traces.interval_rows import row_error
+from testbed.emulation.traces.interval_files import row_error
 from testbed.errors import TraceError, reason
 from testbed.files import limits
 

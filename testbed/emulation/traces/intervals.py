@@ -28,13 +28,15 @@ import numpy.typing as npt
 from testbed.arrays import Floats, Ids
 from testbed.emulation.traces.interval_files import (
     BATCH_ROWS,
+    CheckedRows,
     Extent,
+    Mask,
+    RowCheck,
     check_suffix,
     read_batches,
     read_extent,
     write_batches,
 )
-from testbed.emulation.traces.interval_rows import CheckedRows, Mask, RowCheck
 from testbed.errors import TraceError
 
 

@@ -8,7 +8,7 @@
 
 What it means is what it means on the virtual clock (`EmulatedNetwork`): the same outcomes, the same bytes, and times
 that differ by what the machine, the kernel and the network add. Both directions of a client's link, and the server's,
-are token buckets at the server (`throttle`), which hold back the writing of questions and the reading of answers; a
+are token buckets at the server (`links`), which hold back the writing of questions and the reading of answers; a
 socket with small buffers then holds back the client. So there is one clock, and a client need not know its link. A
 message's latency is a timer at its receiver. With ``throttled=False`` there are no buckets and no latency: the real
 network is the link.
@@ -17,7 +17,7 @@ A client that leaves has its connection cut where it stands, and so has everybod
 ends; bytes that got through until then are counted. It connects again on its own and is there for the next stage.
 
 A machine that has too much to do makes the stages longer than links and devices would: links stand idle although bytes
-wait (`throttle`), answers leave later than the devices would send them, the server's own work takes longer than it is
+wait (`links`), answers leave later than the devices would send them, the server's own work takes longer than it is
 modelled to. For each stage the largest such sum of a client counts, and a round in which they come to more than
 `BEHIND_S` and `BEHIND_SHARE` of it is `behind`: an event says so. It is a lower bound: a message that lies unread in a
 socket because a process is busy is not noticed.
@@ -41,20 +41,15 @@ from testbed.emulation.availability import Availability, Presence
 from testbed.emulation.compute.cost import ComputeModel
 from testbed.emulation.links import ClientLinks
 from testbed.messages import Vector, encode, question_name
-from testbed.network.contract import Ask, Replies
+from testbed.network.contract import Ask, Replies, Timing
 from testbed.network.hosts import HostAnswers
-from testbed.network.live import frames as framing
-from testbed.network.live import sockets
+from testbed.network.live import wire
 from testbed.network.live.admission import STRANGERS, Admission
-from testbed.network.live.answers import collected, summed
 from testbed.network.live.conversation import Conversation, OutgoingQuestion
-from testbed.network.live.exchange import Exchange
-from testbed.network.live.frames import Address
-from testbed.network.live.links import RealLinks, ThrottledLinks
-from testbed.network.live.stage_end import StageProgress
-from testbed.network.live.throttle import sleep_until
-from testbed.network.recorder import DROPPED, OFFLINE, RoundRecorder, Timing
-from testbed.network.stage import Stage
+from testbed.network.live.links import RealLinks, ThrottledLinks, sleep_until
+from testbed.network.live.stage import Exchange, StageProgress, collected, summed
+from testbed.network.live.wire import Address
+from testbed.network.recorder import DROPPED, OFFLINE, RoundRecorder, Stage
 
 RECONNECT_S = 2.0  # where disconnects are visible: who has no connection for so long is known to be gone
 BEHIND_S, BEHIND_SHARE = 0.1, 0.05  # a round that the machine has held up by so much is worth a line
@@ -90,7 +85,7 @@ class LiveNetwork(RoundRecorder):
         *,
         listen_host: str = "127.0.0.1",
         throttled: bool = True,
-        largest_answer: int = framing.LARGEST_PART,
+        largest_answer: int = wire.LARGEST_PART,
         before_round: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
         self._base_s = 0.0
@@ -118,7 +113,7 @@ class LiveNetwork(RoundRecorder):
 
     async def open(self) -> Address:
         """Begin to listen; what is returned is all that clients need. Raises `ClusterError`."""
-        sockets.allow(len(self.speed_factors) + STRANGERS)
+        wire.allow(len(self.speed_factors) + STRANGERS)
         return await self._admission.open(self._listen_host, small_buffers=self._throttled)
 
     async def wait_for_clients(self, count: int, timeout_s: float) -> None:

@@ -63,7 +63,7 @@ class HalfTheRounds:
         pass
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: Any) -> Any:
-        from testbed.emulation.availability.presence import Presence
+        from testbed.emulation.availability.models import Presence
 
         return Presence.of(np.full(len(clients), round_number % 2 == 1))
 

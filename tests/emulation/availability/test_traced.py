@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
 
-from testbed.emulation.availability.presence import Presence
-from testbed.emulation.availability.traced import TracedAvailability, assigned
+from testbed.emulation.availability.clocked import TracedAvailability, assigned
+from testbed.emulation.availability.models import Presence
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
 

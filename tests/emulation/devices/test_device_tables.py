@@ -11,8 +11,7 @@ import pytest
 from pydantic import ValidationError
 from scipy.stats import binomtest, kstest, lognorm
 
-from testbed.emulation.devices import Devices, speed_factors
-from testbed.emulation.devices.tables import read_device_table
+from testbed.emulation.devices import Devices, read_device_table, speed_factors
 from testbed.errors import TraceError
 
 SUSPICIOUS = 1e-4

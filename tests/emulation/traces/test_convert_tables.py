@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.emulation.devices.tables import read_device_table
+from testbed.emulation.devices import read_device_table
 from testbed.emulation.traces.conversion import csv_intervals, fedscale, matrix
 from testbed.emulation.traces.conversion.collector import disjoint
 from testbed.emulation.traces.intervals import AvailabilityTrace

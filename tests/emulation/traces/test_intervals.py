@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.emulation.traces.interval_rows import RowCheck
+from testbed.emulation.traces.interval_files import RowCheck
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
 

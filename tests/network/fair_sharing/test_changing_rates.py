@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from testbed.emulation.links import BandwidthTraces
 from testbed.emulation.links.rates import CONSTANT, Rates
-from testbed.network.fair_sharing import transfer_windows
+from testbed.network.fair_sharing import transfers
 from testbed.network.fair_sharing.transfers import transfer, transfer_finish
 
 CLOSE = 1e-9
@@ -113,7 +113,7 @@ def cases(draw: st.DrawFn, stops: bool = True) -> Case:
 @pytest.fixture(autouse=True, params=[2, 1000], ids=["short windows", "long windows"], scope="module")
 def window_length(request: pytest.FixtureRequest):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transfer_windows, "EVENTS", request.param)
+        patch.setattr(transfers, "EVENTS", request.param)
         yield
 
 

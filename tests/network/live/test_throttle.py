@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from testbed.emulation.links import BandwidthTraces, Rates
 from testbed.network.fair_sharing.transfers import transfer_finish
-from testbed.network.live.throttle import (
+from testbed.network.live.links import (
     DEPTH_S,
     LARGEST_PIECE,
     SMALLEST_PIECE,
