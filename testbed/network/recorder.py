@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from testbed.arrays import Ids
+from testbed.arrays import Floats, Ids
 from testbed.crashes import Crash, OnCrash
 from testbed.emulation.availability import Availability, Presence
 from testbed.emulation.compute.cost import ComputeModel, Meter, metered, thread_cpu_s
@@ -28,14 +28,14 @@ class Exchanges:
     as_participant: bool
     clients: Ids
     sent_s: float
-    received_s: npt.NDArray[np.float64]  # NaN where no answer arrived
+    received_s: Floats  # NaN where no answer arrived
     bytes_down: Ids
     bytes_up: Ids
     transport_down: Ids
     transport_up: Ids
     pki_bytes_down: Ids
     pki_bytes_up: Ids
-    compute_s: npt.NDArray[np.float64]
+    compute_s: Floats
     outcome: npt.NDArray[np.int8]
 
 
@@ -50,10 +50,11 @@ class Event:
 
 
 class RoundRecorder(RoundNetwork):
-    """What is recorded of one round at a time; a network adds how it asks, and calls `announced_rounds.begin_round`.
+    """What is recorded of one round at a time; a network adds how it asks.
 
     Args:
-        population: number of clients n.
+        links: the clients' and the server's links.
+        speed_factors: `(n,)` compute slowdown per client.
         availability: who is reachable when, and who drops out where.
         timing: what the server waits for.
         compute: measured or modelled seconds.
@@ -68,23 +69,25 @@ class RoundRecorder(RoundNetwork):
 
     def __init__(
         self,
-        population: int,
+        links: ClientLinks,
+        speed_factors: Floats,
         availability: Availability,
         timing: Timing,
         compute: ComputeModel,
-        on_stage: Callable[[str, float], None],
-        on_crash: OnCrash,
+        on_stage: Callable[[str, float], None] = lambda stage, now: None,
+        on_crash: OnCrash = "stop",
     ) -> None:
+        self.links = links
+        self.speed_factors = speed_factors
         self.availability = availability
         self.timing = timing
         self.compute = compute
         self.on_stage = on_stage
         self.on_crash = on_crash
         self.now_s = 0.0
-        self._population = population
         self._meter_scope: AbstractContextManager[Meter] | None = None
         self._between_rounds: list[Event] = []
-        self.announced_rounds = AnnouncedRounds(population)
+        self.announced_rounds = AnnouncedRounds(len(speed_factors))
         self._open_round(0)
         self._in_round = False
 
@@ -98,8 +101,13 @@ class RoundRecorder(RoundNetwork):
         self.behind_s = 0.0
         self.server_compute_s = 0.0
         self.beacon_bytes_up = self.beacon_bytes_down = 0
-        self._gone = np.zeros(self._population, np.bool_)
+        self._gone = np.zeros(len(self.speed_factors), np.bool_)
         self._stage = "round"
+
+    async def begin_round(self, round_number: int) -> None:
+        """Start a round at the present time: nobody has dropped out of it yet."""
+        self._open_round(round_number)
+        self.announced_rounds.begin_round(round_number)
 
     async def pause(self, seconds: float) -> None:
         """Let time pass between two rounds."""
@@ -151,11 +159,11 @@ class RoundRecorder(RoundNetwork):
         """Account `spent_s` seconds of the server's work; a network whose clock does not run by itself moves it."""
         self.server_compute_s += spent_s
 
-    def _beacon_asked(self, links: ClientLinks, bytes_up: int, bytes_down: int) -> float:
+    def _beacon_asked(self, bytes_up: int, bytes_down: int) -> float:
         """Count a request to the beacon and its answer; seconds that the server's link takes for them."""
         self.beacon_bytes_up += bytes_up
         self.beacon_bytes_down += bytes_down
-        return bytes_up / links.server_up_bytes_s + bytes_down / links.server_down_bytes_s
+        return bytes_up / self.links.server_up_bytes_s + bytes_down / self.links.server_down_bytes_s
 
     # -- who is there ----------------------------------------------------------------------------------------
 
@@ -190,10 +198,13 @@ class RoundRecorder(RoundNetwork):
         refused = np.union1d(ids([refusal.client for refusal in answers.refusals]), ids(list(cut_off)))
         self.announced_rounds.record(number, asked, reached & ~np.isin(asked, crashed), refused)
 
-    def _remember_gone(self, clients: Ids) -> None:
-        """`clients` dropped out or were offline: the model may say that they stay away for the rest of the round."""
+    def _keep_record(self, stage: "Stage", answers: HostAnswers, sent_s: float) -> None:
+        """Record a stage that has ended, and who is gone until the round is over."""
         if not self.availability.comes_back:
-            self._gone[clients] = True
+            self._gone[stage.who(DROPPED, OFFLINE)] = True
+        stage.ride_on_answers(self.links.transport, self.speed_factors)
+        self.exchanges.append(stage.exchanges(sent_s, self.speed_factors))
+        self._record_answers(answers)
 
 
 class AnnouncedRounds:
@@ -316,13 +327,13 @@ class Stage:
         """Sorted numbers of the clients with one of these outcomes."""
         return self.recipients[np.isin(self.outcome, outcomes)]
 
-    def ride_on_answers(self, transport: Transport, speed_factors: npt.NDArray[np.float64]) -> None:
+    def ride_on_answers(self, transport: Transport, speed_factors: Floats) -> None:
         """Take off `transport_up` the last acknowledgements of questions that were answered before they went alone."""
         prompt = self.compute_s * speed_factors[self.recipients] <= transport.acknowledgement_delay_s
         rode = (self.bytes_up > 0) & prompt
         self.transport_up = self.transport_up - np.where(rode, transport.delayed_acknowledgement(self.size_down), 0)
 
-    def exchanges(self, sent_s: float, speed_factors: npt.NDArray[np.float64]) -> Exchanges:
+    def exchanges(self, sent_s: float, speed_factors: Floats) -> Exchanges:
         """The stage as it is recorded; `(n,)` `speed_factors` scale the compute time."""
         arrived = np.isfinite(self.arrival_s) & (self.outcome != LATE)
         return Exchanges(

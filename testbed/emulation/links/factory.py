@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
 from testbed.emulation.links.rates import Rates
@@ -33,7 +32,7 @@ from testbed.plugins import options
 from testbed.plugins.classes import plugin_class
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ClientLinks:
     """Links of a population of n clients, and the server's.
 
@@ -55,10 +54,9 @@ class ClientLinks:
     transport: Transport = NO_TRANSPORT
 
     def __post_init__(self) -> None:
-        given: Rates | npt.ArrayLike
-        for name, given in (("down", self.down), ("up", self.up)):
-            if not isinstance(given, Rates):
-                object.__setattr__(self, name, Rates.constant(given))  # user-defined classes give arrays
+        self.down, self.up = (  # user-defined classes give arrays
+            given if isinstance(given, Rates) else Rates.constant(given) for given in (self.down, self.up)
+        )
         if not len(self.down) == len(self.up) == len(self.latency_s):
             raise ValueError(f"links of {len(self.down)}, {len(self.up)} and {len(self.latency_s)} clients")
         if not ((self.latency_s >= 0) & (self.latency_s < np.inf)).all():

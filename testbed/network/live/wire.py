@@ -25,7 +25,7 @@ import socket
 import struct
 import termios
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from testbed.errors import ClusterError, ProtocolError
 
@@ -71,25 +71,24 @@ class Address:
         return f"Address({self.host!r}, {self.port}, <token>)"
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionHeader:
-    """What precedes a question.
+class QuestionHeader(NamedTuple):
+    """What precedes a question; the fields in the order in which they are sent.
 
     Attributes:
         kind: WELCOME, QUESTION, LOSING or GOODBYE.
         round_number, number: which round, and which stage within it.
+        name_bytes, common_bytes: lengths of what follows; private_bytes: None where there is no private part.
         latency_s: seconds that the client waits before the question counts as received.
         speed_factor: what the client's compute seconds are multiplied with.
-        name_bytes, common_bytes: lengths of what follows; private_bytes: None where there is no private part.
         last_announced: the last announced round that the client knows of.
     """
 
     kind: int
     round_number: int = 0
     number: int = 0
+    name_bytes: int = 0
     latency_s: float = 0.0
     speed_factor: float = 1.0
-    name_bytes: int = 0
     common_bytes: int = 0
     private_bytes: int | None = None
     last_announced: int = 0
@@ -97,43 +96,23 @@ class QuestionHeader:
     def pack(self) -> bytes:
         """The header's bytes."""
         private = _NO_PRIVATE if self.private_bytes is None else self.private_bytes
-        return _QUESTION.pack(
-            self.kind,
-            self.round_number,
-            self.number,
-            self.name_bytes,
-            self.latency_s,
-            self.speed_factor,
-            self.common_bytes,
-            private,
-            self.last_announced,
-        )
+        return _QUESTION.pack(*self._replace(private_bytes=private))
 
     @classmethod
     def unpack(cls, data: bytes | bytearray) -> "QuestionHeader":
         """The header that `data` holds; raises `FramingError`."""
-        fields = _unpacked(_QUESTION, data)
-        kind, round_number, number, name_bytes, latency_s, speed_factor, common_bytes, private, last_announced = fields
-        private_bytes = None if private == _NO_PRIVATE else private
-        if kind > GOODBYE or max(common_bytes, private_bytes or 0) > LARGEST_PART:
-            raise FramingError(f"a question of kind {kind} with {common_bytes} and {private} bytes")
-        _check_seconds(latency_s, speed_factor)
-        return cls(
-            kind=kind,
-            round_number=round_number,
-            number=number,
-            latency_s=latency_s,
-            speed_factor=speed_factor,
-            name_bytes=name_bytes,
-            common_bytes=common_bytes,
-            private_bytes=private_bytes,
-            last_announced=last_announced,
-        )
+        header = cls(*_unpacked(_QUESTION, data))
+        private = header.private_bytes
+        if private == _NO_PRIVATE:
+            header = header._replace(private_bytes=None)
+        if header.kind > GOODBYE or max(header.common_bytes, header.private_bytes or 0) > LARGEST_PART:
+            raise FramingError(f"a question of kind {header.kind} with {header.common_bytes} and {private} bytes")
+        _check_seconds(header.latency_s, header.speed_factor)
+        return header
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerHeader:
-    """What precedes an answer.
+class AnswerHeader(NamedTuple):
+    """What precedes an answer; the fields in the order in which they are sent.
 
     Attributes:
         status: ANSWERED, SILENT, REFUSED, CRASHED or FAILED.
@@ -158,17 +137,7 @@ class AnswerHeader:
 
     def pack(self) -> bytes:
         """The header's bytes."""
-        return _ANSWER.pack(
-            self.status,
-            self.round_number,
-            self.number,
-            self.client,
-            self.compute_s,
-            self.behind_s,
-            self.pki_up,
-            self.pki_down,
-            self.length,
-        )
+        return _ANSWER.pack(*self)
 
     @classmethod
     def unpack(cls, data: bytes | bytearray, largest: int = LARGEST_PART) -> "AnswerHeader":

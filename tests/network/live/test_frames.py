@@ -17,7 +17,7 @@ NUMBERS = st.integers(0, 2**31)
 
 @given(
     st.builds(
-        QuestionHeader, st.integers(0, 3), ROUNDS, NUMBERS, SECONDS, SECONDS, st.integers(0, 2**16 - 1), SIZES,
+        QuestionHeader, st.integers(0, 3), ROUNDS, NUMBERS, st.integers(0, 2**16 - 1), SECONDS, SECONDS, SIZES,
         st.none() | SIZES,
     )
 )  # fmt: skip
