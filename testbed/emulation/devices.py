@@ -7,11 +7,10 @@ table is used), 2 is a device that needs twice as long.
 response latencies follow Zipf's law with a = 1.2. The paper gives no range; here the law is rescaled to one.
 
 `table` takes each client's factor from a device of a table, drawn with replacement
-(`read_device_table`).
+(`read_device_factors`).
 """
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
@@ -141,7 +140,7 @@ def zipf_factors(population: int, fastest: float, slowest: float, exponent: floa
 def _table_factors(section: Devices, population: int, generator: np.random.Generator) -> npt.NDArray[np.float64]:
     assert section.path is not None
     assert section.column is not None
-    factors = read_device_table(section.path, section.column, section.larger_is_faster).factors
+    factors = read_device_factors(section.path, section.column, section.larger_is_faster)
     return section.fastest * factors[generator.integers(0, len(factors), population)]
 
 
@@ -161,20 +160,7 @@ _FASTER = re.compile(r"score|speed|throughput|flops|fps|per[_ ]s|/s", re.IGNOREC
 _SLOWER = re.compile(r"latency|duration|time|seconds|delay|(?:^|[^a-z/])(?:s|ms|us|ns)(?:$|[^a-z])", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class DeviceTable:
-    """The devices of a table.
-
-    Attributes:
-        factors: `(m,)` float64: how many times longer than the fastest of the table each device computes; at least 1.
-        left_out: number of devices without a value in the column, or with 0 there.
-    """
-
-    factors: Floats
-    left_out: int
-
-
-def read_device_table(path: Path, column: str, larger_is_faster: bool | Literal["auto"] = "auto") -> DeviceTable:
+def read_device_factors(path: Path, column: str, larger_is_faster: bool | Literal["auto"] = "auto") -> Floats:
     """The speed factors in a column of a table of devices: latencies (smaller is faster) or scores (larger is faster).
 
     What is known of the published tables that this is made for:
@@ -191,6 +177,10 @@ def read_device_table(path: Path, column: str, larger_is_faster: bool | Literal[
         column: its latencies or scores.
         larger_is_faster: True for scores, False for latencies; "auto": by the column's name.
 
+    Returns:
+        `(m,)` float64: how many times longer than the fastest of the table each device computes; at least 1. Devices
+        without a value in the column, or with 0 there, are left out.
+
     Raises:
         TraceError: one line with file and row: the file or the column cannot be used, a value is negative, all are 0,
             or the name of the column does not say which way it goes.
@@ -205,10 +195,10 @@ def read_device_table(path: Path, column: str, larger_is_faster: bool | Literal[
         raise TraceError(f"{path}: {column} is 0 in every row; choose a column of latencies or scores")
     scores = _are_scores(path, column) if larger_is_faster == "auto" else larger_is_faster
     with np.errstate(over="ignore"):
-        factors = measured.max() / measured if scores else measured / measured.min()
+        factors: Floats = measured.max() / measured if scores else measured / measured.min()
     if not np.isfinite(factors).all():
         raise TraceError(f"{path}: {column}: values from {measured.min():g} to {measured.max():g} are too far apart")
-    return DeviceTable(factors, found.left_out + len(values) - len(measured))
+    return factors
 
 
 def _are_scores(path: Path, column: str) -> bool:

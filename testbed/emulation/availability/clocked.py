@@ -11,7 +11,6 @@ from testbed.arrays import Floats, Ids
 from testbed.emulation.availability.models import Mask, Presence
 from testbed.emulation.availability.section import DiurnalWeibull, Markov
 from testbed.emulation.traces.intervals import AvailabilityTrace
-from testbed.errors import TraceError
 from testbed.randomness import Randomness
 
 _DRAWS_KEPT, _BLOCKS_KEPT = 2**24, 1024  # at most 128 MiB of float64
@@ -215,11 +214,7 @@ class TracedAvailability:
         device_of: `(n,)` int64 places in the trace, one for each client.
         shift_s: `(n,)` float64 seconds, at least 0.
         repeat: begin again when the trace is over.
-        start_s: seconds after the horizon's begin at which virtual time 0 lies.
-
-    Raises:
-        TraceError: `start_s` is not within the trace.
-        ValueError: arrays of different lengths, a device that the trace has not, or a shift that is none.
+        start_s: seconds after the horizon's begin at which virtual time 0 lies; within the trace.
     """
 
     comes_back = True
@@ -227,15 +222,6 @@ class TracedAvailability:
     def __init__(
         self, trace: AvailabilityTrace, device_of: Ids, shift_s: Floats, repeat: bool, start_s: float = 0.0
     ) -> None:
-        if not 0 <= start_s < trace.horizon_s:
-            raise TraceError(f"start_s is {start_s}; it must lie within the trace, which lasts {trace.horizon_s} s")
-        device_of, shift_s = np.asarray(device_of, np.int64), np.asarray(shift_s, np.float64)
-        if device_of.shape != shift_s.shape or device_of.ndim != 1:
-            raise ValueError(f"device_of and shift_s differ in shape: {device_of.shape}, {shift_s.shape}")
-        if ((device_of < 0) | (device_of >= len(trace))).any():
-            raise ValueError(f"a client follows a device that is not in the trace, which has {len(trace)}")
-        if not ((shift_s >= 0) & (shift_s < np.inf)).all():
-            raise ValueError("a shift must be a finite number of seconds, at least 0")
         self._trace = trace
         self._device_of = device_of
         self._ahead_s = shift_s + start_s

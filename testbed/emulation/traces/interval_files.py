@@ -186,9 +186,6 @@ class Extent(NamedTuple):
     never_online: Ids
 
 
-NOTHING_SAID = Extent(None, np.empty(0, np.int64))
-
-
 def check_suffix(path: Path) -> None:
     """Raise `TraceError` unless the file is to be Parquet or CSV."""
     if path.suffix not in (".parquet", ".csv"):
@@ -199,7 +196,7 @@ def read_extent(path: Path) -> Extent:
     """What the metadata of a file says beyond its rows; nothing for CSV. Raises `TraceError`."""
     _check_readable(path)
     if path.suffix == ".csv":
-        return NOTHING_SAID
+        return Extent(None, np.empty(0, np.int64))
     with _readable_parquet(path) as file:
         metadata = file.schema_arrow.metadata or {}
     try:

@@ -18,6 +18,7 @@ add up to more than the capacity takes no more than the bytes that each link car
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -90,10 +91,10 @@ def _moved(start: Floats, size: Floats, stop: Floats, rates: Rates, capacity: fl
     alone = rates.time_to_send(start, size)
     if exceeds(most, capacity):
         if rates.is_constant and (alone <= stop).all():
-            finish = transfer_finish(start, size, most, capacity)
+            finish = _constant_finish(start, size, most, alone, capacity)
             if (finish <= stop).all():
                 return finish, size
-        finish, lacking = _in_one_order(start, size, stop, rates, capacity)
+        finish, lacking = _varying_finish(start, size, stop, rates, capacity)
         finish = np.maximum(finish, alone)  # rounding makes nobody too fast
     else:
         finish, lacking = alone, size - rates.bytes_between(start, np.minimum(stop, alone))
@@ -104,67 +105,41 @@ def _moved(start: Floats, size: Floats, stop: Floats, rates: Rates, capacity: fl
     return np.where(complete, np.minimum(finish, stop), np.inf), delivered
 
 
-def _in_one_order(start: Floats, size: Floats, stop: Floats, rates: Rates, capacity: float) -> tuple[Floats, Floats]:
-    """Finish times and lacking bytes, with the transfers put in an order that does not depend on the given one."""
+def _constant_finish(start: Floats, size: Floats, rate: Floats, alone: Floats, capacity: float) -> Floats:
+    """When transfers at constant rates above 0 are complete that would be at `alone` if nobody held them back."""
+    order = np.lexsort((rate, size, start))
+    if _peak_load(start[order], alone[order], rate[order]) <= capacity:
+        return alone
+    columns = np.stack((start, rate, size))[:, order]
+    at, count, which = _distinct(columns)
+    one_start, one_rate, one_size = columns[:, at]
+    found = contended_finish(one_start, one_rate, one_size, count, capacity)
+    finish = np.empty(len(order))
+    finish[order] = found[which]
+    return np.maximum(alone, finish)  # rounding makes nobody too fast
+
+
+def _varying_finish(start: Floats, size: Floats, stop: Floats, rates: Rates, capacity: float) -> tuple[Floats, Floats]:
+    """Finish times and lacking bytes of transfers whose rates change, or that may be cut off."""
     columns = np.stack((start, size, stop, rates.trace_of, rates.phase_s, rates.scale))
     order = np.lexsort(columns[::-1])
-    columns = columns[:, order]
-    first = np.ones(len(order), np.bool_)
-    first[1:] = (columns[:, 1:] != columns[:, :-1]).any(axis=0)
-    at = np.flatnonzero(first)
-    count = np.diff(np.append(at, len(order)))
-    distinct = order[at]
-    found = contended(Transfers(start[distinct], size[distinct], stop[distinct], rates.take(distinct), count), capacity)
+    at, count, which = _distinct(columns[:, order])
+    who = order[at]
+    found = contended(Transfers(start[who], size[who], stop[who], rates.take(who), count), capacity)
     finish, lacking = np.empty(len(order)), np.empty(len(order))
-    which = np.cumsum(first) - 1
     finish[order], lacking[order] = found[0][which], found[1][which]
     return finish, lacking
 
 
-def transfer_finish(
-    start_s: npt.ArrayLike, size_bytes: npt.ArrayLike, rate_bytes_s: npt.ArrayLike, capacity_bytes_s: float
-) -> Floats:
-    """When each transfer is complete, if all share one link max-min fairly.
+def _distinct(columns: npt.NDArray[Any]) -> tuple[Ids, Ids, Ids]:
+    """Of `(k, n)` sorted transfers: where each distinct one first stands, how often it does, and `(n,)` which each is.
 
-    Exact up to float rounding. The order of the transfers in the arrays has no influence, not even on that.
-
-    Args:
-        start_s: `(n,)` seconds; infinite: never starts.
-        size_bytes: `(n,)` bytes; a transfer of nothing finishes when it starts.
-        rate_bytes_s: `(n,)` bytes per second of each transfer's own link (0: it never finishes).
-        capacity_bytes_s: bytes per second of the shared link; may be infinite.
-
-    Returns:
-        `(n,)` float64 seconds; infinite for a transfer that never starts or never finishes.
-
-    Raises:
-        ValueError: arrays of different lengths, a number that is NaN, or a negative size, rate or capacity.
+    In one order, and together if they are equal, so that the order in which they are given cannot matter.
     """
-    start, size, rate = (np.asarray(column, np.float64) for column in (start_s, size_bytes, rate_bytes_s))
-    _check(start, size, rate, capacity_bytes_s)
-    finish = start.copy()
-    moving = np.flatnonzero((size > 0) & (start < np.inf))
-    if capacity_bytes_s == 0:
-        finish[moving] = np.inf
-        return finish
-    with np.errstate(divide="ignore"):
-        finish[moving] += size[moving] / rate[moving]
-    moving = moving[rate[moving] > 0]
-    if not exceeds(rate[moving], capacity_bytes_s):
-        return finish
-    # From here on the transfers are in one fixed order, so the order of the input cannot matter.
-    moving = moving[np.lexsort((rate[moving], size[moving], start[moving]))]
-    if _peak_load(start[moving], finish[moving], rate[moving]) <= capacity_bytes_s:
-        return finish
-    columns = np.stack((start[moving], rate[moving], size[moving]))
-    first = np.ones(len(moving), np.bool_)
+    first = np.ones(columns.shape[1], np.bool_)
     first[1:] = (columns[:, 1:] != columns[:, :-1]).any(axis=0)
     at = np.flatnonzero(first)
-    count = np.diff(np.append(at, len(moving)))
-    distinct_start, distinct_rate, distinct_size = columns[:, at]
-    found = contended_finish(distinct_start, distinct_rate, distinct_size, count, capacity_bytes_s)
-    finish[moving] = np.maximum(finish[moving], found[np.cumsum(first) - 1])  # rounding makes nobody too fast
-    return finish
+    return at, np.diff(np.append(at, len(first))), np.cumsum(first) - 1
 
 
 def exceeds(rates: Floats, capacity: float) -> bool:

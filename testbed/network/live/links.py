@@ -174,6 +174,9 @@ class UnthrottledTransfer:
         return min(left, LARGEST_PIECE)
 
 
+Transfer = ThrottledTransfer | UnthrottledTransfer
+
+
 async def sleep_until(time_s: float, clock: Callable[[], float]) -> None:
     """Wait until `clock` reads `time_s`, never less; infinite: until cancelled."""
     if time_s == math.inf:
@@ -211,15 +214,13 @@ class ThrottledLinks:
         """Seconds that every message from or to the client is on its way, one way."""
         return float(self._links.latency_s[client])
 
-    def downwards(
-        self, client: int, size: int, ready_s: float | None = None
-    ) -> ThrottledTransfer | UnthrottledTransfer:
+    def downwards(self, client: int, size: int, ready_s: float | None = None) -> Transfer:
         """The way of a message of `size` bytes to the client, which could have begun at `ready_s` (None: now)."""
         return ThrottledTransfer(
             self._of(client)[1], self._server_up, self._tokens_per_byte(size), self._clock, ready_s
         )
 
-    def upwards(self, client: int, size: int) -> ThrottledTransfer | UnthrottledTransfer:
+    def upwards(self, client: int, size: int) -> Transfer:
         """The way of a message of `size` bytes from the client."""
         return ThrottledTransfer(self._of(client)[3], self._server_down, self._tokens_per_byte(size), self._clock)
 
@@ -243,12 +244,10 @@ class RealLinks(ThrottledLinks):
         """The real network has its own."""
         return 0.0
 
-    def downwards(
-        self, client: int, size: int, ready_s: float | None = None
-    ) -> ThrottledTransfer | UnthrottledTransfer:
+    def downwards(self, client: int, size: int, ready_s: float | None = None) -> Transfer:
         """Nothing is held back."""
         return UnthrottledTransfer()
 
-    def upwards(self, client: int, size: int) -> ThrottledTransfer | UnthrottledTransfer:
+    def upwards(self, client: int, size: int) -> Transfer:
         """Nothing is held back."""
         return UnthrottledTransfer()

@@ -24,13 +24,12 @@ from testbed.messages import Message, RefusalNotice, Vector, decode, detach
 from testbed.network.hosts import ClientRefusal, HostAnswers
 from testbed.network.live import wire
 from testbed.network.live.admission import Connection
-from testbed.network.live.links import ThrottledTransfer, UnthrottledTransfer
+from testbed.network.live.links import Transfer
 from testbed.network.live.wire import ANSWER_OVERHEAD, AnswerHeader, FramingError, QuestionHeader
 from testbed.network.recorder import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, Stage
 from testbed.parties.sums import combined, float_total, ring_total
 
 LONGEST_LINE = 1 << 16
-Transfer = ThrottledTransfer | UnthrottledTransfer
 
 
 @dataclass(eq=False)

@@ -18,7 +18,7 @@ NUMBERS = st.integers(0, 2**31)
 @given(
     st.builds(
         QuestionHeader, st.integers(0, 3), ROUNDS, NUMBERS, st.integers(0, 2**16 - 1), SECONDS, SECONDS, SIZES,
-        st.none() | SIZES,
+        st.none() | SIZES, ROUNDS,
     )
 )  # fmt: skip
 def test_a_question_header_comes_back(header: QuestionHeader) -> None:

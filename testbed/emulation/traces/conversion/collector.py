@@ -10,7 +10,6 @@ seven days out of thirteen. Outside its own recording a device is either
 
 import json
 from array import array
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -232,11 +231,7 @@ def seconds(value: Any) -> float:
 
 
 def _told(counts: Counts) -> str:
-    return ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in _nonzero(counts.items())) or "it is empty"
-
-
-def _nonzero(items: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-    return [(key, value) for key, value in items if value]
+    return ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in counts.items() if value) or "it is empty"
 
 
 def read_object(path: Path, what: str) -> dict[str, dict[str, Any]]:
