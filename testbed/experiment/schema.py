@@ -24,8 +24,7 @@ from testbed.aggregation.dp_sgd_random_participation import RandomParticipationP
 from testbed.aggregation.noise import noise_of
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.emulation.availability import Always, AvailabilitySection
-from testbed.emulation.compute.cost import REFERENCE_COSTS
-from testbed.emulation.compute.cost_files import read_costs
+from testbed.emulation.compute.cost import REFERENCE_COSTS, read_costs
 from testbed.emulation.devices import Devices
 from testbed.emulation.links import Links
 from testbed.errors import TestbedError
