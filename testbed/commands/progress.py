@@ -189,7 +189,9 @@ def remarks(summary: Mapping[str, Any]) -> list[str]:
     if summary["crashes"]:
         lines.append(f"{crashes_told(summary['crashes'])}, counted as lost (see log.jsonl and events.parquet)")
     if summary["behind_rounds"]:
-        lines.append(f"{behind_told(summary['behind_rounds'], summary['behind_factor'])} (docs/explanation/emulation.md, Live)")
+        lines.append(
+            f"{behind_told(summary['behind_rounds'], summary['behind_factor'])} (docs/explanation/emulation.md, Live)"
+        )
     return lines
 
 
