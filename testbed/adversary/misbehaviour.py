@@ -93,7 +93,7 @@ class Misbehaviour:
         """Raise `ExperimentError` (one line) for a `workload:` section that this cannot be done with; reads no data."""
 
     @classmethod
-    def check_workload(cls, workload: "Workload", options: Any) -> None:
+    def check_workload(cls, workload: Workload, options: Any) -> None:
         """Raise `ExperimentError` (one line) for a workload that this cannot be done with; `options` are its own."""
 
     @property
@@ -177,7 +177,7 @@ class ClientMisbehaviour(Misbehaviour, Role):
 class _Selecting(SelectionMisbehaviour):
     """Outermost in a malicious selection: knows when a round begins."""
 
-    async def select(self, round_: "SelectionRound") -> "Selection":
+    async def select(self, round_: SelectionRound) -> Selection:
         self.attacking, self.network = self.context.attacks(round_.number), round_.network
         return await super().select(round_)
 
@@ -185,7 +185,7 @@ class _Selecting(SelectionMisbehaviour):
 class _Aggregating(AggregationMisbehaviour):
     """Outermost in a malicious aggregation: knows when a round begins."""
 
-    async def aggregate(self, round_: "AggregationRound") -> "Aggregate":
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
         self.attacking, self.network = self.context.attacks(round_.number), round_.network
         return await super().aggregate(round_)
 
@@ -193,7 +193,7 @@ class _Aggregating(AggregationMisbehaviour):
 class _Broadcasting(TrainingMisbehaviour):
     """Outermost in a malicious broadcast of the model: knows when a round's training begins."""
 
-    def questions_for(self, round_: "TrainingRound", question: "Train") -> "Asked":
+    def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
         self.attacking, self.network = self.context.attacks(round_.number), round_.network
         return super().questions_for(round_, question)
 
