@@ -183,7 +183,7 @@ def limit(name: str, experiment: Experiment) -> str:
     selection = experiment.selection.protocol
     sums = experiment.aggregation
     if name in _RECONSTRUCTING and not (isinstance(sums, SecAggParameters) and sums.consistency == "signed"):
-        return ""  # two of them need no accomplice then (docs/reconstruction.md)
+        return ""  # two of them need no accomplice then (docs/explanation/reconstruction.md)
     if selection in _LOTTO:
         if name in _CHOOSING:
             return "Lotto, Theorem 2 (testbed bound lotto)"

@@ -191,7 +191,7 @@ def reconstruct(
     So et al., Multi-RoundSecAgg, appendix H.2. The truth is each client's update from the model of the first round,
     trained again.
     """
-    from analysis.attacks import reconstruction_report as report
+    from analysis.attacks import reconstruction as report
     from analysis.tables import to_json
 
     if out is not None:
@@ -234,8 +234,7 @@ def invert(
 
     Geiping et al., Inverting Gradients, arXiv 2003.14053. What is found is compared with the client's images.
     """
-    from analysis.attacks import inversion_report as report
-    from analysis.attacks.inversion import Search
+    from analysis.attacks import inversion as report
     from analysis.tables import to_json
 
     run = one_run(directory)
@@ -245,7 +244,7 @@ def invert(
     if client >= population:
         raise ExperimentError(f"--client: {client} of {population} clients, which are numbered from 0")
     inverter = report.Inverter(run, first, len(run.rounds) if last is None else last)
-    made = inverter.invert(client, Search(iterations, starts, smoothness=smoothness), alone=alone)
+    made = inverter.invert(client, report.Search(iterations, starts, smoothness=smoothness), alone=alone)
     echo(to_json(report.row(made), ascii=True) if format == "json" else report.text(made), nl=False)
     if out is not None:
         console = messages()

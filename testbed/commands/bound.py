@@ -334,10 +334,8 @@ def bound_verifiable(
 
     Derived in docs/explanation/verifiable-batch-partition.md.
     """
-    from analysis.bounds.verifiable_batch_partition_report import verifiable_bounds
-
     from analysis.bounds import text
-    from analysis.bounds.verifiable_batch_partition import Setting
+    from analysis.bounds.verifiable_batch_partition import Setting, verifiable_bounds
 
     with in_options():
         setting = Setting(population, participants, privacy, over_selection, dishonest, min_population)

@@ -254,8 +254,7 @@ def bound_privacy(
     debug: Debug = False,
 ) -> None:
     """What the selection of an experiment guarantees for its clients' privacy, over all of its planned rounds."""
-    from analysis.privacy.planned import planned
-
+    from analysis.privacy.report import planned
     from analysis.tables import to_json
     from testbed.experiment import load
     from testbed.experiment.plugin_classes import refuse_unless_imported

@@ -151,10 +151,5 @@ def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
 
 
 REPRODUCTIONS = (
-    Reproduction(
-        name="lotto-fig2",
-        title="Over-selection that finds enough candidates",
-        source=f"{PAPER}, Figure 2",
-        run=run_fig2,
-    ),
+    Reproduction("lotto-fig2", "Over-selection that finds enough candidates", f"{PAPER}, Figure 2", run_fig2),
 )

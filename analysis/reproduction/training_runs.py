@@ -1,15 +1,30 @@
-"""Accuracies over the rounds of training runs, where they end up, and the learning rate that reaches the best."""
+"""Training runs of reproductions: the data in words, accuracies over the rounds, and the best learning rate."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
+import workloads
 from analysis.comparison.measures import mean_interval
 from testbed.arrays import Floats, Ids
 from testbed.records import RunRecords
+from testbed.workload.section import WorkloadSection
+
+
+def describe_data(workload: Mapping[str, Any], population: int) -> str:
+    """One line about the data of a built-in workload; raises `ExperimentError` as an experiment with it does.
+
+    Args:
+        workload: keys of an experiment's workload.
+        population: clients who share the data.
+    """
+    built: Any = workloads.build(WorkloadSection.model_validate(workload), population, 1)
+    return str(built.description)  # of built-in workloads; a federation needs no description of a user's own
+
 
 _LATE = 0.1
 """Share of the rounds, the last ones, over whose evaluations an accuracy is the mean."""
