@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from testbed.aggregation.contract import Aggregate, AggregationRound
+from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
 from testbed.network import Network
 from testbed.parties.client import Role, RoleSpec
-from testbed.selection.contract import Selection, SelectionRound
-from testbed.training import Asked, Train, TrainingRound
+from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
+from testbed.training import Asked, Broadcast, Train, TrainingRound
 from testbed.workload.contract import Workload
 from testbed.workload.section import WorkloadSection
 
@@ -109,10 +109,12 @@ class ServerMisbehaviour(Misbehaviour):
     the honest server: ``[*super().roles, RoleSpec(Accomplice, self.parameters, self.dishonest)]``.
 
     Attributes:
+        overrides: whose decisions.
         attacking: whether the round under way is attacked; where not, a misbehaviour leaves everything to `super()`.
         network: the round's, for `record_attack`.
     """
 
+    overrides: ClassVar[type]
     attacking: bool = False
     network: Network
 
@@ -124,6 +126,8 @@ class ServerMisbehaviour(Misbehaviour):
 class SelectionMisbehaviour(ServerMisbehaviour):
     """Overrides decisions of a selection protocol: ``class Mine(SelectionMisbehaviour, LottoServer)``."""
 
+    overrides = SelectionProtocol
+
     if TYPE_CHECKING:  # what `super()` finds in the honest server
 
         async def select(self, round_: SelectionRound) -> Selection:
@@ -133,6 +137,8 @@ class SelectionMisbehaviour(ServerMisbehaviour):
 class AggregationMisbehaviour(ServerMisbehaviour):
     """Overrides decisions of an aggregation protocol: ``class Mine(AggregationMisbehaviour, SecAgg)``."""
 
+    overrides = AggregationProtocol
+
     if TYPE_CHECKING:
 
         async def aggregate(self, round_: AggregationRound) -> Aggregate:
@@ -141,6 +147,8 @@ class AggregationMisbehaviour(ServerMisbehaviour):
 
 class TrainingMisbehaviour(ServerMisbehaviour):
     """Overrides which model is sent to whom: ``class Mine(TrainingMisbehaviour, Broadcast)``."""
+
+    overrides = Broadcast
 
     if TYPE_CHECKING:
 

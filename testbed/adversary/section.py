@@ -14,25 +14,19 @@ from testbed.adversary.catalogue import kinds_of, names
 from testbed.adversary.clients import SkipNoise
 from testbed.adversary.misbehaviour import (
     SERVER_KINDS,
-    AggregationMisbehaviour,
     AttackContext,
     ClientMisbehaviour,
     Misbehaviour,
     MisbehaviourOptions,
-    SelectionMisbehaviour,
     ServerMisbehaviour,
-    TrainingMisbehaviour,
     dishonest_role,
     malicious_server,
 )
-from testbed.aggregation.contract import AggregationProtocol
 from testbed.errors import ExperimentError
 from testbed.parties.client import RoleSpec
 from testbed.plugins.classes import PLUGIN_NAME, plugin_class
 from testbed.plugins.options import unknown
 from testbed.randomness import Randomness
-from testbed.selection.contract import SelectionProtocol
-from testbed.training import Broadcast
 from testbed.workload.contract import Workload
 from testbed.workload.section import WorkloadSection
 
@@ -196,14 +190,6 @@ def options(kind: type[Misbehaviour], one: Named) -> Any:
 # -- the classes that run ----------------------------------------------------------------------------------------------
 
 
-_OVERRIDDEN: dict[type[ServerMisbehaviour], type] = {
-    SelectionMisbehaviour: SelectionProtocol,
-    AggregationMisbehaviour: AggregationProtocol,
-    TrainingMisbehaviour: Broadcast,
-}
-"""Whose decisions a misbehaviour of each kind overrides."""
-
-
 class Adversary:
     """What an experiment's `adversary:` section means for its servers and clients.
 
@@ -288,10 +274,9 @@ class Adversary:
 
 
 def _check_overrides(name: str, kind: type[ServerMisbehaviour], honest: type) -> None:
-    overridden = next(protocol for base, protocol in _OVERRIDDEN.items() if issubclass(kind, base))
-    if not issubclass(honest, overridden):
+    if not issubclass(honest, kind.overrides):
         raise ExperimentError(
-            f"adversary.server: {name} overrides decisions of {overridden.__name__} and applies to "
+            f"adversary.server: {name} overrides decisions of {kind.overrides.__name__} and applies to "
             f"{', '.join(kind.applies_to)}; {honest.__name__} is none"
         )
 
