@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
@@ -26,7 +26,6 @@ from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 from testbed.selection.lotto.refinement import Refinement
 
-Format = Literal["text", "markdown", "csv", "json"]
 DETECTIONS = ("refusal", "misbehaviour")
 ETA = 2.0
 

@@ -17,7 +17,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from analysis.comparison.losses import somebody_was_lost
-from analysis.comparison.measures import by_stage, mean_interval, per_round, stage_order
+from analysis.comparison.measures import by_stage, per_round, stage_order
 from analysis.comparison.rows import Row, rows_of
 from analysis.figures.availability import availability, dropouts_by_stage
 from analysis.figures.elements import (
@@ -33,6 +33,7 @@ from analysis.figures.elements import (
     protocol_axis,
     random_first,
 )
+from analysis.statistics import mean_interval
 from analysis.style import COLUMN_INCHES, figure_text, house_style, protocol_colours, save, stage_colours
 from analysis.tables import bytes_unit, seconds_unit
 from testbed.records import RunRecords

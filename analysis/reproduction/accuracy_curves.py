@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
-from analysis.comparison.measures import mean_interval
+from analysis.statistics import mean_interval
 from testbed.arrays import Floats, Ids
 from testbed.records import RunRecords
 

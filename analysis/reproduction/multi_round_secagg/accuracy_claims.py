@@ -5,7 +5,6 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.comparison.measures import Interval, mean_interval
 from analysis.reproduction.contract import Agreement, Claim, agreement
 from analysis.reproduction.multi_round_secagg.published import (
     COMPARABLE,
@@ -21,6 +20,7 @@ from analysis.reproduction.multi_round_secagg.published import (
     Setting,
 )
 from analysis.reproduction.multi_round_secagg.training import Results, Trained
+from analysis.statistics import Interval, mean_interval
 from testbed.arrays import Floats
 
 Late = Mapping[str, Floats]

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analysis.comparison.measures import Interval, mean_interval
 from analysis.multi_round import OverRounds, over_rounds
 from analysis.multi_round.simulation import dropout_probabilities, simulate
 from analysis.reproduction.multi_round_secagg.published import PARTICIPANTS, PARTITION, POPULATION, RANDOM, WEIGHTED
+from analysis.statistics import Interval, mean_interval
 from testbed.selection.batch_partition import BatchPartitionParameters, PartitionParameters
 from testbed.selection.contract import SelectionParameters
 from testbed.selection.random_selection import RandomParameters, WeightedRandomParameters

@@ -20,7 +20,6 @@ from analysis.bounds.random_participation import (
     orthogonal_pair,
     weak_client_sampling,
 )
-from analysis.comparison.measures import mean_interval
 from analysis.reproduction.accuracy_curves import AccuracyCurves
 from analysis.reproduction.contract import (
     Agreement,
@@ -51,6 +50,7 @@ from analysis.reproduction.random_participation.training import (
     task_of,
     train,
 )
+from analysis.statistics import mean_interval
 from analysis.style import one_panel, save
 
 _LOOKS = {NONE: ("#7F7F7F", ":"), PROPOSED: ("#0072B2", "--"), WCS: ("#000000", "-"), OLS: ("#56B4E9", "-")}
