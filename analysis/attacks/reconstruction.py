@@ -307,7 +307,6 @@ def histogram(found: Mapping[str, npt.NDArray[np.float64]], path: Path) -> list[
             axis.set_title(f"{figure_text(name)}{': ' if name else ''}mean {values.mean():.3g}")
         axes[-1, 0].set_xlabel("error of the reconstructed update")
         figure.tight_layout()
-        path.parent.mkdir(parents=True, exist_ok=True)
         paths = save(figure, path)
         plt.close(figure)
     return paths

@@ -6,6 +6,7 @@ asked again in the same round is not lost again. `first_losses` has each lost pa
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -109,7 +110,7 @@ def _of_row(row: Row) -> pd.DataFrame:
     recorded = sum(len(run.rounds) for run in row.runs)
     for column in [f"{group}_{outcome}" for group in GROUPS for outcome in (*LOST, CRASHED)]:
         total[f"{column}_per_round"] = total[column] / max(rounds, 1)
-    keys = {"setting": row.setting, "label": row.label, "seeds": len(row.runs), "rounds": rounds}
+    keys: dict[str, Any] = {"setting": row.setting, "label": row.label, "seeds": len(row.runs), "rounds": rounds}
     return total.reset_index().assign(**keys, rounds_recorded=recorded)[[*keys, "rounds_recorded", "stage", *total]]
 
 
