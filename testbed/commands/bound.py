@@ -86,8 +86,8 @@ def bound_lotto(
     Theorem 1, Theorem 2 and Corollary 1 of the Lotto paper; with --rounds, the last one over the rounds that a server
     announces.
     """
-    from analysis.bounds import text
-    from analysis.bounds.lotto_report import lotto_bounds
+    from analysis.bounds.lotto_report import lotto_bounds, text
+    from analysis.bounds.rows import render
 
     if round_gap is not None and rounds is None:
         raise ExperimentError("--round-gap: needs --rounds, over which it holds")
@@ -103,7 +103,7 @@ def bound_lotto(
             rounds=rounds,
             round_gap=round_gap,
         )
-    echo(text.render(row, format, text.lotto), nl=False)
+    echo(render(row, format, text), nl=False)
 
 
 @bound.command("lotto-dp", epilog=_BOUND_LOTTO_DP_EPILOG)
@@ -152,9 +152,9 @@ def bound_lotto_dp(
     Corollaries 2 (client-centric) and 3 (server-centric) of the Lotto paper, with the k and r that minimise it, and
     the epsilon when a malicious server chooses the participants.
     """
-    from analysis.bounds import text
-    from analysis.bounds.lotto_report import lotto_dp_costs
+    from analysis.bounds.lotto_report import lotto_dp_costs, text
     from analysis.bounds.lotto_rounds import Training
+    from analysis.bounds.rows import render
     from testbed.privacy.mechanisms.skellam import Skellam
 
     with in_options():
@@ -170,7 +170,7 @@ def bound_lotto_dp(
             maximum_population=max(_COULD_BE, population) if maximum_population is None else maximum_population,
         )
         row = lotto_dp_costs(training, population, parallel_lists=parallel_lists)
-    echo(text.render(row, format, text.lotto_dp), nl=False)
+    echo(render(row, format, text), nl=False)
 
 
 @plan.command("lotto", epilog=_PLAN_LOTTO_EPILOG)
@@ -199,8 +199,8 @@ def plan_lotto(
     debug: Debug = False,
 ) -> None:
     """Lotto's parameters for a target: smallest n_min and threshold, largest exclusion, range of over-selection."""
-    from analysis.bounds import text
-    from analysis.bounds.lotto_report import lotto_plan
+    from analysis.bounds.lotto_report import lotto_plan, text
+    from analysis.bounds.rows import render
 
     with in_options():
         row = lotto_plan(
@@ -215,4 +215,4 @@ def plan_lotto(
             base_rate=base_rate,
             eta=eta,
         )
-    echo(text.render(row, format, text.lotto_plan), nl=False)
+    echo(render(row, format, text), nl=False)

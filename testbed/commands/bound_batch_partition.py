@@ -67,9 +67,9 @@ def bound_batch_partition(
 
     Theorems 1, 3 and 2. Theorem 2 is printed where all of its inputs are given.
     """
-    from analysis.bounds import text
-    from analysis.bounds.batch_partition_report import batch_partition_report
+    from analysis.bounds.batch_partition_report import batch_partition_report, text
     from analysis.bounds.convergence import Problem
+    from analysis.bounds.rows import render
 
     given = {
         "smoothness": smoothness,
@@ -96,7 +96,7 @@ def bound_batch_partition(
             problem=problem,
             local_steps=local_steps,
         )
-    echo(text.render(row, format, text.batch_partition), nl=False)
+    echo(render(row, format, text), nl=False)
 
 
 def _dropout(text: str) -> float | list[float]:

@@ -47,13 +47,13 @@ def bound_random_participation(
 
     Hasircioglu and Gunduz, arXiv 2205.01556: Theorems 4.1, 5.1, 5.2 and Corollary 5.3, composed over rounds.
     """
-    from analysis.bounds import text
     from analysis.bounds.random_participation import Participation
-    from analysis.bounds.random_participation_report import random_participation_bounds
+    from analysis.bounds.random_participation_report import random_participation_bounds, text
+    from analysis.bounds.rows import render
 
     with in_options():
         who = Participation(local_samples, client_rate, sample_rate, clip)
         row = random_participation_bounds(who, delta, epsilon=epsilon, sigma=sigma, rounds=rounds, clients=clients)
     if (warning := row.get("warning")) is not None:
         echo(f"warning: {warning}", err=True)
-    echo(text.render(row, format, text.random_participation), nl=False)
+    echo(render(row, format, text), nl=False)

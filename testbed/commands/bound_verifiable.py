@@ -52,10 +52,10 @@ def bound_verifiable(
 
     Derived in docs/verifiable-batch-partition.md.
     """
-    from analysis.bounds import text
-    from analysis.bounds.verifiable_batch_partition import Setting, verifiable_bounds
+    from analysis.bounds.rows import render
+    from analysis.bounds.verifiable_batch_partition import Setting, text, verifiable_bounds
 
     with in_options():
         setting = Setting(population, participants, privacy, over_selection, dishonest, min_population)
         row = verifiable_bounds(setting, eta, threshold_of(threshold), dropout)
-    echo(text.render(row, format, text.verifiable), nl=False)
+    echo(render(row, format, text), nl=False)
