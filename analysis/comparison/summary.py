@@ -8,12 +8,11 @@ import pandas as pd
 
 from analysis.comparison.losses import counts
 from analysis.comparison.measures import by_outcome, per_round
-from analysis.labels import protocol_name
 from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy, weak_privacy
 from analysis.multi_round.participation import participation_matrix
 from analysis.privacy.spent import of_honest, why_stopped
 from analysis.statistics import mean_interval, per_update_interval
-from analysis.tables import plain
+from analysis.tables import plain, protocol_name
 from testbed.privacy.caveats import caveats
 from testbed.records import RunRecords
 from testbed.records.reasons import counted, refusals_told, summed_up

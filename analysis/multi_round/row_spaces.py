@@ -42,7 +42,7 @@ def reduced(
             continue
         swap = [done, done + int(candidates[0])]
         matrix[swap], sources[swap] = matrix[swap[::-1]], sources[swap[::-1]]
-        eliminate(matrix, done, column, prime)
+        eliminate(matrix[:, column:], done, 0, prime)  # the row is zero before
         pivots.append(column)
     return matrix[: len(pivots)], np.array(pivots, np.int64), sources[: len(pivots)]
 
