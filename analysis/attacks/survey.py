@@ -1,5 +1,5 @@
 """Every misbehaviour that an experiment's protocols know, tried one after the other: what honest parties see of each,
-and what limits those that they do not see. This is how the tables of docs/threat-model.md are made.
+and what limits those that they do not see. This is how the tables of docs/explanation/threat-model.md are made.
 
 A survey is a sweep: the experiment once for each misbehaviour. What its `adversary.server` and `adversary.clients` name
 goes along with each: the companions, without which another has nothing to gain (a server that reconstructs updates
@@ -183,7 +183,7 @@ def limit(name: str, experiment: Experiment) -> str:
     selection = experiment.selection.protocol
     sums = experiment.aggregation
     if name in _RECONSTRUCTING and not (isinstance(sums, SecAggParameters) and sums.consistency == "signed"):
-        return ""  # two of them need no accomplice then (docs/reconstruction.md)
+        return ""  # two of them need no accomplice then (docs/explanation/reconstruction.md)
     if selection in _LOTTO:
         if name in _CHOOSING:
             return "Lotto, Theorem 2 (testbed bound lotto)"

@@ -1,4 +1,4 @@
-"""What verifiable batch partition guarantees, as numbers. Derived in docs/verifiable-batch-partition.md.
+"""What verifiable batch partition guarantees, as numbers. Derived in docs/explanation/verifiable-batch-partition.md.
 
 A batch is a candidate with probability at most p = floor(a K m / n_min) / m, independently of the others, and a server
 that removes honest batches keeps all the candidates it likes best, K/T at most. So the dishonest participants x of one

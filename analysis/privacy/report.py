@@ -109,7 +109,7 @@ def planned(
     if noise is None:
         raise ExperimentError(
             f"{label}: aggregation {experiment.aggregation.protocol} adds no noise in this experiment, so that nothing "
-            "is guaranteed; see docs/privacy-ledger.md"
+            "is guaranteed; see docs/explanation/privacy-ledger.md"
         )
     warning = ""
     if delta is None:

@@ -5,9 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import STOPPED, Debug, Invocation, Overrides, examples, quoted
+from testbed.commands.invocation import STOPPED, Debug, Invocation, Overrides, check_file, examples, quoted
 from testbed.commands.terminal import echo, messages
-from testbed.commands.writable import check_file
 from testbed.errors import ExperimentError
 
 TUNE_EPILOG = examples(

@@ -61,9 +61,9 @@ def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
 
 REPRODUCTIONS = (
     Reproduction(
-        name="lotto-fig5",
-        title="The largest exclusion that keeps a base rate of dishonest clients",
-        source=f"{PAPER}, Figure 5",
-        run=run_fig5,
+        "lotto-fig5",
+        "The largest exclusion that keeps a base rate of dishonest clients",
+        f"{PAPER}, Figure 5",
+        run_fig5,
     ),
 )
