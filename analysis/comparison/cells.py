@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.units import Unit, bytes_unit, seconds_unit
-from testbed.records.reasons import behind_told, crashes_told
+from testbed.records.reader import behind_told, crashes_told
 
 MISSING = "–"
 COSTS = {

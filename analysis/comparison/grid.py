@@ -9,7 +9,7 @@ import yaml
 
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
-from testbed.experiment.overrides import set_key
+from testbed.experiment.reading import set_key
 from testbed.experiment.validation import validated
 from testbed.files.atomic import atomic_write
 

@@ -14,7 +14,7 @@ from analysis.comparison.measures import mean_interval
 from analysis.comparison.rows import Row, baselines_of, rows_of
 from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S, summarise
 from testbed.records import RunRecords
-from testbed.records.reasons import summed_up
+from testbed.records.reader import summed_up
 
 # Column of the table: key of `analysis.comparison.summary`.
 COSTS = {

@@ -21,7 +21,7 @@ from analysis.comparison.rows import Row, baselines_of, rows_of
 from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S
 from testbed.emulation.traces.schedule import FATES
 from testbed.records import RunRecords
-from testbed.records.replay import record
+from testbed.records.reader import recorded_schedule
 
 PAIRED = ("round_s", "client_s", "server_bytes", "client_bytes")
 COUNTS = ("pairs", "pairs_identical", "pairs_same_stages")
@@ -92,22 +92,22 @@ def _paired(row: Row, base: Row | None) -> dict[str, Any]:
     """What the row has of `_columns` and `COUNTS`."""
     together = [] if base is None else list(_runs_paired(row, base))
     rounds = [_rounds_paired(run, other) for run, other in together]
-    record: dict[str, Any] = {"pairs": sum(map(len, rounds)), "pairs_identical": 0, "pairs_same_stages": 0}
+    recorded_schedule: dict[str, Any] = {"pairs": sum(map(len, rounds)), "pairs_identical": 0, "pairs_same_stages": 0}
     for (run, other), frame in zip(together, rounds, strict=True):
         mine, theirs = _fates(run), _fates(other)
         for number in frame["round"]:
             one, two = mine.get(number, set()), theirs.get(number, set())
-            record["pairs_same_stages"] += one == two
-            record["pairs_identical"] += _without_stages(one) == _without_stages(two)
+            recorded_schedule["pairs_same_stages"] += one == two
+            recorded_schedule["pairs_identical"] += _without_stages(one) == _without_stages(two)
     for cost in PAIRED:
         sides = [frame[[f"{cost}_x", f"{cost}_y"]].dropna().to_numpy(np.float64) for frame in rounds]
         sides = [side for side in sides if len(side)]
         pairs = sides[0] if len(sides) == 1 else np.array([side.mean(axis=0) for side in sides]).reshape(-1, 2)
         mean, ratio = mean_interval(pairs[:, 0]), ratio_interval(pairs[:, 0], pairs[:, 1])
-        record |= {cost: mean.mean, f"{cost}_half_width": mean.half_width}
-        record[f"{cost}_baseline"] = mean_interval(pairs[:, 1]).mean
-        record |= {f"{cost}_ratio": ratio.mean, f"{cost}_ratio_half_width": ratio.half_width}
-    return record
+        recorded_schedule |= {cost: mean.mean, f"{cost}_half_width": mean.half_width}
+        recorded_schedule[f"{cost}_baseline"] = mean_interval(pairs[:, 1]).mean
+        recorded_schedule |= {f"{cost}_ratio": ratio.mean, f"{cost}_ratio_half_width": ratio.half_width}
+    return recorded_schedule
 
 
 def _runs_paired(row: Row, base: Row) -> Iterator[tuple[RunRecords, RunRecords]]:
@@ -136,7 +136,7 @@ def _fates(run: RunRecords) -> Fates:
     """By round: (client, stage, fate) of its participants, those to whom nothing happened included."""
     participants: dict[int, set[int]] = defaultdict(set)
     fates: Fates = defaultdict(set)
-    for number, client, stage, fate in record(run).rows():
+    for number, client, stage, fate in recorded_schedule(run).rows():
         if fate == FATES[0]:
             participants[number].add(client)
         if client in participants[number]:  # a client's participation comes before what became of it

@@ -17,10 +17,9 @@ from cluster.checks.capacity import Finding, Level, capacity, counted, demands_o
 from cluster.checks.probe import NodeFacts, facts_here, start_probes, understood
 from cluster.hosts.connection import connect, disconnect
 from testbed.errors import ExperimentError, RunError
-from testbed.experiment.input_files import digests, located
-from testbed.experiment.plugin_classes import plugin_classes
+from testbed.experiment.inputs import digests, located, plugin_classes
 from testbed.experiment.schema import Experiment
-from testbed.files.uris import is_uri
+from testbed.files.names import is_uri
 from testbed.plugins import sources
 
 CLOCK_SKEW_S = 1.0

@@ -22,8 +22,7 @@ import aiohttp
 from cluster.jobs import authentication, downloads, interpreter, package
 from cluster.jobs.dashboard import connected, default_address, talking
 from testbed.errors import ClusterError, ExperimentError, RunError
-from testbed.files.names import file_name
-from testbed.files.uris import is_uri, path_or_uri
+from testbed.files.names import file_name, is_uri, path_or_uri
 from testbed.version import VERSION
 
 HOME_RUNS = "testbed-runs"

@@ -77,7 +77,7 @@ def registrations(
     from testbed.adversary.registration import attempts
     from testbed.engine.plan import Plan
     from testbed.experiment import load
-    from testbed.experiment.plugin_classes import refuse_unless_imported
+    from testbed.experiment.inputs import refuse_unless_imported
     from testbed.experiment.sweep import points
 
     experiment = next(points(load(file, overrides or []), str(file))).experiment

@@ -91,7 +91,7 @@ def bound_privacy(
     from analysis.privacy.planned import planned
     from analysis.tables import to_json
     from testbed.experiment import load
-    from testbed.experiment.plugin_classes import refuse_unless_imported
+    from testbed.experiment.inputs import refuse_unless_imported
     from testbed.experiment.sweep import points
 
     found = []

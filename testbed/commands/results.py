@@ -78,7 +78,7 @@ def plot(
     """Draw round time, traffic and dropouts by stage, accuracy and availability, as PNG and PDF."""
     runs = runs_in(directories)
     from analysis.figures import comparison as figures
-    from testbed.files.uris import is_uri
+    from testbed.files.names import is_uri
 
     console = messages()
     beside = Path() if is_uri(directories[0]) else Path(directories[0])

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from testbed.commands.durations import clock_time, duration
 from testbed.display import visible
-from testbed.records.reasons import behind_told, crashes_told
+from testbed.records.reader import behind_told, crashes_told
 from testbed.running.status import RunsAt, RunStatus
 
 _COLOURS = {"finished": "green", "running": "cyan", "interrupted": "yellow", "unclear": "magenta", "not started": "dim"}

@@ -242,7 +242,7 @@ def synthesize(
 
 
 @trace.command(epilog=_RECORD_EPILOG)
-def record(
+def recorded_schedule(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a run.", show_default=False)],
     out: Out,
     force: Force = False,
@@ -257,13 +257,13 @@ def record(
     from analysis import trace_report
     from testbed.emulation.traces.detection import describe_schedule
     from testbed.records import find_runs
-    from testbed.records.replay import record
+    from testbed.records.reader import recorded_schedule
 
     runs = find_runs(run)
     if len(runs) > 1:
         names = ", ".join(str(one.path) for one in runs[:3])
         raise ExperimentError(f"{run}: {len(runs)} runs; choose one, e.g. {names}")
-    schedule = record(runs[0])
+    schedule = recorded_schedule(runs[0])
     schedule.write(out)
     echo(trace_report.render(describe_schedule(schedule)), nl=False)
     echo(f"{out}: {len(schedule)} rows")

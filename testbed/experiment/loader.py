@@ -9,9 +9,8 @@ from typing import Any, Self
 
 from testbed.emulation.availability.section import AvailabilityModel
 from testbed.experiment import schema
-from testbed.experiment.overrides import apply_override
+from testbed.experiment.reading import apply_override, read_yaml
 from testbed.experiment.stages import check_points
-from testbed.experiment.strict_yaml import read_yaml
 from testbed.experiment.sweep import points
 from testbed.experiment.validation import validated
 

@@ -30,7 +30,7 @@ from testbed.emulation.devices import Devices
 from testbed.emulation.links import Links
 from testbed.errors import TestbedError
 from testbed.experiment.records_section import RecordsSection
-from testbed.files.uris import path_or_uri
+from testbed.files.names import path_or_uri
 from testbed.plugins.classes import OWN, PLUGIN_NAME, alternative_by
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
 from testbed.selection import catalogue as selections

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.errors import ExperimentError
-from testbed.experiment.overrides import set_key
+from testbed.experiment.reading import set_key
 from testbed.experiment.schema import Experiment
 from testbed.experiment.validation import validated
 

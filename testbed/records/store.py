@@ -16,8 +16,7 @@ from pyarrow import fs
 
 from testbed.errors import ExperimentError, RunError, reason
 from testbed.files import limits
-from testbed.files.uris import checked_uri, without_parameters
-from testbed.records.confinement import check_name, inside
+from testbed.files.names import check_name, checked_uri, inside, without_parameters
 
 AT_A_TIME = 8  # transfers; most of what a small file takes is waiting for the answer
 PAUSES_S = (1.0, 4.0, 10.0)  # before each repetition; the filesystems themselves try again within each attempt
@@ -55,7 +54,7 @@ class Store:
     """The directory at a URI. It need not be there: it comes with the first file. Safe for several threads.
 
     Args:
-        uri: see `testbed.files.uris`; what pyarrow takes, e.g. ``s3://bucket/path?region=eu-west-1``.
+        uri: see `testbed.files.names`; what pyarrow takes, e.g. ``s3://bucket/path?region=eu-west-1``.
 
     Raises:
         ExperimentError: pyarrow does not know the scheme or a parameter, or the URI holds a secret.

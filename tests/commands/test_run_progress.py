@@ -12,7 +12,7 @@ from testbed.engine.federation import Progress
 from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import Point
 from testbed.running import PlannedRun
-from testbed.running.pace import Pace, time_left
+from testbed.running.observers import Pace, time_left
 
 
 def paced(began_s: float, first_round_s: float, ends_s: list[float], rounds: int) -> Pace:

@@ -46,7 +46,7 @@ aggregations.PROTOCOLS[MedianParameters] = Median
 
 from testbed.engine.registry import aggregation_protocol, selection_protocol
 from testbed.errors import ExperimentError
-from testbed.experiment.overrides import apply_override
+from testbed.experiment.reading import apply_override
 from testbed.experiment.validation import validated
 from testbed.experiment.schema import Experiment
 

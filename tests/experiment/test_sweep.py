@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
-from testbed.experiment.overrides import set_key
+from testbed.experiment.reading import set_key
 from testbed.experiment.sweep import MAXIMUM_POINTS, Point, points
 from testbed.experiment.validation import validated
 from testbed.selection.lotto.server_centric import ServerCentricParameters

@@ -11,7 +11,7 @@ import pytest
 from testbed.commands import main
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import Experiment
-from testbed.files.uris import is_uri
+from testbed.files.names import is_uri
 from testbed.records import RunDirectory
 from testbed.records.mirror import fetched, local_staging_dir
 from testbed.records.store import Store

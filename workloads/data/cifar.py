@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
 from testbed.files import limits
-from testbed.files.archives import SmallHeaders
+from testbed.files.limits import SmallHeaders
 from testbed.workload.section import WorkloadSection
 from testbed.workload.specs import Form
 from workloads.data.clients.contract import Dataset

@@ -9,7 +9,7 @@ from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.lotto import fig8, fig9, heterogeneity, table3
 from analysis.reproduction.lotto.heterogeneity import Setting
 from analysis.reproduction.lotto.overhead import INFORMED_SCALES, OverheadScale
-from testbed.experiment.overrides import apply_override
+from testbed.experiment.reading import apply_override
 from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import points
 from testbed.experiment.validation import validated

@@ -28,7 +28,7 @@ from analysis.reproduction.multi_round_secagg.published import (
 from analysis.reproduction.multi_round_secagg.tasks import DIGITS, TASKS, task_of
 from analysis.reproduction.multi_round_secagg.training import Task, Trained, dropout_probabilities, experiment, train
 from testbed.errors import ExperimentError
-from testbed.experiment.overrides import apply_override
+from testbed.experiment.reading import apply_override
 from testbed.experiment.schema import Experiment
 from testbed.experiment.sweep import points
 from testbed.experiment.validation import validated

@@ -23,7 +23,7 @@ from analysis.reproduction.random_participation.published import (
 )
 from analysis.reproduction.random_participation.training import DIGITS, RateSearch, TrainingTask
 from testbed.errors import ExperimentError
-from testbed.experiment.overrides import apply_override
+from testbed.experiment.reading import apply_override
 from testbed.experiment.schema import Experiment
 from testbed.experiment.validation import validated
 from testbed.records import RunRecords
