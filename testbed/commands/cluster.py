@@ -14,7 +14,7 @@ from testbed.commands.terminal import Console, echo, messages
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cluster.checks.capacity import Finding
+    from cluster.check import Finding
 
 CHECK_EPILOG = examples(
     "testbed cluster check --address auto",
@@ -71,7 +71,7 @@ def check(
             out = str(experiment.output.directory)
     if output_format == "text":
         messages().print("asking every node", style="dim")
-    from cluster.checks.compatibility import check as checked
+    from cluster.check import check as checked
 
     findings = checked(address or "auto", experiments, out)
     failed = any(finding.level == "fail" for finding in findings)

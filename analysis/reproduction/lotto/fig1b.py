@@ -112,17 +112,13 @@ def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
         axes.set_xlim(0, 57)
         axes.set_xticks(range(0, 51, 10))
         axes.set_ylim(0, float(table[["epsilon", "epsilon_amplified"]].max().max()) * 1.03)
-        axes.set_xlabel("Dishonest participants that add no noise [%]")
-        axes.set_ylabel(r"$\epsilon$ after 50 rounds")
+        axes.set(xlabel="Dishonest participants that add no noise [%]", ylabel=r"$\epsilon$ after 50 rounds")
         axes.grid()
         return save(figure, path)
 
 
 REPRODUCTIONS = (
     Reproduction(
-        name="lotto-fig1b",
-        title="Privacy deficit when dishonest participants add no noise",
-        source=f"{PAPER}, Figure 1b",
-        run=run_fig1b,
+        "lotto-fig1b", "Privacy deficit when dishonest participants add no noise", f"{PAPER}, Figure 1b", run_fig1b
     ),
 )

@@ -82,8 +82,7 @@ def _draw(path: Path) -> list[Path]:
         left.set_ylabel("X, smaller is better")
         left.legend(loc="lower left")
         right.set_title("(b) Worst client left", loc="left")
-        right.set_xlabel("Excluded d [%]")
-        right.set_ylabel("Improvement")
+        right.set(xlabel="Excluded d [%]", ylabel="Improvement")
         right.plot([], [], "k-", label="by the stated distribution")
         right.plot([], [], "k--", label=r"by the printed formula $(1-d)^{-p}$")
         figure.legend(handles=right.get_lines()[-2:], loc="outside lower center", ncols=2)
@@ -95,10 +94,5 @@ def _draw(path: Path) -> list[Path]:
 
 
 REPRODUCTIONS = (
-    Reproduction(
-        name="lotto-fig4",
-        title="What population refinement does for the worst client",
-        source=f"{PAPER}, Figure 4",
-        run=run_fig4,
-    ),
+    Reproduction("lotto-fig4", "What population refinement does for the worst client", f"{PAPER}, Figure 4", run_fig4),
 )

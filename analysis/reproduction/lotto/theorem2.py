@@ -227,8 +227,7 @@ def draw(found: dict[Condition, Attained], out: Path) -> list[Path]:
             panel.set_title(f"Lotto is told {announced}")
             panel.grid(axis="y")
         panels[0].set_ylabel("Pr[more than k are dishonest]")
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=3)
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
         return save(figure, out / "lotto-theorem2")
 
 

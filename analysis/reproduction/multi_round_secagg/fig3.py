@@ -94,8 +94,7 @@ def draw(frame: pd.DataFrame, out: Path) -> Sequence[Path]:
         for (dropout, rows), colour in zip(frame.groupby("p"), shades, strict=True):
             axes.plot(rows["T"], rows["C (Theorem 1)"], color=colour, label=f"p = {dropout:g}")
             axes.errorbar(rows["T"], rows["C simulated"], rows["±"], fmt="o", markersize=3, color=colour)
-        axes.set_xlabel("Multi-round privacy T")
-        axes.set_ylabel("Average cardinality C")
+        axes.set(xlabel="Multi-round privacy T", ylabel="Average cardinality C")
         axes.set_xticks(PRIVACIES)
         axes.set_ylim(bottom=0)
         axes.grid()
@@ -104,10 +103,5 @@ def draw(frame: pd.DataFrame, out: Path) -> Sequence[Path]:
 
 
 REPRODUCTIONS = (
-    Reproduction(
-        name="multiround-fig3",
-        title="Privacy T against average cardinality C",
-        source=f"{PAPER}, Figure 3",
-        run=run_fig3,
-    ),
+    Reproduction("multiround-fig3", "Privacy T against average cardinality C", f"{PAPER}, Figure 3", run_fig3),
 )

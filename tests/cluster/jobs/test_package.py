@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.jobs.package import EXPERIMENT, PACKAGES, Packed, pack, pack_code
-from cluster.jobs.plugin_modules import own_modules
+from cluster.jobs.package import EXPERIMENT, PACKAGES, Packed, own_modules, pack, pack_code
 from testbed.errors import ExperimentError
 from testbed.experiment import load
 from testbed.experiment.inputs import digests
