@@ -89,7 +89,7 @@ def registrations(
     from testbed.engine.plan import Plan
     from testbed.experiment import load
     from testbed.experiment.inputs import refuse_unless_imported
-    from testbed.experiment.sweep import points
+    from testbed.experiment.schema import points
 
     experiment = next(points(load(file, overrides or []), str(file))).experiment
     refuse_unless_imported([experiment], str(file), import_classes)

@@ -59,7 +59,7 @@ def check(
     """
     from testbed.experiment import load
     from testbed.experiment.inputs import refuse_unless_imported
-    from testbed.experiment.sweep import points
+    from testbed.experiment.schema import points
 
     experiments = []
     if file is not None:

@@ -258,7 +258,7 @@ def bound_privacy(
     from analysis.tables import to_json
     from testbed.experiment import load
     from testbed.experiment.inputs import refuse_unless_imported
-    from testbed.experiment.sweep import points
+    from testbed.experiment.schema import points
 
     found = []
     all_points = list(points(load(file, overrides or []), str(file)))

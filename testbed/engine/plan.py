@@ -18,8 +18,7 @@ from testbed.emulation.traces.schedule import Schedule
 from testbed.engine.registry import aggregation_protocol, selection_protocol
 from testbed.errors import ExperimentError
 from testbed.experiment.inputs import secrets_context
-from testbed.experiment.schema import Experiment
-from testbed.experiment.stages import check_schedule, check_stages
+from testbed.experiment.schema import Experiment, check_schedule, check_stages
 from testbed.former_names import check_overrides
 from testbed.network.recorder import Timing
 from testbed.parties.client import Environment, RoleSpec

@@ -1,10 +1,13 @@
-"""An experiment as plain data, before it is validated: YAML, and overrides such as ``selection.participants=20``.
+"""An experiment as plain data, before it is validated: YAML, overrides such as ``selection.participants=20``, sweeps.
 
 In experiments a key that stands twice is an error, and errors are one line with file and line.
 """
 
+import itertools
+import math
 import re
-from collections.abc import Hashable
+from collections import Counter
+from collections.abc import Callable, Hashable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,8 @@ from testbed.errors import ExperimentError
 from testbed.files import limits, plain_yaml
 from testbed.selection import catalogue as selections
 
+MAXIMUM_POINTS = 10_000
+_NOT_SWEPT = ("sweep", "provenance")
 # What PyYAML lets through for odd scalars, e.g. `2024-13-45`, `!!bool x`, numbers of 5000 digits.
 _SCALAR_ERRORS = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
 
@@ -147,3 +152,60 @@ def _alternative_keys() -> dict[tuple[str, str], frozenset[str]]:
     for model in MODELS:
         found["model", str(model.model_fields["model"].default)] = frozenset(model.model_fields) - model.unread
     return found
+
+
+def grid(sweep: dict[str, list[Any]], where: str) -> list[tuple[str, dict[str, Any]]]:
+    """The points of a sweep, in the order of the file: the label of each, and its values by their keys.
+
+    Raises `ExperimentError` for a key that cannot be swept over, a grid of too many points, or the same point twice.
+    """
+    _check_grid(sweep, where)
+    values = [dict(zip(sweep, point, strict=True)) for point in itertools.product(*sweep.values())]
+    return list(zip(_labels(values, where), values, strict=True))
+
+
+def _check_grid(sweep: dict[str, list[Any]], where: str) -> None:
+    for key in sweep:
+        if key.partition(".")[0] in _NOT_SWEPT:
+            raise ExperimentError(f"{where}: sweep.{key}: cannot be swept over; name a setting of the experiment")
+    count = math.prod(len(values) for values in sweep.values())
+    if count > MAXIMUM_POINTS:
+        raise ExperimentError(f"{where}: sweep: a grid of {count} points; at most {MAXIMUM_POINTS}")
+
+
+def _labels(grid: list[dict[str, Any]], where: str) -> list[str]:
+    """A label for each point: the shortest form in which all differ."""
+    forms: list[Callable[[str, Any], str]] = [_short, _all_values, _all_keys]
+    for form in forms:
+        labels = [",".join(form(key, value) for key, value in values.items()) for values in grid]
+        label, times = Counter(labels).most_common(1)[0]
+        if times == 1:
+            return labels
+    raise ExperimentError(f"{where}: sweep: the point {label} stands {times} times")
+
+
+def _short(key: str, value: Any) -> str:
+    """The protocol's name alone, or key=value with the last part of the key."""
+    if isinstance(value, dict) and "protocol" in value:
+        return _one_line(value["protocol"])
+    return _all_values(key, value)
+
+
+def _all_values(key: str, value: Any) -> str:
+    """key=value for every value in a mapping, with the last parts of the keys."""
+    if isinstance(value, dict) and value:
+        return ",".join(_all_values(str(inner), part) for inner, part in value.items())
+    name = key.rpartition(".")[2]
+    return _one_line(value) if name == "protocol" and value else f"{name}={_one_line(value)}"
+
+
+def _all_keys(key: str, value: Any) -> str:
+    """key=value for every value in a mapping, with the whole keys."""
+    if isinstance(value, dict) and value:
+        return ",".join(_all_keys(f"{key}.{inner}", part) for inner, part in value.items())
+    return f"{key}={_one_line(value)}"
+
+
+def _one_line(value: Any) -> str:
+    text = str(value)
+    return text if text.isprintable() else repr(text)

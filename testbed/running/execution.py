@@ -18,12 +18,9 @@ from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import warnings as privacy_warnings
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.inputs import plugin_classes
-from testbed.experiment.loader import load
 from testbed.experiment.reading import set_key
-from testbed.experiment.schema import Cluster, Experiment
-from testbed.experiment.stages import check_points, stages_of
-from testbed.experiment.sweep import Point, points
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import Experiment, Point, check_points, load, points, stages_of, validated
+from testbed.experiment.sections import Cluster
 from testbed.records.mirror import local_staging_dir
 from testbed.running import workers
 from testbed.running.observers import Observer, Serialised

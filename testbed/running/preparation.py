@@ -9,9 +9,7 @@ from typing import Any
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.inputs import check_unchanged, plugin_classes
 from testbed.experiment.reading import read_yaml
-from testbed.experiment.schema import Experiment
-from testbed.experiment.sweep import Point
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import Experiment, Point, validated
 from testbed.files.names import directory_names, file_name
 from testbed.plugins.sources import digests
 from testbed.records import RunDirectory

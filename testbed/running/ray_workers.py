@@ -9,7 +9,8 @@ from cluster.hosts.session import RaySession
 from testbed.engine.federation import Progress
 from testbed.errors import ClusterError
 from testbed.experiment.inputs import located
-from testbed.experiment.schema import Cluster, Experiment
+from testbed.experiment.schema import Experiment
+from testbed.experiment.sections import Cluster
 from testbed.records import RunDirectory
 from testbed.running.observers import Observer
 from testbed.running.open_runs import OpenRun

@@ -8,8 +8,7 @@ import pytest
 from testbed.commands.progress import Bars, Lines
 from testbed.commands.terminal import Console
 from testbed.engine.federation import Progress
-from testbed.experiment.schema import Experiment
-from testbed.experiment.sweep import Point
+from testbed.experiment.schema import Experiment, Point
 from testbed.running import PlannedRun
 from testbed.running.observers import Pace, time_left
 

@@ -9,7 +9,7 @@ import pytest
 from testbed.aggregation.secagg.messages import MaskInput
 from testbed.engine.plan import Plan
 from testbed.experiment.inputs import located, secrets_context
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 
 KEYS: dict[str, Any] = {
     "seed": 3,

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from testbed.errors import ExperimentError
 from testbed.experiment import load
-from testbed.experiment.schema import AggregationSection, Experiment, SelectionSection
-from testbed.experiment.stages import check_stages, known_stages, stages_of
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import Experiment, check_stages, known_stages, stages_of, validated
+from testbed.experiment.sections import AggregationSection, SelectionSection
 from testbed.messages import Message
 
 PROTOCOLS = (

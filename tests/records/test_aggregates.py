@@ -13,7 +13,7 @@ import pytest
 from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError, RunError
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.arrays import RoundAggregate, aggregate_files
 from testbed.records.mirror import fetched, local_staging_dir

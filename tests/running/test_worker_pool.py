@@ -61,7 +61,7 @@ class Watching(Observer):
 
 def points(experiment: Experiment, tmp_path: Path) -> list[PlannedRun]:
     """The runs of a sweep that is not there yet."""
-    from testbed.experiment.sweep import points
+    from testbed.experiment.schema import points
 
     return planned(list(points(experiment, "test")), tmp_path / "none", resume=False)
 
