@@ -88,8 +88,8 @@ def registrations(
     from testbed.adversary.registration import attempts
     from testbed.engine.plan import Plan
     from testbed.experiment import load
-    from testbed.experiment.plugin_classes import refuse_unless_imported
-    from testbed.experiment.sweep import points
+    from testbed.experiment.inputs import refuse_unless_imported
+    from testbed.experiment.schema import points
 
     experiment = next(points(load(file, overrides or []), str(file))).experiment
     refuse_unless_imported([experiment], str(file), import_classes)
