@@ -10,50 +10,22 @@ from typing import Annotated
 
 import typer
 
-from testbed.commands.attack import (
-    INVERT_EPILOG,
-    RECONSTRUCT_EPILOG,
-    SURVEY_EPILOG,
+from testbed.commands import (
     attack,
-    invert,
-    reconstruct,
-    survey,
-)
-from testbed.commands.bound import (
-    BATCH_PARTITION_EPILOG,
-    BOUND_RANDOM_PARTICIPATION_EPILOG,
-    VERIFIABLE_EPILOG,
     bound,
-    bound_batch_partition,
-    bound_random_participation,
-    bound_verifiable,
-    plan,
+    calibrate,
+    cluster,
+    jobs,
+    reproduce,
+    results,
+    run,
+    status,
+    trace,
+    tune,
+    validation,
 )
-from testbed.commands.calibrate import CALIBRATE_EPILOG, calibrate
-from testbed.commands.cluster import cluster
-from testbed.commands.invocation import Invocation, examples, reads_records, report
-from testbed.commands.jobs import SUBMIT_EPILOG, jobs, submit
-from testbed.commands.reproduce import REPRODUCE_EPILOG, reproduce
-from testbed.commands.results import (
-    BOUND_PRIVACY_EPILOG,
-    COMPARE_EPILOG,
-    DROPOUTS_EPILOG,
-    METRICS_EPILOG,
-    PLOT_EPILOG,
-    PRIVACY_EPILOG,
-    bound_privacy,
-    compare,
-    dropouts,
-    metrics,
-    plot,
-    privacy,
-)
-from testbed.commands.run import RUN_EPILOG, run
-from testbed.commands.status import STATUS_EPILOG, status
+from testbed.commands.invocation import Invocation, examples, option, reads_records, report
 from testbed.commands.terminal import echo
-from testbed.commands.trace import trace
-from testbed.commands.tune import TUNE_EPILOG, tune
-from testbed.commands.validation import SCHEMA_EPILOG, VALIDATE_EPILOG, schema, validate
 from testbed.signals import stopping_on_signals
 from testbed.version import VERSION
 
@@ -74,32 +46,31 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-app.command(epilog=RUN_EPILOG)(run)
-app.command(epilog=TUNE_EPILOG)(tune)
-app.command(epilog=STATUS_EPILOG)(reads_records(status))
-app.command(epilog=VALIDATE_EPILOG)(validate)
-app.command(epilog=SCHEMA_EPILOG)(schema)
-app.command(epilog=COMPARE_EPILOG)(reads_records(compare))
-app.command(epilog=PLOT_EPILOG)(reads_records(plot))
-app.command(epilog=DROPOUTS_EPILOG)(reads_records(dropouts))
-app.command(epilog=METRICS_EPILOG)(reads_records(metrics))
-app.command(epilog=PRIVACY_EPILOG)(reads_records(privacy))
-app.command(epilog=REPRODUCE_EPILOG)(reproduce)
-attack.command(epilog=SURVEY_EPILOG)(survey)
-attack.command(epilog=RECONSTRUCT_EPILOG)(reads_records(reconstruct))
-attack.command(epilog=INVERT_EPILOG)(reads_records(invert))
-app.add_typer(attack)
-app.add_typer(trace)
-app.command(epilog=SUBMIT_EPILOG)(submit)
-app.add_typer(jobs)
-app.command(epilog=CALIBRATE_EPILOG)(calibrate)
-app.add_typer(cluster)
-bound.command("random-participation", epilog=BOUND_RANDOM_PARTICIPATION_EPILOG)(bound_random_participation)
-bound.command("verifiable-batch-partition", epilog=VERIFIABLE_EPILOG)(bound_verifiable)
-bound.command("privacy", epilog=BOUND_PRIVACY_EPILOG)(bound_privacy)
-bound.command("batch-partition", epilog=BATCH_PARTITION_EPILOG)(bound_batch_partition)
-app.add_typer(bound)
-app.add_typer(plan)
+app.command(epilog=run.RUN_EPILOG)(run.run)
+app.command(epilog=tune.TUNE_EPILOG)(tune.tune)
+app.command(epilog=status.STATUS_EPILOG)(reads_records(status.status))
+app.command(epilog=validation.VALIDATE_EPILOG)(validation.validate)
+app.command(epilog=validation.SCHEMA_EPILOG)(validation.schema)
+app.command(epilog=results.COMPARE_EPILOG)(reads_records(results.compare))
+app.command(epilog=results.PLOT_EPILOG)(reads_records(results.plot))
+app.command(epilog=results.DROPOUTS_EPILOG)(reads_records(results.dropouts))
+app.command(epilog=results.METRICS_EPILOG)(reads_records(results.metrics))
+app.command(epilog=results.PRIVACY_EPILOG)(reads_records(results.privacy))
+app.command(epilog=reproduce.REPRODUCE_EPILOG)(reproduce.reproduce)
+app.add_typer(attack.attack)
+app.add_typer(trace.trace)
+app.command(epilog=jobs.SUBMIT_EPILOG)(jobs.submit)
+app.add_typer(jobs.jobs)
+app.command(epilog=calibrate.CALIBRATE_EPILOG)(calibrate.calibrate)
+app.add_typer(cluster.cluster)
+bound.bound.command("random-participation", epilog=bound.BOUND_RANDOM_PARTICIPATION_EPILOG)(
+    bound.bound_random_participation
+)
+bound.bound.command("verifiable-batch-partition", epilog=bound.VERIFIABLE_EPILOG)(bound.bound_verifiable)
+bound.bound.command("privacy", epilog=results.BOUND_PRIVACY_EPILOG)(results.bound_privacy)
+bound.bound.command("batch-partition", epilog=bound.BATCH_PARTITION_EPILOG)(bound.bound_batch_partition)
+app.add_typer(bound.bound)
+app.add_typer(bound.plan)
 
 
 def _print_version(wanted: bool) -> None:
@@ -112,10 +83,7 @@ def _print_version(wanted: bool) -> None:
 def _main(
     context: typer.Context,
     version: Annotated[
-        bool,
-        typer.Option(
-            "--version", metavar="", callback=_print_version, is_eager=True, help="Print the version and exit."
-        ),
+        bool, option("", "Print the version and exit.", "--version", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.text import Text
 
-from testbed.commands.invocation import Debug, examples
+from testbed.commands.invocation import Debug, argument, examples, flag
 from testbed.commands.terminal import Console, clock_time, duration
 from testbed.display import visible
 
@@ -29,15 +29,11 @@ _EVERY_S = 1.0
 
 
 def status(
-    directories: Annotated[
-        list[str], typer.Argument(metavar="RUN", help="Directories (or URIs) of runs or of sweeps.", show_default=False)
-    ],
+    directories: Annotated[list[str], argument("RUN", "Directories (or URIs) of runs or of sweeps.")],
     format: Annotated[
         Literal["text", "json"], typer.Option(help="json holds everything, in seconds; one list for all runs.")
     ] = "text",
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", metavar="", help="Keep showing it until no run is under way.")
-    ] = False,
+    follow: Annotated[bool, flag("Keep showing it until no run is under way.", "--follow", "-f")] = False,
     debug: Debug = False,
 ) -> None:
     """Show how runs stand: rounds done and left, outcomes, accuracy, restarts, last events, and how to resume."""
