@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from testbed.commands.invocation import Debug, argument, examples, flag
-from testbed.commands.terminal import Console, clock_time, duration
+from testbed.commands.terminal import Console, clock_time, duration, shortened
 from testbed.display import visible
 
 if TYPE_CHECKING:
@@ -141,8 +141,7 @@ def _several(found: "RunsAt") -> Text:
 
 
 def _cells(run: "RunStatus") -> tuple[str, ...]:
-    label = visible(run.label)
-    label = label if len(label) <= _WIDEST_LABEL else f"{label[: _WIDEST_LABEL - 1]}…"
+    label = shortened(run.label, _WIDEST_LABEL)
     accuracy = "" if run.accuracy is None else f"{100 * run.accuracy:.1f}%"
     pace = "" if run.round_s is None else _short(run.round_s)
     left = "" if run.state == "finished" or run.left_s is None else clock_time(run.left_s)

@@ -1,12 +1,14 @@
 """``testbed trace``: availability traces made, inspected and recorded."""
 
+import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from testbed.commands.invocation import Debug, argument, examples, flag, group, option
-from testbed.commands.terminal import echo, messages, seconds
+from testbed.commands.terminal import echo, messages
 from testbed.errors import ExperimentError, TraceError
 
 if TYPE_CHECKING:
@@ -244,6 +246,21 @@ def record(
     schedule.write(out)
     echo(trace_report.render(describe_schedule(schedule)), nl=False)
     echo(f"{out}: {len(schedule)} rows")
+
+
+_SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_FORM = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)\s*", re.ASCII)
+
+
+def seconds(text: str, option: str) -> float:
+    """The positive duration that `text` says, in seconds; raises `ExperimentError` that begins with `option`."""
+    form = _FORM.fullmatch(text)
+    if form and form[2] in _SECONDS:
+        value = float(form[1]) * _SECONDS[form[2]]
+        if 0 < value < math.inf:
+            return value
+    shown = text if len(text) <= 40 else f"{text[:40]}…"
+    raise ExperimentError(f"{option}: {shown!r} is no duration; write e.g. 90, 90s, 5min, 12h or 7d")
 
 
 def _check_target(out: Path, force: bool, source: Path | None = None) -> None:
