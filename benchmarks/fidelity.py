@@ -5,7 +5,7 @@
     python -m benchmarks.fidelity --cases "server down shared by eight" --format markdown
 
 A server and up to eight clients, each a process in a network namespace of its own, exchange the same messages that the
-emulated network is asked to carry: over real TCP, on links limited by `tc` (`throttling`), through the live network
+emulated network is asked to carry: over real TCP, on links limited by `tc` (`namespaces`), through the live network
 with its own throttling off. The time is that of the last answer; the bytes are those that the server's interface has
 counted in both directions. The model gets the links' rates, its transport preset `tcp`, and as latency half the idle
 round trip: what the smallest message to as many clients takes on links without limits, measured before each case (a
@@ -29,9 +29,8 @@ import numpy as np
 
 from benchmarks.fidelity_cases import CASES, Case
 from benchmarks.fidelity_measuring import Clients, Stage, idle_round_trip_s, measured, median, predicted, throttle
-from benchmarks.namespaces import Star, Unavailable, check_available, enter
+from benchmarks.namespaces import Star, Unavailable, check_available, enter, lost, release
 from benchmarks.report import arguments, emit
-from benchmarks.throttling import lost, release
 
 TARGET_MEDIAN, TARGET_WORST, TARGET_BYTES = 0.05, 0.15, 0.03
 SHORT_S, SHORT_REPEATS = 0.1, 5  # short stages vary more, and cost less
