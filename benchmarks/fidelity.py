@@ -16,7 +16,6 @@ Nothing outside the namespaces is touched, and they are removed when this ends, 
 next run).
 """
 
-import argparse
 import math
 import os
 import signal
@@ -175,14 +174,7 @@ def _compared(cases: Sequence[Case], repeats: int) -> list[Comparison]:
 
 def main() -> None:
     """Run the benchmark from the command line."""
-    shared = arguments(__doc__.splitlines()[0])
-    parser = argparse.ArgumentParser(
-        description=shared.description, formatter_class=shared.formatter_class, parents=[shared], add_help=False,
-        conflict_handler="resolve",
-    )  # fmt: skip
-    parser.add_argument(
-        "--format", choices=("text", "json", "markdown"), default="text", help="how to print the result"
-    )
+    parser = arguments(__doc__.splitlines()[0], "markdown")
     parser.add_argument("--repeats", type=int, default=3, help="measurements of each case; their median counts")
     parser.add_argument("--quick", action="store_true", help="one measurement of each case")
     parser.add_argument("--cases", nargs="+", metavar="NAME", help="only these")
