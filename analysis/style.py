@@ -9,6 +9,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from testbed.display import visible
+
 COLUMN_INCHES = 3.5  # a column of a two-column paper: what is drawn here needs no scaling
 _DPI = 200
 
@@ -87,6 +89,12 @@ def _colours(names: Sequence[str], known: dict[str, str]) -> dict[str, str]:
     return {name: known.get(name) or spare[others.index(name) % len(spare)] for name in names}
 
 
+def figure_text(text: str) -> str:
+    """`text` as Matplotlib shows it: no formulas, and in the legend also where it begins with an underscore."""
+    shown = visible(text).replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
+
+
 @contextlib.contextmanager
 def house_style() -> Iterator[None]:
     """Matplotlib settings of the figures, for the block only."""
@@ -108,7 +116,8 @@ def one_panel(height: float, columns: float = 1.0) -> Iterator[tuple[Figure, Axe
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
-    """Write `path` with .png (200 dpi) and .pdf added; the same figure gives the same bytes."""
+    """Write `path` with .png (200 dpi) and .pdf added, and its folder if need be; the same figure, the same bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     paths = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "pdf")]
     for target in paths:
         metadata = {"CreationDate": None} if target.suffix == ".pdf" else {"Software": None}

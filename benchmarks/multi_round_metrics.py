@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from analysis.multi_round import over_rounds
-from analysis.multi_round.modular import PRIMES, reduced
+from analysis.multi_round.row_spaces import PRIMES, reduced
 from analysis.multi_round.simulation import dropout_probabilities, simulate
 from analysis.reproduction.multi_round_secagg.fig4 import SCHEMES
 from analysis.reproduction.multi_round_secagg.published import POPULATION

@@ -24,23 +24,26 @@ import numpy as np
 from benchmarks.report import arguments, emit
 from benchmarks.vrf import evaluation_seconds
 from testbed.crypto import vrf
-from testbed.emulation.availability.roundwise import AlwaysAvailable
+from testbed.emulation.availability.models import AlwaysAvailable
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.emulation.links import ClientLinks, Links
+from testbed.network.contract import Timing
 from testbed.network.emulated import EmulatedNetwork
-from testbed.network.recorder import Timing
 from testbed.parties.client import Environment
-from testbed.parties.local_hosts import LocalHosts
+from testbed.parties.host import LocalHosts
 from testbed.parties.pki import Directory, Identity
 from testbed.randomness import Randomness
 from testbed.selection.batch_partition import BatchPartitionParameters, BatchPartitionSelection
-from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
+from testbed.selection.contract import Selection, SelectionRound, TrainingReports
 from testbed.selection.lotto.messages import ParticipantEntry
 from testbed.selection.lotto.refinement import Refinement, refined
-from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
+from testbed.selection.lotto.variants import (
+    ClientCentricParameters,
+    ClientCentricServer,
+    ServerCentricParameters,
+    ServerCentricServer,
+)
 from testbed.selection.oort import OortParameters, OortSelection
-from testbed.selection.reports import TrainingReports
 
 PARTICIPANTS = 100
 CLIENT_CENTRIC_TARGET_S = 30.0

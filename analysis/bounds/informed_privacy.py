@@ -3,7 +3,12 @@
 Distributed noise protects a client as well as the rounds it is in are few, and the others in them honest. How many and
 how honest is decided by selection. Against a server that follows the protocol, chance decides. A malicious one decides
 itself, as far as clients do not check: under random selection it takes the victim in every round, with all its
-accomplices. Lotto leaves that to chance again (`analysis.bounds.lotto_dp`).
+accomplices. Lotto leaves that to chance again (`analysis.bounds.lotto_rounds`).
+
+How much noise is left in a round depends on the number of its participants s: the threshold is a fraction of it, so
+that the accomplices that secure aggregation withstands grow with s, and the victim's own share of the noise is one
+s-th. Where s varies (`bernoulli`, batches of two sizes) a malicious server takes the size it likes best, and chance
+may. So `ResidualNoise` is the least over all sizes.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,10 +19,16 @@ from math import ceil, inf
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from analysis.bounds.lotto import selection_probability
-from analysis.bounds.lotto_dp import PrivacyCost, at_least_one, least_epsilon, repeated_by_any, repeated_by_participants
-from analysis.bounds.residual_noise import ResidualNoise
+from analysis.bounds.lotto_rounds import (
+    PrivacyCost,
+    at_least_one,
+    least_epsilon,
+    repeated_by_any,
+    repeated_by_participants,
+)
 from analysis.bounds.tails import hypergeometric_survival, survival, survivals
 from analysis.bounds.verifiable_batch_partition import Setting
 from analysis.bounds.verifiable_batch_partition import bound as batches_exceed
@@ -26,6 +37,105 @@ from testbed.batches import Batches
 from testbed.engine.plan import Plan
 from testbed.privacy.accounting.accountant import Accountant
 from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
+from testbed.privacy.noise_plan import Guarantees
+
+MAX_SIZES_EXAMINED = 2**16
+"""So many sizes at most are looked at one by one; of more, each update counts as seen by itself in the largest."""
+
+
+@dataclass(frozen=True)
+class ResidualNoise:
+    """By the sizes of a round, what the aggregation says of each: `(m,)` arrays.
+
+    Attributes:
+        sizes: s.
+        max_colluders: dishonest participants with whom a malicious server still sees sums alone.
+        min_sum_size: participants in a sum, at least, as long as the server follows the protocol.
+        noise: share of the planned noise in such a sum.
+        min_partition_size: participants in a malicious server's sum, at least.
+    """
+
+    sizes: npt.NDArray[np.int64]
+    max_colluders: npt.NDArray[np.int64]
+    min_sum_size: npt.NDArray[np.int64]
+    noise: npt.NDArray[np.float64]
+    min_partition_size: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, plan: Plan) -> "ResidualNoise":
+        """What a plan's aggregation leaves, in rounds of all sizes that its clients take part in."""
+        fewest, largest = plan.minimum_participants, plan.maximum_participants
+        if plan.experiment.selection.protocol.startswith("lotto-"):  # clients refuse a list of any other length
+            fewest = largest
+        rows = []
+        for size in range(fewest, largest + 1) if largest - fewest <= MAX_SIZES_EXAMINED else ():
+            try:
+                found: Guarantees = plan.aggregation.guarantees(size)
+            except ValueError:  # there is no sum of so many
+                continue
+            least, part = found.min_sum_size, min(found.min_partition_size, found.min_sum_size)
+            if least <= size:
+                rows.append((size, found.max_colluders, least, min(1.0, found.min_noise_share), part))
+        if not rows:
+            return cls._alone(largest)
+        columns: Any = zip(*rows, strict=True)
+        return cls(*(np.array(column) for column in columns))
+
+    @classmethod
+    def _alone(cls, size: int) -> "ResidualNoise":
+        one = np.array([1])
+        return cls(np.array([size]), -one, one, np.array([1 / size]), one)
+
+    @property
+    def withstood(self) -> int:
+        """The dishonest participants with whom sums alone are seen in rounds of every size; -1: updates are seen."""
+        return int(self.max_colluders.min())
+
+    def from_curious(self, skipping: int, few: bool) -> float:
+        """Share of the planned noise against a server that follows the protocol and sees no more than sums.
+
+        Args:
+            skipping: k participants, none of them the victim, add no noise.
+            few: as few survive as a sum must have, all of the k among them; else everybody.
+        """
+        k = np.minimum(skipping, self.sizes - 1)
+        if few:
+            return float((self.noise * (1 - np.minimum(k, self.min_sum_size - 1) / self.min_sum_size)).min())
+        seen = (self.max_colluders < 0) & (self.min_sum_size == 1)
+        return float(np.where(seen, 1 / self.sizes, 1 - k / self.sizes).min())
+
+    def from_malicious(self, accomplices: int, few: bool) -> float:
+        """Share of the planned noise that a malicious server and so many participants cannot subtract.
+
+        Args:
+            accomplices: k participants, none of them the victim.
+            few: the server claims drop-outs, or splits the sum, as far as clients let it; else everybody is in it.
+        """
+        k = np.minimum(accomplices, self.sizes - 1)
+        left = 1 - k / self.sizes
+        if few:
+            left = (
+                self.noise
+                * self.min_partition_size
+                / self.min_sum_size
+                * (1 - np.minimum(k, self.min_partition_size - 1) / self.min_partition_size)
+            )
+        return float(np.where(k > self.max_colluders, 1 / self.sizes, left).min())
+
+    def described(self, malicious: bool) -> str:
+        """What a guarantee must say of it, to follow its reason; empty where there is nothing."""
+        said = []
+        if len(self.sizes) > 1:
+            said.append(f"in rounds of {self.sizes.min()} to {self.sizes.max()}")
+        if malicious and self.withstood < 0:
+            said.append("each update counts as seen with its own noise alone")
+        elif malicious and (self.min_partition_size < self.min_sum_size).any():
+            said.append(f"a sum may be split into parts of {self.min_partition_size.min()}, accomplices in them")
+        return "".join(f"; {one}" for one in said)
+
+
+# -- guarantees of selection ------------------------------------------------------------------------------------------
+
 
 Server = Literal["honest but curious", "malicious"]
 MAX_POPULATION = 10**9  # n_max of Corollary 3: clients that there could be at all
@@ -90,9 +200,13 @@ class _Training:
         described = self.left.described(server == "malicious") if shared else ""
         return Guarantee(server, everybody, fewest, because + described)
 
-    def fixed(self, server: Server, because: str, k: int, r: int) -> Guarantee:
-        """With certainly no more than k dishonest participants, and r rounds."""
-        return self.guarantee(server, because, [1.0] * k + [0.0], lambda rounds: float(rounds < r))
+    def by_chance(self, p: Fraction) -> Callable[[int], float]:
+        """q_r of a client that is in each round with probability `p`, independently of the others."""
+        return lambda r: survival(r, self.rounds, p)
+
+    def at_most(self, most: int) -> Callable[[int], float]:
+        """q_r of a client that is in so many rounds at most."""
+        return lambda r: float(r < most)
 
     def chances(self, up_to: Callable[[int], list[float]]) -> list[float]:
         """p_k for k = 0, 1, ...: of those that aggregation tolerates from `up_to`, and 0 for any more.
@@ -130,15 +244,9 @@ def guarantees(plan: Plan, accountant: Accountant, delta: float) -> list[Guarant
 
 def _honest(training: _Training) -> Guarantee:
     """A server that selects as it should. Whether the victim is among the participants is up to chance."""
-    chance, exactly, because = _participation(training)
+    repeated, because = _participation(training)
     skipping, how_many = _skipping(training)
-    if exactly is not None:
-        return training.guarantee(
-            "honest but curious", because + how_many, skipping, lambda rounds: float(rounds < exactly)
-        )
-    return training.guarantee(
-        "honest but curious", because + how_many, skipping, lambda r: survival(r, training.rounds, Fraction(chance))
-    )
+    return training.guarantee("honest but curious", because + how_many, skipping, repeated)
 
 
 def _skipping(training: _Training) -> tuple[list[float], str]:
@@ -168,33 +276,33 @@ def _uniform(training: _Training) -> bool:
     return drawn and training.plan.experiment.availability.model == "always"
 
 
-def _participation(training: _Training) -> tuple[Fraction, int | None, str]:
-    """A client's chance to take part in a round, independently; or in how many rounds at most; and why."""
+def _participation(training: _Training) -> tuple[Callable[[int], float], str]:
+    """q_r of a client whom an honest server may select, and why."""
     selection, n, s, rounds = training.plan.selection, training.population, training.participants, training.rounds
     parameters: Any = training.plan.experiment.selection
     always = training.plan.experiment.availability.model == "always"
-    protocol = parameters.protocol
+    protocol, by_chance, at_most = parameters.protocol, training.by_chance, training.at_most
     if protocol == "bernoulli":
         rate = s / n if selection.client_rate is None else selection.client_rate
-        return Fraction(rate), None, f"each client by a coin of its own, probability {rate:.4g}"
+        return by_chance(Fraction(rate)), f"each client by a coin of its own, probability {rate:.4g}"
     if _uniform(training):
-        return Fraction(s, n), None, f"{s} of {n} by chance, all of them there"
+        return by_chance(Fraction(s, n)), f"{s} of {n} by chance, all of them there"
     whole = protocol == "verifiable-batch-partition" or (protocol == "batch-partition" and parameters.mode == "uniform")
     if whole and always:
         assert selection.batches is not None
         wanted, batches = s // parameters.privacy, len(selection.batches)
-        return Fraction(wanted, batches), None, f"{wanted} of {batches} batches by chance, all of them there"
+        return by_chance(Fraction(wanted, batches)), f"{wanted} of {batches} batches by chance, all of them there"
     if protocol.startswith("lotto-") or protocol == "verifiable-batch-partition":
         p = _selection_probability(training)
-        return p, None, f"a candidate with probability {float(p):.4g}, whoever is there"
+        return by_chance(p), f"a candidate with probability {float(p):.4g}, whoever is there"
     if (not always and protocol != "random") or protocol == "oort" or ":" in protocol:
-        return Fraction(1), rounds, "the others may be away, or less useful: in every round"
+        return at_most(rounds), "the others may be away, or less useful: in every round"
     if protocol == "random" and parameters.recorded is None:
-        return Fraction(1), rounds, "the others may be away: in every round"
+        return at_most(rounds), "the others may be away: in every round"
     if protocol in ("weighted-random", "partition") and n % s == 0:
         most = ceil(rounds * s / n)
-        return Fraction(1), most, f"those with the fewest rounds go first, all of them there: {most} of {rounds} rounds"
-    return Fraction(1), rounds, "nothing is known of how chances hang together: in every round"
+        return at_most(most), f"those with the fewest rounds go first, all of them there: {most} of {rounds} rounds"
+    return at_most(rounds), "nothing is known of how chances hang together: in every round"
 
 
 def _malicious(training: _Training) -> Guarantee:
@@ -219,9 +327,10 @@ def _malicious(training: _Training) -> Guarantee:
         because = (
             f"the server takes the victim's batch in every round; in the sum it has {honest} honest clients or more"
         )
-        return training.fixed("malicious", because, k, rounds)
-    k = min(c, training.plan.maximum_participants - 1)
-    return training.fixed("malicious", f"the server takes the victim and {k} accomplices in every round", k, rounds)
+    else:
+        k = min(c, training.plan.maximum_participants - 1)
+        because = f"the server takes the victim and {k} accomplices in every round"
+    return training.guarantee("malicious", because, [1.0] * k + [0.0], training.at_most(rounds))
 
 
 def _malicious_with_verified_batches(training: _Training, parameters: Any) -> Guarantee:

@@ -11,8 +11,7 @@ from scipy.optimize import brentq
 from analysis.bounds import random_participation as one_round
 from analysis.bounds import random_participation_composed as many_rounds
 from analysis.bounds.random_participation import Delta, Participation, epsilon_at, sigma_at
-from analysis.bounds.rows import Row
-from analysis.bounds.validation import require_at_least, require_inside
+from analysis.bounds.rows import Row, require_at_least, require_inside
 
 Soundness = Literal["guarantee", "other-mechanism", "as-published", "lower-bound"]
 SOUND = "wcs"
@@ -177,3 +176,27 @@ def _warning(who: Participation, delta: float, clients: int | None) -> Row:
         return {}
     warning = f"delta {delta:g} is not below 1/{records}, one over the number of records: it would allow to publish"
     return {"warning": f"{warning} whole records"}
+
+
+# -- as text ----------------------------------------------------------------------------------------------------------
+
+_SOUNDNESS = {
+    "guarantee": "the guarantee",
+    "other-mechanism": "a guarantee of another algorithm",
+    "as-published": "as published, not a guarantee",
+    "lower-bound": "nothing can guarantee less",
+}
+_GIVEN = {"local_samples": "d", "client_rate": "p", "sample_rate": "q", "clip": "C", "delta": "delta"}
+
+
+def text(row: Row) -> str:
+    """What `random_participation_bounds` found, for a person."""
+    given, wanted = ("epsilon", "sigma") if "epsilon" in row else ("sigma", "epsilon")
+    first = ", ".join(f"{symbol} = {row[key]:g}" for key, symbol in _GIVEN.items())
+    lines = [f"{first}, T = {row['rounds']}, {given} = {row[given]:g}"]
+    width = max(len(one.name) for one in ANALYSES)
+    for one in ANALYSES:
+        value = row[f"{one.name}_{wanted}"]
+        shown = ("none" if wanted == "sigma" else "inf") if value is None else f"{value:.5g}"
+        lines.append(f"{one.name:{width}}  {wanted} {shown:>8}  {_SOUNDNESS[one.soundness]} ({one.source})")
+    return "\n".join([*lines, ""])

@@ -1,7 +1,15 @@
-"""A report as one flat object: inputs, results, and a reason beside each null. No value is NaN or infinite."""
+"""What the bounds share: checks of the numbers that are given, and results as one flat object.
 
-from math import isfinite
+The object holds inputs, results, and a reason beside each null. No value is NaN or infinite. A probability below the
+smallest double reads 0.0; its decimal logarithm stands beside it.
+"""
+
+from collections.abc import Callable, Mapping
+from math import inf, isfinite
 from typing import Any
+
+from analysis.tables import Table, to_json
+from analysis.tables import render as render_table
 
 Row = dict[str, Any]
 
@@ -14,3 +22,59 @@ def found(name: str, value: Any, reason: str) -> Row:
 def finite(name: str, value: float, reason: str) -> Row:
     """As `found`, for a number that may be infinite, which is null."""
     return found(name, value if isfinite(value) else None, reason)
+
+
+# -- as text for a terminal: what was given on the first line, then one line a result ---------------------------------
+
+
+def render(row: Row, format: str, text: Callable[[Row], str]) -> str:
+    """The row as ``json``, or as ``text`` by the `text` of the module that made it; ends in a line feed."""
+    return to_json(row, ascii=True) if format == "json" else text(row)
+
+
+def number(value: float) -> str:
+    """Integers in full, others to six digits."""
+    return f"{value}" if isinstance(value, int) else f"{value:.6g}"
+
+
+def given(row: Row, symbols: Mapping[str, str]) -> str:
+    """What was given, by the papers' symbols for the row's keys."""
+    return ", ".join(f"{symbols[key]} = {number(row[key])}" for key in row if key in symbols and row[key] is not None)
+
+
+def results(row: Row, labels: Mapping[str, str], value: Callable[[Row, str], str]) -> str:
+    """One line for each label whose key the row has: `value` of it, or why there is none.
+
+    A label may name keys of the row in braces.
+    """
+    lines = [
+        (label.format_map(row), f"none: {row[f'{key}_reason']}" if row[key] is None else value(row, key))
+        for key, label in labels.items()
+        if key in row
+    ]
+    return render_table(Table((), lines, ruled=False), "text")
+
+
+# -- numbers that people give -----------------------------------------------------------------------------------------
+# `ValueError` in one line with the number's name, value and what is allowed.
+
+
+def require_at_least(least: float, **values: float) -> None:
+    """Raise `ValueError` for the first of the named values that is below `least` or infinite."""
+    for name, value in values.items():
+        if not least <= value < inf:
+            raise ValueError(f"{name}: {value}; must be at least {least}")
+
+
+def require_positive(**values: float) -> None:
+    """Raise `ValueError` for the first of the named values that is not above 0 and finite."""
+    for name, value in values.items():
+        if not 0 < value < inf:
+            raise ValueError(f"{name}: {value}; must be above 0")
+
+
+def require_inside(**values: float) -> None:
+    """Raise `ValueError` for the first of the named values that is not above 0 and below 1."""
+    for name, value in values.items():
+        if not 0 < value < 1:
+            raise ValueError(f"{name}: {value}; must be above 0 and below 1")

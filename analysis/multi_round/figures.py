@@ -11,9 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from analysis.markup import figure_text
 from analysis.multi_round.over_rounds import OverRounds
-from analysis.style import COLUMN_INCHES, house_style, protocol_colours, save
+from analysis.style import COLUMN_INCHES, figure_text, house_style, protocol_colours, save
 
 _LINES = ("-", "--", ":", "-.")
 _PANELS = {"weak": "T (weak)", "fairness": "Fairness gap F", "cardinality": "Cardinality C"}
@@ -42,7 +41,6 @@ def draw(lines: Sequence[Line], out: Path, name: str = "multi-round-metrics") ->
     """
     colours = protocol_colours([line.protocol for line in lines])
     used: Counter[str] = Counter()
-    out.mkdir(parents=True, exist_ok=True)
     with house_style():
         figure = Figure(figsize=(COLUMN_INCHES, 4.9), layout="constrained")
         panels = figure.subplots(len(_PANELS), 1, sharex=True)

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.markup import figure_text
 from analysis.privacy.spent import Spending
-from analysis.style import one_panel, save
+from analysis.style import figure_text, one_panel, save
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _KINDS = {
@@ -22,7 +21,6 @@ def draw(runs: Sequence[Spending], out: Path, name: str = "privacy") -> list[Pat
 
     Epsilons that are infinite, or the same as the one achieved throughout, are not drawn.
     """
-    out.mkdir(parents=True, exist_ok=True)
     with one_panel(2.5) as (figure, axes):
         shown = set()
         for place, run in enumerate(runs):

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 import workloads
-from analysis.comparison.measures import mean_interval
 from analysis.reproduction.contract import ReproductionContext
+from analysis.statistics import mean_interval
 from testbed.arrays import Floats, Ids
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords

@@ -25,15 +25,14 @@ from ray.exceptions import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster.hosts.placement import Node, Place, living_nodes, replacement
-from cluster.hosts.reduction import tree
+from cluster.hosts.placement import Node, Place, living_nodes, replacement, tree
 from testbed.arrays import Ids
 from testbed.errors import ClusterError, Refusal
 from testbed.experiment.schema import Experiment
 from testbed.messages import Vector
 from testbed.network.hosts import Delivery, HostAnswers
 from testbed.network.live import Address
-from testbed.parties.local_hosts import chosen_on, owned_by, split
+from testbed.parties.host import chosen_on, owned_by, split
 from testbed.parties.pki import Directory
 from testbed.parties.sums import combined
 

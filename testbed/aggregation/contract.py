@@ -19,7 +19,7 @@ from testbed.parties.pki import Directory
 from testbed.privacy.accounting.accountant import Accountant
 from testbed.privacy.noise_plan import Guarantees, NoisePlan, NoiseSource
 from testbed.randomness import Randomness
-from testbed.training.client import Train
+from testbed.training import Train
 from testbed.workload.contract import Workload
 
 

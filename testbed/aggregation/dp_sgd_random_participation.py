@@ -33,7 +33,7 @@ from testbed.parties.client import Client, Role, RoleSpec, handles
 from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
 from testbed.privacy.mechanisms.gaussian import coins, with_noise
 from testbed.privacy.noise_plan import Guarantees
-from testbed.training.client import Train, Trained, Trainer, trained_update
+from testbed.training import Train, Trained, Trainer, trained_update
 from testbed.workload.contract import GradientWorkload, LocalUpdate, Workload
 
 _NAME = "dp-sgd-random-participation"

@@ -5,9 +5,11 @@ import json
 import os
 import shlex
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -46,6 +48,21 @@ class Invocation:
         return shlex.join(["testbed", *self.arguments, *more])
 
 
+def option(metavar: str, help: str, *names: str, **more: Any) -> Any:
+    """An option of a command; `metavar` stands for its value in the help."""
+    return typer.Option(*names, metavar=metavar, help=help, **more)
+
+
+def argument(metavar: str, help: str) -> Any:
+    """An argument of a command."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False)
+
+
+def flag(help: str, *names: str) -> Any:
+    """An option without a value."""
+    return typer.Option(*names, metavar="", help=help)
+
+
 def _set_debug(context: typer.Context, wanted: bool) -> None:
     context.obj.debug = context.obj.debug or wanted
 
@@ -53,22 +70,23 @@ def _set_debug(context: typer.Context, wanted: bool) -> None:
 Debug = Annotated[
     bool, typer.Option("--debug", metavar="", callback=_set_debug, is_eager=True, help="Print tracebacks of errors.")
 ]
+ExperimentFile = Annotated[Path, argument("EXPERIMENT.yaml", "An experiment file.")]
+Quiet = Annotated[bool, flag("No progress.", "--quiet", "-q")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "KEY=VALUE",
+        "Override a key of the experiment; a mapping is merged, {} empties a section; may be repeated.",
         "--set",
-        metavar="KEY=VALUE",
-        help="Override a key of the experiment; a mapping is merged, {} empties a section; may be repeated.",
     ),
 ]
 
 
 ImportClasses = Annotated[
     bool,
-    typer.Option(
+    flag(
+        "Import the user-defined classes that the experiment names, which runs the code of their modules.",
         IMPORT_CLASSES,
-        metavar="",
-        help="Import the user-defined classes that the experiment names, which runs the code of their modules.",
     ),
 ]
 
@@ -148,3 +166,20 @@ def report(error: BaseException, invocation: Invocation) -> int:
 def _print(lines: Sequence[str], before: str = "error: ") -> None:
     for line in lines:
         messages().print(Text.assemble((before, "bold red"), line))
+
+
+def check_folder(option: str, directory: Path) -> None:
+    """Make the folder that `option` names, if need be; raises `ExperimentError` when nothing can be written there."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise ExperimentError(f"{option}: {directory} cannot be written to ({error.strerror}); give another") from None
+
+
+def check_file(option: str, file: Path) -> None:
+    """As `check_folder`, of the folder of a file; a folder of the file's name is an error, too."""
+    if file.is_dir():
+        raise ExperimentError(f"{option}: {file} is a folder; give a file in it")
+    check_folder(option, file.parent)

@@ -13,7 +13,7 @@ import typer
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from testbed.display import visible_lines
+from testbed.display import visible, visible_lines
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -21,6 +21,12 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 def echo(text: object = "", *, nl: bool = True, err: bool = False) -> None:
     """Print a result to standard output, as it is but for control characters; `nl`: end in a line feed."""
     typer.echo(visible_lines(str(text)), nl=nl, err=err)
+
+
+def shortened(label: str, widest: int) -> str:
+    """`label` made visible, in at most `widest` characters."""
+    label = visible(label)
+    return label if len(label) <= widest else f"{label[: widest - 1]}…"
 
 
 def without_colours(log: str) -> str:
@@ -43,3 +49,16 @@ class Console(rich.console.Console):
 def messages() -> Console:
     """Where progress and messages go: standard error. Results go to standard output, unadorned."""
     return Console(stderr=True, soft_wrap=True)
+
+
+def clock_time(seconds: float) -> str:
+    """Seconds as 0:07, 12:34 or 1:02:03."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person would say them: 22.3 s, 14:05 min, 3:20:00 h."""
+    if seconds < 600:
+        return f"{seconds:.1f} s"
+    return f"{clock_time(seconds)} {'min' if round(seconds) < 3600 else 'h'}"

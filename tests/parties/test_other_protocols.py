@@ -15,12 +15,11 @@ from testbed.aggregation.secagg_plus.client import SecAggPlusClient
 from testbed.aggregation.secagg_plus.messages import AnnounceGraph
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.engine.plan import Plan
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 from testbed.messages import Message, Vector, detach, encode
 from testbed.network.hosts import Delivery
 from testbed.parties.client import Environment, Role, handles
-from testbed.parties.host import Host
-from testbed.parties.local_hosts import LocalHosts
+from testbed.parties.host import Host, LocalHosts
 from testbed.parties.pki import PKI, Directory
 
 N = 20

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.bounds.lotto_parameters import largest_exclusion
+from analysis.bounds.lotto import largest_exclusion
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
 from analysis.style import one_panel, save

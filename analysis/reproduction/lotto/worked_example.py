@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from scipy.optimize import brentq
 
 from analysis.bounds.lotto import dishonest_fraction_exceeds, secagg_fails, selection_probability, tolerated
-from analysis.bounds.lotto_dp import Training, Variant, cost_with_lotto, cost_without_lotto
+from analysis.bounds.lotto_rounds import Training, Variant, cost_with_lotto, cost_without_lotto
 from analysis.bounds.tails import log10_survival, survival
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER

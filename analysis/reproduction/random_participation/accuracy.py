@@ -5,7 +5,7 @@ DP-SGD with random participation at the noise that each analysis asks for: the s
 smaller steps, so each scheme gets the learning rate that is best for it, of a grid that is the same for all and on a
 seed that is not compared. For each further seed there is one sweep over the schemes. Its points have data, first model,
 participants and samples in common, so that schemes are compared seed by seed. What the noise of the proposed analysis
-really guarantees stands beside its curve: see docs/random-participation.md.
+really guarantees stands beside its curve: see docs/papers/random-participation.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,6 @@ from analysis.bounds.random_participation import (
     sigma_at,
     weak_client_sampling,
 )
-from analysis.comparison.measures import mean_interval
 from analysis.reproduction.contract import (
     Agreement,
     Claim,
@@ -51,6 +50,7 @@ from analysis.reproduction.random_participation.published import (
     Scenario,
 )
 from analysis.reproduction.training_runs import AccuracyCurves, best_of, describe_data, runs_by_scheme
+from analysis.statistics import mean_interval
 from analysis.style import one_panel, save
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment

@@ -9,8 +9,7 @@ from testbed.aggregation.secagg_plus.client import SecAggPlusClient
 from testbed.aggregation.secagg_plus.messages import AnnounceGraph
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.messages import Key32, Message, RoundNumber
-from testbed.parties.client import handles
-from testbed.parties.stage_table import Row, StageTable
+from testbed.parties.client import Row, StageTable, handles
 
 
 class HandedOver(Message, frozen=True):

@@ -1,13 +1,13 @@
-"""Secure aggregation for each of several participant lists of one round (`parallel_lists`)."""
+"""Secure aggregation for each of several participant lists of one round (`ParallelLists`)."""
 
 from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
-from testbed.adversary.lotto.parallel_lists import LISTS, ListsOptions, ParallelLists
 from testbed.adversary.misbehaviour import AggregationMisbehaviour
 from testbed.adversary.secagg.accomplices import SecAggAccomplice, SecAggPlusAccomplice
+from testbed.adversary.selection.lists import LISTS, ListsOptions, ParallelLists
 from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.server import SecAggPlus

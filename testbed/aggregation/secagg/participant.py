@@ -8,9 +8,8 @@ from testbed.aggregation.secagg.stages import STAGES
 from testbed.crypto import signatures
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
-from testbed.parties.client import Client
-from testbed.parties.stage_table import StageTable
-from testbed.training.client import RoundUpdate, training_digest
+from testbed.parties.client import Client, StageTable
+from testbed.training import RoundUpdate, training_digest
 
 
 class Participant(NoisyRole):

@@ -1,4 +1,4 @@
-"""Which question a client of `secagg` answers when (`testbed.parties.stage_table`): once each and in order.
+"""Which question a client of `secagg` answers when (`testbed.parties.client`): once each and in order.
 
 Whoever could ask for a stage again, or go on after a refusal, could have both shares of a peer.
 """
@@ -13,7 +13,7 @@ from testbed.aggregation.secagg.messages import (
     UnmaskSurvivors,
 )
 from testbed.aggregation.secagg.noise import UnmaskAndRemove
-from testbed.parties.stage_table import Row, StageTable
+from testbed.parties.client import Row, StageTable
 
 STATES = ("new", "advertised", "shared", "masked", "signed", "revealed")
 

@@ -36,8 +36,7 @@ from testbed.crypto.failures import OpeningFailed
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import signed_content
-from testbed.parties.client import handles
-from testbed.parties.stage_table import StageTable
+from testbed.parties.client import StageTable, handles
 
 STAGES_AMONG_NEIGHBOURS = StageTable(
     start=STAGES.start,

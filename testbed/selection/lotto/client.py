@@ -1,6 +1,6 @@
 """Client side of what both variants of Lotto share (arXiv 2401.02880, section 3.4): verification and consistency.
 
-Each failed check is a refusal that names it. Which question may come when is a table: `stages`.
+Each failed check is a refusal that names it. Which question may come when is a table, `STAGES`.
 """
 
 from collections.abc import Collection, Mapping
@@ -9,11 +9,9 @@ from typing import ClassVar
 from testbed.crypto import signatures
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
-from testbed.parties.client import Client, Role, handles
+from testbed.parties.client import Client, Role, Row, StageTable, handles
 from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import check_pulse, check_receipt, randomness_of
-from testbed.parties.stage_table import StageTable
-from testbed.selection.lotto.candidacy import selection_input, under_threshold
 from testbed.selection.lotto.messages import (
     LIST_DOMAIN,
     Agreed,
@@ -23,9 +21,41 @@ from testbed.selection.lotto.messages import (
     ParticipantList,
     list_content,
     list_digest,
+    selection_input,
+    under_threshold,
 )
 from testbed.selection.lotto.parameters import AgreedListParameters
-from testbed.selection.lotto.stages import STAGES
+
+STAGES = StageTable(
+    start="new",
+    new_round={"new": "announced", "announced": "announced", "signed": "over", "over": "over"},
+    rows={
+        ParticipantList: Row(
+            after={"announced"},
+            then="signed",
+            on_refusal="over",
+            check="lotto.second-list",
+            detail="a list for round {round} was shown before",
+            other_round=("lotto.unannounced-round", "a list for round {round}, which was not announced"),
+        ),
+        ListSignatures: Row(
+            after={"signed"},
+            then=None,
+            check="lotto.no-list",
+            detail="signatures for a list that this client has not seen",
+        ),
+    },
+)
+"""Which question is answered when, in both variants.
+
+A round is announced, then its participants are shown one list and the signatures on it. An announcement is answered in
+every state if its checks hold: a valid one also after one that was refused. In the server-centric variant the list
+announces its round, too.
+
+One list, whatever comes of it: a client that signed a second one could be made to agree with peers who hold another.
+After one that was refused, or another announcement after a list, it is "over". Signatures on the list that was signed
+may be shown again, as long as no other round has been announced.
+"""
 
 
 class LottoClient(Role):

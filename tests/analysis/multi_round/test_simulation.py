@@ -10,12 +10,12 @@ import pytest
 from analysis.multi_round.participation import participation_matrix
 from analysis.multi_round.simulation import DROPOUT_PROBABILITIES, dropout_probabilities, simulate
 from testbed.errors import ExperimentError
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 from testbed.records import RunRecords
 from testbed.running import run_all
 from testbed.selection.batch_partition import BatchPartitionParameters, PartitionParameters
 from testbed.selection.contract import SelectionParameters
-from testbed.selection.lotto.client_centric import ClientCentricParameters
+from testbed.selection.lotto.variants import ClientCentricParameters
 from testbed.selection.random_selection import BernoulliParameters, RandomParameters, WeightedRandomParameters
 
 AWAY = [0.1, 0.3, 0.5]

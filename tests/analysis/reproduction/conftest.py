@@ -6,9 +6,8 @@ import pytest
 
 from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.lotto.overhead import SCALES, OverheadScale
-from testbed.experiment.overrides import apply_override
-from testbed.experiment.schema import Experiment
-from testbed.experiment.validation import validated
+from testbed.experiment.reading import apply_override
+from testbed.experiment.schema import Experiment, validated
 from testbed.records import RunRecords
 from testbed.running import run_all
 

@@ -6,9 +6,13 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace as replaced
 
-from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
 from testbed.selection.lotto.messages import ParticipantEntry, ParticipantList
-from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
+from testbed.selection.lotto.variants import (
+    ClientCentricParameters,
+    ClientCentricServer,
+    ServerCentricParameters,
+    ServerCentricServer,
+)
 from tests.selection.federations import PARTICIPANTS
 
 CLIENT_CENTRIC = (ClientCentricServer, ClientCentricParameters)

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as replaced
 
-from testbed.selection.lotto.client_centric import ClientCentricServer
 from testbed.selection.lotto.messages import Announce, ListSignatures, ParticipantList
-from testbed.selection.lotto.server_centric import ServerCentricParameters
+from testbed.selection.lotto.variants import ClientCentricServer, ServerCentricParameters
 from tests.selection.federations import PARTICIPANTS, POPULATION, Selecting, malicious_server, refused_round
 from tests.selection.lotto.malicious import CLIENT_CENTRIC, SERVER_CENTRIC, everybody, showing
 

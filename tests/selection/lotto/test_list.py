@@ -11,8 +11,7 @@ from msgspec.structs import replace as replaced
 
 from testbed.crypto import prf, signatures
 from testbed.network.contract import ids
-from testbed.selection.lotto.candidacy import selection_input
-from testbed.selection.lotto.messages import ParticipantEntry, ParticipantList
+from testbed.selection.lotto.messages import ParticipantEntry, ParticipantList, selection_input
 from tests.selection.federations import PARTICIPANTS, POPULATION, Selecting, malicious_server, refused_round
 from tests.selection.lotto.malicious import (
     CLIENT_CENTRIC,

@@ -7,7 +7,7 @@ from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.lotto import fig8, fig9, tables
 from analysis.reproduction.lotto.fig8 import Setting
 from analysis.reproduction.lotto.overhead import INFORMED_SCALES, OverheadScale
-from testbed.experiment.sweep import points
+from testbed.experiment.schema import points
 
 SETTING = Setting(20, 4, model="logistic", samples_per_client=12, test_samples=100)
 

@@ -36,7 +36,7 @@ from analysis.reproduction.multi_round_secagg.training import (
 )
 from analysis.reproduction.training_runs import AccuracyCurves
 from testbed.errors import ExperimentError
-from testbed.experiment.sweep import points
+from testbed.experiment.schema import points
 from testbed.records import RunRecords
 
 TINY = replace(
