@@ -180,8 +180,11 @@ class HostAnswers:
         if not parts:
             return cls.empty()
         order = np.argsort(np.concatenate([part.clients for part in parts]), kind="stable")
-        columns = ("clients", "answered", "sizes", "compute_s", "pki_up", "pki_down")
-        merged = cls(**{name: np.concatenate([getattr(part, name) for part in parts])[order] for name in columns})
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts])[order]
+            for name in ("clients", "answered", "sizes", "compute_s", "pki_up", "pki_down")
+        }
+        merged = cls(**columns)
         for part in parts:
             merged.headers.update(part.headers)
             merged.refusals += part.refusals
