@@ -1,8 +1,4 @@
-"""The `testbed` command, a thin layer over the library.
-
-Commands: `run`, `tune`, `status`, `validate`, `schema`, `compare`, `plot`, `dropouts`, `metrics`, `privacy`,
-`reproduce`, `attack`, `trace`, `submit`, `jobs`, `calibrate`, `cluster`, `bound`, `plan`.
-"""
+"""The `testbed` command, a thin layer over the library: which verbs there are, and in which groups help lists them."""
 
 import sys
 from collections.abc import Sequence
@@ -16,6 +12,7 @@ from testbed.commands import (
     calibrate,
     cluster,
     jobs,
+    listing,
     reproduce,
     results,
     run,
@@ -42,35 +39,42 @@ app = typer.Typer(
     help="Emulate secure participant selection in federated learning, and measure what it costs.",
     epilog=_EPILOG,
     rich_markup_mode="rich",
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-app.command(epilog=run.RUN_EPILOG)(run.run)
-app.command(epilog=tune.TUNE_EPILOG)(tune.tune)
-app.command(epilog=status.STATUS_EPILOG)(reads_records(status.status))
-app.command(epilog=validation.VALIDATE_EPILOG)(validation.validate)
-app.command(epilog=validation.SCHEMA_EPILOG)(validation.schema)
-app.command(epilog=results.COMPARE_EPILOG)(reads_records(results.compare))
-app.command(epilog=results.PLOT_EPILOG)(reads_records(results.plot))
-app.command(epilog=results.DROPOUTS_EPILOG)(reads_records(results.dropouts))
-app.command(epilog=results.METRICS_EPILOG)(reads_records(results.metrics))
-app.command(epilog=results.PRIVACY_EPILOG)(reads_records(results.privacy))
-app.command(epilog=reproduce.REPRODUCE_EPILOG)(reproduce.reproduce)
-app.add_typer(attack.attack)
-app.add_typer(trace.trace)
-app.command(epilog=jobs.SUBMIT_EPILOG)(jobs.submit)
-app.add_typer(jobs.jobs)
-app.command(epilog=calibrate.CALIBRATE_EPILOG)(calibrate.calibrate)
-app.add_typer(cluster.cluster)
+RUNNING, LOOKING, ATTACKS = "Run", "Look at results", "Attack and bound"
+TRACES, CLUSTER = "Traces and costs", "Clusters"
+
+app.command(epilog=run.RUN_EPILOG, rich_help_panel=RUNNING)(run.run)
+app.command(epilog=validation.VALIDATE_EPILOG, rich_help_panel=RUNNING)(validation.validate)
+app.command("list", epilog=listing.LIST_EPILOG, rich_help_panel=RUNNING)(listing.list_)
+app.command(epilog=status.STATUS_EPILOG, rich_help_panel=RUNNING)(reads_records(status.status))
+app.command(epilog=tune.TUNE_EPILOG, rich_help_panel=RUNNING)(tune.tune)
+app.command(epilog=validation.SCHEMA_EPILOG, rich_help_panel=RUNNING)(validation.schema)
+
+app.command(epilog=results.COMPARE_EPILOG, rich_help_panel=LOOKING)(reads_records(results.compare))
+app.command(epilog=results.PLOT_EPILOG, rich_help_panel=LOOKING)(reads_records(results.plot))
+app.command(epilog=results.DROPOUTS_EPILOG, rich_help_panel=LOOKING)(reads_records(results.dropouts))
+app.command(epilog=results.METRICS_EPILOG, rich_help_panel=LOOKING)(reads_records(results.metrics))
+app.command(epilog=results.PRIVACY_EPILOG, rich_help_panel=LOOKING)(reads_records(results.privacy))
+app.command(epilog=reproduce.REPRODUCE_EPILOG, rich_help_panel=LOOKING)(reproduce.reproduce)
+
 bound.bound.command("random-participation", epilog=bound.BOUND_RANDOM_PARTICIPATION_EPILOG)(
     bound.bound_random_participation
 )
 bound.bound.command("verifiable-batch-partition", epilog=bound.VERIFIABLE_EPILOG)(bound.bound_verifiable)
 bound.bound.command("privacy", epilog=results.BOUND_PRIVACY_EPILOG)(results.bound_privacy)
 bound.bound.command("batch-partition", epilog=bound.BATCH_PARTITION_EPILOG)(bound.bound_batch_partition)
-app.add_typer(bound.bound)
-app.add_typer(bound.plan)
+app.add_typer(attack.attack, rich_help_panel=ATTACKS)
+app.add_typer(bound.bound, rich_help_panel=ATTACKS)
+app.add_typer(bound.plan, rich_help_panel=ATTACKS)
+
+app.add_typer(trace.trace, rich_help_panel=TRACES)
+app.command(epilog=calibrate.CALIBRATE_EPILOG, rich_help_panel=TRACES)(calibrate.calibrate)
+
+app.add_typer(cluster.cluster, rich_help_panel=CLUSTER)
+app.command(epilog=jobs.SUBMIT_EPILOG, rich_help_panel=CLUSTER)(jobs.submit)
+app.add_typer(jobs.jobs, rich_help_panel=CLUSTER)
 
 
 def _print_version(wanted: bool) -> None:

@@ -45,8 +45,8 @@ def check(
     Run it where the experiment will be run: on a node of the cluster.
     """
     from testbed.experiment import load
-    from testbed.experiment.plugin_classes import refuse_unless_imported
-    from testbed.experiment.sweep import points
+    from testbed.experiment.inputs import refuse_unless_imported
+    from testbed.experiment.schema import points
 
     experiments = []
     if file is not None:

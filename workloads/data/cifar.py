@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
 from testbed.files import limits
-from testbed.files.archives import SmallHeaders
+from testbed.files.limits import SmallHeaders
 from testbed.workload.section import Form, WorkloadSection
 from workloads.data.clients.cifar_pickle import Unreadable, batch
 from workloads.data.clients.contract import Dataset
