@@ -3,7 +3,8 @@ Servers in Federated Learning, USENIX Security 2024, arXiv 2401.02880, sections 
 
 A client is a candidate with probability at most p = floor(a s m / n_min) / m, whatever the server announces: clients
 refuse a population below n_min. Of the c dishonest clients at most Binomial(c, p) many come through, and a server that
-removes honest candidates only keeps all of them. These are bounds for one round.
+removes honest candidates only keeps all of them. These are bounds for one round, and the way back from a target to
+parameters; `analysis.bounds.lotto_rounds` is about many rounds.
 """
 
 from collections.abc import Callable

@@ -7,9 +7,9 @@ probability at least 1 - p_k no round has more than k dishonest candidates, and 
 client takes part in more than r of the R rounds. Given both, the victim's epsilon is that of r rounds with (s - k)/s of
 the noise, at what p_k and q_r leave of delta. Every pair (k, r) gives a valid epsilon; the corollaries take the least.
 
-Corollary 1 bounds by q the chance that a round *number* is broken: that more dishonest clients stand
-in it than secure aggregation withstands. The functions are independent from number to number, and the dishonest clients
-are what they are before the keys are made, so broken numbers are independent, each with chance q at most.
+Corollary 1 bounds by q the chance that a round *number* is broken: that more dishonest clients stand in it than secure
+aggregation withstands. The functions are independent from number to number, and the dishonest clients are what they are
+before the keys are made, so broken numbers are independent, each with chance q at most.
 
 A server that knows its own clients' lots ahead chooses among numbers. Each serves a client once and none is above R, so
 of all that ever happens at most Binomial(R, q) rounds are broken. Clients that accept a number at most G above the last
