@@ -20,15 +20,14 @@ from typing import Any, Literal
 import psutil
 import ray
 
-from cluster.hosts.connection import connect, disconnect
 from cluster.hosts.placement import Node, hosts_for, runs_at_a_time, spread
+from cluster.hosts.session import connect, disconnect
 from cluster.probe import NodeFacts, facts_here, start_probes, understood
 from testbed.engine.plan import Plan
 from testbed.errors import ClusterError, ExperimentError, RunError, TraceError
-from testbed.experiment.input_files import digests, located
-from testbed.experiment.plugin_classes import plugin_classes
+from testbed.experiment.inputs import digests, located, plugin_classes
 from testbed.experiment.schema import Experiment
-from testbed.files.uris import is_uri
+from testbed.files.names import is_uri
 from testbed.plugins import sources
 
 Level = Literal["ok", "warn", "fail"]

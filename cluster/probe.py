@@ -118,8 +118,7 @@ class Probe:
 
         from testbed.engine.plan import Plan
         from testbed.errors import TestbedError
-        from testbed.experiment.input_files import digests
-        from testbed.experiment.plugin_classes import plugin_classes
+        from testbed.experiment.inputs import digests, plugin_classes
         from testbed.plugins import sources
 
         files: dict[str, str] = {}
@@ -177,7 +176,7 @@ def understood(probes: dict[str, Any], experiments: Sequence[Experiment]) -> dic
 
     Args:
         probes: by node id; of nodes that have the testbed.
-        experiments: without sweeps, their paths absolute (see `testbed.experiment.input_files.located`).
+        experiments: without sweeps, their paths absolute (see `testbed.experiment.inputs.located`).
     """
     asked = {node: probe.understands.remote(list(experiments)) for node, probe in probes.items()}
     answers: dict[str, tuple[str, dict[str, str]]] = {}

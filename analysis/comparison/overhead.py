@@ -24,8 +24,7 @@ from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S, summarise
 from analysis.statistics import Interval, mean_interval, ratio_interval
 from testbed.emulation.traces.schedule import FATES
 from testbed.records import RunRecords
-from testbed.records.reasons import summed_up
-from testbed.records.replay import record
+from testbed.records.reader import recorded_schedule, summed_up
 
 # Column of the table: key of `analysis.comparison.summary`.
 COSTS = {
@@ -240,7 +239,7 @@ def _fates(run: RunRecords) -> Fates:
     """By round: (client, stage, fate) of its participants, those to whom nothing happened included."""
     participants: dict[int, set[int]] = defaultdict(set)
     fates: Fates = defaultdict(set)
-    for number, client, stage, fate in record(run).rows():
+    for number, client, stage, fate in recorded_schedule(run).rows():
         if fate == FATES[0]:
             participants[number].add(client)
         if client in participants[number]:  # a client's participation comes before what became of it

@@ -14,7 +14,7 @@ import pandas as pd
 from analysis.tables import WIDTH, Table, bytes_unit, csv, latex, markdown, require_format, seconds_unit, to_json
 from analysis.tables import render as render_table
 from testbed.display import visible
-from testbed.records.reasons import behind_told, crashes_told
+from testbed.records.reader import behind_told, crashes_told
 
 _SHORTEST_LABEL = 16
 _MISSING = "–"

@@ -15,7 +15,7 @@ from analysis.statistics import mean_interval, per_update_interval
 from analysis.tables import plain, protocol_name
 from testbed.privacy.caveats import caveats
 from testbed.records import RunRecords
-from testbed.records.reasons import counted, refusals_told, summed_up
+from testbed.records.reader import counted, refusals_told, summed_up
 from testbed.workload.section import is_language
 
 PRIVACY_TIME_LIMIT_S = 5.0

@@ -19,8 +19,8 @@ from analysis.tables import Table, data, markdown, require_format
 from analysis.tables import render as render_table
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
-from testbed.experiment.overrides import set_key
-from testbed.experiment.validation import validated
+from testbed.experiment.reading import set_key
+from testbed.experiment.schema import validated
 from testbed.files.atomic import atomic_write
 from testbed.records import RunRecords
 

@@ -15,8 +15,7 @@ from testbed.display import visible
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import records_of
 from testbed.errors import ExperimentError
-from testbed.experiment.schema import Experiment
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import Experiment, validated
 from testbed.plugins.classes import NotImportedError
 from testbed.privacy.caveats import caveats
 from testbed.privacy.noise_plan import NoisePlan

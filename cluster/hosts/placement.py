@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.errors import ClusterError
-from testbed.experiment.schema import Cluster
+from testbed.experiment.sections import Cluster
 
 MEMORY_PER_RUN_BYTES = 3 * 2**30  # a coordinator and two hosts, each with torch: what parallel runs are rationed by
 ANSWER_TIMEOUT_S = 5.0

@@ -20,10 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import ExperimentError, RunError
-from testbed.experiment.loader import load
-from testbed.experiment.schema import Experiment
-from testbed.experiment.sweep import points
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import Experiment, load, points, validated
 from testbed.plugins.classes import PLUGIN_NAME
 
 EXPERIMENT = "experiment.yaml"

@@ -27,8 +27,7 @@ from ray.job_submission import JobSubmissionClient
 
 from cluster.jobs import authentication, downloads, interpreter, package
 from testbed.errors import ClusterError, ExperimentError, RunError
-from testbed.files.names import file_name
-from testbed.files.uris import is_uri, path_or_uri
+from testbed.files.names import file_name, is_uri, path_or_uri
 from testbed.version import VERSION
 
 MINIMUM_RAY = "2.54"  # as in pyproject.toml

@@ -1,12 +1,14 @@
 """``testbed trace``: availability traces made, inspected and recorded."""
 
+import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from testbed.commands.invocation import Debug, examples, group
-from testbed.commands.terminal import echo, messages, seconds
+from testbed.commands.invocation import Debug, argument, examples, flag, group, option
+from testbed.commands.terminal import echo, messages
 from testbed.errors import ExperimentError, TraceError
 
 if TYPE_CHECKING:
@@ -51,40 +53,32 @@ trace = group(
     epilog=TRACE_EPILOG,
 )
 
-Out = Annotated[Path, typer.Option(metavar="FILE", help="What to write: .parquet or .csv.", show_default=False)]
-Force = Annotated[bool, typer.Option("--force", metavar="", help="Overwrite the file if it is there.")]
-RoundSeconds = Annotated[
-    str | None, typer.Option(metavar="DURATION", help="How long a round lasts, e.g. 300, 5min.", show_default=False)
-]
+Out = Annotated[Path, option("FILE", "What to write: .parquet or .csv.")]
+Force = Annotated[bool, flag("Overwrite the file if it is there.", "--force")]
+RoundSeconds = Annotated[str | None, option("DURATION", "How long a round lasts, e.g. 300, 5min.")]
 
 
 @trace.command(epilog=_CONVERT_EPILOG)
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="The file to convert.", show_default=False)],
+    source: Annotated[Path, argument("SOURCE", "The file to convert.")],
     format: Annotated[
         Literal["phone-intervals", "flash", "fedscale", "matrix", "csv"],
-        typer.Option("--from", help="What the file is.", show_default=False),
+        typer.Option("--from", help="What the file is."),
     ],
     out: Out,
     outside: Annotated[
         Literal["repeat", "offline"] | None,
         typer.Option(
             help="Outside its own recording a device does the same again, as in FLASH and FedScale (repeat), or is "
-            "offline. (phone-intervals, flash, fedscale)  \\[default: repeat]",
-            show_default=False,
+            "offline. (phone-intervals, flash, fedscale)  \\[default: repeat]"
         ),
     ] = None,
     round_seconds: RoundSeconds = None,
-    client_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The column that says whose interval it is. (csv)")
-    ] = None,
-    from_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The column with the start of the interval. (csv)")
-    ] = None,
-    until_column: Annotated[str | None, typer.Option(metavar="NAME", help="The column with its end. (csv)")] = None,
+    client_column: Annotated[str | None, option("NAME", "The column that says whose interval it is. (csv)")] = None,
+    from_column: Annotated[str | None, option("NAME", "The column with the start of the interval. (csv)")] = None,
+    until_column: Annotated[str | None, option("NAME", "The column with its end. (csv)")] = None,
     unit: Annotated[
-        Literal["s", "ms", "min", "h"] | None,
-        typer.Option(help="The unit of both. (csv)  \\[default: s]", show_default=False),
+        Literal["s", "ms", "min", "h"] | None, typer.Option(help="The unit of both. (csv)  \\[default: s]")
     ] = None,
     force: Force = False,
     debug: Debug = False,
@@ -151,11 +145,11 @@ _READS = {  # the options that a format needs, and those that it may have
 
 def _check_options(format: str, given: dict[str, Any]) -> None:
     needed, possible = _READS[format]
-    for option, value in given.items():
-        if value is None and option in needed:
-            raise ExperimentError(f"{option}: needed with --from {format}")
-        if value is not None and option not in (*needed, *possible):
-            raise ExperimentError(f"{option}: has no effect with --from {format}; leave it out")
+    for name, value in given.items():
+        if value is None and name in needed:
+            raise ExperimentError(f"{name}: needed with --from {format}")
+        if value is not None and name not in (*needed, *possible):
+            raise ExperimentError(f"{name}: has no effect with --from {format}; leave it out")
 
 
 def _write_capacity(table: Any, counts: "Counts", out: Path) -> None:
@@ -177,22 +171,15 @@ def _write_capacity(table: Any, counts: "Counts", out: Path) -> None:
 @trace.command(epilog=_INSPECT_EPILOG)
 def inspect(
     file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="TRACE",
-            help="An availability trace, a recorded schedule, a bandwidth file or a directory of them.",
-            show_default=False,
-        ),
+        Path, argument("TRACE", "An availability trace, a recorded schedule, a bandwidth file or a directory of them.")
     ],
-    out: Annotated[
-        Path | None, typer.Option(metavar="PICTURE.png", help="Draw it, as PNG and as PDF.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, option("PICTURE.png", "Draw it, as PNG and as PDF.")] = None,
     format: Annotated[Literal["text", "json"], typer.Option(help="json holds seconds and Mbit/s.")] = "text",
     debug: Debug = False,
 ) -> None:
     """Print what is in a trace, and draw it: who is online when, how fast links are, who was lost in which round."""
     from analysis import trace_report
-    from testbed.emulation.traces.detection import facts, open_trace
+    from testbed.emulation.traces.inspection import facts, open_trace
 
     if out is not None and out.suffix not in ("", ".png", ".pdf"):
         raise ExperimentError(f"--out: {out}: pictures are .png and .pdf")
@@ -209,20 +196,13 @@ def inspect(
 @trace.command(epilog=_SYNTHESIZE_EPILOG)
 def synthesize(
     model: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Availability model: markov, diurnal-weibull, bernoulli, or package.module:Name.",
-            show_default=False,
-        ),
+        str, option("NAME", "Availability model: markov, diurnal-weibull, bernoulli, or package.module:Name.")
     ],
-    clients: Annotated[int, typer.Option(metavar="N", min=1, help="How many clients.", show_default=False)],
-    horizon: Annotated[str, typer.Option(metavar="DURATION", help="How long, e.g. 12h, 7d.", show_default=False)],
-    seed: Annotated[int, typer.Option(metavar="S", min=0, help="The same seed gives the same trace.")],
+    clients: Annotated[int, option("N", "How many clients.", min=1)],
+    horizon: Annotated[str, option("DURATION", "How long, e.g. 12h, 7d.")],
+    seed: Annotated[int, option("S", "The same seed gives the same trace.", min=0)],
     out: Out,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A key of the model; may be repeated.")
-    ] = None,
+    settings: Annotated[list[str] | None, option("KEY=VALUE", "A key of the model; may be repeated.", "--set")] = None,
     round_seconds: RoundSeconds = None,
     force: Force = False,
     debug: Debug = False,
@@ -232,7 +212,7 @@ def synthesize(
     horizon_s = seconds(horizon, "--horizon")
     round_s = None if round_seconds is None else seconds(round_seconds, "--round-seconds")
     from testbed.emulation.availability.synthesis import synthesize
-    from testbed.experiment.loader import availability_section
+    from testbed.experiment.schema import availability_section
     from testbed.randomness import Randomness
 
     made = synthesize(availability_section(model, settings or []), clients, horizon_s, Randomness(seed), round_s)
@@ -242,7 +222,7 @@ def synthesize(
 
 @trace.command(epilog=_RECORD_EPILOG)
 def record(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a run.", show_default=False)],
+    run: Annotated[Path, argument("RUN", "The directory of a run.")],
     out: Out,
     force: Force = False,
     debug: Debug = False,
@@ -254,18 +234,33 @@ def record(
     if next(run.rglob("experiment.yaml"), None) is None:
         raise ExperimentError(f"{run}: no runs here; `testbed run EXPERIMENT.yaml` makes some")
     from analysis import trace_report
-    from testbed.emulation.traces.detection import describe_schedule
+    from testbed.emulation.traces.inspection import describe_schedule
     from testbed.records import find_runs
-    from testbed.records.replay import record
+    from testbed.records.reader import recorded_schedule
 
     runs = find_runs(run)
     if len(runs) > 1:
         names = ", ".join(str(one.path) for one in runs[:3])
         raise ExperimentError(f"{run}: {len(runs)} runs; choose one, e.g. {names}")
-    schedule = record(runs[0])
+    schedule = recorded_schedule(runs[0])
     schedule.write(out)
     echo(trace_report.render(describe_schedule(schedule)), nl=False)
     echo(f"{out}: {len(schedule)} rows")
+
+
+_SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_FORM = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)\s*", re.ASCII)
+
+
+def seconds(text: str, option: str) -> float:
+    """The positive duration that `text` says, in seconds; raises `ExperimentError` that begins with `option`."""
+    form = _FORM.fullmatch(text)
+    if form and form[2] in _SECONDS:
+        value = float(form[1]) * _SECONDS[form[2]]
+        if 0 < value < math.inf:
+            return value
+    shown = text if len(text) <= 40 else f"{text[:40]}…"
+    raise ExperimentError(f"{option}: {shown!r} is no duration; write e.g. 90, 90s, 5min, 12h or 7d")
 
 
 def _check_target(out: Path, force: bool, source: Path | None = None) -> None:

@@ -15,7 +15,7 @@ from testbed.aggregation.secagg_plus.client import SecAggPlusClient
 from testbed.aggregation.secagg_plus.messages import AnnounceGraph
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.engine.plan import Plan
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 from testbed.messages import Message, Vector, detach, encode
 from testbed.network.hosts import Delivery
 from testbed.parties.client import Environment, Role, handles

@@ -21,7 +21,7 @@ from analysis.bounds.tails import survival
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.statistics import Proportion
 from analysis.style import COLUMN_INCHES, house_style, protocol_colours, save
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 
 POPULATION, DISHONEST, PARTICIPANTS, FACTOR, ETA = 100, 10, 10, 1.3, 2.0
 ROUNDS = {"small": 300, "paper": 3000}

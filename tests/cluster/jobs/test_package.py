@@ -14,7 +14,7 @@ import yaml
 from cluster.jobs.package import EXPERIMENT, PACKAGES, Packed, own_modules, pack, pack_code
 from testbed.errors import ExperimentError
 from testbed.experiment import load
-from testbed.experiment.input_files import digests
+from testbed.experiment.inputs import digests
 
 TRACE = "client,start_s,end_s\na,0,1000\nb,0,2000\n"
 
