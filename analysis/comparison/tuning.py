@@ -13,7 +13,8 @@ from typing import Any, Literal
 import pandas as pd
 import yaml
 
-from analysis.comparison.measures import Interval, mean_interval, per_round
+from analysis.comparison.measures import per_round
+from analysis.statistics import Interval, mean_interval
 from analysis.tables import Table, data, markdown, require_format
 from analysis.tables import render as render_table
 from testbed.errors import ExperimentError

@@ -32,8 +32,7 @@ def calibrate(
         _check_writable(out)
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from testbed.emulation.compute.cost import REFERENCE_COSTS
-    from testbed.emulation.compute.cost_files import write_costs
+    from testbed.emulation.compute.cost import REFERENCE_COSTS, write_costs
     from testbed.engine.calibration import measured_costs
 
     bars = Progress(

@@ -192,7 +192,7 @@ def inspect(
 ) -> None:
     """Print what is in a trace, and draw it: who is online when, how fast links are, who was lost in which round."""
     from analysis import trace_report
-    from testbed.emulation.traces.detection import facts, open_trace
+    from testbed.emulation.traces.inspection import facts, open_trace
 
     if out is not None and out.suffix not in ("", ".png", ".pdf"):
         raise ExperimentError(f"--out: {out}: pictures are .png and .pdf")
@@ -254,7 +254,7 @@ def recorded_schedule(
     if next(run.rglob("experiment.yaml"), None) is None:
         raise ExperimentError(f"{run}: no runs here; `testbed run EXPERIMENT.yaml` makes some")
     from analysis import trace_report
-    from testbed.emulation.traces.detection import describe_schedule
+    from testbed.emulation.traces.inspection import describe_schedule
     from testbed.records import find_runs
     from testbed.records.reader import recorded_schedule
 

@@ -20,7 +20,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.inputs import secrets_context
 from testbed.experiment.schema import Experiment, check_schedule, check_stages
 from testbed.former_names import check_overrides
-from testbed.network.recorder import Timing
+from testbed.network.contract import Timing
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import RoundBeacon

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from testbed.emulation.availability.scheduled import ScheduledAvailability
+from testbed.emulation.availability.models import ScheduledAvailability
 from testbed.emulation.traces.schedule import Schedule
 from testbed.records import RunRecords
 from testbed.records.reader import recorded_schedule

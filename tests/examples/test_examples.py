@@ -12,7 +12,7 @@ from pydantic import Tag
 
 import workloads
 from testbed.emulation.availability import AvailabilitySection
-from testbed.emulation.availability.roundwise import RoundwiseAvailability
+from testbed.emulation.availability.models import RoundwiseAvailability
 from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError

@@ -11,11 +11,11 @@ import pandas as pd
 from matplotlib import colormaps
 
 from analysis.bounds.batch_partition import average_cardinality
-from analysis.comparison.measures import mean_interval
 from analysis.multi_round import aggregation_cardinality
 from analysis.multi_round.simulation import simulate
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.multi_round_secagg.published import PAPER, PARTICIPANTS, POPULATION
+from analysis.statistics import mean_interval
 from analysis.style import one_panel, save
 from testbed.selection.batch_partition import BatchPartitionParameters
 

@@ -28,8 +28,7 @@ from testbed.aggregation.secagg.share_correction import Recovered, is_share, rec
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
-from testbed.network.contract import ids
-from testbed.network.exclusion import EXCLUDED
+from testbed.network.contract import EXCLUDED, ids
 
 if TYPE_CHECKING:
     from testbed.aggregation.secagg.round_state import SecAggRound

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from testbed.emulation.availability.roundwise import RoundwiseAvailability
+from testbed.emulation.availability.models import RoundwiseAvailability
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated

@@ -7,8 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.emulation.compute.cost import REFERENCE_COSTS
-from testbed.emulation.compute.cost_files import read_costs, write_costs
+from testbed.emulation.compute.cost import REFERENCE_COSTS, read_costs, write_costs
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
 

@@ -1,8 +1,5 @@
-"""Models with a clock: each client is online and offline in turn, and draws how long (Markov, diurnal Weibull).
-
-A client's life is a sequence of *stretches*, online and offline by turns. The k-th stretch of all clients comes from
-one block of draws, so that a client's life depends on the seed and its number alone, not on who asked when; clients are
-moved on together, as far as they are asked about. A run that is resumed at a late time replays them from the beginning.
+"""Models with a clock: clients that go online and offline in turn, for durations drawn (`AlternatingAvailability`:
+Markov, diurnal Weibull) or measured (`TracedAvailability`).
 """
 
 import math
@@ -11,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
-from testbed.emulation.availability.presence import Mask, Presence
+from testbed.emulation.availability.models import Mask, Presence
 from testbed.emulation.availability.section import DiurnalWeibull, Markov
+from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.randomness import Randomness
 
 _DRAWS_KEPT, _BLOCKS_KEPT = 2**24, 1024  # at most 128 MiB of float64
@@ -51,6 +49,11 @@ class DailyRhythm:
 
 class AlternatingAvailability:
     """Clients that go online and offline in turn, for durations drawn independently of each other.
+
+    A client's life is a sequence of *stretches*, online and offline by turns. The k-th stretch of all clients comes
+    from one block of draws, so that a client's life depends on the seed and its number alone, not on who asked when;
+    clients are moved on together, as far as they are asked about. A run that is resumed at a late time replays them
+    from the beginning.
 
     The process begins in equilibrium: with probability mean_online / (mean_online + mean_offline) in an online stretch
     of which the time that is left has the density P(duration > t) / mean (D. R. Cox, Renewal Theory, 1962, chapter 5).
@@ -169,3 +172,78 @@ class AlternatingAvailability:
                 del self._blocks[min(self._blocks)]
             self._blocks[number] = block
         return block
+
+
+def assigned(
+    population: int, trace: AvailabilityTrace, generator: np.random.Generator, random_shift: bool = False
+) -> tuple[Ids, Floats]:
+    """Which device each client follows, and how far its trace is turned.
+
+    With no more clients than devices, each client gets a device of its own, in random order; otherwise devices are
+    drawn with replacement. The devices do not depend on whether there is a shift.
+
+    Args:
+        population: number of clients n.
+        trace: the trace with its k devices.
+        generator: all draws come from here.
+        random_shift: shift every client by a time drawn uniformly from the horizon, so that clients with the same
+            device are not online at the same times; otherwise by 0.
+
+    Returns:
+        `(n,)` int64 places in the trace, and `(n,)` float64 seconds, for `TracedAvailability`.
+    """
+    devices = len(trace)
+    if population <= devices:
+        device_of = generator.permutation(devices)[:population].astype(np.int64)
+    else:
+        device_of = generator.integers(0, devices, population, dtype=np.int64)
+    shift_s = generator.random(population) * trace.horizon_s if random_shift else np.zeros(population)
+    return device_of, np.minimum(shift_s, np.nextafter(trace.horizon_s, 0))
+
+
+class TracedAvailability:
+    """Clients are reachable while their device is online, and leave when it goes offline.
+
+    At virtual time t client i is where its device was `start_s + shift_s[i] + t` seconds after the horizon's begin.
+    The trace is a circle: a shift turns it, what goes beyond the end goes on at the begin, and a device that is
+    online at the end and at the begin is online throughout in between. With `repeat` this goes on for ever; otherwise
+    nobody is online any more once `start_s + t` has reached the length of the horizon.
+
+    Args:
+        trace: who was online when.
+        device_of: `(n,)` int64 places in the trace, one for each client.
+        shift_s: `(n,)` float64 seconds, at least 0.
+        repeat: begin again when the trace is over.
+        start_s: seconds after the horizon's begin at which virtual time 0 lies; within the trace.
+    """
+
+    comes_back = True
+
+    def __init__(
+        self, trace: AvailabilityTrace, device_of: Ids, shift_s: Floats, repeat: bool, start_s: float = 0.0
+    ) -> None:
+        self._trace = trace
+        self._device_of = device_of
+        self._ahead_s = shift_s + start_s
+        self._over_s = np.inf if repeat else trace.horizon_s - start_s
+
+    def presence(self, round_number: int, stage: str, now_s: float, clients: Ids) -> Presence:
+        """See `Availability.presence`; the round and the stage play no part."""
+        trace, device, ahead = self._trace, self._device_of[clients], self._ahead_s[clients]
+        begin, end = trace.horizon
+        if now_s >= self._over_s:
+            return Presence.of(np.zeros(len(device), np.bool_))
+        turns, into = np.divmod(now_s + ahead, trace.horizon_s)
+        until = trace.online_until(device, np.minimum(begin + into, np.nextafter(end, -np.inf)))  # a sum may round up
+        reachable = until > -np.inf
+        # The end of the interval alone decides when a client leaves, not the moment of the question: the same
+        # departure is the same number, bit for bit, whenever it is asked for.
+        seam = np.flatnonzero(until == end)
+        after_seam = trace.online_until(device[seam], begin)
+        goes_on = after_seam > -np.inf
+        until[seam[goes_on]] = after_seam[goes_on]
+        turns[seam[goes_on]] += 1
+        leaves = (until - begin) + turns * trace.horizon_s - ahead
+        leaves[seam[goes_on & (after_seam == end)]] = np.inf  # online all the time
+        leaves = np.where(reachable, np.clip(leaves, now_s, self._over_s), np.inf)
+        return Presence(reachable, np.zeros(len(device), np.bool_), leaves)
