@@ -24,8 +24,8 @@ from analysis.bounds.verifiable_batch_partition import bound as batches_exceed
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.batches import Batches
 from testbed.engine.plan import Plan
-from testbed.privacy.accounting.accountant import Accountant
-from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
+from testbed.privacy.gaussian import SubsampledGaussianAccountant
+from testbed.privacy.noise_plan import Accountant
 
 Server = Literal["honest but curious", "malicious"]
 MAX_POPULATION = 10**9  # n_max of Corollary 3: clients that there could be at all

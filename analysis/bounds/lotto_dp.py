@@ -19,8 +19,7 @@ import numpy as np
 from analysis.bounds.lotto import selection_probability, tolerated
 from analysis.bounds.tails import survival, survivals, survivals_over_trials
 from analysis.bounds.validation import require_at_least, require_inside
-from testbed.privacy.accounting.renyi import Divergences, epsilon
-from testbed.privacy.mechanisms.skellam import Skellam
+from testbed.privacy.accounting import Divergences, Skellam, epsilon
 
 Variant = Literal["client-centric", "server-centric"]
 

@@ -13,7 +13,7 @@ from analysis.labels import protocol_name
 from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy, weak_privacy
 from analysis.multi_round.participation import participation_matrix
 from analysis.privacy.spent import of_honest, why_stopped
-from testbed.privacy.caveats import caveats
+from testbed.privacy.section import caveats
 from testbed.records import RunRecords
 from testbed.records.reasons import counted, refusals_told, summed_up
 from testbed.workload.specs import is_language

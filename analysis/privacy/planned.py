@@ -12,9 +12,8 @@ from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import records_of
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
-from testbed.privacy.caveats import caveats
 from testbed.privacy.noise_plan import NoisePlan
-from testbed.privacy.section import PrivacySection
+from testbed.privacy.section import PrivacySection, caveats
 
 
 @dataclass(frozen=True)

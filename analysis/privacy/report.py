@@ -16,7 +16,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.experiment.validation import validated
 from testbed.plugins.classes import NotImportedError
-from testbed.privacy.caveats import caveats
+from testbed.privacy.section import caveats
 from testbed.records import RunRecords
 
 _SAID = {"epsilon": "achieved", "planned_epsilon": "planned", "colluding_epsilon": "with accomplices"}

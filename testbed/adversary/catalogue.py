@@ -19,7 +19,7 @@ from testbed.adversary.lotto import (
     skipped_rounds,
 )
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
-from testbed.adversary.secagg import broken_batches, inconsistent_shares, parallel_sums, reconstruction, small_sums
+from testbed.adversary.secagg import dishonest_clients, parallel_sums, reconstruction, small_sums
 
 _MODULES: tuple[ModuleType, ...] = (
     free_choice,
@@ -35,10 +35,9 @@ _MODULES: tuple[ModuleType, ...] = (
     batch_lists,
     reconstruction,
     small_sums,
-    broken_batches,
     model_inconsistency,
     clients,
-    inconsistent_shares,
+    dishonest_clients,
 )
 
 

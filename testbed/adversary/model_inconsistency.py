@@ -18,7 +18,7 @@ from testbed.adversary import crafted_models
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions, TrainingMisbehaviour
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
 from testbed.aggregation.secagg.messages import KeyAdvert
-from testbed.aggregation.secagg.round_state import SecAggRound
+from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.errors import ExperimentError
 from testbed.messages import Vector

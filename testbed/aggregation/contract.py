@@ -16,8 +16,7 @@ from testbed.messages import Vector
 from testbed.network import Network
 from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
-from testbed.privacy.accounting.accountant import Accountant
-from testbed.privacy.noise_plan import Guarantees, NoisePlan, NoiseSource
+from testbed.privacy.noise_plan import Accountant, Guarantees, NoisePlan, NoiseSource
 from testbed.randomness import Randomness
 from testbed.training.client import Train
 from testbed.workload.contract import Workload

@@ -30,8 +30,7 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import ExperimentError, Refusal, RoundAborted, RoundSkipped, RunError
 from testbed.messages import Message, RoundNumber, Vector
 from testbed.parties.client import Client, Role, RoleSpec, handles
-from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
-from testbed.privacy.mechanisms.gaussian import coins, with_noise
+from testbed.privacy.gaussian import SubsampledGaussianAccountant, coins, with_noise
 from testbed.privacy.noise_plan import Guarantees
 from testbed.training.client import Train, Trained, Trainer, trained_update
 from testbed.workload.contract import GradientWorkload, LocalUpdate, Workload

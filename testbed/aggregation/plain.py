@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
-from testbed.aggregation.noise import NoisePolicy, NoisyParameters, NoisyRole, noise_policy_of
+from testbed.aggregation.ring_elements import NoisePolicy, NoisyParameters, NoisyRole, noise_policy_of
 from testbed.arrays import Ids
 from testbed.errors import Refusal, RoundAborted, RunError
 from testbed.messages import Count, Message, RoundNumber, Vector

@@ -155,7 +155,7 @@ def bound_lotto_dp(
     from analysis.bounds import text
     from analysis.bounds.lotto_dp import Training
     from analysis.bounds.report import lotto_dp_costs
-    from testbed.privacy.mechanisms.skellam import Skellam
+    from testbed.privacy.accounting import Skellam
 
     with in_options():
         training = Training(

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.adversary.secagg.accomplices import SecAggAccomplice
+from testbed.adversary.secagg.dishonest_clients import SecAggAccomplice
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.messages import KEYS_DOMAIN, AdvertOf, KeyAdvert, ShareKeys, advert_content
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.graph import RegularGraph
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
-from testbed.aggregation.secagg_plus.server import SecAggPlus
+from testbed.aggregation.secagg_plus.protocol import SecAggPlus
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.errors import RoundAborted
 from testbed.messages import Vector

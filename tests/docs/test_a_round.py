@@ -17,7 +17,7 @@ def test_its_round_is_completed_and_passes_the_files_that_the_page_names() -> No
     named = {str(path.relative_to(ROOT)) for path in a_round.linked()}
     elsewhere = {name for name in named if name.startswith(("analysis/", "cluster/"))} | {"testbed/records/reader.py"}
     # Tables and a contract have no function that is called; nothing adds noise here.
-    tables = {"testbed/aggregation/secagg/stages.py", "testbed/selection/lotto/stages.py"}
+    tables = {"testbed/selection/lotto/stages.py"}
     declared = tables | {"testbed/workload/contract.py"}
     unused = declared | {"testbed/engine/privacy_recorder.py"}
     assert named - passed - elsewhere - unused == set()

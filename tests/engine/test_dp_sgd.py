@@ -12,7 +12,7 @@ from scipy.stats import binomtest, kstest, norm
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters, SendGradient
 from testbed.errors import ExperimentError
 from testbed.experiment.validation import validated
-from testbed.privacy.mechanisms.gaussian import coins
+from testbed.privacy.gaussian import coins
 from testbed.records.tables import SCHEMAS
 from testbed.workload.contract import Evaluation, LocalUpdate
 

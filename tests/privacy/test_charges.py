@@ -8,8 +8,7 @@ import pytest
 from testbed.aggregation.plain import PlainParameters
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
-from testbed.privacy.charges import PrivacyCharge
-from testbed.privacy.ledger import Shares
+from testbed.privacy.ledger import PrivacyCharge, Shares
 from testbed.privacy.noise_plan import NoisePlan, NoiseSource
 
 TEN = np.arange(10, 20)

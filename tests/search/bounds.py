@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from testbed.privacy.charges import PrivacyCharge
+from testbed.privacy.ledger import PrivacyCharge
 from tests.search.knowledge import Knowledge, Update
 from tests.search.oracle import Combination, carried_out, derivable, smallest
 from tests.search.selecting import agreeing

@@ -28,7 +28,7 @@ from analysis.reproduction.lotto.worked_example import (
     epsilons,
 )
 from analysis.style import COLUMN_INCHES, house_style, save
-from testbed.privacy.mechanisms.skellam import Skellam
+from testbed.privacy.accounting import Skellam
 
 _FIXED = Fraction(1, 20)
 

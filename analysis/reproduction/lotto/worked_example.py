@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 
 from analysis.bounds.lotto_dp import Training, cost_with_lotto, cost_without_lotto
 from analysis.style import protocol_colours
-from testbed.privacy.mechanisms.skellam import Skellam
+from testbed.privacy.accounting import Skellam
 
 DISHONEST, OVER_SELECTION, ROUNDS, DIMENSION = 1000, 1.3, 50, 2**20
 MULTIPLIER = 6.27  # consistent with the paper's 1.8 and 265; the paper states none

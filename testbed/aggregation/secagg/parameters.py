@@ -6,8 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from testbed.aggregation.noise import NoisyParameters
-from testbed.aggregation.quantisation import Quantisation
+from testbed.aggregation.ring_elements import NoisyParameters, Quantisation
 from testbed.aggregation.secagg.batches import AtomicBatches, BatchPolicy
 from testbed.aggregation.secagg.noise import KeptNoise, RemovedNoise, SecAggNoise, WithoutNoise
 from testbed.batches import Batches

@@ -15,7 +15,7 @@ Pasquini, Francati, Ateniese, CCS 2022 (`testbed.adversary.model_inconsistency`)
 one.
 
 What participants may add to their inputs, who may be summed with whom, who are peers, and what becomes of shares that
-contradict each other is decided beside the protocol: `noise`, `batches`, `peer_graph`, `share_disputes`.
+contradict each other is decided beside the protocol: `noise`, `batches`, `round.PeerGraph`, `share_recovery`.
 """
 
 from typing import Any
@@ -26,7 +26,6 @@ import numpy.typing as npt
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
 from testbed.aggregation.secagg.batches import BatchPolicy
 from testbed.aggregation.secagg.client import MASK_PURPOSE, SecAggClient
-from testbed.aggregation.secagg.mask_threads import add_masks_in_threads
 from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
     SURVIVORS_DOMAIN,
@@ -38,9 +37,8 @@ from testbed.aggregation.secagg.messages import (
     survivors_content,
 )
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.aggregation.secagg.peer_graph import CompleteGraph, PeerGraph, Question, listed
-from testbed.aggregation.secagg.round_state import SecAggRound
-from testbed.aggregation.secagg.share_disputes import Secrets, recovered_secrets
+from testbed.aggregation.secagg.round import CompleteGraph, PeerGraph, Question, SecAggRound, listed
+from testbed.aggregation.secagg.share_recovery import Secrets, recovered_secrets
 from testbed.arrays import Ids
 from testbed.crypto import signatures
 from testbed.crypto.key_agreement import PrivateKey
@@ -49,6 +47,7 @@ from testbed.errors import ProtocolError, RoundAborted
 from testbed.network import Replies
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec
+from testbed.parties.sums import add_masks_in_threads
 from testbed.training.client import training_digest
 
 _PROBE = PrivateKey.from_seed(bytes(32))  # shows which public keys are of small order

@@ -92,7 +92,7 @@ class SecAggPlusParameters(SecAggParameters):
         Colluders, 2t - (k + 1) - 1: even if all of them are among the k + 1 holders of one client's shares; -1 where
         nobody signs what was trained, as in `secagg`. Smallest sum: those who survive when as many drop out as
         `dropouts` allows. Smallest part: t of a neighbourhood: the honest among them, t - x or more, share masks that
-        stay (`secagg_plus.server`).
+        stay (`secagg_plus.protocol`).
         """
         chosen = self.neighbourhood(participants)
         return Guarantees(

@@ -15,8 +15,8 @@ from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.batches import Batches
 from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
-from testbed.privacy.charges import PrivacyCharge
-from testbed.privacy.mechanisms.skellam import Skellam
+from testbed.privacy.accounting import Skellam
+from testbed.privacy.ledger import PrivacyCharge
 
 N, S, R, DELTA, DIMENSION = 200, 20, 30, 1e-3, 64
 SECAGG: dict[str, Any] = {"protocol": "secagg", "weights": "equal", "noise": {"noise_multiplier": 8.0, "scale": 64}}
@@ -287,7 +287,7 @@ def test_the_worst_coalition_has_as_many_batches_as_a_round() -> None:
 
 
 def test_dp_sgd_is_weak_client_sampling_and_a_trusted_server_guarantees_nothing_of_itself() -> None:
-    from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
+    from testbed.privacy.gaussian import SubsampledGaussianAccountant
 
     aggregation = {"protocol": "dp-sgd-random-participation", "sample_rate": 0.2, "sigma": 3.0}
     selection = {"protocol": "bernoulli", "client_rate": 0.1}
