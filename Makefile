@@ -9,7 +9,7 @@ READY  := $(VENV)/.ready
 LOWEST ?= .venv-lowest
 LOWEST_TESTS := tests/crypto tests/messages tests/cluster tests/commands tests/records tests/engine tests/network
 
-.PHONY: demo test test-all test-lowest lint fuzz search bench faults wheel clean
+.PHONY: demo test test-all test-lowest lint fuzz search bench hashes faults wheel clean
 
 demo: $(READY)
 	$(BIN)/testbed run examples/quickstart.yaml --out runs/quickstart --resume
@@ -62,6 +62,12 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.transfers
 	$(BIN)/python -m benchmarks.scale
 
+# constraints.txt with the SHA-256 of every file, for this Python and machine: pip install --require-hashes -r requirements-hashed.txt
+hashes: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --report hashes.json --constraint constraints.txt .
+	$(BIN)/python tests/hashed_requirements.py hashes.json > requirements-hashed.txt
+	rm hashes.json
+
 faults: $(READY)
 	$(BIN)/python -m benchmarks.faults
 
@@ -78,4 +84,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) $(LOWEST) lowest.txt build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) lowest.txt requirements-hashed.txt build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

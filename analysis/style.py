@@ -9,6 +9,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from testbed.display import visible
+
 COLUMN_INCHES = 3.5  # a column of a two-column paper: what is drawn here needs no scaling
 _DPI = 200
 
@@ -85,6 +87,12 @@ def _colours(names: Sequence[str], known: dict[str, str]) -> dict[str, str]:
     others = [name for name in dict.fromkeys(names) if name not in known]
     spare = [colour for colour in _OTHERS if colour not in {known.get(name) for name in names}]
     return {name: known.get(name) or spare[others.index(name) % len(spare)] for name in names}
+
+
+def figure_text(text: str) -> str:
+    """`text` as Matplotlib shows it: no formulas, and in the legend also where it begins with an underscore."""
+    shown = visible(text).replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
 
 
 @contextlib.contextmanager

@@ -1,20 +1,20 @@
 """Tables as text for a terminal, Markdown or LaTeX for a page, CSV or JSON for a program: the one way to each of them.
 
-A `Table` holds cells that are laid out already, as a person reads them; names in it are escaped for the medium
-(`analysis.markup`). What programs read is the frame itself, in base units (`data`), or anything plain (`to_json`).
+A `Table` holds cells that are laid out already, as a person reads them; names in it are escaped for the medium.
+What programs read is the frame itself, in base units (`data`), or anything plain (`to_json`).
 """
 
 import json
 import math
+import re
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.markup import csv_cell, latex, markdown
 from testbed.display import visible
 from testbed.errors import ExperimentError
 
@@ -194,3 +194,91 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# -- markup -----------------------------------------------------------------------------------------------------------
+# Names, so that what a medium would take for more than text does not act: one function a medium. The frames keep the
+# names as the records have them; only what is printed or drawn is escaped (in figures by `analysis.style.figure_text`).
+
+
+_MARKDOWN = {character: f"\\{character}" for character in "\\`*[]|~$"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_LINKS = re.compile(r"(?P<scheme>:)(?=//)|(?<=www)(?P<host>\.)", re.IGNORECASE)
+_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")  # within a word it emphasises nothing
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+_LATEX = {character: f"\\{character}" for character in "&%$#_{}"}
+_LATEX |= {character: f"${character}$" for character in "<>|"}
+_LATEX |= {character: f"{{{character}}}" for character in "[]*"}  # after the end of a row these would be its options
+_LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+_LATEX |= {"±": r"$\pm$", "×": r"$\times$", "≥": r"$\geq$", "–": "--", '"': "''", "`": r"\textasciigrave{}"}
+
+
+def markdown(text: str) -> str:
+    """`text` in one line of Markdown (CommonMark, GitHub's): no emphasis, code, link, HTML, formula or table cell."""
+    escaped = "".join(_MARKDOWN.get(character, character) for character in visible(text))
+    escaped = _UNDERSCORE.sub(r"\\_", escaped)
+    return _LINKS.sub(lambda found: "&#58;" if found["scheme"] else "&#46;", escaped)
+
+
+def csv_cell(value: object) -> object:
+    """`value` in a cell of CSV: a text that a spreadsheet would take for a formula begins with an apostrophe."""
+    if not isinstance(value, str):
+        return value
+    acts = value.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(value)
+    return ("'" if acts else "") + visible(value)
+
+
+def latex(text: str) -> str:
+    """`text` in a document that is UTF-8: no commands, no formulas, no end of a cell."""
+    return "".join(_LATEX.get(character, character) for character in visible(text))
+
+
+# -- units ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit and how many decimals a number in it deserves.
+
+    Attributes:
+        symbol: e.g. ``"min"``.
+        size: in base units, i.e. seconds or bytes.
+        decimals: digits after the point.
+    """
+
+    symbol: str
+    size: float
+    decimals: int
+
+    def number(self, value: float) -> str:
+        """`value` (seconds or bytes) in this unit, without the symbol."""
+        return f"{value / self.size:.{self.decimals}f}"
+
+    def text(self, value: float) -> str:
+        """`value` (seconds or bytes) in this unit, with the symbol."""
+        return f"{self.number(value)} {self.symbol}"
+
+
+# Symbol, size, and the smallest value for which the unit is chosen: minutes from two minutes on.
+_SECONDS = (("h", 3600.0, 7200.0), ("min", 60.0, 120.0), ("s", 1.0, 1.0), ("ms", 1e-3, 0.0))
+_BYTES = (("GB", 1e9, 1e9), ("MB", 1e6, 1e6), ("kB", 1e3, 1e3), ("B", 1.0, 0.0))
+
+
+def seconds_unit(values: Iterable[float]) -> Unit:
+    """One unit for all of `values` (s), so that they compare at a glance: that of the smallest positive one."""
+    return _choose(_SECONDS, values)
+
+
+def bytes_unit(values: Iterable[float]) -> Unit:
+    """One unit (decimal: 1 MB is 10^6 bytes) for all of `values`: that of the smallest positive one."""
+    return _choose(_BYTES, values)
+
+
+def _choose(units: tuple[tuple[str, float, float], ...], values: Iterable[float]) -> Unit:
+    smallest = min((value for value in values if value > 0), default=1.0)
+    symbol, size, _ = next(unit for unit in units if smallest >= unit[2])
+    scaled = smallest / size
+    decimals = 3 if scaled < 1 else 2 if scaled < 10 else 1 if scaled < 1000 else 0
+    return Unit(symbol, size, 0 if symbol == "B" else decimals)

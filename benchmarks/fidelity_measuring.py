@@ -28,7 +28,7 @@ from testbed.network.emulated import EmulatedNetwork
 from testbed.network.live.frames import ANSWER_OVERHEAD, question_overhead
 from testbed.network.live.server import LiveNetwork
 from testbed.network.recorder import Exchanges, Timing
-from testbed.parties.local_hosts import LocalHosts
+from testbed.parties.host import LocalHosts
 
 TIMING = Timing(600.0, disconnects_visible=True)
 FRAME_BYTES = (question_overhead(question_name(Load)) + ANSWER_OVERHEAD) // 2

@@ -12,10 +12,10 @@ import time
 import numpy as np
 
 from analysis.multi_round import over_rounds
-from analysis.multi_round.modular import PRIMES, reduced
+from analysis.multi_round.row_spaces import PRIMES, reduced
 from analysis.multi_round.simulation import dropout_probabilities, simulate
+from analysis.reproduction.multi_round_secagg.fig4 import SCHEMES
 from analysis.reproduction.multi_round_secagg.published import POPULATION
-from analysis.reproduction.multi_round_secagg.schemes import SCHEMES
 from benchmarks.report import arguments, emit
 
 ONE_SCHEME_TARGET_S, ALL_SCHEMES_TARGET_S = 60.0, 20.0

@@ -17,11 +17,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from benchmarks.report import arguments, emit
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.parties.client import Client, Environment
-from testbed.parties.local_hosts import LocalHosts
+from testbed.parties.host import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.randomness import Randomness
-from testbed.selection.lotto.client_centric import ClientCentricClient, ClientCentricParameters
 from testbed.selection.lotto.messages import Announce, Candidacy, ParticipantEntry, ParticipantList
+from testbed.selection.lotto.variants import ClientCentricClient, ClientCentricParameters
 
 EXPERIMENT_ID = bytes(16)
 TARGET_MS = 35.0

@@ -9,8 +9,7 @@ import time
 
 import numpy as np
 
-from analysis.attacks.reconstruction_report import measured, row
-from analysis.attacks.view import View
+from analysis.attacks.reconstruction import View, measured, row
 
 CLIENTS, PARTICIPANTS, ROUNDS, DIMENSION = 40, 8, 40, 62_006
 

@@ -30,10 +30,10 @@ from testbed.messages import Vector
 from testbed.network.emulated import EmulatedNetwork
 from testbed.network.recorder import Timing
 from testbed.parties.client import Environment, RoleSpec
-from testbed.parties.local_hosts import LocalHosts
+from testbed.parties.host import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.randomness import Randomness
-from testbed.training.client import Train, Trainer
+from testbed.training import Train, Trainer
 from workloads.contract import LocalUpdate
 
 CHUNK_BYTES = 1 << 18

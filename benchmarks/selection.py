@@ -29,17 +29,20 @@ from testbed.emulation.links import ClientLinks, Links
 from testbed.network.emulated import EmulatedNetwork
 from testbed.network.recorder import Timing
 from testbed.parties.client import Environment
-from testbed.parties.local_hosts import LocalHosts
+from testbed.parties.host import LocalHosts
 from testbed.parties.pki import Directory, Identity
 from testbed.randomness import Randomness
 from testbed.selection.batch_partition import BatchPartitionParameters, BatchPartitionSelection
-from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
+from testbed.selection.contract import Selection, SelectionRound, TrainingReports
 from testbed.selection.lotto.messages import ParticipantEntry
 from testbed.selection.lotto.refinement import Refinement, refined
-from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
+from testbed.selection.lotto.variants import (
+    ClientCentricParameters,
+    ClientCentricServer,
+    ServerCentricParameters,
+    ServerCentricServer,
+)
 from testbed.selection.oort import OortParameters, OortSelection
-from testbed.selection.reports import TrainingReports
 
 PARTICIPANTS = 100
 CLIENT_CENTRIC_TARGET_S = 30.0

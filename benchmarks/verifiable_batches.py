@@ -24,11 +24,11 @@ from testbed.emulation.links import ClientLinks, Links
 from testbed.network.emulated import EmulatedNetwork
 from testbed.network.recorder import Timing
 from testbed.parties.client import Environment
-from testbed.parties.local_hosts import LocalHosts
+from testbed.parties.host import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.randomness import Randomness
 from testbed.selection.contract import SelectionRound
-from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
+from testbed.selection.lotto.variants import ClientCentricParameters, ClientCentricServer
 from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters, VerifiableBatchServer
 
 

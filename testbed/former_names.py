@@ -110,7 +110,7 @@ MODULES: Mapping[str, str] = {
     "testbed.aggregation.secagg_messages": "testbed.aggregation.secagg.messages",
     "testbed.aggregation.secagg_parameters": "testbed.aggregation.secagg.parameters",
     "testbed.availability": "testbed.emulation.availability",
-    "testbed.broadcast": "testbed.training.server",
+    "testbed.broadcast": "testbed.training",
     "testbed.cost": "testbed.emulation.compute.cost",
     "testbed.devices": "testbed.emulation.devices",
     "testbed.experiment.workload": "testbed.workload.section",
@@ -122,10 +122,10 @@ MODULES: Mapping[str, str] = {
     "testbed.privacy.skellam": "testbed.privacy.accounting",
     "testbed.privacy.subsampled_gaussian": "testbed.privacy.gaussian",
     "testbed.selection.choosing": "testbed.selection.contract",
-    "testbed.selection.lotto_announcing": "testbed.selection.lotto.announcement",
-    "testbed.selection.lotto_client_centric": "testbed.selection.lotto.client_centric",
+    "testbed.selection.lotto_announcing": "testbed.selection.lotto.variants",
+    "testbed.selection.lotto_client_centric": "testbed.selection.lotto.variants",
     "testbed.selection.lotto_server": "testbed.selection.lotto.server",
-    "testbed.selection.lotto_server_centric": "testbed.selection.lotto.server_centric",
+    "testbed.selection.lotto_server_centric": "testbed.selection.lotto.variants",
     "testbed.traces": "testbed.emulation.traces",
 }
 """Modules (or packages) that such classes import."""
@@ -142,8 +142,6 @@ IMPORTED: Mapping[str, Mapping[str, str]] = {
     "testbed.training": {
         "Evaluation": "testbed.workload.contract.Evaluation",
         "LocalUpdate": "testbed.workload.contract.LocalUpdate",
-        "Train": "testbed.training.client.Train",
-        "Trainer": "testbed.training.client.Trainer",
         "Workload": "testbed.workload.contract.Workload",
     },
 }

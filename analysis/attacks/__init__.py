@@ -1,5 +1,7 @@
 """Attacks on privacy that are carried out: what an honest-but-curious server, or any observer, can tell.
 
-`view` is what a server has seen of a real run, `victims` what it must not know; `reconstruction` solves for single
-updates, `inversion` makes pictures of them. `membership` tells whether one sample took part.
+`reconstruction` solves what a server has seen of a real run for single updates, `inversion` makes pictures of them;
+`victims` is what a server must not know. `membership` tells whether one sample took part. `outcomes` is what an
+adversary has attained, `other_models` what it has learned from other models than the one to be trained, and `survey`
+tries every misbehaviour.
 """

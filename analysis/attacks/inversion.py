@@ -7,20 +7,34 @@ the smallest cost wins. As in the paper the step is divided by ten after 3/8, 5/
 
 An update is a gradient (times the learning rate) when a client takes one step on all its images (FedSGD). After more
 steps it is a sum of gradients at different points: the attack still runs, and finds less.
+
+On a run, least squares comes first (`analysis.attacks.reconstruction`). What it gives of a client that is always in
+the same sums as others is their mean update. It can be inverted in two ways. Alone: as if it were the client's own,
+what the paper of Multi-RoundSecAgg does (Fig. 11). Jointly: as the gradient of all their images, whose number the
+server knows; then each original is compared with the picture that is most like it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from analysis.attacks.reconstruction import errors, estimates, spanned, view
+from analysis.attacks.victims import Victims
+from analysis.style import COLUMN_INCHES, figure_text, house_style, save
 from testbed.errors import ExperimentError
+from testbed.records import RunRecords
 from workloads.models import vector
 from workloads.models.registry import image_model
+from workloads.training.classification import ImageClassification
 
 
 @dataclass(frozen=True)
@@ -162,3 +176,183 @@ def _cost(target: Target, known: Tensor, labels: Tensor, images: Tensor, search:
     cosine = gradient @ known / gradient.norm().clamp_min(1e-12)
     varied = images.diff(dim=1).abs().mean() + images.diff(dim=2).abs().mean()
     return 1 - cosine + search.smoothness * varied, cosine
+
+
+# -- measured on a run ------------------------------------------------------------------------------------------------
+
+
+Images = npt.NDArray[np.floating]
+_MOST_IMAGES = 64  # sought at once; Geiping et al. find little in more
+
+
+@dataclass(frozen=True)
+class Inversion:
+    """What was found of one client.
+
+    Attributes:
+        client: the victim.
+        group: `(g,)` clients that are in exactly the sums that the victim is in, itself too.
+        error: of the update that was inverted, as in (33).
+        found: the pictures, in the range of pixels 0 to 1, matched: the victim's first, in the order of `originals`.
+        originals: `(n, ...)` the victim's images, 0 to 1.
+        mse: `(n,)` mean squared error of each matched picture.
+        prior_mse: `(n,)` that of the mean of the held-out images, which says nothing of the client.
+        true_labels: `(n,)` of the victim's images.
+        steps: local steps behind the update; 1: it is a gradient.
+    """
+
+    client: int
+    group: npt.NDArray[np.int64]
+    error: float
+    found: Found
+    originals: Images
+    mse: npt.NDArray[np.float64]
+    prior_mse: npt.NDArray[np.float64]
+    true_labels: npt.NDArray[np.int64]
+    steps: int
+
+    @property
+    def psnr(self) -> npt.NDArray[np.float64]:
+        """`(n,)` decibels, for pixels from 0 to 1."""
+        return psnr(self.mse)
+
+
+def psnr(mse: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Peak signal-to-noise ratio in decibels of pixels from 0 to 1; infinite for identical images."""
+    with np.errstate(divide="ignore"):
+        return -10 * np.log10(np.asarray(mse, np.float64))
+
+
+class Inverter:
+    """Inverts updates out of one view of a run.
+
+    Args:
+        run: its records.
+        first, last: rounds whose sums are solved; the pictures are sought at the model of the first completed one.
+
+    Raises:
+        ExperimentError: as `view`; or the run does not learn images with a built-in model.
+    """
+
+    def __init__(self, run: RunRecords, first: int, last: int) -> None:
+        self.victims = Victims(run)
+        workload = self.victims.workload
+        if not isinstance(workload, ImageClassification):
+            raise ExperimentError(f"{run.path}: does not learn images with a built-in model; nothing to invert")
+        self.data = data = workload.data
+        self.view = view(run, first, last)
+        self.estimates = estimates(self.view, self.victims.weights)
+        held_out = data.held_out()[0]
+        self.low, self.high = float(held_out.min()), float(held_out.max())
+        self.held_out = held_out
+        classes = data.label_counts().shape[1]
+        self.target = Target(workload.model_name, tuple(held_out.shape[1:]), classes, self.view.model)
+
+    def invert(self, client: int, search: Search, *, alone: bool = False) -> Inversion:
+        """Seek the images of `client`; `alone`: take the recovered update for its own, whatever is in it.
+
+        Raises `ExperimentError` when the client is in no sum, or there are too many images.
+        """
+        place = np.flatnonzero(self.estimates.clients == client)
+        if not len(place):
+            raise ExperimentError(f"--client: {client} is in no sum of these rounds")
+        columns = self.view.participation
+        group = np.flatnonzero((columns == columns[:, [client]]).all(axis=0))
+        if not spanned(columns, group):
+            raise ExperimentError(
+                f"--round: the sums of these rounds determine neither client {client}'s update nor that of the "
+                f"{len(group)} clients always summed together; give one round, or more of them"
+            )
+        counts = self.victims.workload.sample_counts
+        number = int(counts[client] if alone else counts[group].sum())
+        if number > _MOST_IMAGES:
+            raise ExperimentError(
+                f"--client: {number} images are behind this update; at most {_MOST_IMAGES} are sought"
+            )
+        update = self.estimates.updates[place[0]]
+        section = self.victims.experiment.workload
+        round_number = int(self.view.rounds[0])
+        gradient = -update / section.learning_rate_in(round_number)
+        as_tensor = torch.tensor(gradient, dtype=torch.float32, device=self.target.device)
+        labels = self.target.labels_of(as_tensor, number, self.held_out)
+        found = invert(self.target, gradient, labels, self.low, self.high, search)
+        truth = self.victims.workload.train(client, self.view.model, round_number).delta
+        images, true_labels = self.data.shard(client)
+        originals, sought = self._pixels(images.numpy()), self._pixels(found.images)
+        costs = ((originals[:, None] - sought[None]) ** 2).mean(axis=tuple(range(2, originals.ndim + 1)))
+        mine, theirs = linear_sum_assignment(costs)
+        rest = np.setdiff1d(np.arange(len(sought)), theirs)
+        order = np.concatenate((theirs, rest))
+        prior = self._pixels(self.held_out.numpy().mean(axis=0))
+        return Inversion(
+            client=client,
+            group=group,
+            error=float(errors(update[None], truth[None])[0]),
+            found=Found(sought[order], found.labels[order], found.cost, found.cosine),
+            originals=originals,
+            mse=costs[mine, theirs],
+            prior_mse=((originals - prior) ** 2).reshape(len(originals), -1).mean(axis=1),
+            true_labels=true_labels.numpy(),
+            steps=section.epochs * -(-int(counts[client]) // section.batch_size),
+        )
+
+    def _pixels(self, images: Images) -> Images:
+        pixels: Images = (images - self.low) / (self.high - self.low)
+        return pixels
+
+
+def row(made: Inversion) -> dict[str, Any]:
+    """The outcome as one flat object."""
+    found = made.psnr[np.isfinite(made.psnr)]
+    return {
+        "client": made.client,
+        "clients_in_the_update": len(made.group),
+        "images": len(made.originals),
+        "images_sought": len(made.found.images),
+        "labels_found": " ".join(str(label) for label in np.sort(made.found.labels)),
+        "labels_true": " ".join(str(label) for label in np.sort(made.true_labels)),
+        "local_steps": made.steps,
+        "update_error": made.error,
+        "cosine": made.found.cosine,
+        "mean_mse": float(made.mse.mean()),
+        "mean_psnr": float(found.mean()) if len(found) else None,
+        "prior_mse": float(made.prior_mse.mean()),
+        "prior_psnr": float(psnr(made.prior_mse).mean()),
+    }
+
+
+def text(made: Inversion) -> str:
+    """The outcome for a person, ending in a line feed."""
+    told = row(made)
+    lines = [
+        "client {client}: {images} image(s), {images_sought} sought; {clients_in_the_update} client(s) in the update",
+        "labels           {labels_found} found, the client's are {labels_true}",
+        "update           error {update_error:.4g}; cosine with the pictures' gradient {cosine:.4f}",
+        f"pictures         PSNR {made.psnr.mean():.2f} dB, MSE {{mean_mse:.4g}}",
+        "mean image       PSNR {prior_psnr:.2f} dB, MSE {prior_mse:.4g} (what somebody who has seen nothing could say)",
+    ]
+    if made.steps > 1:
+        lines.append("the update is of {local_steps} local steps and no single gradient: less is found")
+    return "\n".join([*lines, ""]).format_map(told)
+
+
+def pictures(found: Sequence[tuple[str, Inversion]], path: Path) -> list[Path]:
+    """Fig. 11: originals and what was found of them side by side, with their PSNR; one row of pairs for each name."""
+    most = max(len(made.originals) for _, made in found)
+    with house_style():
+        figure, axes = plt.subplots(
+            len(found), 2 * most, squeeze=False, figsize=(max(COLUMN_INCHES, 1.2 * most), 0.95 * len(found) + 0.3)
+        )
+        for axis in axes.flat:
+            axis.set_axis_off()
+        for line, (name, made) in zip(axes, found, strict=True):
+            for i, original in enumerate(made.originals):
+                line[2 * i].set_title(figure_text(name) if i == 0 else "")
+                line[2 * i + 1].set_title(f"{made.psnr[i]:.1f} dB", fontweight="normal")
+                for axis, image in ((line[2 * i], original), (line[2 * i + 1], made.found.images[i])):
+                    axis.imshow(np.clip(image, 0, 1), cmap="gray", vmin=0, vmax=1)
+        figure.tight_layout(pad=0.3)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        paths = save(figure, path)
+        plt.close(figure)
+    return paths

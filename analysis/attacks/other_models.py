@@ -1,7 +1,7 @@
 """What a server has learned that sent other models than the one to be trained, held against the truth.
 
 Of `send-different-models` the victim's update, of `send-crafted-model` single training samples
-(`testbed.adversary.model_inconsistency`). Both are read from the sums that the run has recorded, as the server sees
+(`testbed.adversary.crafted_models`). Both are read from the sums that the run has recorded, as the server sees
 them: quantised, with noise where there is some. The truth is each client's update trained again, and its data.
 """
 
@@ -17,7 +17,7 @@ from analysis.attacks.outcomes import attacks
 from analysis.attacks.victims import Victims
 from analysis.tables import Table, plain, require_format, to_json
 from analysis.tables import render as render_table
-from testbed.adversary.model_inconsistency import (
+from testbed.adversary.crafted_models import (
     ImprintOptions,
     SendCraftedModel,
     SendDifferentModels,

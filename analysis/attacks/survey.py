@@ -1,5 +1,5 @@
 """Every misbehaviour that an experiment's protocols know, tried one after the other: what honest parties see of each,
-and what limits those that they do not see. This is how the tables of docs/threat-model.md are made.
+and what limits those that they do not see. This is how the tables of docs/explanation/threat-model.md are made.
 
 A survey is a sweep: the experiment once for each misbehaviour. What its `adversary.server` and `adversary.clients` name
 goes along with each: the companions, without which another has nothing to gain (a server that reconstructs updates
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from analysis.attacks.limits import limit
 from analysis.attacks.outcomes import attacks, attained
 from analysis.tables import Table, require_format, to_json
 from analysis.tables import render as render_table
 from testbed.adversary.catalogue import OF_PARTY, names, update_recovered
 from testbed.adversary.section import PARTIES, AdversarySection, name_of
+from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
@@ -159,3 +159,46 @@ def render(found: Sequence[Finding], format: str = "text") -> str:
         lines.append([one.trial.name, one.trial.party, *counts, one.outcome])
     heads = ["Misbehaviour", "By", "Attacked", "Refused", "Unseen", "What came of it"]
     return render_table(Table(heads, lines, left=None if format == "text" else (0, 1, 5)), format)
+
+
+# -- what limits what nobody sees -------------------------------------------------------------------------------------
+# A server that only chooses within what the protocol leaves to it is seen by nobody. Where a theorem says how far that
+# takes it, the name is here, with the command that computes it; where nothing does, it is not protected.
+
+
+_LOTTO = ("lotto-client-centric", "lotto-server-centric")
+_BATCHES = "verifiable-batch-partition"
+_CHOOSING = {
+    "keep-dishonest-candidates",
+    "omit-honest-candidates",
+    "understate-population",
+    "refine-out-honest",
+    "tell-different-populations",
+}
+_RECONSTRUCTING = {"contradict-dropouts", "shrink-the-sum", "split-the-sharing"}
+
+
+def limit(name: str, experiment: Experiment) -> str:
+    """What bounds the misbehaviour `name` under the experiment's protocols; empty: nothing that is computed here."""
+    selection = experiment.selection.protocol
+    sums = experiment.aggregation
+    if name in _RECONSTRUCTING and not (isinstance(sums, SecAggParameters) and sums.consistency == "signed"):
+        return ""  # two of them need no accomplice then (docs/explanation/reconstruction.md)
+    if selection in _LOTTO:
+        if name in _CHOOSING:
+            return "Lotto, Theorem 2 (testbed bound lotto)"
+        if name == "reserve-most-selected":
+            return "Lotto, Corollaries 2 and 3 (testbed bound lotto-dp)"
+        if name in _RECONSTRUCTING:
+            return "Lotto, Corollary 1 (testbed bound lotto)"
+        if name == "parallel-lists" and selection == "lotto-client-centric":
+            return "Lotto, Corollary 2 for several lists (testbed bound lotto-dp --parallel-lists)"
+    if name in ("skip-rounds", "abort-unfavourable-rounds"):
+        return "Corollary 1 over all rounds, not those announced (testbed bound lotto --rounds)"
+    if selection == _BATCHES and name in {*_CHOOSING, *_RECONSTRUCTING, "reserve-most-selected"}:
+        return "testbed bound verifiable-batch-partition"
+    if name == "skip-noise":
+        return "the ledger, which counts the noise that was added (testbed privacy)"
+    if name == "withhold-number":
+        return "its own batch, which does not stand"
+    return ""

@@ -6,18 +6,32 @@ are available, and is skipped when there are fewer. User j drops out with probab
 and of the other rounds. Batches share no users, so they are available independently of each other, too: how many are
 is a sum of independent coins (Poisson-binomial), also where users and batches differ. Hence the numbers here are exact,
 to about 12 digits; a sum of positive terms loses none of them, however small it is (down to 5e-324).
+
+`simulated` is what the sums are held against, and the value where they do not apply: fair selection among batches of
+unequal size takes the larger ones less often, as they are whole less often.
+
+Theorem 3 (appendix H) says when *random* selection has told the server everything: when the participation matrix P has
+full rank N. For K users chosen uniformly it has an unstated constant c', so there is no number. For users chosen
+independently it has (30), in which o(1) is unstated; `independent_bound` leaves it out, so it says what (30) says for N
+large enough, and is no proven bound for a given N. `rounds_until_full_rank` simulates both. It computes ranks modulo a
+prime, exactly. That rank is never above the one over the rationals, so what is counted as full is full.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from math import comb
+from math import comb, sqrt
 
 import numpy as np
+import numpy.typing as npt
 
+from analysis.bounds.rows import require_at_least
 from analysis.bounds.tails import cdf, survival
-from analysis.bounds.validation import require_at_least
+from analysis.statistics import Proportion
 from testbed.arrays import Floats
 from testbed.batches import Batches
+from testbed.errors import RoundSkipped
+from testbed.selection.batch_partition import BatchPartitionParameters, BatchPartitionSelection
 
 Dropout = float | Sequence[float]
 
@@ -142,3 +156,125 @@ def _larger_share(small: Floats, large: Floats, wanted: int) -> float:
         if b:
             share += mass * float((few * (a + b >= wanted) / (a + b)).sum()) * b
     return share
+
+
+# -- Theorem 1 by simulation ------------------------------------------------------------------------------------------
+
+
+_BLOCKS = 50  # rounds depend on those before them, means of long blocks hardly
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What was found in so many rounds.
+
+    Attributes:
+        cardinality: mean users in a round, skipped rounds included.
+        error: its standard error, from the means of 50 blocks of rounds (batch means).
+        unavailable: the rounds that were skipped, of all.
+    """
+
+    cardinality: float
+    error: float
+    unavailable: Proportion
+
+
+def simulated(
+    users: int, selected: int, privacy: int, dropout: Dropout, rounds: int, seed: int, fair: bool = True
+) -> Simulated:
+    """Let the selection choose in `rounds` rounds; the first arguments are those of `average_cardinality`.
+
+    Args:
+        rounds: a multiple of 50.
+        seed: of the generator.
+        fair: Algorithm 2 for unequal dropout, else a uniform choice.
+
+    Raises:
+        ValueError: as `average_cardinality`, or rounds are no such multiple.
+    """
+    if rounds < _BLOCKS or rounds % _BLOCKS:
+        raise ValueError(f"simulate: {rounds} rounds; must be a positive multiple of {_BLOCKS}")
+    batches_available(batches_of(users, selected, privacy), dropout)  # for its errors
+    parameters = BatchPartitionParameters(participants=selected, privacy=privacy, mode="fair" if fair else "uniform")
+    selection = BatchPartitionSelection(parameters, users)
+    rng, chances = np.random.default_rng(seed), np.asarray(dropout, np.float64)
+    participations, sizes = np.zeros(users, np.int64), np.zeros(rounds, np.int64)
+    for number in range(rounds):
+        present = np.flatnonzero(rng.random(users) >= chances)
+        try:
+            members = selection.batches.members(selection.choose(present, participations, rng))
+        except RoundSkipped:
+            continue
+        participations[members] += 1
+        sizes[number] = len(members)
+    means = sizes.reshape(_BLOCKS, -1).mean(axis=1)
+    error = float(means.std(ddof=1)) / sqrt(_BLOCKS)
+    return Simulated(float(sizes.mean()), error, Proportion.of(int((sizes == 0).sum()), rounds))
+
+
+# -- Theorem 3 --------------------------------------------------------------------------------------------------------
+
+
+Integers = npt.NDArray[np.int64]
+_PRIME = 2**31 - 1
+
+
+def independent_bound(users: int, selected: int) -> float:
+    """(30) without o(1): 1 - 2N(1-t)^N - N(N-1)(t^2 + (1-t)^2)^N at t = K/N, for P of N rounds.
+
+    At most 0 where it says nothing: from K = ln(2N) downwards, roughly, as somebody is then likely to be in no round.
+
+    Raises:
+        ValueError: K/N is not in (0, 1/2), where the theorem is stated.
+    """
+    if not 0 < 2 * selected < users:
+        raise ValueError(f"selected: K = {selected} of {users} users; Theorem 3 is stated for K below N/2")
+    t = selected / users
+    nobody, twins = 2 * users * (1 - t) ** users, users * (users - 1) * (t * t + (1 - t) ** 2) ** users
+    return 1 - nobody - twins
+
+
+def uniform_round(users: int, selected: int) -> Callable[[np.random.Generator], Integers]:
+    """Draws a round of K users, uniformly: `random` where enough users are there and all drop out equally often."""
+    return lambda rng: np.isin(np.arange(users), rng.choice(users, selected, replace=False)).astype(np.int64)
+
+
+def independent_round(users: int, selected: int) -> Callable[[np.random.Generator], Integers]:
+    """Draws a round of each user with probability K/N: `bernoulli`, K/(N(1-p)) of those there, who are 1-p of all."""
+    return lambda rng: (rng.random(users) < selected / users).astype(np.int64)
+
+
+def rounds_until_full_rank(
+    draw: Callable[[np.random.Generator], Integers], users: int, trials: int, most: int, seed: int
+) -> Integers:
+    """`(trials,)` the round after which P has rank N (counted from 1), or `most` + 1 where `most` rounds did not do.
+
+    Args:
+        draw: gives a round, `(users,)` 0 or 1.
+        users: N.
+        trials: how many runs.
+        most: rounds of a run.
+        seed: of the generator.
+    """
+    rng = np.random.default_rng(seed)
+    return np.array([_full_at(np.array([draw(rng) for _ in range(most)]), users) for _ in range(trials)], np.int64)
+
+
+def _full_at(rounds: Integers, users: int) -> int:
+    """Eliminate the users one by one, each time with the earliest round that is left: the last one is the answer.
+
+    The rounds that are independent of all before them are the pivots, whatever the order of the users.
+    """
+    matrix, last = rounds.T.copy(), 0
+    for done in range(users):
+        nonzero = (matrix[done:] != 0).any(axis=0)
+        if not nonzero.any():
+            return len(rounds) + 1
+        column = int(nonzero.argmax())
+        row = done + int((matrix[done:, column] != 0).argmax())
+        matrix[[done, row]] = matrix[[row, done]]
+        matrix[done] = matrix[done] * pow(int(matrix[done, column]), -1, _PRIME) % _PRIME
+        below = matrix[done + 1 :]
+        below[:] = (below - below[:, column, None] * matrix[done]) % _PRIME
+        last = max(last, column + 1)
+    return last

@@ -5,9 +5,19 @@ from math import lgamma, log
 
 import numpy as np
 
-from analysis.bounds import convergence, full_rank
-from analysis.bounds.batch_partition import Dropout, average_cardinality, batches_of, family_size, unavailable_round
-from analysis.bounds.batch_partition_simulated import simulated
+from analysis.bounds import convergence
+from analysis.bounds.batch_partition import (
+    Dropout,
+    average_cardinality,
+    batches_of,
+    family_size,
+    independent_bound,
+    independent_round,
+    rounds_until_full_rank,
+    simulated,
+    unavailable_round,
+    uniform_round,
+)
 from analysis.bounds.rows import Row, found
 from analysis.statistics import Proportion
 
@@ -92,8 +102,11 @@ def full_rank_report(users: int, selected: int, rounds: int, trials: int) -> Row
     if trials:
         row |= {"full_rank_rounds": rounds, "full_rank_trials": trials}
         most = max(rounds, _BEYOND * users)
-        for name, draw in (("uniform", full_rank.uniform_round), ("independent", full_rank.independent_round)):
-            reached = full_rank.rounds_until_full_rank(draw(users, selected), users, trials, most, _SEED)
+        for name, draw in (
+            ("uniform", uniform_round),
+            ("independent", independent_round),
+        ):
+            reached = rounds_until_full_rank(draw(users, selected), users, trials, most, _SEED)
             median = float(np.median(reached))
             row |= _share(f"full_rank_{name}", Proportion.of(int((reached <= rounds).sum()), trials))
             row |= found(f"full_rank_{name}_median", median if median <= most else None, f"more than {most} rounds")
@@ -121,7 +134,7 @@ def convergence_report(
 def _independent(users: int, selected: int) -> Row:
     if 2 * selected >= users:
         return found("theorem3_independent", None, "stated for K below N/2")
-    bound = full_rank.independent_bound(users, selected)
+    bound = independent_bound(users, selected)
     return found("theorem3_independent", bound if bound > 0 else None, f"(30) says nothing here: {bound:.3g}")
 
 

@@ -1,6 +1,13 @@
-"""Lotto's Corollary 1 over rounds, when the server chooses which round numbers happen; Corollary 2 with several lists.
+"""Lotto over many rounds: Corollaries 2 and 3, what distributed differential privacy costs, and Corollary 1 when the
+server chooses which rounds happen; Jiang, Ye, Chen, et al., USENIX Security 2024, arXiv 2401.02880 (section 3.6,
+Appendices A and B).
 
-Corollary 1 (arXiv 2401.02880) bounds by q the chance that a round *number* is broken: that more dishonest clients stand
+Dishonest participants add no noise, and a server that may choose keeps asking the same victim. Lotto bounds both: with
+probability at least 1 - p_k no round has more than k dishonest candidates, and with probability at least 1 - q_r no
+client takes part in more than r of the R rounds. Given both, the victim's epsilon is that of r rounds with (s - k)/s of
+the noise, at what p_k and q_r leave of delta. Every pair (k, r) gives a valid epsilon; the corollaries take the least.
+
+Corollary 1 bounds by q the chance that a round *number* is broken: that more dishonest clients stand
 in it than secure aggregation withstands. The functions are independent from number to number, and the dishonest clients
 are what they are before the keys are made, so broken numbers are independent, each with chance q at most.
 
@@ -16,21 +23,224 @@ Several participant lists of one round hold the same dishonest clients and diffe
 number, so q and p_k do not change; but instead of s clients all of the number's candidates may take part in it.
 """
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cache
-from math import inf, log10
+from functools import cache, cached_property, lru_cache
+from math import expm1, inf, log1p, log10
+from typing import Literal
+
+import numpy as np
 
 from analysis.bounds.lotto import selection_probability, tolerated
-from analysis.bounds.lotto_dp import (
-    PrivacyCost,
-    Training,
-    at_least_one,
-    cost_with_lotto,
-    repeated_by_any,
-    repeated_by_participants,
-)
-from analysis.bounds.tails import log10_survival, survival
-from analysis.bounds.validation import require_at_least
+from analysis.bounds.rows import require_at_least, require_inside
+from analysis.bounds.tails import log10_survival, survival, survivals, survivals_over_trials
+from testbed.privacy.accounting import Divergences, Skellam, epsilon
+
+Variant = Literal["client-centric", "server-centric"]
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training under distributed differential privacy.
+
+    Attributes:
+        dishonest: c.
+        participants: s.
+        over_selection: a.
+        min_population: n_min.
+        threshold: t of SecAgg, a number or a fraction of s.
+        rounds: R.
+        delta: in (0, 1).
+        mechanism: adds the noise; the shares of all s participants make up its noise multiplier.
+        maximum_population: n_max, how many clients there could be at all, no fewer than there are; counts in the
+            server-centric variant only, where the server can look for the client with the most participations before
+            it begins.
+    """
+
+    dishonest: int
+    participants: int
+    over_selection: float | Fraction
+    min_population: int
+    threshold: int | float
+    rounds: int
+    delta: float
+    mechanism: Skellam
+    maximum_population: int = 10**9
+
+    def __post_init__(self) -> None:
+        require_at_least(0, dishonest=self.dishonest)
+        require_at_least(
+            1, participants=self.participants, rounds=self.rounds, maximum_population=self.maximum_population
+        )
+        require_inside(delta=self.delta)
+        _ = self.p, self.tolerated  # they check what they are made of
+
+    @cached_property
+    def p(self) -> Fraction:
+        """A client's chance to be a candidate, at most."""
+        return selection_probability(self.participants, self.over_selection, self.min_population)
+
+    @cached_property
+    def tolerated(self) -> int:
+        """The dishonest participants that SecAgg withstands."""
+        return tolerated(self.participants, self.threshold)
+
+
+@dataclass(frozen=True)
+class PrivacyCost:
+    """An epsilon and what it rests on.
+
+    Attributes:
+        epsilon: inf where nothing is guaranteed.
+        dishonest: k, the dishonest participants of a round that it allows for.
+        rounds: r, the rounds of one client that it allows for.
+        p_k: the chance that some round has more than k dishonest candidates, at most.
+        q_r: the chance that some client is in more than r rounds, at most.
+        reason: why epsilon is inf; empty otherwise.
+    """
+
+    epsilon: float
+    dishonest: int | None
+    rounds: int | None
+    p_k: float = 0.0
+    q_r: float = 0.0
+    reason: str = field(default="", compare=False)
+
+
+def cost_with_lotto(training: Training, variant: Variant, again: Callable[[int], float] | None = None) -> PrivacyCost:
+    """The least epsilon over all k and r, and which they are (Corollary 2 or 3).
+
+    `again` gives other q_r than the variant's, from r.
+    """
+    p = too_many_dishonest(training)
+    if p[-1] >= training.delta:
+        return PrivacyCost(inf, None, None, reason=_too_many(training, p[-1]))
+    divergences = lru_cache(maxsize=None)(lambda k: _divergences(training, k))
+    return least_epsilon(
+        training.delta,
+        dishonest=p,
+        repeated=again or (lambda r: repeated(training, variant, r)),
+        rounds=training.rounds,
+        cost=lambda k, r, delta: epsilon(divergences(k), r, delta),
+    )
+
+
+def least_epsilon(
+    delta: float,
+    dishonest: Sequence[float],
+    repeated: Callable[[int], float],
+    rounds: int,
+    cost: Callable[[int, int, float], float],
+) -> PrivacyCost:
+    """The least epsilon over all k and r, for any mechanism and any two bounds; inf where none has chances below delta.
+
+    Args:
+        delta: in (0, 1).
+        dishonest: p_k for k = 0, 1, ...: Pr[some round has more than k dishonest participants], at most.
+        repeated: q_r: Pr[the client is in more than r rounds], at most; falls with r, and is 0 at `rounds`.
+        rounds: R.
+        cost: epsilon of a client in r rounds, each with k dishonest participants, at a delta; from (k, r, delta). It
+            grows with k and r, and falls with delta.
+
+    Pairs are left out only where they cannot win: the epsilon at the whole delta bounds that of every larger pair from
+    below.
+    """
+    p, q = dishonest, lru_cache(maxsize=None)(repeated)
+    if not p or p[-1] >= delta:
+        return PrivacyCost(inf, None, None, reason="more dishonest participants than allowed for are too likely")
+    first = _first(lambda r: q(r) < delta, rounds)
+    best = PrivacyCost(inf, None, None, reason="without noise nothing is private")
+    for k in range(_first(lambda k: p[k] < delta, len(p) - 1), len(p)):
+        if cost(k, first, delta) >= best.epsilon:
+            break
+        for r in range(first, rounds + 1):
+            left = delta - p[k] - q(r)
+            if left <= 0:
+                continue
+            if cost(k, r, delta) >= best.epsilon:
+                break
+            found = cost(k, r, left / (1 - p[k] - q(r)))
+            if found < best.epsilon:
+                best = PrivacyCost(found, k, r, p[k], q(r))
+    return best
+
+
+def cost_without_lotto(training: Training) -> PrivacyCost:
+    """The epsilon when a malicious server chooses the participants: the victim and dishonest clients, every round.
+
+    With 2t - s dishonest participants it sees the victim's own update (Corollary 1), with the victim's share of the
+    noise alone, 1/s of the variance; else the sum with the shares of all honest participants.
+    """
+    s, chosen = training.participants, min(training.dishonest, training.participants - 1)
+    share = 1 / s if chosen > training.tolerated else (s - chosen) / s
+    found = training.mechanism.epsilon(training.rounds, training.delta, share)
+    return PrivacyCost(found, chosen, training.rounds)
+
+
+def too_many_dishonest(training: Training) -> list[float]:
+    """p_k for k = 0, 1, ..., min(c, 2t - s - 1): Pr[a round of R has more than k dishonest candidates], at most."""
+    last = min(training.dishonest, training.tolerated)
+    return [at_least_one(training.rounds, tail) for tail in survivals(last, training.dishonest, training.p)]
+
+
+def repeated(training: Training, variant: Variant, r: int) -> float:
+    """q_r: Pr[some client is in more than r of the R rounds], at most.
+
+    Server-centric: any of n_max clients is a candidate in more than r rounds. Client-centric: the recursion
+    phi_j = 1 - g_j + g_j phi_{j-1} is a product for 1 - phi: of g_j, the chance that none of the s clients of the
+    (R - j + 1)-th round is a candidate in r or more of the j - 1 rounds that follow, over j = r + 1, ..., R.
+    """
+    if variant == "server-centric":
+        return repeated_by_any(training.maximum_population, r, training.rounds, training.p)
+    return repeated_by_participants(training.participants, r, training.rounds, training.p)
+
+
+def repeated_by_any(parties: int, r: int, rounds: int, p: Fraction) -> float:
+    """Pr[any of so many parties, known beforehand, is a candidate in more than r rounds]."""
+    return at_least_one(parties, survival(r, rounds, p))
+
+
+def repeated_by_participants(participants: int, r: int, rounds: int, p: Fraction) -> float:
+    """phi of Corollary 2: Pr[any client that the server learns of as a participant is one in more than r rounds]."""
+    if r >= rounds:
+        return 0.0
+    if r == 0:
+        return 1.0
+    again = np.array(survivals_over_trials(r - 1, rounds - 1, p)[r:])
+    with np.errstate(divide="ignore"):  # who is a candidate for certain: log1p(-1) is -inf, and q_r is 1
+        return float(-np.expm1(participants * np.log1p(-again).sum()))
+
+
+def at_least_one(times: int, chance: float) -> float:
+    """1 - (1 - chance)**times: Pr[it happens in one of so many independent trials], also where that is tiny."""
+    return 1.0 if chance == 1 else -expm1(times * log1p(-chance))
+
+
+def _divergences(training: Training, k: int) -> Divergences:
+    s = training.participants
+    return training.mechanism.divergences((s - k) / s)
+
+
+def _first(holds: Callable[[int], bool], last: int) -> int:
+    """The smallest i for which it holds, given that it holds from there on up to `last`."""
+    low, high = 0, last
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low
+
+
+def _too_many(training: Training, chance: float) -> str:
+    k = min(training.dishonest, training.tolerated)
+    return (
+        f"no k has p_k < delta: more than the {k} dishonest participants that SecAgg withstands come in some round "
+        f"with probability {chance:.3g}, and delta is {training.delta:.3g}"
+    )
+
+
+# -- a server that chooses the round numbers, or makes several lists --------------------------------------------------
+
 
 _SPARED = 1000  # of delta, what is left for rounds with more candidates than counted with
 

@@ -11,8 +11,7 @@ from scipy.optimize import brentq
 from analysis.bounds import random_participation as one_round
 from analysis.bounds import random_participation_composed as many_rounds
 from analysis.bounds.random_participation import Delta, Participation, epsilon_at, sigma_at
-from analysis.bounds.rows import Row
-from analysis.bounds.validation import require_at_least, require_inside
+from analysis.bounds.rows import Row, require_at_least, require_inside
 
 Soundness = Literal["guarantee", "other-mechanism", "as-published", "lower-bound"]
 SOUND = "wcs"

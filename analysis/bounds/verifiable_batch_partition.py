@@ -1,4 +1,4 @@
-"""What verifiable batch partition guarantees, as numbers. Derived in docs/verifiable-batch-partition.md.
+"""What verifiable batch partition guarantees, as numbers. Derived in docs/explanation/verifiable-batch-partition.md.
 
 A batch is a candidate with probability at most p = floor(a K m / n_min) / m, independently of the others, and a server
 that removes honest batches keeps all the candidates it likes best, K/T at most. So the dishonest participants x of one
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.bounds.lotto import allowed, check_counts, decimal, selection_probability, threshold_of
+from analysis.bounds.rows import Row, finite
 from analysis.bounds.tails import hypergeometric_survival, masses, survival, survival_of_sum
 
 Chances = npt.NDArray[np.float64]
@@ -283,3 +284,64 @@ def _coefficients(one: list[int], other: list[int], last: int) -> list[int]:
     if len(one) == 1:
         return other
     return [0] * last + [sum(one[i] * other[last - i] for i in range(len(one)) if 0 <= last - i < len(other))]
+
+
+# -- as one flat object -----------------------------------------------------------------------------------------------
+
+
+_MOST_DISHONEST = 100_000
+_MOST_WORK = 100_000_000
+
+
+def verifiable_bounds(
+    setting: Setting, eta: float | Fraction, threshold: int | float, dropout: float | Fraction
+) -> Row:
+    """One round's guarantees, and how many honest members a batch keeps under random assignment.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+    if setting.dishonest > _MOST_DISHONEST:
+        raise ValueError(f"dishonest: {setting.dishonest}; at most {_MOST_DISHONEST}, beyond which this takes minutes")
+    if setting.dishonest * setting.participants > _MOST_WORK:
+        raise ValueError(
+            f"participants: {setting.participants} with {setting.dishonest} dishonest; a product up to {_MOST_WORK}, "
+            "beyond which this takes minutes"
+        )
+    due, withstood = share_allowed(setting, eta), tolerated(setting, threshold)
+    row: Row = {
+        "population": setting.population,
+        "dishonest": setting.dishonest,
+        "participants": setting.participants,
+        "privacy": setting.privacy,
+        "over_selection": float(setting.over_selection),
+        "min_population": setting.least,
+        "eta": float(eta),
+        "threshold": threshold_of(setting.participants, threshold),
+        "dropout": float(dropout),
+        "batches": setting.batches,
+        "batches_wanted": setting.wanted,
+        "largest_batch": max(setting.sizes),
+        "selection_probability": float(setting.p),
+        "candidates_suffice": candidates_suffice(setting, dropout),
+        "candidates_suffice_denied": candidates_suffice(setting, dropout, setting.dishonest),
+        "dishonest_allowed": due,
+        **_exceeding("dishonest_fraction_exceeds", setting, due),
+        "dishonest_tolerated": withstood,
+        **_exceeding("secagg_fails", setting, withstood),
+    }
+    for honest in range(2, setting.privacy + 1):
+        exact = too_few_honest_exactly(setting, honest)
+        name = f"fewer_than_{honest}_honest"
+        row[name] = too_few_honest(setting, honest) if exact is None else exact
+        row[f"{name}_by"] = "union bound" if exact is None else "exact"
+    return row
+
+
+def _exceeding(name: str, setting: Setting, above: int) -> Row:
+    """The upper bound over all placements, how it was found, and what equal shares attain."""
+    value, digits, how = bound(setting, above)
+    attained, share = exceeding_shares(setting, above)
+    row: Row = {name: value, f"{name}_by": how, **finite(f"{name}_log10", digits, "it cannot happen")}
+    row |= {f"{name}_attained": attained, f"{name}_attained_members": share}
+    return row | {f"{name}_random": 0.0 if value == 0.0 == attained else exceeds_at_random(setting, above)}

@@ -16,7 +16,7 @@ from analysis.privacy.spent import of_honest, why_stopped
 from testbed.privacy.section import caveats
 from testbed.records import RunRecords
 from testbed.records.reasons import counted, refusals_told, summed_up
-from testbed.workload.specs import is_language
+from testbed.workload.section import is_language
 
 PRIVACY_TIME_LIMIT_S = 5.0
 

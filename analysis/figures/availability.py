@@ -19,9 +19,8 @@ from analysis.figures.elements import (
     protocol_axis,
     random_first,
 )
-from analysis.markup import figure_text
-from analysis.style import COLUMN_INCHES, protocol_colours, stage_colours
-from analysis.units import Unit, seconds_unit
+from analysis.style import COLUMN_INCHES, figure_text, protocol_colours, stage_colours
+from analysis.tables import Unit, seconds_unit
 from testbed.records import RunRecords
 
 # Okabe and Ito (Color Universal Design, 2008).

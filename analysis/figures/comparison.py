@@ -7,15 +7,17 @@ Each is written as PNG and as PDF with embedded fonts, one column wide. Stages c
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from analysis.comparison.losses import somebody_was_lost
-from analysis.comparison.measures import by_stage, per_round, stage_order
+from analysis.comparison.measures import by_stage, mean_interval, per_round, stage_order
 from analysis.comparison.rows import Row, rows_of
 from analysis.figures.availability import availability, dropouts_by_stage
 from analysis.figures.elements import (
@@ -31,10 +33,8 @@ from analysis.figures.elements import (
     protocol_axis,
     random_first,
 )
-from analysis.figures.noise import accuracy_by_noise, accuracy_of_noise, says_something
-from analysis.markup import figure_text
-from analysis.style import COLUMN_INCHES, house_style, protocol_colours, save, stage_colours
-from analysis.units import bytes_unit, seconds_unit
+from analysis.style import COLUMN_INCHES, figure_text, house_style, protocol_colours, save, stage_colours
+from analysis.tables import bytes_unit, seconds_unit
 from testbed.records import RunRecords
 
 _log = logging.getLogger(__name__)
@@ -204,3 +204,69 @@ def _curve(row: Row) -> pd.DataFrame:
     return grouped.agg(
         ended_s=("ended_s", "mean"), mean=("accuracy", "mean"), least=("accuracy", "min"), most=("accuracy", "max")
     ).reset_index()
+
+
+# -- what noise costs in accuracy -------------------------------------------------------------------------------------
+
+
+def accuracy_by_noise(runs: Sequence[RunRecords]) -> pd.DataFrame:
+    """One row for each noise and ring: noise_multiplier (NaN: no noise), bits, runs, accuracy and its half_width.
+
+    Runs that have measured no accuracy are left out, and runs whose noise is planned from an epsilon. Rows are in the
+    order of the noise, then of the ring; the 95% interval is over runs that differ in something else (seeds).
+    """
+    rows = []
+    for run in runs:
+        section: dict[str, Any] = run.experiment["aggregation"]
+        noise = section.get("noise") or {}
+        measured = per_round(run)["accuracy"].dropna()
+        if len(measured) and "bits" in section and noise.get("epsilon") is None:
+            rows.append((noise.get("noise_multiplier"), section["bits"], float(measured.iloc[-1])))
+    frame = pd.DataFrame(rows, columns=["noise_multiplier", "bits", "accuracy"]).astype({"noise_multiplier": float})
+    found = []
+    for (multiplier, bits), part in frame.groupby(["noise_multiplier", "bits"], dropna=False):
+        interval = mean_interval(part["accuracy"])
+        found.append((multiplier, bits, len(part), interval.mean, interval.half_width))
+    return pd.DataFrame(found, columns=["noise_multiplier", "bits", "runs", "accuracy", "half_width"])
+
+
+def says_something(frame: pd.DataFrame) -> bool:
+    """Whether there is noise, and more than one noise or ring to compare."""
+    return len(frame) > 1 and bool(frame["noise_multiplier"].notna().any())
+
+
+def accuracy_of_noise(frame: pd.DataFrame) -> Figure:
+    """Accuracy by noise multiplier and by ring width, the runs without noise as a line; `frame` as of above."""
+    noisy, without = frame[frame["noise_multiplier"].notna()], frame[frame["noise_multiplier"].isna()]
+    panels = {"noise_multiplier": "Noise multiplier", "bits": "Ring width [bits]"}
+    drawn = [key for key in panels if noisy[key].nunique() > 1] or ["noise_multiplier"]
+    figure = Figure(figsize=(COLUMN_INCHES, 1.9 * len(drawn)), layout="constrained")
+    for axes, key in zip(figure.subplots(len(drawn), 1, squeeze=False)[:, 0], drawn, strict=True):
+        _points(axes, noisy, without, key)
+        axes.set_xlabel(panels[key])
+        axes.set_ylabel("Accuracy [%]")
+        axes.grid()
+    return figure
+
+
+def _points(axes: Axes, noisy: pd.DataFrame, without: pd.DataFrame, key: str) -> None:
+    """One line for each value of the other key."""
+    other, told = ("bits", "{:g} bits") if key == "noise_multiplier" else ("noise_multiplier", "multiplier {:g}")
+    compared = noisy.groupby(other).filter(lambda part: len(part) > 1)  # a single point is in the other panel
+    shown = compared if len(compared) else noisy
+    values = sorted(shown[key].unique())
+    for (value, part), marker in zip(shown.groupby(other), "osD^v+x*" * len(shown), strict=False):
+        axes.errorbar(
+            [values.index(one) for one in part[key]],
+            100 * part["accuracy"],
+            yerr=100 * part["half_width"].fillna(0),
+            marker=marker,
+            markersize=3.5,
+            capsize=2,
+            linewidth=1.0,
+            label=told.format(value),
+        )
+    for accuracy in without["accuracy"]:
+        axes.axhline(100 * accuracy, color="black", linewidth=0.8, linestyle=":", label="no noise")
+    axes.set_xticks(range(len(values)), [f"{value:g}" for value in values])
+    axes.legend(loc="best")

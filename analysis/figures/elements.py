@@ -10,8 +10,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from analysis.comparison.rows import Row
-from analysis.markup import figure_text
-from analysis.units import Unit
+from analysis.style import figure_text
+from analysis.tables import Unit
 
 FAILED = "skipped and aborted rounds"
 FAILED_LOOK: dict[str, Any] = {"facecolor": "white", "edgecolor": "#7F7F7F", "hatch": "/////"}

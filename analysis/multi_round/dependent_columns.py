@@ -23,9 +23,8 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from analysis.multi_round.modular import inverses, reduced
 from analysis.multi_round.participation import Integers
-from analysis.multi_round.row_spaces import Space
+from analysis.multi_round.row_spaces import Space, inverses, reduced
 
 MOST_CLASSES = 12
 _PRIME = 2**31 - 1  # many more than there are sets of five columns, so that few of them are dependent by chance

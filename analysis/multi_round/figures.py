@@ -11,9 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from analysis.markup import figure_text
 from analysis.multi_round.over_rounds import OverRounds
-from analysis.style import COLUMN_INCHES, house_style, protocol_colours, save
+from analysis.style import COLUMN_INCHES, figure_text, house_style, protocol_colours, save
 
 _LINES = ("-", "--", ":", "-.")
 _PANELS = {"weak": "T (weak)", "fairness": "Fairness gap F", "cardinality": "Cardinality C"}

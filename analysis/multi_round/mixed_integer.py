@@ -1,6 +1,11 @@
 """The lightest word as a mixed integer program (HiGHS, through scipy)."""
 
+import ctypes
 import math
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +13,6 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from analysis.multi_round.row_spaces import Space
-from analysis.quiet import standard_output_silenced
 
 _TOLERANCE = 1e-6
 
@@ -59,3 +63,28 @@ def solve(space: Space, time_limit_s: float) -> Solved:
     bound = result.mip_dual_bound
     proved = bound is not None and math.isfinite(bound)
     return Solved(space.unit * math.ceil(bound - _TOLERANCE) if proved else 0, support)
+
+
+# -- silence ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def standard_output_silenced() -> Iterator[None]:
+    """Drop what the block prints, from C above all.
+
+    HiGHS prints a line of its own in some searches and has no option that stops it.
+    """
+    c_library = ctypes.CDLL(None)
+    sys.stdout.flush()
+    c_library.fflush(None)
+    kept = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        c_library.fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)

@@ -20,9 +20,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from analysis.multi_round.modular import eliminate
 from analysis.multi_round.participation import Integers
-from analysis.multi_round.row_spaces import Space
+from analysis.multi_round.row_spaces import Space, eliminate
 
 Planes = npt.NDArray[np.uint64]
 

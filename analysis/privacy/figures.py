@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.markup import figure_text
 from analysis.privacy.spent import Spending
-from analysis.style import one_panel, save
+from analysis.style import figure_text, one_panel, save
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _KINDS = {

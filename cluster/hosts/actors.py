@@ -26,8 +26,7 @@ from testbed.messages import Vector
 from testbed.network.hosts import Delivery, HostAnswers
 from testbed.network.live import Address, LiveClients, LiveNetwork
 from testbed.network.live.admission import connecting_s
-from testbed.parties.host import Host
-from testbed.parties.local_hosts import owned_by
+from testbed.parties.host import Host, owned_by
 from testbed.parties.pki import PKI, Directory
 from testbed.parties.sums import merged
 from testbed.plugins import sources

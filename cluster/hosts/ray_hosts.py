@@ -33,7 +33,7 @@ from testbed.experiment.schema import Experiment
 from testbed.messages import Vector
 from testbed.network.hosts import Delivery, HostAnswers
 from testbed.network.live import Address
-from testbed.parties.local_hosts import chosen_on, owned_by, split
+from testbed.parties.host import chosen_on, owned_by, split
 from testbed.parties.pki import Directory
 from testbed.parties.sums import combined
 

@@ -7,35 +7,20 @@ override the same decision in different protocols.
 from collections.abc import Iterable
 from types import ModuleType
 
-from testbed.adversary import batch_lists, clients, free_choice, model_inconsistency
-from testbed.adversary.lotto import (
-    different_lists,
-    forged_entries,
-    forged_signatures,
-    parallel_lists,
-    populations,
-    residual_removal,
-    round_numbers,
-    skipped_rounds,
-)
+from testbed.adversary import clients, crafted_models
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
 from testbed.adversary.secagg import dishonest_clients, parallel_sums, reconstruction, small_sums
+from testbed.adversary.selection import batches, candidates, lists, rounds
 
 _MODULES: tuple[ModuleType, ...] = (
-    free_choice,
-    residual_removal,
-    populations,
-    round_numbers,
-    skipped_rounds,
-    forged_entries,
-    different_lists,
-    parallel_lists,
+    candidates,
+    rounds,
+    lists,
     parallel_sums,
-    forged_signatures,
-    batch_lists,
+    batches,
     reconstruction,
     small_sums,
-    model_inconsistency,
+    crafted_models,
     clients,
     dishonest_clients,
 )

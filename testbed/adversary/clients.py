@@ -5,16 +5,16 @@ from typing import ClassVar, Literal
 import msgspec
 from pydantic import Field
 
-from testbed.adversary.lotto.misbehaviour import ALL_LISTS, CLIENT_CENTRIC, VERIFIABLE_BATCHES
 from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions
+from testbed.adversary.selection.lotto import ALL_LISTS, CLIENT_CENTRIC, VERIFIABLE_BATCHES
 from testbed.aggregation.ring_elements import NoisyRole, noise_of
 from testbed.parties.client import Role, RoleSpec, handles
 from testbed.privacy.noise import NoiseShare
 from testbed.selection.lotto.client import LottoClient
-from testbed.selection.lotto.client_centric import ClientCentricClient
 from testbed.selection.lotto.messages import LIST_DOMAIN, Announce, Candidacy, ListSignature, ParticipantList
+from testbed.selection.lotto.variants import ClientCentricClient
 from testbed.selection.verifiable_batch_partition import Prove, VerifiableBatchClient
-from testbed.training.client import Train, Trained, Trainer
+from testbed.training import Train, Trained, Trainer
 
 
 class InflateOptions(MisbehaviourOptions):

@@ -18,8 +18,7 @@ from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.network import Network
 from testbed.parties.client import Role, RoleSpec
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.training.client import Train
-from testbed.training.server import Asked, TrainingRound
+from testbed.training import Asked, Train, TrainingRound
 from testbed.workload.contract import Workload
 from testbed.workload.section import WorkloadSection
 

@@ -18,7 +18,7 @@ from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
 from testbed.privacy.noise_plan import Accountant, Guarantees, NoisePlan, NoiseSource
 from testbed.randomness import Randomness
-from testbed.training.client import Train
+from testbed.training import Train
 from testbed.workload.contract import Workload
 
 

@@ -32,7 +32,7 @@ from testbed.messages import Message, RoundNumber, Vector
 from testbed.parties.client import Client, Role, RoleSpec, handles
 from testbed.privacy.gaussian import SubsampledGaussianAccountant, coins, with_noise
 from testbed.privacy.noise_plan import Guarantees
-from testbed.training.client import Train, Trained, Trainer, trained_update
+from testbed.training import Train, Trained, Trainer, trained_update
 from testbed.workload.contract import GradientWorkload, LocalUpdate, Workload
 
 _NAME = "dp-sgd-random-participation"

@@ -12,7 +12,7 @@ from testbed.arrays import Ids
 from testbed.errors import Refusal, RoundAborted, RunError
 from testbed.messages import Count, Message, RoundNumber, Vector
 from testbed.parties.client import Client, RoleSpec, handles
-from testbed.training.client import trained_update
+from testbed.training import trained_update
 
 
 class PlainParameters(NoisyParameters):

@@ -10,24 +10,46 @@ from typing import Annotated
 
 import typer
 
-from testbed.commands.attack import attack
-from testbed.commands.attack_survey import SURVEY_EPILOG, survey
-from testbed.commands.attack_updates import INVERT_EPILOG, RECONSTRUCT_EPILOG, invert, reconstruct
-from testbed.commands.bound import bound, plan
-from testbed.commands.bound_batch_partition import BATCH_PARTITION_EPILOG, bound_batch_partition
-from testbed.commands.bound_random_participation import BOUND_RANDOM_PARTICIPATION_EPILOG, bound_random_participation
-from testbed.commands.bound_verifiable import VERIFIABLE_EPILOG, bound_verifiable
+from testbed.commands.attack import (
+    INVERT_EPILOG,
+    RECONSTRUCT_EPILOG,
+    SURVEY_EPILOG,
+    attack,
+    invert,
+    reconstruct,
+    survey,
+)
+from testbed.commands.bound import (
+    BATCH_PARTITION_EPILOG,
+    BOUND_RANDOM_PARTICIPATION_EPILOG,
+    VERIFIABLE_EPILOG,
+    bound,
+    bound_batch_partition,
+    bound_random_participation,
+    bound_verifiable,
+    plan,
+)
 from testbed.commands.calibrate import CALIBRATE_EPILOG, calibrate
 from testbed.commands.cluster import cluster
 from testbed.commands.invocation import Invocation, examples, reads_records, report
-from testbed.commands.jobs import jobs
-from testbed.commands.metrics import METRICS_EPILOG, metrics
-from testbed.commands.privacy import BOUND_PRIVACY_EPILOG, PRIVACY_EPILOG, bound_privacy, privacy
+from testbed.commands.jobs import SUBMIT_EPILOG, jobs, submit
 from testbed.commands.reproduce import REPRODUCE_EPILOG, reproduce
-from testbed.commands.results import COMPARE_EPILOG, DROPOUTS_EPILOG, PLOT_EPILOG, compare, dropouts, plot
+from testbed.commands.results import (
+    BOUND_PRIVACY_EPILOG,
+    COMPARE_EPILOG,
+    DROPOUTS_EPILOG,
+    METRICS_EPILOG,
+    PLOT_EPILOG,
+    PRIVACY_EPILOG,
+    bound_privacy,
+    compare,
+    dropouts,
+    metrics,
+    plot,
+    privacy,
+)
 from testbed.commands.run import RUN_EPILOG, run
 from testbed.commands.status import STATUS_EPILOG, status
-from testbed.commands.submit import SUBMIT_EPILOG, submit
 from testbed.commands.terminal import echo
 from testbed.commands.trace import trace
 from testbed.commands.tune import TUNE_EPILOG, tune

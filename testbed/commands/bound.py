@@ -1,24 +1,54 @@
 """``testbed bound`` and ``testbed plan``: the papers' guarantees as numbers, and the parameters that meet a target."""
 
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
-from testbed.commands.bound_options import (
-    MOST_CLIENTS,
-    Dishonest,
-    Format,
-    MinPopulation,
-    OverSelection,
-    Participants,
-    Population,
-    Threshold,
-    in_options,
-    threshold_of,
-)
 from testbed.commands.invocation import Debug, examples, group
 from testbed.commands.terminal import echo
 from testbed.errors import ExperimentError
+from testbed.files import limits
+
+MOST_CLIENTS = 10**10  # no population is larger, and no bound takes longer than seconds
+
+Population = Annotated[
+    int, typer.Option(metavar="N", min=1, max=MOST_CLIENTS, help="Clients in the population, n.", show_default=False)
+]
+Dishonest = Annotated[
+    int, typer.Option(metavar="C", min=0, help="Dishonest clients among them, c.", show_default=False)
+]
+Participants = Annotated[int, typer.Option(metavar="S", min=1, help="Participants of a round, s.", show_default=False)]
+OverSelection = Annotated[float, typer.Option(metavar="A", help="Over-selection factor a, at least 1.")]
+MinPopulation = Annotated[
+    int | None,
+    typer.Option(metavar="M", min=1, help="n_min, which clients insist on.  \\[default: N]", show_default=False),
+]
+Threshold = Annotated[
+    str, typer.Option(metavar="T", help="SecAgg's threshold: a number t, or a fraction of the participants, e.g. 0.7.")
+]
+Format = Annotated[Literal["text", "json"], typer.Option(help="json is one flat object at full precision.")]
+
+
+def threshold_of(text: str) -> int | float:
+    """A number of participants, or a fraction of them."""
+    try:
+        return int(text) if text.strip().lstrip("+-").isdigit() else float(text)
+    except ValueError:
+        raise ValueError(f"threshold: {text} is neither a number of participants nor a fraction") from None
+
+
+@contextmanager
+def in_options() -> Iterator[None]:
+    """Say what is wrong with a parameter as what is wrong with its option."""
+    try:
+        yield
+    except ValueError as error:
+        name, colon, rest = str(error).partition(": ")
+        raise ExperimentError(f"--{name.replace('_', '-')}{colon}{rest}") from None
+
 
 _LOTTO = "--population 200000 --dishonest 1000 --participants 200"
 _BOUND_LOTTO_EPILOG = examples(
@@ -87,7 +117,7 @@ def bound_lotto(
     announces.
     """
     from analysis.bounds import text
-    from analysis.bounds.report import lotto_bounds
+    from analysis.bounds.lotto_report import lotto_bounds
 
     if round_gap is not None and rounds is None:
         raise ExperimentError("--round-gap: needs --rounds, over which it holds")
@@ -153,8 +183,8 @@ def bound_lotto_dp(
     the epsilon when a malicious server chooses the participants.
     """
     from analysis.bounds import text
-    from analysis.bounds.lotto_dp import Training
-    from analysis.bounds.report import lotto_dp_costs
+    from analysis.bounds.lotto_report import lotto_dp_costs
+    from analysis.bounds.lotto_rounds import Training
     from testbed.privacy.accounting import Skellam
 
     with in_options():
@@ -200,7 +230,7 @@ def plan_lotto(
 ) -> None:
     """Lotto's parameters for a target: smallest n_min and threshold, largest exclusion, range of over-selection."""
     from analysis.bounds import text
-    from analysis.bounds.report import lotto_plan
+    from analysis.bounds.lotto_report import lotto_plan
 
     with in_options():
         row = lotto_plan(
@@ -216,3 +246,206 @@ def plan_lotto(
             eta=eta,
         )
     echo(text.render(row, format, text.lotto_plan), nl=False)
+
+
+_WHO = "--local-samples 30 --client-rate 0.001 --sample-rate 0.1"
+BOUND_RANDOM_PARTICIPATION_EPILOG = examples(
+    f"testbed bound random-participation {_WHO} --epsilon 0.015 --delta 1e-6",
+    f"testbed bound random-participation {_WHO} --sigma 1.065 --delta 1e-6 --rounds 1000 --format json",
+    then="The guarantee is wcs. What is published for this algorithm (theorem_4_1) is none: "
+    "docs/papers/random-participation.md shows it.",
+)
+
+
+def bound_random_participation(
+    local_samples: Annotated[
+        int, typer.Option(metavar="D", min=0, max=10**6, help="Samples of each client, d.", show_default=False)
+    ],
+    client_rate: Annotated[
+        float, typer.Option(metavar="P", help="Probability p that a client takes part in a round.", show_default=False)
+    ],
+    sample_rate: Annotated[
+        float, typer.Option(metavar="Q", help="Probability q that a participant uses a sample.", show_default=False)
+    ],
+    delta: Annotated[float, typer.Option(metavar="D", help="In (0, 1), of all rounds together.", show_default=False)],
+    epsilon: Annotated[
+        float | None, typer.Option(metavar="E", help="Print the noise that it takes.", show_default=False)
+    ] = None,
+    sigma: Annotated[
+        float | None, typer.Option(metavar="S", help="Noise of a round's sum: print the epsilon.", show_default=False)
+    ] = None,
+    clip: Annotated[float, typer.Option(metavar="C", help="Largest norm of a sample's gradient.")] = 1.0,
+    rounds: Annotated[int, typer.Option(metavar="T", min=1, max=100_000, help="Rounds.")] = 1,
+    clients: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Population, to warn of a delta above 1/(N D).", show_default=False),
+    ] = None,
+    format: Format = "text",
+    debug: Debug = False,
+) -> None:
+    """DP-SGD with random participation: the noise for an epsilon, or the epsilon of a noise, by every analysis.
+
+    Hasircioglu and Gunduz, arXiv 2205.01556: Theorems 4.1, 5.1, 5.2 and Corollary 5.3, composed over rounds.
+    """
+    from analysis.bounds import text
+    from analysis.bounds.random_participation import Participation
+    from analysis.bounds.random_participation_report import random_participation_bounds
+
+    with in_options():
+        who = Participation(local_samples, client_rate, sample_rate, clip)
+        row = random_participation_bounds(who, delta, epsilon=epsilon, sigma=sigma, rounds=rounds, clients=clients)
+    if (warning := row.get("warning")) is not None:
+        echo(f"warning: {warning}", err=True)
+    echo(text.render(row, format, text.random_participation), nl=False)
+
+
+_LARGE = "--population 200000 --dishonest 1000 --participants 200"
+VERIFIABLE_EPILOG = examples(
+    f"testbed bound verifiable-batch-partition {_LARGE} --privacy 5 --over-selection 1.5 --eta 10 --threshold 0.7",
+    "testbed bound verifiable-batch-partition --population 120 --dishonest 12 --participants 12 --privacy 3 "
+    "--over-selection 2 --dropout 0.1 --format json",
+    then="The placement of the dishonest clients is the worst case; 'attained' is what some placement reaches.",
+)
+
+
+def bound_verifiable(
+    population: Population,
+    dishonest: Dishonest,
+    participants: Annotated[
+        int, typer.Option(metavar="K", min=1, help="Participants of a round, K.", show_default=False)
+    ],
+    privacy: Annotated[
+        int, typer.Option(metavar="T", min=1, help="Batch size T, which divides K.", show_default=False)
+    ],
+    over_selection: OverSelection = 1.3,
+    min_population: MinPopulation = None,
+    eta: Annotated[
+        float, typer.Option(metavar="E", help="How many times their due share dishonest participants may reach.")
+    ] = 10.0,
+    threshold: Threshold = "0.7",
+    dropout: Annotated[
+        float, typer.Option(metavar="P", min=0, max=1, help="Chance that a client does not answer.")
+    ] = 0.0,
+    format: Format = "text",
+    debug: Debug = False,
+) -> None:
+    """Verifiable batch partition in one round: enough candidate batches, too many dishonest participants, SecAgg
+    broken; over many rounds: how many honest members each batch keeps.
+
+    Derived in docs/explanation/verifiable-batch-partition.md.
+    """
+    from analysis.bounds import text
+    from analysis.bounds.verifiable_batch_partition import Setting, verifiable_bounds
+
+    with in_options():
+        setting = Setting(population, participants, privacy, over_selection, dishonest, min_population)
+        row = verifiable_bounds(setting, eta, threshold_of(threshold), dropout)
+    echo(text.render(row, format, text.verifiable), nl=False)
+
+
+_PAPER = "--users 120 --selected 12"
+BATCH_PARTITION_EPILOG = examples(
+    f"testbed bound batch-partition {_PAPER} --privacy 3 --dropout 0.3",
+    f"testbed bound batch-partition {_PAPER} --privacy 6 --dropout dropouts.txt --format json",
+    f"testbed bound batch-partition {_PAPER} --privacy 3 --dropout 0.1 --trials 200",
+    then="Simulated values are the same every time, and come with a standard error or a 95% interval.",
+)
+
+
+def _theorem2(symbol: str) -> Any:
+    return typer.Option(metavar="X", help=f"Theorem 2: {symbol}.", show_default=False, rich_help_panel="Theorem 2")
+
+
+def bound_batch_partition(
+    users: Annotated[int, typer.Option(metavar="N", min=1, max=10**6, help="Users, N.", show_default=False)],
+    selected: Annotated[int, typer.Option(metavar="K", min=1, help="Users of a round, K.", show_default=False)],
+    privacy: Annotated[int, typer.Option(metavar="T", min=1, help="Batch size, T.", show_default=False)],
+    dropout: Annotated[
+        str,
+        typer.Option(
+            metavar="P",
+            help="Probability that a user drops out: one number, N numbers with commas, or a file with one a line.",
+            show_default=False,
+        ),
+    ],
+    simulate: Annotated[
+        int | None,
+        typer.Option(
+            metavar="R",
+            min=0,
+            show_default=False,
+            help="Rounds of fair selection to simulate.  \\[default: 10000 for different users, up to 1000; else 0]",
+        ),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(metavar="J", min=1, max=100_000, help="For Theorems 2 and 3.  \\[default: N]", show_default=False),
+    ] = None,
+    trials: Annotated[
+        int, typer.Option(metavar="M", min=0, max=10**6, help="Participation matrices whose rank is computed.")
+    ] = 0,
+    smoothness: Annotated[float | None, _theorem2("rho")] = None,
+    convexity: Annotated[float | None, _theorem2("mu")] = None,
+    gradient_variance: Annotated[float | None, _theorem2("the mean of sigma_i^2")] = None,
+    gradient_bound: Annotated[float | None, _theorem2("G^2")] = None,
+    heterogeneity: Annotated[float | None, _theorem2("Gamma = L* - mean of L_i*")] = None,
+    initial_distance: Annotated[float | None, _theorem2("E ||x_0 - x*||^2")] = None,
+    local_steps: Annotated[int, typer.Option(metavar="E", min=1, help="E.", rich_help_panel="Theorem 2")] = 1,
+    format: Format = "text",
+    debug: Debug = False,
+) -> None:
+    """Batch partition (Multi-RoundSecAgg): family size, average cardinality and skipped rounds; how soon random
+    selection tells the server everything; how fast training converges.
+
+    Theorems 1, 3 and 2. Theorem 2 is printed where all of its inputs are given.
+    """
+    from analysis.bounds import text
+    from analysis.bounds.batch_partition_report import batch_partition_report
+    from analysis.bounds.convergence import Problem
+
+    given = {
+        "smoothness": smoothness,
+        "convexity": convexity,
+        "gradient_variance": gradient_variance,
+        "gradient_bound": gradient_bound,
+        "heterogeneity": heterogeneity,
+        "initial_distance": initial_distance,
+    }
+    missing = [name for name, value in given.items() if value is None]
+    if missing and len(missing) < len(given):
+        raise ExperimentError(f"--{missing[0].replace('_', '-')}: missing; Theorem 2 needs all of its inputs")
+    chances = _dropout(dropout)
+    with in_options():
+        problem = None if missing else Problem(**{name: value for name, value in given.items() if value is not None})
+        row = batch_partition_report(
+            users,
+            selected,
+            privacy,
+            chances,
+            rounds=rounds,
+            simulated_rounds=simulate,
+            trials=trials,
+            problem=problem,
+            local_steps=local_steps,
+        )
+    echo(text.render(row, format, text.batch_partition), nl=False)
+
+
+def _dropout(text: str) -> float | list[float]:
+    """One number, numbers with commas, or a file of them."""
+    advice = "give e.g. 0.1, or 0.1,0.2, or a file with one number a line"
+    try:
+        numbers = [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        try:
+            return [float(line) for line in limits.text(Path(text), limits.NUMBERS_BYTES).split()]
+        except limits.TooLarge as why:
+            problem = f"{text}: {why}"
+        except OSError:
+            problem = f"{text!r} is no number, no list of them and no file that can be read"
+        except ValueError:
+            problem = f"{text} has a line that is no number"
+        raise ExperimentError(f"--dropout: {problem}; {advice}") from None
+    if not numbers:
+        raise ExperimentError(f"--dropout: no numbers; {advice}")
+    return numbers[0] if len(numbers) == 1 else numbers

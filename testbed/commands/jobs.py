@@ -1,21 +1,146 @@
-"""``testbed jobs``: what was submitted to a cluster, how it goes, and its results."""
+"""``testbed submit`` and ``testbed jobs``: experiments run as jobs on a Ray cluster, and their results come home."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.text import Text
 
-from testbed.commands.durations import clock_time
-from testbed.commands.invocation import STOPPED, Debug, examples, group
-from testbed.commands.submit import Address, To, end
-from testbed.commands.terminal import echo, messages, without_colours
+from testbed.commands.invocation import FAILED, STOPPED, Debug, Invocation, Overrides, examples, group
+from testbed.commands.terminal import clock_time, echo, messages, without_colours
+from testbed.errors import ExperimentError
 
 if TYPE_CHECKING:
-    from cluster.jobs.submission import Job
+    from cluster.jobs.submission import Job, Jobs
+
+SUBMIT_EPILOG = examples(
+    "testbed submit examples/quickstart.yaml --address http://HEAD:8265 --follow",
+    "testbed submit experiment.yaml --set rounds=500 --out s3://BUCKET/experiment",
+    "testbed submit experiment.yaml --out /shared/runs/long --resume --follow",
+    then="A guarded cluster's token is taken from RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token.",
+)
+
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="The cluster's dashboard; default: RAY_API_SERVER_ADDRESS, RAY_ADDRESS, else http://127.0.0.1:8265.",
+        show_default=False,
+    ),
+]
+To = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Where fetched results go here; default: runs/ and the experiment's name."),
+]
+
+
+def submit(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="EXPERIMENT.yaml", help="An experiment file.", show_default=False)],
+    address: Address = None,
+    overrides: Overrides = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR|URI",
+            help="Where the records go: a directory on the head (below its home directory, unless absolute), or "
+            "s3://, gs://, hdfs://; default: ~/testbed-runs/ and the experiment's name.",
+        ),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", metavar="", help="Resume the runs that are at --out.")] = False,
+    accept_changed_code: Annotated[
+        bool,
+        typer.Option(
+            "--accept-changed-code",
+            metavar="",
+            help="With --resume: although the modules of user-defined classes have changed since.",
+        ),
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", metavar="", help="Show progress until the end, then fetch the results.")
+    ] = False,
+    to: To = None,
+    on_cluster: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="PATH", help="A path of the experiment that is on all nodes: not sent; may be repeated."),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Run an experiment as a job on a Ray cluster: its files and this code are uploaded."""
+    from testbed.files.names import file_name
+
+    if accept_changed_code and not resume:
+        raise ExperimentError("--accept-changed-code: says how a run is resumed; give --resume, too")
+    console = messages()
+    # From here on it takes seconds to import what is needed.
+    from cluster.jobs import downloads, package
+    from cluster.jobs.submission import Jobs, records_at
+
+    with TemporaryDirectory(prefix="testbed-submit-") as folder:
+        packed = package.pack(file, overrides or [], Path(folder), on_cluster or ())
+        results = to or Path("runs") / file_name(packed.experiment.name)
+        if follow and not resume:
+            downloads.check_free(results)  # better now than after the run
+        where = records_at(out, packed)
+        jobs = Jobs(address)
+        for note in (*packed.notes, *_differing_ray(jobs.ray_version)):
+            console.print(f"note: {note}")
+        job = jobs.submit(packed, where, resume, accept_changed_code)
+    console.print(f"submitted {job} to {jobs.address}, records: {where}")
+    if not follow:
+        _say_how_to_go_on(jobs, job)
+        echo(job)
+        return
+    try:
+        ended = jobs.follow(job, lambda text: echo(without_colours(text), nl=False))
+    except KeyboardInterrupt:
+        console.print("no longer following; the job goes on")
+        _say_how_to_go_on(jobs, job)
+        raise typer.Exit(STOPPED) from None
+    invocation: Invocation = context.obj
+    end(ended, invocation.resuming)
+    console.print(f"results: {jobs.fetch(job, results)}")
+
+
+def end(job: "Job", resuming: str | None = None) -> None:
+    """Say how a job has ended; returns only if it has succeeded, else exits with the job's code.
+
+    Args:
+        job: ended.
+        resuming: the command that resumes it.
+    """
+    console = messages()
+    if job.state == "SUCCEEDED":
+        console.print(f"{job.id}: succeeded")
+        return
+    again = f"; resume with: {resuming}" if resuming else "; submit again with --resume"
+    again = "" if job.exit_code == 2 else again
+    if job.state == "STOPPED":
+        console.print(f"{job.id}: stopped{again}")
+        raise typer.Exit(STOPPED)
+    from cluster.jobs.submission import why_failed
+
+    console.print(Text.assemble(("error: ", "bold red"), f"{job.id}: failed: {why_failed(job)}{again}"))
+    raise typer.Exit(job.exit_code if job.exit_code in (2, STOPPED) else FAILED)
+
+
+def _differing_ray(there: str) -> list[str]:
+    from importlib.metadata import version
+
+    here = version("ray")
+    return [] if here == there else [f"the cluster runs Ray {there}, this machine {here}; only the cluster's matters"]
+
+
+def _say_how_to_go_on(jobs: "Jobs", job: str) -> None:
+    console = messages()
+    for what, command in (("follow", f"logs {job} --follow"), ("stop", f"stop {job}"), ("results", f"fetch {job}")):
+        console.print(f"{f'{what}:':9}testbed jobs {command} --address {jobs.address}")
+
 
 jobs = group(
     name="jobs",

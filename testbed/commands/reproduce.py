@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import STOPPED, Debug, Invocation, examples
+from testbed.commands.invocation import STOPPED, Debug, Invocation, check_folder, examples
 from testbed.commands.terminal import Console, echo, messages
-from testbed.commands.writable import check_folder
 from testbed.errors import ExperimentError
 
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from testbed.commands.durations import seconds
 from testbed.commands.invocation import Debug, examples, group
-from testbed.commands.terminal import echo, messages
+from testbed.commands.terminal import echo, messages, seconds
 from testbed.errors import ExperimentError, TraceError
 
 if TYPE_CHECKING:

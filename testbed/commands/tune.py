@@ -5,9 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import STOPPED, Debug, Invocation, Overrides, examples, quoted
+from testbed.commands.invocation import STOPPED, Debug, Invocation, Overrides, check_file, examples, quoted
 from testbed.commands.terminal import echo, messages
-from testbed.commands.writable import check_file
 from testbed.errors import ExperimentError
 
 TUNE_EPILOG = examples(
@@ -64,16 +63,16 @@ def tune(
 
     Where the experiment has a sweep of its own, each of its points has a best value of its own.
     """
-    from analysis.comparison import grid as grids
+    from analysis.comparison import tuning
     from testbed.experiment import load
 
-    keys = [grids.key_of(one) for one in grid]
+    keys = [tuning.key_of(one) for one in grid]
     given = [*(overrides or []), *([f"cluster.network={quoted(network)}"] if network else [])]
     plain = load(file, given)
     swept = [*grid, *([f"seed={seeds}"] if seeds else [])]
     shorter = [f"rounds={rounds}"] if rounds else []
-    experiment = load(file, [*given, *shorter, *(grids.as_sweep(one) for one in swept)])
-    grids.require_searchable(plain, keys, seeds)
+    experiment = load(file, [*given, *shorter, *(tuning.as_sweep(one) for one in swept)])
+    tuning.require_searchable(plain, keys, seeds)
     if write is not None and write.exists():
         raise ExperimentError(f"--write {write}: is there already; give another file")
     if write is not None:
@@ -81,7 +80,6 @@ def tune(
     console = messages()
     try:
         # From here on it takes seconds to import what is needed.
-        from analysis.comparison import tuning
         from testbed.commands.progress import display_for
         from testbed.experiment.sweep import points
         from testbed.files.names import file_name
@@ -101,6 +99,6 @@ def tune(
         console.print()
     echo(tuning.render(frame, keys, format), nl=False)
     if write is not None:
-        grids.write(plain, tuning.best_values(frame, keys), write)
+        tuning.write(plain, tuning.best_values(frame, keys), write)
         console.print(f"\nwritten: {write}")
     console.print(f"\nrecords: {directory}")

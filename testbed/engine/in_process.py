@@ -9,7 +9,7 @@ from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
 from testbed.network.live import LiveClients, LiveNetwork
 from testbed.network.live.admission import connecting_s
-from testbed.parties.local_hosts import LocalHosts
+from testbed.parties.host import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.records import RunDirectory
 from testbed.workload.contract import Workload

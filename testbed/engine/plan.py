@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from testbed.adversary.composition import Adversary
+from testbed.adversary.section import Adversary
 from testbed.aggregation.contract import AggregationParameters
 from testbed.crypto.signatures import SigningKey
 from testbed.emulation.availability import Availability, Scheduled, availability_model
@@ -28,8 +28,7 @@ from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import RoundBeacon
 from testbed.privacy.noise_plan import NoisePlan
 from testbed.randomness import Randomness
-from testbed.training.client import Trainer
-from testbed.training.server import Broadcast
+from testbed.training import Broadcast, Trainer
 from testbed.workload.contract import LabelledWorkload, PartlySharedWorkload, Workload
 
 

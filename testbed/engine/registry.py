@@ -8,8 +8,7 @@ from testbed.aggregation.contract import AggregationParameters, AggregationProto
 from testbed.errors import ExperimentError
 from testbed.former_names import CONTRACT, check_overrides
 from testbed.plugins import options as plugin_options
-from testbed.plugins.classes import plugin_class
-from testbed.plugins.contracts import check_former_names, check_subclass
+from testbed.plugins.classes import check_former_names, check_subclass, plugin_class
 from testbed.selection import catalogue as selections
 from testbed.selection.contract import SelectionParameters, SelectionProtocol
 

@@ -12,10 +12,8 @@ from testbed.errors import Refusal, RoundAborted, RoundSkipped
 from testbed.messages import Vector
 from testbed.network.contract import RoundNetwork, no_ids
 from testbed.network.exclusion import EXCLUDED, ExcludingNetwork
-from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
-from testbed.selection.reports import TrainingReports, merged, reports_of
-from testbed.training.client import Train
-from testbed.training.server import Broadcast, TrainingRound
+from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound, TrainingReports, merged, reports_of
+from testbed.training import Broadcast, Train, TrainingRound
 from testbed.workload.contract import Workload
 
 

@@ -19,7 +19,7 @@ less. The server sees sums and who takes part, and not how long a client takes.
 Of the rounds in which a client takes part, each is the subsampled mechanism of its sample rate q (OLS of Hasircioglu
 and Gunduz, arXiv 2205.01556, Theorem 5.1): who takes part does not depend on the data. Before it is known who will, a
 round is that with the client rate p and nothing otherwise, also for observers who see which (WCS, Theorem 5.2).
-Theorem 4.1, which promises more, is no guarantee: see docs/random-participation.md.
+Theorem 4.1, which promises more, is no guarantee: see docs/papers/random-participation.md.
 """
 
 import math

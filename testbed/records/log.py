@@ -40,7 +40,7 @@ class RunLog:
         """Append ``{"time": now, "event": event, **fields}``, time in ISO 8601, UTC, milliseconds.
 
         Args:
-            event: what happened, e.g. ``"round-ended"`` (docs/monitoring.md lists them).
+            event: what happened, e.g. ``"round-ended"`` (docs/how-to/monitoring.md lists them).
             fields: JSON values; NumPy scalars and arrays become numbers and lists, numbers that are not finite
                 become null, anything else its `str`. Units are in the names: ``wall_s``, ``bytes_up``.
 

@@ -2,8 +2,12 @@
 
 from testbed.selection.batch_partition import BatchPartitionParameters, BatchPartitionSelection, PartitionParameters
 from testbed.selection.contract import SelectionParameters, SelectionProtocol
-from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
+from testbed.selection.lotto.variants import (
+    ClientCentricParameters,
+    ClientCentricServer,
+    ServerCentricParameters,
+    ServerCentricServer,
+)
 from testbed.selection.oort import OortParameters, OortSelection
 from testbed.selection.random_selection import (
     BernoulliParameters,

@@ -13,8 +13,8 @@ gives beta and nothing else. A batch is a candidate when all of its members have
 compared in integers. Then the members of candidate batches, and only they, are asked for their proofs: a client alone
 cannot know whether its batch stands, so everybody must answer, and the proof is what is long. The server takes K/T of
 the proven candidates uniformly; every participant verifies every batch; all sign the list and see each other's
-signatures, exactly as in Lotto. What that guarantees is derived in docs/verifiable-batch-partition.md and computed in
-`analysis.bounds.verifiable_batch_partition`.
+signatures, exactly as in Lotto. What that guarantees is derived in
+docs/explanation/verifiable-batch-partition.md and computed in `analysis.bounds.verifiable_batch_partition`.
 
 When T does not divide n, some batches have one member more, as in `batch-partition`.
 """
@@ -33,16 +33,14 @@ from testbed.errors import Refusal
 from testbed.messages import Message, RoundNumber
 from testbed.network.contract import ids
 from testbed.network.hosts import ClientRefusal
-from testbed.parties.client import RoleSpec, handles
-from testbed.parties.stage_table import Row, StageTable
+from testbed.parties.client import RoleSpec, Row, StageTable, handles
 from testbed.selection.batch_partition import BatchSelection, check_batch_size
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.announcement import AnnouncedClient, AnnouncingServer
-from testbed.selection.lotto.candidacy import proves, under_threshold
-from testbed.selection.lotto.messages import Announce, Candidacy, ParticipantList
+from testbed.selection.lotto.client import STAGES
+from testbed.selection.lotto.messages import Announce, Candidacy, ParticipantList, proves, under_threshold
 from testbed.selection.lotto.parameters import AnnouncedParameters
 from testbed.selection.lotto.server import ask_groups
-from testbed.selection.lotto.stages import STAGES
+from testbed.selection.lotto.variants import AnnouncedClient, AnnouncingServer
 
 VALUE_DOMAIN = b"testbed/verifiable-batch-partition/value/v1"
 ASSIGNMENT_DOMAIN = b"testbed/verifiable-batch-partition/assignment/v1"

@@ -19,7 +19,7 @@ from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.errors import RoundAborted
 from testbed.messages import Vector
 from testbed.parties.client import RoleSpec
-from testbed.training.client import Train, training_digest
+from testbed.training import Train, training_digest
 from tests.aggregation.federations import SmallFederation
 
 N, T, D = 7, 5, 6

@@ -22,7 +22,7 @@ from testbed.aggregation.plain import Plain, PlainParameters
 from testbed.emulation.links import ClientLinks
 from testbed.parties.client import RoleSpec
 from testbed.selection.random_selection import RandomSelection, RandomParameters
-from testbed.training.client import Trainer
+from testbed.training import Trainer
 
 Path({marker!r}).touch()
 

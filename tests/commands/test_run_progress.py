@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.commands.progress.bars import Bars
-from testbed.commands.progress.lines import Lines
+from testbed.commands.progress import Bars, Lines
 from testbed.commands.terminal import Console
 from testbed.engine.federation import Progress
 from testbed.experiment.schema import Experiment

@@ -15,7 +15,7 @@ import typer
 from cluster.jobs.dashboard import default_address
 from cluster.jobs.package import pack
 from cluster.jobs.submission import Job, _Seen, records_at, why_failed
-from testbed.commands.submit import end
+from testbed.commands.jobs import end
 
 JOB = Job("x-1", "FAILED", "x", "~/testbed-runs/x", None, None, None, "")
 

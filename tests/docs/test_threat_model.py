@@ -1,4 +1,4 @@
-"""The tables of docs/threat-model.md are what the command prints, and no misbehaviour is missing from them."""
+"""The tables of docs/explanation/threat-model.md are what the command prints; no misbehaviour is missing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""docs/threat-model.md: its tables are what ``testbed attack survey`` prints, and this puts them there.
+"""docs/explanation/threat-model.md: its tables are what ``testbed attack survey`` prints, and this puts them there.
 
     python -m tests.docs.threat_model
 
@@ -18,7 +18,7 @@ from analysis.attacks.survey import Finding, Trial, render
 from testbed.commands import main
 from tests.repository import ROOT
 
-PAGE = ROOT / "docs" / "threat-model.md"
+PAGE = ROOT / "docs" / "explanation" / "threat-model.md"
 EXPERIMENT = "examples/threats.yaml"
 _TABLE = re.compile(r"<!-- survey (?P<name>[^:]+): (?P<arguments>.*?) -->\n(?P<table>.*?)<!-- end -->\n", re.DOTALL)
 _MATRIX = re.compile(r"<!-- matrix -->\n.*?<!-- end -->\n", re.DOTALL)

@@ -18,13 +18,13 @@ from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.former_names import IMPORTED, MODULES, NAMES, hint
 from testbed.parties.client import RoleSpec
-from testbed.plugins.contracts import check_subclass
+from testbed.plugins.classes import check_subclass
 from testbed.selection import catalogue as selections
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
-from testbed.selection.lotto.client_centric import ClientCentricServer
+from testbed.selection.lotto.variants import ClientCentricServer
 from testbed.selection.oort import OortSelection
 from testbed.selection.random_selection import RandomSelection
-from testbed.training.client import Trainer
+from testbed.training import Trainer
 
 
 class Smallest(SelectionProtocol):

@@ -131,7 +131,7 @@ OWN = '''
 from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions, SelectionMisbehaviour
 from testbed.parties.client import handles
 from testbed.selection.random_selection import RandomSelection
-from testbed.training.client import Train, Trained, Trainer
+from testbed.training import Train, Trained, Trainer
 
 
 class FirstOnly(SelectionMisbehaviour, RandomSelection):
@@ -215,7 +215,7 @@ def test_a_protocol_of_ones_own_is_open_to_the_attacks_on_what_it_derives_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "my_lotto.py").write_text(
-        "from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer\n\n\n"
+        "from testbed.selection.lotto.variants import ServerCentricParameters, ServerCentricServer\n\n\n"
         "class Mine(ServerCentricServer):\n"
         "    def __init__(self, parameters, population):\n"
         "        super().__init__(ServerCentricParameters(participants=parameters.participants), population)\n"

@@ -9,11 +9,10 @@ import pytest
 from scipy.stats import binomtest
 
 from testbed.parties.client import RoleSpec, handles
-from testbed.selection.lotto.client_centric import ClientCentricServer
 from testbed.selection.lotto.messages import Announce
-from testbed.selection.lotto.server_centric import ServerCentricServer
+from testbed.selection.lotto.variants import ClientCentricServer, ServerCentricServer
 from testbed.selection.oort import OortSelection
-from testbed.training.client import Train, Trained, Trainer
+from testbed.training import Train, Trained, Trainer
 
 VARIANTS = {"lotto-client-centric": ClientCentricServer, "lotto-server-centric": ServerCentricServer}
 PLAIN = {

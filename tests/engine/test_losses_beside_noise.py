@@ -12,7 +12,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.experiment.validation import validated
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
-from testbed.training.client import Train
+from testbed.training import Train
 from tests.repository import ROOT
 
 NOISE = {"noise_multiplier": 8.0, "scale": 64.0}

@@ -8,9 +8,8 @@ import pytest
 
 from testbed.arrays import Ids
 from testbed.errors import RunError
-from testbed.selection.contract import SelectionRound
+from testbed.selection.contract import SelectionRound, TrainingReports
 from testbed.selection.random_selection import RandomSelection
-from testbed.selection.reports import TrainingReports
 
 UNSTEADY = {
     "devices": {"model": "zipf", "slowest": 4.0},

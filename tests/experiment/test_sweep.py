@@ -12,7 +12,7 @@ from testbed.experiment import Experiment
 from testbed.experiment.overrides import set_key
 from testbed.experiment.sweep import MAXIMUM_POINTS, Point, points
 from testbed.experiment.validation import validated
-from testbed.selection.lotto.server_centric import ServerCentricParameters
+from testbed.selection.lotto.variants import ServerCentricParameters
 
 
 def points_of(experiment: Experiment) -> list[Point]:

@@ -27,7 +27,7 @@ from testbed.errors import ProtocolError, TestbedError
 from testbed.experiment.validation import validated
 from testbed.messages import Message, Vector
 from testbed.network.hosts import Delivery, HostAnswers
-from testbed.parties.local_hosts import LocalHosts
+from testbed.parties.host import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.workload.contract import LocalUpdate
 from tests.fuzz.messages import message_kinds, valid

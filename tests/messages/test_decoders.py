@@ -15,7 +15,7 @@ from testbed.aggregation.secagg.messages import Masked, ShareKeys
 from testbed.errors import ProtocolError
 from testbed.messages import Message, RefusalNotice, RemoteVector, Vector, attach, decode, detach, encode
 from testbed.parties.pki import Entries, Lookup
-from testbed.training.client import Train
+from testbed.training import Train
 from tests.messages.strategies import messages_of
 
 

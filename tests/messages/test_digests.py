@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from testbed.messages import Message, RemoteVector, Vector, attach, content_digest, decode, detach, encode
-from testbed.training.client import Train
+from testbed.training import Train
 
 
 def train(round_number: int = 3, values: Any = (1.5, -0.0, 2.25)) -> Train:

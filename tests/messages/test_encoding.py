@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from testbed.aggregation.plain import Update
 from testbed.aggregation.secagg.messages import Masked
 from testbed.messages import Vector, attach, decode, detach, encode, signed_content
-from testbed.training.client import Train, Trained
+from testbed.training import Train, Trained
 from tests.messages.strategies import messages_of, vectors
 
 

@@ -16,7 +16,7 @@ from testbed.network.contract import Replies
 from testbed.network.emulated import EmulatedNetwork
 from testbed.network.recorder import OUTCOMES, Timing
 from testbed.parties.client import Environment, Role, RoleSpec, handles
-from testbed.parties.local_hosts import LocalHosts
+from testbed.parties.host import LocalHosts
 from testbed.parties.pki import Directory
 from testbed.randomness import Randomness
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from testbed.network.hosts import Delivery, HostAnswers, SharedAnswer
 from testbed.network.packed_ids import packed, unpacked
-from testbed.parties.local_hosts import owned_by, split
+from testbed.parties.host import owned_by, split
 from testbed.selection.check_in import CheckIn
 
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
-from testbed.parties import local_hosts
+from testbed.parties import host as hosts_module
 from testbed.parties.client import Environment
-from testbed.parties.host import Host
-from testbed.parties.local_hosts import LocalHosts, owned_by
+from testbed.parties.host import Host, LocalHosts, owned_by
 from testbed.parties.pki import PKI, SECRETS_BYTES, Directory, Identity
 from testbed.randomness import Randomness
 
@@ -80,7 +79,7 @@ def test_a_request_that_is_repeated_before_the_answer_has_the_same_keys() -> Non
 def test_registering_by_parts_gives_the_same_board(monkeypatch: pytest.MonkeyPatch) -> None:
     boards = []
     for at_once in (1, 7, 1000):
-        monkeypatch.setattr(local_hosts, "REGISTERED_AT_ONCE", at_once)
+        monkeypatch.setattr(hosts_module, "REGISTERED_AT_ONCE", at_once)
         hosts = LocalHosts(POPULATION, environment(Randomness(2)), [], hosts=2)
         hosts.register(PKI(POPULATION, Randomness(2)))
         boards.append(hosts.environment.directory)
@@ -91,7 +90,7 @@ def test_registering_by_parts_gives_the_same_board(monkeypatch: pytest.MonkeyPat
 
 
 def test_an_idle_client_takes_a_few_hundred_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_hosts, "REGISTERED_AT_ONCE", 100)
+    monkeypatch.setattr(hosts_module, "REGISTERED_AT_ONCE", 100)
     population, randomness = 2000, Randomness(3)
     shared = Environment(
         population=population,

@@ -18,8 +18,7 @@ from testbed.experiment.validation import validated
 from testbed.messages import Message, Vector, detach, encode
 from testbed.network.hosts import Delivery
 from testbed.parties.client import Environment, Role, handles
-from testbed.parties.host import Host
-from testbed.parties.local_hosts import LocalHosts
+from testbed.parties.host import Host, LocalHosts
 from testbed.parties.pki import PKI, Directory
 
 N = 20

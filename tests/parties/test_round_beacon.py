@@ -18,10 +18,13 @@ from testbed.parties.round_beacon import (
     check_receipt,
     randomness_of,
 )
-from testbed.selection.lotto.candidacy import selection_input, under_threshold
-from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto.messages import ParticipantList
-from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
+from testbed.selection.lotto.messages import ParticipantList, selection_input, under_threshold
+from testbed.selection.lotto.variants import (
+    ClientCentricParameters,
+    ClientCentricServer,
+    ServerCentricParameters,
+    ServerCentricServer,
+)
 from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters, VerifiableBatchServer
 from tests.selection.federations import Selecting
 

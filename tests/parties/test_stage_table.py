@@ -4,7 +4,7 @@ import pytest
 
 from testbed.errors import Refusal
 from testbed.messages import Message
-from testbed.parties.stage_table import Progress, Row, StageTable
+from testbed.parties.client import Progress, Row, StageTable
 
 
 class Begin(Message, frozen=True):

@@ -1,4 +1,4 @@
-"""`python -m tests.search`: the long search, by hand. See docs/search.md."""
+"""`python -m tests.search`: the long search, by hand. See docs/explanation/search.md."""
 
 import argparse
 import sys

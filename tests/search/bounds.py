@@ -1,11 +1,12 @@
 """What the documentation promises of each mix, and where a server has more.
 
 - Sums: with no more accomplices than `max_colluders`, every combination of inputs that a server can compute has t - x
-  honest updates or more that it does not know (docs/reconstruction.md; with the t and x of a neighbourhood:
-  docs/secagg-plus.md).
+  honest updates or more that it does not know (docs/explanation/reconstruction.md; with the t and x of a neighbourhood:
+  docs/explanation/secagg-plus.md).
 - Whole batches: honest members of a batch are in each combination with one coefficient, all of them or none, and none
-  of them alone is known (docs/batch-atomic.md).
-- Lists: all participants are candidates (docs/lotto.md); in strict mode honest clients agree on one list in a round.
+  of them alone is known (docs/explanation/batch-atomic.md).
+- Lists: all participants are candidates (docs/papers/lotto.md); in strict mode honest clients agree on one list in a
+  round.
 - Round numbers: a client that agrees on a round has heard of the one before, as far as `max_round_gap` says.
 - The ledger: who is in a combination is charged, with no more noise than hides it there.
 """

@@ -9,8 +9,7 @@ from typing import Any
 
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
-from testbed.selection.lotto.client_centric import ClientCentricParameters
-from testbed.selection.lotto.server_centric import ServerCentricParameters
+from testbed.selection.lotto.variants import ClientCentricParameters, ServerCentricParameters
 from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters
 from tests.search.world import Mix
 

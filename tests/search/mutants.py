@@ -19,12 +19,11 @@ from testbed.aggregation.secagg.batches import CompleteBatches
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.participant import Participant
 from testbed.aggregation.secagg_plus.protocol import SecAggPlusClient
-from testbed.parties.stage_table import Progress
-from testbed.selection.lotto.announcement import AnnouncedClient
+from testbed.parties.client import Progress
 from testbed.selection.lotto.client import LottoClient
-from testbed.selection.lotto.server_centric import ServerCentricClient
+from testbed.selection.lotto.variants import AnnouncedClient, ServerCentricClient
 from testbed.selection.verifiable_batch_partition import VerifiableBatchClient
-from testbed.training import client as training
+from testbed.training import Trainer, trained_update
 from tests.search.mixes import MIXES, guarded, left_open
 from tests.search.runner import kind_of, plays
 from tests.search.world import Federation, remembered
@@ -33,7 +32,7 @@ CLIENTS = (
     Participant,
     SecAggClient,
     SecAggPlusClient,
-    training.Trainer,
+    Trainer,
     LottoClient,
     AnnouncedClient,
     ServerCentricClient,
@@ -74,8 +73,8 @@ def mutants() -> list[Mutant]:
         for name, function in vars(owner).items():
             for check, place in _checks(function):
                 found.append(_without(owner, name, function, check, place, _mixes(owner)))
-    for check, place in _checks(training.trained_update):
-        found.append(_without(secagg_client, "trained_update", training.trained_update, check, place, ("secagg,",)))
+    for check, place in _checks(trained_update):
+        found.append(_without(secagg_client, "trained_update", trained_update, check, place, ("secagg,",)))
     return [*found, *_out_of_order(), *_other_decisions()]
 
 
@@ -125,7 +124,7 @@ def _mixes(owner: type) -> tuple[str, ...]:
     if owner is VerifiableBatchClient:
         return ("verifiable",)
     lotto = ("lotto-client-centric", "lotto-server-centric with secagg", "verifiable")
-    return (*lotto, "secagg, 2", "secagg, no") if owner is training.Trainer else lotto
+    return (*lotto, "secagg, 2", "secagg, no") if owner is Trainer else lotto
 
 
 def _source(function: Any) -> ast.Module:

@@ -8,7 +8,6 @@ from itertools import combinations
 from typing import Any
 
 from testbed.crypto import prf
-from testbed.selection.lotto.candidacy import selection_input, under_threshold
 from testbed.selection.lotto.messages import (
     LIST_DOMAIN,
     Announce,
@@ -16,8 +15,10 @@ from testbed.selection.lotto.messages import (
     ParticipantEntry,
     ParticipantList,
     SignedBy,
+    selection_input,
+    under_threshold,
 )
-from testbed.selection.lotto.server_centric import ServerCentricClient
+from testbed.selection.lotto.variants import ServerCentricClient
 from testbed.selection.verifiable_batch_partition import Prove, VerifiableBatchPartitionParameters, candidate_batches
 from tests.search.beacon import Opening
 from tests.search.choices import Choices

@@ -37,7 +37,7 @@ from testbed.aggregation.secagg.noise import PROTOCOL_SECRETS
 from testbed.crypto import OpeningFailed, shamir
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.messages import Vector
-from testbed.training.client import Train
+from testbed.training import Train
 from tests.search.choices import Choices
 from tests.search.knowledge import Input, Knowledge, Secret, Update
 from tests.search.stories import Group, told, units

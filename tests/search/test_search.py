@@ -69,7 +69,7 @@ def first(mix: Mix, attack: str, servers: int) -> list[int] | None:
 
 
 def test_with_one_accomplice_too_many_a_single_update_is_had() -> None:
-    """docs/reconstruction.md: from x = 2t - s on. The search finds the two stories by itself."""
+    """docs/explanation/reconstruction.md: from x = 2t - s on. The search finds the two stories by itself."""
     assert first(NAMED["secagg, more accomplices than it withstands"], "small sum", 1500) is not None
 
 

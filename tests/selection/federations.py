@@ -17,7 +17,7 @@ from testbed.errors import RoundAborted
 from testbed.network.emulated import EmulatedNetwork
 from testbed.network.recorder import Timing
 from testbed.parties.client import Environment, RoleSpec
-from testbed.parties.local_hosts import LocalHosts
+from testbed.parties.host import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.parties.round_beacon import BeaconAccess, RoundBeacon
 from testbed.randomness import Randomness

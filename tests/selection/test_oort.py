@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from testbed.errors import RoundSkipped
+from testbed.selection.contract import TrainingReports
 from testbed.selection.oort import OortParameters, OortSelection, drawn_by_weight
-from testbed.selection.reports import TrainingReports
 from tests.selection.federations import Selecting
 
 DRAWS = 3000

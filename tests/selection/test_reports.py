@@ -7,8 +7,8 @@ import pytest
 
 from testbed.messages import detach
 from testbed.network.contract import Missing, Replies
-from testbed.selection.reports import TrainingReports, reports_of
-from testbed.training.client import Trained
+from testbed.selection.contract import TrainingReports, reports_of
+from testbed.training import Trained
 
 WAITED_S = 4.0
 

@@ -11,7 +11,7 @@ from testbed.messages import Vector
 from testbed.parties.client import Client, Environment
 from testbed.parties.pki import Directory
 from testbed.randomness import Randomness
-from testbed.training.client import Train, Trainer, trained_update
+from testbed.training import Train, Trainer, trained_update
 from testbed.workload.contract import LocalUpdate
 
 D = 4

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from testbed.errors import ExperimentError
 from testbed.files import limits
 from testbed.files.archives import SmallHeaders
-from testbed.workload.section import WorkloadSection
-from testbed.workload.specs import Form
+from testbed.workload.section import Form, WorkloadSection
 from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
 from workloads.data.formats.cifar_pickle import Unreadable, batch

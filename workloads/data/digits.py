@@ -6,8 +6,7 @@ and installed with the project, so it is what an experiment learns unless it say
 
 import numpy as np
 
-from testbed.workload.section import WorkloadSection
-from testbed.workload.specs import Form
+from testbed.workload.section import Form, WorkloadSection
 from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling, split_stratified
 from workloads.randomness import Purpose, stream

@@ -7,8 +7,7 @@ order 0-9, A-Z, a-z. The idx files hold every image with rows and columns exchan
 import numpy as np
 
 from testbed.errors import ExperimentError
-from testbed.workload.section import WorkloadSection
-from testbed.workload.specs import Form
+from testbed.workload.section import Form, WorkloadSection
 from workloads.data.clients import owners
 from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling

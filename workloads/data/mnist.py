@@ -4,8 +4,7 @@ LeCun et al. 1998.
 """
 
 from testbed.errors import ExperimentError
-from testbed.workload.section import WorkloadSection
-from testbed.workload.specs import Form
+from testbed.workload.section import Form, WorkloadSection
 from workloads.data.clients import owners
 from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import PartitionedDataset, Scaling, split_stratified

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
 from testbed.files import limits
-from testbed.workload.section import WorkloadSection
-from testbed.workload.specs import Form
+from testbed.workload.section import Form, WorkloadSection
 from workloads.data.clients import owners
 from workloads.data.clients.cache import ClientDataCache
 from workloads.data.clients.contract import Batch, ClientImages, Dataset

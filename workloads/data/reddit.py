@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
 from testbed.files import limits
-from testbed.workload.section import WorkloadSection
-from testbed.workload.specs import Form
+from testbed.workload.section import Form, WorkloadSection
 from workloads.data.clients import owners, text
 from workloads.data.clients.contract import Batch, ClientText, Dataset
 from workloads.data.formats import leaf

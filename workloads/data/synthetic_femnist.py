@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.workload.section import WorkloadSection
-from testbed.workload.specs import Form
+from testbed.workload.section import Form, WorkloadSection
 from workloads.data.clients.cache import ClientDataCache
 from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import LabelledImages, ScaledImages, Scaling, joined

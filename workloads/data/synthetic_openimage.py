@@ -8,8 +8,7 @@ smoothly enlarged. Accuracies say how well *this* task is learned and are not co
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.workload.section import WorkloadSection
-from testbed.workload.specs import Form
+from testbed.workload.section import Form, WorkloadSection
 from workloads.data.clients.cache import ClientDataCache
 from workloads.data.clients.contract import Batch, ClientImages, Dataset
 from workloads.data.clients.sample_counts import in_groups, sample_counts

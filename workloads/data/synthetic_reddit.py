@@ -9,8 +9,7 @@ follows whom), and perplexities say how well *this* task is learned; they are no
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.workload.section import WorkloadSection
-from testbed.workload.specs import Form
+from testbed.workload.section import Form, WorkloadSection
 from workloads.data.clients import text
 from workloads.data.clients.cache import ClientDataCache
 from workloads.data.clients.contract import Batch, ClientText, Dataset

@@ -15,7 +15,7 @@ from workloads.contract import Evaluation, LocalUpdate
 from workloads.data.clients.contract import ClientData
 from workloads.randomness import Purpose, stream
 
-_STEP = np.float32(2e-5)  # 256 values from -0.00255 to 0.00255, deviation 0.0015: see docs/workloads.md
+_STEP = np.float32(2e-5)  # 256 values from -0.00255 to 0.00255, deviation 0.0015: see docs/how-to/workloads.md
 _CENTRE = np.float32(0.5)
 
 

@@ -120,9 +120,6 @@ def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
 
 REPRODUCTIONS = (
     Reproduction(
-        name="lotto-fig1b",
-        title="Privacy deficit when dishonest participants add no noise",
-        source=f"{PAPER}, Figure 1b",
-        run=run_fig1b,
+        "lotto-fig1b", "Privacy deficit when dishonest participants add no noise", f"{PAPER}, Figure 1b", run_fig1b
     ),
 )

@@ -7,14 +7,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.bounds.lotto import candidates_suffice
-from analysis.bounds.lotto_parameters import smallest_over_selection
+from analysis.bounds.lotto import candidates_suffice, smallest_over_selection
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
 from analysis.style import one_panel, save
 from testbed.crypto.vrf import SecretKey
 from testbed.randomness import Randomness
-from testbed.selection.lotto.candidacy import selection_input, under_threshold
+from testbed.selection.lotto.messages import selection_input, under_threshold
 
 FEDERATIONS = ((100, 10), (400, 40), (700, 70))
 EMULATED = {"small": {(100, 10): 200}, "paper": {(100, 10): 1000, (400, 40): 300, (700, 70): 300}}  # rounds
@@ -152,10 +151,5 @@ def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
 
 
 REPRODUCTIONS = (
-    Reproduction(
-        name="lotto-fig2",
-        title="Over-selection that finds enough candidates",
-        source=f"{PAPER}, Figure 2",
-        run=run_fig2,
-    ),
+    Reproduction("lotto-fig2", "Over-selection that finds enough candidates", f"{PAPER}, Figure 2", run_fig2),
 )

@@ -95,10 +95,5 @@ def _draw(path: Path) -> list[Path]:
 
 
 REPRODUCTIONS = (
-    Reproduction(
-        name="lotto-fig4",
-        title="What population refinement does for the worst client",
-        source=f"{PAPER}, Figure 4",
-        run=run_fig4,
-    ),
+    Reproduction("lotto-fig4", "What population refinement does for the worst client", f"{PAPER}, Figure 4", run_fig4),
 )

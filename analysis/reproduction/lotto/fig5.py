@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.bounds.lotto_parameters import largest_exclusion
+from analysis.bounds.lotto import largest_exclusion
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
 from analysis.style import one_panel, save
@@ -61,9 +61,9 @@ def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
 
 REPRODUCTIONS = (
     Reproduction(
-        name="lotto-fig5",
-        title="The largest exclusion that keeps a base rate of dishonest clients",
-        source=f"{PAPER}, Figure 5",
-        run=run_fig5,
+        "lotto-fig5",
+        "The largest exclusion that keeps a base rate of dishonest clients",
+        f"{PAPER}, Figure 5",
+        run_fig5,
     ),
 )

@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.comparison.measures import mean_interval
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
-from analysis.reproduction.lotto.heterogeneity import EXCLUDE, Setting, experiment, remarks
+from analysis.reproduction.lotto.fig8 import EXCLUDE, Setting, experiment, remarks
 from analysis.style import one_panel, save
 from testbed.arrays import Floats
 from testbed.records import RunRecords

@@ -5,7 +5,7 @@ Every cell runs twice, with different costs of compute and else the same:
 - ``testbed``: this testbed's own costs on a core of the reference machine, which is like a core of the paper's
   c5.xlarge clients (both are Xeons with AVX-512);
 - ``authors``: what the authors' Python takes. A proof takes 302 ms and its verification 226 ms, as measured on their
-  published code; a mask and a training step take what `lotto_published.derived` reads off two of the paper's cells.
+  published code; a mask and a training step take what `published.derived` reads off two of the paper's cells.
   All other cells are then predictions.
 """
 

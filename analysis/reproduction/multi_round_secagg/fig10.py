@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.attacks.reconstruction_report import Reconstruction, histogram, reconstruct
+from analysis.attacks.reconstruction import Reconstruction, histogram, reconstruct
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from testbed.experiment.schema import Experiment
 

@@ -17,7 +17,7 @@ from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
 if TYPE_CHECKING:
-    from analysis.attacks.inversion_report import Inversion
+    from analysis.attacks.inversion import Inversion
 
 POPULATION, PARTICIPANTS, ROUNDS = 40, 8, 60
 PRIVACIES = (1, 2, 4)
@@ -93,8 +93,7 @@ def attacked(
     context: ReproductionContext, dataset: str, runs: list[RunRecords], scale: InversionScale
 ) -> tuple[pd.DataFrame, Shown]:
     """One row for each victim, T and way; and the first victims' pictures, by T and way."""
-    from analysis.attacks.inversion import Search  # here: reproductions are listed without torch
-    from analysis.attacks.inversion_report import Inverter
+    from analysis.attacks.inversion import Inverter, Search  # here: reproductions are listed without torch
 
     victims = np.linspace(0, POPULATION - 1, scale.victims).round().astype(int)
     rows: list[dict[str, Any]] = []

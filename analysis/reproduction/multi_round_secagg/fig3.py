@@ -104,10 +104,5 @@ def draw(frame: pd.DataFrame, out: Path) -> Sequence[Path]:
 
 
 REPRODUCTIONS = (
-    Reproduction(
-        name="multiround-fig3",
-        title="Privacy T against average cardinality C",
-        source=f"{PAPER}, Figure 3",
-        run=run_fig3,
-    ),
+    Reproduction("multiround-fig3", "Privacy T against average cardinality C", f"{PAPER}, Figure 3", run_fig3),
 )

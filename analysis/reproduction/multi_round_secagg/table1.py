@@ -55,10 +55,5 @@ def run_table1(context: ReproductionContext) -> ReproductionResult:
 
 
 REPRODUCTIONS = (
-    Reproduction(
-        name="multiround-table1",
-        title="The number of sets each scheme can choose",
-        source=f"{PAPER}, Table 1",
-        run=run_table1,
-    ),
+    Reproduction("multiround-table1", "The number of sets each scheme can choose", f"{PAPER}, Table 1", run_table1),
 )

@@ -1,7 +1,8 @@
 """Accuracies of Hasircioglu and Gunduz, Privacy Amplification via Random Participation (arXiv 2205.01556), section 6:
 Figures 6 and 7.
 
-What the noise of the proposed analysis really guarantees stands beside its curve: see docs/random-participation.md.
+What the noise of the proposed analysis really guarantees stands beside its curve: see
+docs/papers/random-participation.md.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,6 @@ from analysis.bounds.random_participation import (
     weak_client_sampling,
 )
 from analysis.comparison.measures import mean_interval
-from analysis.reproduction.accuracy_curves import AccuracyCurves
 from analysis.reproduction.contract import (
     Agreement,
     Claim,
@@ -51,6 +51,7 @@ from analysis.reproduction.random_participation.training import (
     task_of,
     train,
 )
+from analysis.reproduction.training_runs import AccuracyCurves
 from analysis.style import one_panel, save
 
 _LOOKS = {NONE: ("#7F7F7F", ":"), PROPOSED: ("#0072B2", "--"), WCS: ("#000000", "-"), OLS: ("#56B4E9", "-")}

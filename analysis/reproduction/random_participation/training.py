@@ -19,10 +19,9 @@ from analysis.bounds.random_participation import (
     sigma_at,
     weak_client_sampling,
 )
-from analysis.reproduction.accuracy_curves import AccuracyCurves, best_of
 from analysis.reproduction.contract import ReproductionContext, Scale
 from analysis.reproduction.random_participation.published import DELTA, EPSILON, NONE, OLS, PROPOSED, WCS, Scenario
-from analysis.reproduction.training_data import describe_data
+from analysis.reproduction.training_runs import AccuracyCurves, best_of, describe_data
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords

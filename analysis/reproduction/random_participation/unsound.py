@@ -111,9 +111,9 @@ def _draw_unsound(out: Path) -> list[Path]:
 
 REPRODUCTIONS = (
     Reproduction(
-        name="random-participation-unsound",
-        title="Random participation: Theorem 4.1 is not a bound, integrated and attacked",
-        source=f"{PAPER}, Theorem 4.1 and section 6",
-        run=run_unsound,
+        "random-participation-unsound",
+        "Random participation: Theorem 4.1 is not a bound, integrated and attacked",
+        f"{PAPER}, Theorem 4.1 and section 6",
+        run_unsound,
     ),
 )

@@ -13,7 +13,8 @@ x accomplices give both kinds, so t - x honest clients that give the same kind a
   may be as small as t - x - |A|; the clients of A, who know only t peers, then declare nobody gone.
 
 For x >= 2t - s all of these are 1. Where t clients must sign the same survivors, only the first one is open, and below
-x = 2t - s the smallest sum is over the t - x honest clients that any such set holds (docs/reconstruction.md).
+x = 2t - s the smallest sum is over the t - x honest clients that any such set holds
+(docs/explanation/reconstruction.md).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Set

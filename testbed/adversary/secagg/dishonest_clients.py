@@ -1,5 +1,5 @@
-"""Dishonest clients of secure aggregation: accomplices of a malicious server, with the messages in which they help it, and
-a client that deals shares of no secret, so that nobody can take its masks from the sum.
+"""Dishonest clients of secure aggregation: accomplices of a malicious server, with the messages in which they help it;
+and a client that deals shares of no secret, so that nobody can take its masks from the sum.
 """
 
 import hashlib
@@ -14,8 +14,7 @@ from testbed.aggregation.secagg_plus.graph import AnnounceGraph
 from testbed.aggregation.secagg_plus.protocol import SecAggPlusClient
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.messages import Key32, Message, RoundNumber
-from testbed.parties.client import Role, handles
-from testbed.parties.stage_table import Row, StageTable
+from testbed.parties.client import Role, Row, StageTable, handles
 
 
 class HandedOver(Message, frozen=True):

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from testbed.adversary.lotto.parallel_lists import LISTS, ListsOptions, ParallelLists
 from testbed.adversary.misbehaviour import AggregationMisbehaviour
 from testbed.adversary.secagg.dishonest_clients import SecAggAccomplice, SecAggPlusAccomplice
+from testbed.adversary.selection.lists import LISTS, ListsOptions, ParallelLists
 from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.protocol import SecAggPlus

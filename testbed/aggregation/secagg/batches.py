@@ -29,9 +29,10 @@ be in the sum. A client whose batch is left out may therefore reveal, too: the m
 them, and the seeds of those inside. It has sent an input at most under a seed that nobody reveals.
 
 May it also sign, and so help to reach t? The guarantee of `secagg` that a sum is over t - x honest clients or more
-rests on signers that are in the sum: each has masked with all survivors (docs/reconstruction.md). So by default only
-survivors' signatures count, and a sum holds t clients or more. With `smallest_sum` everybody's count, rounds survive
-the loss of a member in nearly every batch, and the least that a malicious server can have falls to one batch's sum.
+rests on signers that are in the sum: each has masked with all survivors (docs/explanation/reconstruction.md). So by
+default only survivors' signatures count, and a sum holds t clients or more. With `smallest_sum` everybody's count,
+rounds survive the loss of a member in nearly every batch, and the least that a malicious server can have falls to one
+batch's sum.
 """
 
 import numpy as np

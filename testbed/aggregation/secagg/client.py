@@ -54,7 +54,7 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Vector
 from testbed.parties.client import Client, handles
-from testbed.training.client import trained_update
+from testbed.training import trained_update
 
 SEALING_PURPOSE = b"testbed/secagg/sealing/v1"
 MASK_PURPOSE = b"testbed/secagg/mask/v1"

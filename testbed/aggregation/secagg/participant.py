@@ -1,5 +1,5 @@
 """Who a client is in one round of secure aggregation: its secrets and signatures, whom it takes part with, and which
-question it answers when (`testbed.parties.stage_table`): once each and in order.
+question it answers when (`testbed.parties.client`): once each and in order.
 
 Whoever could ask for a stage again, or go on after a refusal, could have both shares of a peer.
 """
@@ -21,9 +21,8 @@ from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.crypto import signatures
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
-from testbed.parties.client import Client
-from testbed.parties.stage_table import Row, StageTable
-from testbed.training.client import RoundUpdate, training_digest
+from testbed.parties.client import Client, Row, StageTable
+from testbed.training import RoundUpdate, training_digest
 
 STATES = ("new", "advertised", "shared", "masked", "signed", "revealed")
 

@@ -11,7 +11,7 @@ client believes what it alone is told of the survivors.
 
 Clients sign with their keys what they were asked to train, and mask with those alone that were asked the same
 (``model_binding: signed``). Else a server sends all but one a model whose update it knows, and no sum hides that one:
-Pasquini, Francati, Ateniese, CCS 2022 (`testbed.adversary.model_inconsistency`). One model for all may still be a bad
+Pasquini, Francati, Ateniese, CCS 2022 (`testbed.adversary.crafted_models`). One model for all may still be a bad
 one.
 
 What participants may add to their inputs, who may be summed with whom, who are peers, and what becomes of shares that
@@ -48,7 +48,7 @@ from testbed.network import Replies
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec
 from testbed.parties.sums import add_masks_in_threads
-from testbed.training.client import training_digest
+from testbed.training import training_digest
 
 _PROBE = PrivateKey.from_seed(bytes(32))  # shows which public keys are of small order
 

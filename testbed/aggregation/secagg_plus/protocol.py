@@ -70,8 +70,7 @@ from testbed.crypto import OpeningFailed, encryption
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal, RoundAborted
 from testbed.messages import signed_content
-from testbed.parties.client import RoleSpec, handles
-from testbed.parties.stage_table import StageTable
+from testbed.parties.client import RoleSpec, StageTable, handles
 
 
 class SecAggPlus(SecAgg):

@@ -8,11 +8,10 @@ server can neither stuff the round with its own clients nor show different lists
 To read it in the paper's order:
 
 - `parameters`: s, a (the paper's alpha), n_min, and `refinement`, which clients the population is without (3.5);
-- stage 1, selection: `candidacy`, the threshold; `client_centric` with `announcement`, where clients select themselves
-  by a verifiable random function; `server_centric`, where the server evaluates a PRF for all (3.4);
+- stage 1, selection: `variants`, the client-centric one, where clients select themselves by a verifiable random
+  function, and the server-centric one, where the server evaluates a PRF for all (3.4);
 - stages 2 and 3, mutual verification and consistency (3.4): `client` and `server`, which both variants share;
-- `stages`: which question a client answers when, as a table;
-- `messages`: all that is sent, in that order.
+- `messages`: all that is sent, in that order, and the threshold.
 
-`testbed.selection.verifiable_batch_partition` selects whole batches with the same `announcement`, `client`, `server`.
+`testbed.selection.verifiable_batch_partition` selects whole batches with the same `variants`, `client`, `server`.
 """

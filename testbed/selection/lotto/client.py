@@ -1,6 +1,6 @@
 """Client side of what both variants of Lotto share (arXiv 2401.02880, section 3.4): verification and consistency.
 
-Each failed check is a refusal that names it. Which question may come when is a table: `stages`.
+Each failed check is a refusal that names it. Which question may come when is a table, `STAGES`.
 """
 
 from collections.abc import Collection, Mapping
@@ -9,11 +9,9 @@ from typing import ClassVar
 from testbed.crypto import signatures
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
-from testbed.parties.client import Client, Role, handles
+from testbed.parties.client import Client, Role, Row, StageTable, handles
 from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import check_pulse, check_receipt, randomness_of
-from testbed.parties.stage_table import StageTable
-from testbed.selection.lotto.candidacy import selection_input, under_threshold
 from testbed.selection.lotto.messages import (
     LIST_DOMAIN,
     Agreed,
@@ -23,9 +21,36 @@ from testbed.selection.lotto.messages import (
     ParticipantList,
     list_content,
     list_digest,
+    selection_input,
+    under_threshold,
 )
 from testbed.selection.lotto.parameters import AgreedListParameters
-from testbed.selection.lotto.stages import STAGES
+
+STAGES = StageTable(
+    start="new",
+    new_round={
+        "new": "announced",
+        "announced": "announced",
+        "signed": "over",
+        "over": "over",
+    },
+    rows={
+        ParticipantList: Row(
+            after={"announced"},
+            then="signed",
+            on_refusal="over",
+            check="lotto.second-list",
+            detail="a list for round {round} was shown before",
+            other_round=("lotto.unannounced-round", "a list for round {round}, which was not announced"),
+        ),
+        ListSignatures: Row(
+            after={"signed"},
+            then=None,
+            check="lotto.no-list",
+            detail="signatures for a list that this client has not seen",
+        ),
+    },
+)
 
 
 class LottoClient(Role):

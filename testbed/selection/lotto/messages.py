@@ -1,10 +1,16 @@
-"""Lotto's messages, in the order in which they are sent, and what of them is signed and registered."""
+"""Lotto's messages, in the order in which they are sent; who is a candidate by them, and what of them is signed."""
 
+from fractions import Fraction
 from hashlib import sha256
 from typing import Annotated, ClassVar
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
+from testbed.crypto import vrf
+from testbed.emulation.compute.cost import meter
+from testbed.errors import ProtocolError
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, signed_content
 from testbed.selection.lotto.parameters import AgreedListParameters
 
@@ -13,7 +19,7 @@ MAXIMUM_PARTICIPANTS = 100_000
 Term = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]  # of a fraction that a float's shortest decimal gives
 
 
-# -- stage 1: the round is announced, candidates claim to be some -----------------------------------------------------
+# -- stage 1: the round is announced, candidates claim to be some ------------------------------------------------------
 
 
 class Candidacy(Message, frozen=True):
@@ -38,7 +44,7 @@ class Announce(Message, frozen=True):
     pulse: Signature64 | None = None
 
 
-# -- stage 2: participants verify and sign their list -----------------------------------------------------------------
+# -- stage 2: participants verify and sign their list ------------------------------------------------------------------
 
 
 class ParticipantEntry(Message, frozen=True):
@@ -75,7 +81,7 @@ class ParticipantList(Message, frozen=True):
     beacon: ListRegistration | None = None
 
 
-# -- stage 3: they see each other's signatures ------------------------------------------------------------------------
+# -- stage 3: they see each other's signatures -------------------------------------------------------------------------
 
 
 class Agreed(Message, frozen=True):
@@ -99,7 +105,7 @@ class ListSignatures(Message, frozen=True):
     signatures: Annotated[list[SignedBy], msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)]
 
 
-# -- what is signed, and registered -----------------------------------------------------------------------------------
+# -- what is signed, and registered ------------------------------------------------------------------------------------
 
 
 def list_content(experiment_id: bytes, parameters: AgreedListParameters, message: ParticipantList) -> bytes:
@@ -111,3 +117,47 @@ def list_content(experiment_id: bytes, parameters: AgreedListParameters, message
 def list_digest(content: bytes) -> bytes:
     """What the beacon registers of a list with this content, 32 bytes."""
     return sha256(b"testbed/lotto/participant-list-digest/v1" + content).digest()
+
+
+# -- who is a candidate: beta < a s m / n (section 3.4) ----------------------------------------------------------------
+
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def selection_input(experiment_id: bytes, round_number: int, randomness: bytes = b"") -> bytes:
+    """What the VRF or PRF is evaluated on: domain tag, experiment, round, and (if there is a beacon) its randomness."""
+    return b"testbed/lotto/selection/v1" + experiment_id + round_number.to_bytes(8, "big") + randomness
+
+
+def under_threshold(output: bytes, factor: Fraction, participants: int, population: int) -> bool:
+    """Whether beta < a s m / n, with m = 2**(8 len(output)), compared in integers without rounding."""
+    beta = int.from_bytes(output, "big")
+    return beta * population * factor.denominator < factor.numerator * participants << (8 * len(output))
+
+
+def which_under_threshold(outputs: Bytes, parameters: AgreedListParameters, population: int) -> npt.NDArray[np.bool_]:
+    """`(m,)` bool: which of `(m, 32)` outputs are `under_threshold`.
+
+    The leading 8 bytes decide; ties are compared in full.
+    """
+    factor = parameters.factor
+    limit = -(-(factor.numerator * parameters.participants << 256) // (population * factor.denominator))
+    if limit >> 256:
+        return np.ones(len(outputs), np.bool_)
+    leading = outputs[:, :8].copy().view(">u8")[:, 0].astype(np.uint64)
+    below: npt.NDArray[np.bool_] = leading < np.uint64(limit >> 192)
+    for row in np.flatnonzero(leading == np.uint64(limit >> 192)):
+        below[row] = under_threshold(outputs[row].tobytes(), factor, parameters.participants, population)
+    return below
+
+
+def proves(claim: Candidacy, key: bytes, vrf_input: bytes) -> bool:
+    """Whether a claim's proof is valid under a VRF key for this input, and its number the one that it proves."""
+    if claim.output is None or claim.proof is None:
+        return False
+    meter("vrf.verify")
+    try:
+        return vrf.verify(key, vrf_input, claim.proof) == claim.output
+    except ProtocolError:
+        return False

@@ -23,9 +23,8 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.arrays import Floats
-from testbed.selection.contract import SelectionRound
-from testbed.selection.oort_utility import or_mean, utility
-from testbed.selection.reports import TrainingReports
+from testbed.selection.contract import SelectionRound, TrainingReports
+from testbed.selection.oort import or_mean, utility
 
 Mask = npt.NDArray[np.bool_]
 

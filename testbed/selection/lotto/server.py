@@ -17,8 +17,7 @@ from testbed.network.contract import ids
 from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import RoleSpec
 from testbed.parties.round_beacon import randomness_of
-from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
-from testbed.selection.lotto.candidacy import selection_input
+from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound, TrainingReports
 from testbed.selection.lotto.messages import (
     LIST_DOMAIN,
     ListRegistration,
@@ -28,10 +27,10 @@ from testbed.selection.lotto.messages import (
     SignedBy,
     list_content,
     list_digest,
+    selection_input,
 )
 from testbed.selection.lotto.parameters import AgreedListParameters
 from testbed.selection.lotto.refinement import measured_clients, measurements, refined, remember
-from testbed.selection.reports import TrainingReports
 
 GroupMessages = Sequence[tuple[Ids, Message]]
 """Groups of clients, and what each group is told."""

@@ -27,8 +27,7 @@ from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.aggregation.secagg_plus.protocol import SecAggPlus, SecAggPlusClient
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
-from testbed.parties.client import RoleSpec, handles
-from testbed.parties.stage_table import StageTable
+from testbed.parties.client import RoleSpec, StageTable, handles
 from tests.aggregation.federations import SmallFederation
 
 N = 20

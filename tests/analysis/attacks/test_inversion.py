@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from analysis.attacks.inversion import Search, Target, invert
-from analysis.attacks.inversion_report import Inverter, pictures, psnr, row, text
+from analysis.attacks.inversion import Inverter, Search, Target, invert, pictures, psnr, row, text
 from testbed.errors import ExperimentError
 from workloads.models import vector
 from workloads.models.registry import image_model

@@ -6,10 +6,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.attacks.reconstruction import cosines, errors, estimates, spanned
-from analysis.attacks.reconstruction_report import files, measured, reconstruct, row, text
+from analysis.attacks.reconstruction import (
+    View,
+    cosines,
+    errors,
+    estimates,
+    files,
+    measured,
+    reconstruct,
+    row,
+    spanned,
+    text,
+    view,
+)
 from analysis.attacks.victims import Victims
-from analysis.attacks.view import View, view
 from testbed.batches import Batches
 from testbed.errors import ExperimentError
 

@@ -7,8 +7,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from analysis.bounds.batch_partition import average_cardinality, family_size, unavailable_round
-from analysis.bounds.batch_partition_simulated import simulated
+from analysis.bounds.batch_partition import average_cardinality, family_size, simulated, unavailable_round
 from testbed.batches import Batches
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from analysis.bounds.full_rank import independent_bound, independent_round, rounds_until_full_rank, uniform_round
+from analysis.bounds.batch_partition import independent_bound, independent_round, rounds_until_full_rank, uniform_round
 
 
 def rational_rank(matrix: np.ndarray) -> int:

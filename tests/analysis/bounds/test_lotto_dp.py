@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.bounds.lotto_dp import (
+from analysis.bounds.lotto_rounds import (
     PrivacyCost,
     Training,
     Variant,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.bounds import lotto_parameters
+from analysis.bounds import lotto
 from analysis.bounds.lotto import candidates_suffice, dishonest_fraction_exceeds, secagg_fails
 
 TARGETS = st.sampled_from([1e-12, 1e-6, 1e-3, 0.1, 0.9])
@@ -19,7 +19,7 @@ def test_smallest_min_population(
     population: int, dishonest: int, participants: int, target: float, data: st.DataObject
 ) -> None:
     t = data.draw(st.integers(participants // 2 + 1, participants))
-    found = lotto_parameters.smallest_min_population(population, dishonest, participants, 1.3, t, target)
+    found = lotto.smallest_min_population(population, dishonest, participants, 1.3, t, target)
     if found is None:
         assert secagg_fails(dishonest, participants, 1.3, population, t) > target
         return
@@ -32,7 +32,7 @@ def test_smallest_min_population(
 def test_smallest_min_population_for_a_fraction(
     population: int, dishonest: int, participants: int, target: float, eta: float
 ) -> None:
-    found = lotto_parameters.smallest_min_population_for_fraction(population, dishonest, participants, 1.3, eta, target)
+    found = lotto.smallest_min_population_for_fraction(population, dishonest, participants, 1.3, eta, target)
     if found is None:
         assert dishonest_fraction_exceeds(population, dishonest, participants, 1.3, eta) > target
         return
@@ -44,7 +44,7 @@ def test_smallest_min_population_for_a_fraction(
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 200), st.integers(2, 60), st.integers(60, 2000), TARGETS)
 def test_smallest_threshold(dishonest: int, participants: int, least: int, target: float) -> None:
-    found = lotto_parameters.smallest_threshold(dishonest, participants, 1.3, least, target)
+    found = lotto.smallest_threshold(dishonest, participants, 1.3, least, target)
     if found is None:
         assert secagg_fails(dishonest, participants, 1.3, least, participants) > target
         return
@@ -56,7 +56,7 @@ def test_smallest_threshold(dishonest: int, participants: int, least: int, targe
 @settings(deadline=None, max_examples=40)
 @given(st.integers(10, 500), st.integers(1, 10), st.sampled_from([0.5, 0.9, 0.99, 0.999999]))
 def test_smallest_over_selection(population: int, participants: int, sufficiency: float) -> None:
-    found = lotto_parameters.smallest_over_selection(population, participants, sufficiency)
+    found = lotto.smallest_over_selection(population, participants, sufficiency)
     assert found is not None
     assert candidates_suffice(population, participants, found) >= sufficiency
     assert found == 1 or candidates_suffice(population, participants, found - STEP) < sufficiency
@@ -68,12 +68,12 @@ def test_largest_over_selection(
     dishonest: int, participants: int, least: int, target: float, data: st.DataObject
 ) -> None:
     t = data.draw(st.integers(participants // 2 + 1, participants))
-    found = lotto_parameters.largest_over_selection(dishonest, participants, least, t, target)
+    found = lotto.largest_over_selection(dishonest, participants, least, t, target)
     if found is None:
         assert secagg_fails(dishonest, participants, 1, least, t) > target
         return
     assert secagg_fails(dishonest, participants, found, least, t) <= target
-    if found < lotto_parameters.MAXIMUM_OVER_SELECTION:
+    if found < lotto.MAXIMUM_OVER_SELECTION:
         assert secagg_fails(dishonest, participants, found + STEP, least, t) > target
 
 
@@ -81,29 +81,29 @@ def test_largest_over_selection(
 def test_largest_exclusion(population: int, data: st.DataObject, permille: int) -> None:
     dishonest = data.draw(st.integers(0, population))
     rate = Fraction(permille, 1000)
-    found = lotto_parameters.largest_exclusion(population, dishonest, float(rate))
+    found = lotto.largest_exclusion(population, dishonest, float(rate))
     if found is None:
         assert Fraction(dishonest, population) > rate
         return
     assert Fraction(dishonest, population - found) <= rate
     assert found == population - 1 or Fraction(dishonest, population - found - 1) > rate
-    assert lotto_parameters.exclusion(found, population) * population <= found
+    assert lotto.exclusion(found, population) * population <= found
 
 
 def test_the_papers_example_of_exclusion() -> None:
-    assert lotto_parameters.largest_exclusion(1000, 50, 0.2) == 750
-    assert lotto_parameters.exclusion(750, 1000) == 0.75
+    assert lotto.largest_exclusion(1000, 50, 0.2) == 750
+    assert lotto.exclusion(750, 1000) == 0.75
 
 
 @pytest.mark.parametrize("target", [0, 1, -1, float("nan")])
 def test_targets_are_probabilities(target: float) -> None:
     for call in (
-        lambda: lotto_parameters.smallest_min_population(100, 10, 10, 1.3, 7, target),
-        lambda: lotto_parameters.smallest_min_population_for_fraction(100, 10, 10, 1.3, 2, target),
-        lambda: lotto_parameters.smallest_threshold(10, 10, 1.3, 100, target),
-        lambda: lotto_parameters.largest_over_selection(10, 10, 100, 7, target),
+        lambda: lotto.smallest_min_population(100, 10, 10, 1.3, 7, target),
+        lambda: lotto.smallest_min_population_for_fraction(100, 10, 10, 1.3, 2, target),
+        lambda: lotto.smallest_threshold(10, 10, 1.3, 100, target),
+        lambda: lotto.largest_over_selection(10, 10, 100, 7, target),
     ):
         with pytest.raises(ValueError, match=r"^target: "):
             call()
     with pytest.raises(ValueError, match=r"^sufficiency: "):
-        lotto_parameters.smallest_over_selection(100, 10, target)
+        lotto.smallest_over_selection(100, 10, target)

@@ -8,16 +8,19 @@ import pytest
 from scipy import stats
 
 from analysis.bounds.lotto import secagg_fails, selection_probability
-from analysis.bounds.lotto_dp import Training, cost_with_lotto, repeated, repeated_by_any
 from analysis.bounds.lotto_rounds import (
     BrokenRounds,
+    Training,
     candidates_at_most,
+    cost_with_lotto,
     cost_with_parallel_lists,
     lists_at_once,
+    repeated,
+    repeated_by_any,
 )
 from testbed.crypto.vrf import SecretKey
 from testbed.privacy.accounting import Skellam
-from testbed.selection.lotto.candidacy import selection_input, under_threshold
+from testbed.selection.lotto.messages import selection_input, under_threshold
 
 SETTING = (8, 6, 1.5, 40, 5)  # c, s, a, n_min, t
 ENOUGH = 4

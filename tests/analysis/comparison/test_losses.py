@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.comparison.dropouts import dropouts, render
-from analysis.comparison.losses import LOST, counts, first_losses, somebody_was_lost
+from analysis.comparison.losses import LOST, counts, dropouts, first_losses, render, somebody_was_lost
 from analysis.comparison.summary import summarise
 from testbed.errors import ExperimentError
 from testbed.network.recorder import OUTCOMES

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from analysis.comparison.measures import per_round
-from analysis.comparison.pairs import PAIRED, compare_paired, ratio_interval
+from analysis.comparison.overhead import PAIRED, compare_paired, ratio_interval
 from analysis.comparison.report import render
 from testbed.network.recorder import OUTCOMES
 from testbed.records import RunRecords

@@ -15,7 +15,7 @@ import yaml
 
 from analysis.comparison.overhead import compare
 from analysis.comparison.report import render
-from analysis.units import bytes_unit, seconds_unit
+from analysis.tables import bytes_unit, seconds_unit
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords, find_runs
 

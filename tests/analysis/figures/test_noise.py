@@ -9,8 +9,7 @@ import pytest
 import yaml
 from matplotlib.figure import Figure
 
-from analysis.figures.comparison import plot
-from analysis.figures.noise import accuracy_by_noise, accuracy_of_noise, says_something
+from analysis.figures.comparison import accuracy_by_noise, accuracy_of_noise, plot, says_something
 from testbed.records import RunRecords
 
 

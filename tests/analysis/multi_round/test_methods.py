@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.multi_round import dependent_columns, mixed_integer, small_codes
-from analysis.multi_round.modular import PRIMES, inverses, solution
-from analysis.multi_round.row_spaces import Chain, Space
+from analysis.multi_round.row_spaces import PRIMES, Chain, Space, inverses, solution
 from tests.analysis.multi_round import brute_force
 
 NEVER = float("inf")

@@ -15,7 +15,7 @@ from testbed.records import RunRecords
 from testbed.running import run_all
 from testbed.selection.batch_partition import BatchPartitionParameters, PartitionParameters
 from testbed.selection.contract import SelectionParameters
-from testbed.selection.lotto.client_centric import ClientCentricParameters
+from testbed.selection.lotto.variants import ClientCentricParameters
 from testbed.selection.random_selection import BernoulliParameters, RandomParameters, WeightedRandomParameters
 
 AWAY = [0.1, 0.3, 0.5]

@@ -12,13 +12,12 @@ from analysis.multi_round import (
     WeakPrivacy,
     aggregation_cardinality,
     fairness_gap,
-    modular,
     row_spaces,
     strong_privacy,
     weak_privacy,
 )
 from analysis.multi_round.bound_search import BoundSearch
-from analysis.quiet import standard_output_silenced
+from analysis.multi_round.mixed_integer import standard_output_silenced
 from tests.analysis.multi_round import brute_force
 
 AMPLE_S = 600.0
@@ -63,7 +62,7 @@ def test_each_method_on_its_own_proves_nothing_wrong(method: str) -> None:
 def test_an_unlucky_prime_is_noticed(data: st.DataObject) -> None:
     matrix = data.draw(brute_force.matrices(rounds=6, clients=8))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_spaces, "PRIMES", (2, 3, modular.PRIMES[0]))
+        patch.setattr(row_spaces, "PRIMES", (2, 3, row_spaces.PRIMES[0]))
         brute_force.check(weak_privacy(matrix, AMPLE_S), matrix, brute_force.fewest_clients(matrix))
 
 

@@ -12,7 +12,7 @@ from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
 from testbed.network.recorder import Exchanges
 from testbed.records import RunDirectory, RunRecords
-from testbed.selection.reports import TrainingReports
+from testbed.selection.contract import TrainingReports
 
 SEED = 5
 

@@ -15,14 +15,11 @@ from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.messages import Message, detach
 from testbed.network.hosts import Delivery
 from testbed.parties.client import Environment
-from testbed.parties.host import Host
-from testbed.parties.local_hosts import LocalHosts
+from testbed.parties.host import Host, LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.parties.round_beacon import RoundBeacon, randomness_of
 from testbed.randomness import Randomness
 from testbed.selection.contract import SelectionProtocol
-from testbed.selection.lotto.candidacy import selection_input
-from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
 from testbed.selection.lotto.messages import (
     LIST_DOMAIN,
     Announce,
@@ -33,8 +30,14 @@ from testbed.selection.lotto.messages import (
     SignedBy,
     list_content,
     list_digest,
+    selection_input,
 )
-from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
+from testbed.selection.lotto.variants import (
+    ClientCentricParameters,
+    ClientCentricServer,
+    ServerCentricParameters,
+    ServerCentricServer,
+)
 from testbed.selection.verifiable_batch_partition import (
     Prove,
     VerifiableBatchPartitionParameters,

@@ -9,9 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
 from testbed.selection.lotto.messages import Announce, ListSignatures, ParticipantList
-from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
+from testbed.selection.lotto.variants import (
+    ClientCentricParameters,
+    ClientCentricServer,
+    ServerCentricParameters,
+    ServerCentricServer,
+)
 from tests.selection.federations import Selecting, malicious_server, refused_round
 
 POPULATION, PARTICIPANTS = 40, 5

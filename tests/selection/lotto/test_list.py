@@ -12,10 +12,13 @@ import pytest
 
 from testbed.crypto import prf, signatures
 from testbed.network.contract import ids
-from testbed.selection.lotto.candidacy import selection_input
-from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto.messages import ParticipantEntry, ParticipantList
-from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
+from testbed.selection.lotto.messages import ParticipantEntry, ParticipantList, selection_input
+from testbed.selection.lotto.variants import (
+    ClientCentricParameters,
+    ClientCentricServer,
+    ServerCentricParameters,
+    ServerCentricServer,
+)
 from tests.selection.federations import Selecting, malicious_server, refused_round
 
 POPULATION, PARTICIPANTS = 40, 5

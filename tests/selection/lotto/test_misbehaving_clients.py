@@ -8,7 +8,7 @@ from testbed.adversary.clients import ClaimCandidacy, WrongSignature
 from testbed.adversary.misbehaviour import AttackContext, dishonest_role
 from testbed.errors import RoundAborted
 from testbed.parties.client import RoleSpec
-from testbed.selection.lotto.client_centric import ClientCentricClient, ClientCentricParameters, ClientCentricServer
+from testbed.selection.lotto.variants import ClientCentricClient, ClientCentricParameters, ClientCentricServer
 from tests.selection.federations import Selecting
 
 POPULATION, PARTICIPANTS = 40, 5

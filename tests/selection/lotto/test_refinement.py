@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from testbed.selection.contract import TrainingReports
 from testbed.selection.lotto.refinement import Refinement, refined, remember, worst
-from testbed.selection.oort_utility import preferred_duration_s, system_utility, utility
-from testbed.selection.reports import TrainingReports
+from testbed.selection.oort import preferred_duration_s, system_utility, utility
 
 NAN = math.nan
 

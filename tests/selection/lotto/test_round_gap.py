@@ -8,8 +8,8 @@ import pytest
 
 from testbed.errors import RoundAborted
 from testbed.experiment.validation import validated
-from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
 from testbed.selection.lotto.refinement import Refinement
+from testbed.selection.lotto.variants import ClientCentricParameters, ClientCentricServer
 from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters, VerifiableBatchServer
 from tests.selection.federations import Selecting
 

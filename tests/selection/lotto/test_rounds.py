@@ -15,10 +15,13 @@ from testbed.emulation.compute.cost import REFERENCE_COSTS
 from testbed.errors import RoundAborted
 from testbed.messages import encode
 from testbed.network.recorder import OUTCOMES, Timing
-from testbed.selection.lotto.candidacy import selection_input, under_threshold, which_under_threshold
-from testbed.selection.lotto.client_centric import ClientCentricParameters, ClientCentricServer
-from testbed.selection.lotto.messages import Candidacy
-from testbed.selection.lotto.server_centric import ServerCentricParameters, ServerCentricServer
+from testbed.selection.lotto.messages import Candidacy, selection_input, under_threshold, which_under_threshold
+from testbed.selection.lotto.variants import (
+    ClientCentricParameters,
+    ClientCentricServer,
+    ServerCentricParameters,
+    ServerCentricServer,
+)
 from tests.selection.federations import Selecting
 
 SUSPICIOUS = 1e-4

@@ -17,7 +17,7 @@ from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
 from testbed.experiment.validation import validated
 from testbed.messages import attach, encode
-from testbed.parties.local_hosts import LocalHosts
+from testbed.parties.host import LocalHosts
 from testbed.parties.pki import PKI
 from testbed.randomness import Randomness
 from testbed.workload.contract import LocalUpdate

@@ -9,11 +9,11 @@ import pytest
 from scipy import stats
 
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
-from analysis.reproduction.lotto import fig1b, fig2, fig4, fig5, fig6, fig10
+from analysis.reproduction.lotto import fig1b, fig2, fig4, fig5, worked_example
 from analysis.reproduction.lotto.worked_example import consistent, epsilons
 from testbed.experiment.schema import Experiment
 
-REPRODUCTIONS = [one for module in (fig1b, fig2, fig4, fig5, fig6, fig10) for one in module.REPRODUCTIONS]
+REPRODUCTIONS = [one for module in (fig1b, fig2, fig4, fig5, worked_example) for one in module.REPRODUCTIONS]
 BY_NAME = {one.name: one for one in REPRODUCTIONS}
 
 

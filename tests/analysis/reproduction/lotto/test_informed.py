@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from analysis.reproduction.contract import ReproductionContext
-from analysis.reproduction.lotto import fig8, fig9, heterogeneity, table3
-from analysis.reproduction.lotto.heterogeneity import Setting
+from analysis.reproduction.lotto import fig8, fig9, tables
+from analysis.reproduction.lotto.fig8 import Setting
 from analysis.reproduction.lotto.overhead import INFORMED_SCALES, OverheadScale
 from testbed.experiment.overrides import apply_override
 from testbed.experiment.schema import Experiment
@@ -36,7 +36,7 @@ def context(tmp_path: Path) -> ReproductionContext:
 def test_experiments_of_both_scales_validate(scale: str) -> None:
     size = fig9.SCALES[scale]
     for name, selection in fig9.STRATEGIES.items():
-        swept = heterogeneity.experiment(size.setting, name, size.rounds, selection, {"seed": range(size.seeds)})
+        swept = fig8.experiment(size.setting, name, size.rounds, selection, {"seed": range(size.seeds)})
         assert len(list(points(swept, name))) == size.seeds
     snapshots = fig8.SCALES[scale].snapshots
     assert list(snapshots) == sorted(snapshots)
@@ -50,7 +50,7 @@ def test_table_3_compares_with_oort(context: ReproductionContext, monkeypatch: p
         workload={"dataset": "digits", "model": "logistic", "samples_per_client": 20},
     )
     monkeypatch.setitem(INFORMED_SCALES, "small", tiny)
-    result = table3.run_table3(context)
+    result = tables.run_table3(context)
     assert result.table["protocol"].tolist() == ["Oort", "Cli-Ctr", "Srv-Ctr"] * 2
     assert (result.table.query("protocol == 'Oort'")["server ×"] == 1).all()
     assert len(result.claims) == 4

@@ -4,8 +4,7 @@ import pandas as pd
 import pytest
 
 from analysis.reproduction.lotto.overhead import COST_TABLES, SCALES, SILENT, OverheadScale, experiment
-from analysis.reproduction.lotto.overhead_claims import largest
-from analysis.reproduction.lotto.table2 import _SELECTIONS, claims
+from analysis.reproduction.lotto.tables import RANDOM_SELECTIONS, claims_of_table2, largest
 from testbed.experiment.stages import check_points
 from testbed.experiment.sweep import points
 
@@ -16,7 +15,7 @@ def test_every_experiment_validates(scale: str) -> None:
     for application in size.applications:
         for costs in COST_TABLES:
             for population in size.participants:
-                block = experiment(size, application, costs, population, list(_SELECTIONS.values()))
+                block = experiment(size, application, costs, population, list(RANDOM_SELECTIONS.values()))
                 all_points = list(points(block, "table 2"))
                 check_points([(point.label, point.experiment) for point in all_points])
                 for point in all_points:
@@ -74,7 +73,7 @@ def _whole(added_mb: dict[str, float]) -> pd.DataFrame:
 def test_the_silent_rows_decide_no_claim() -> None:
     frame = _whole({"Cli-Ctr": 1.2, "Srv-Ctr": 0.4})
     frame.loc[frame["protocol"] == SILENT, "server ×"] = 9.0
-    assert {claim.agrees for claim in claims(frame)} == {"yes"}
+    assert {claim.agrees for claim in claims_of_table2(frame)} == {"yes"}
 
 
 @pytest.mark.parametrize(
@@ -82,5 +81,5 @@ def test_the_silent_rows_decide_no_claim() -> None:
     [(1.3, 0.3, "yes"), (1.3, 0.7, "partly"), (13.0, 7.0, "no"), (float("nan"), 0.3, None)],
 )
 def test_added_megabytes_are_held_against_the_papers(cli_ctr: float, srv_ctr: float, agrees: str | None) -> None:
-    claim = claims(_whole({"Cli-Ctr": cli_ctr, "Srv-Ctr": srv_ctr}))[-1]
+    claim = claims_of_table2(_whole({"Cli-Ctr": cli_ctr, "Srv-Ctr": srv_ctr}))[-1]
     assert claim.agrees == agrees

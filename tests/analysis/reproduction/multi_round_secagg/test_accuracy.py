@@ -6,11 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.reproduction.accuracy_curves import AccuracyCurves
 from analysis.reproduction.catalogue import named
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext
-from analysis.reproduction.multi_round_secagg import accuracy, tasks
-from analysis.reproduction.multi_round_secagg.accuracy_claims import ablation_claims, claims
+from analysis.reproduction.multi_round_secagg import accuracy, training
+from analysis.reproduction.multi_round_secagg.accuracy import ablation_claims, claims
 from analysis.reproduction.multi_round_secagg.published import (
     LEARNING_RATES,
     PARTITION,
@@ -25,8 +24,17 @@ from analysis.reproduction.multi_round_secagg.published import (
     WEIGHTED,
     Setting,
 )  # fmt: skip
-from analysis.reproduction.multi_round_secagg.tasks import DIGITS, TASKS, task_of
-from analysis.reproduction.multi_round_secagg.training import Task, Trained, dropout_probabilities, experiment, train
+from analysis.reproduction.multi_round_secagg.training import (
+    DIGITS,
+    TASKS,
+    Task,
+    Trained,
+    dropout_probabilities,
+    experiment,
+    task_of,
+    train,
+)
+from analysis.reproduction.training_runs import AccuracyCurves
 from testbed.errors import ExperimentError
 from testbed.experiment.overrides import apply_override
 from testbed.experiment.schema import Experiment
@@ -125,7 +133,7 @@ def test_schemes_of_a_seed_have_data_model_and_absences_in_common(context: Repro
 
 def test_table_5_tiny(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
     task = replace(TINY, settings={"non-IID": TINY.settings["non-IID"]})
-    monkeypatch.setitem(tasks.TASKS, "multiround-fig7", (task, task, task))
+    monkeypatch.setitem(training.TASKS, "multiround-fig7", (task, task, task))
     result = _reproduction("multiround-table5").run(context)
     table = result.table.set_index("scheme")
     assert list(table.index) == list(SCHEMES)
@@ -150,7 +158,7 @@ def test_the_better_of_two_learning_rates_is_taken(context: ReproductionContext)
 
 def test_figure_9_tiny(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
     task = replace(TINY, settings={"IID": TINY.settings["IID"]}, by_label=False, rounds=2, seeds=1)
-    monkeypatch.setitem(tasks.TASKS, "multiround-fig9", (task, task, task))
+    monkeypatch.setitem(training.TASKS, "multiround-fig9", (task, task, task))
     monkeypatch.setattr(accuracy, "ABLATION_PANELS", {(24, 12): "a", (48, 24): "b"})
     result = _reproduction("multiround-fig9").run(context)
     assert result.table["N, K"].tolist() == ["24, 12"] * 6 + ["48, 24"] * 6

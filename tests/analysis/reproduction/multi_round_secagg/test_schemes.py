@@ -7,16 +7,16 @@ import pytest
 
 from analysis.multi_round import over_rounds
 from analysis.reproduction.contract import ReproductionContext
-from analysis.reproduction.multi_round_secagg import fig3, fig4, schemes, table1
+from analysis.reproduction.multi_round_secagg import fig3, fig4, table1
 
 
 @pytest.fixture
 def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReproductionContext:
     """The scale small is tiny."""
-    monkeypatch.setitem(schemes.SCALES, "small", schemes.SimulationScale(140, 2))
+    monkeypatch.setitem(fig4.SCALES, "small", fig4.SimulationScale(140, 2))
     monkeypatch.setitem(fig3.SCALES, "small", (60, 2))
     monkeypatch.setattr(fig3, "DROPOUTS", (0.2, 0.5))
-    monkeypatch.setattr(schemes, "SEED_TIME_S", 0.0)
+    monkeypatch.setattr(fig4, "SEED_TIME_S", 0.0)
     return ReproductionContext("small", tmp_path, lambda experiment, path: [], lambda line: None)
 
 
@@ -37,7 +37,7 @@ def test_fig3_holds_theorem_1_against_the_simulation(context: ReproductionContex
 
 def test_fig4_and_fig5a(context: ReproductionContext) -> None:
     result = fig4.run_fig4(context)
-    assert list(result.table["scheme"]) == list(schemes.SCHEMES)
+    assert list(result.table["scheme"]) == list(fig4.SCHEMES)
     verdicts = {claim.claim: claim.agrees for claim in result.claims}
     assert verdicts["T of random and weighted random drops to 1 at about N = 120 rounds (Remark 11)"] == "yes"
     assert verdicts["partition has the worst cardinality"] == "yes"
@@ -50,5 +50,5 @@ def test_fig4_and_fig5a(context: ReproductionContext) -> None:
 
 def test_the_round_of_the_drop() -> None:
     rounds = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 1]])
-    assert schemes.first_round_with_one(over_rounds(rounds)) == 2
-    assert np.isnan(schemes.first_round_with_one(over_rounds(rounds[:1])))
+    assert fig4.first_round_with_one(over_rounds(rounds)) == 2
+    assert np.isnan(fig4.first_round_with_one(over_rounds(rounds[:1])))

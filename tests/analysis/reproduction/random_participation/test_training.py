@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from analysis.bounds.random_participation import Participation
-from analysis.reproduction.accuracy_curves import AccuracyCurves
 from analysis.reproduction.catalogue import named
 from analysis.reproduction.contract import ReproductionContext, Scale
 from analysis.reproduction.random_participation import accuracy, training
@@ -22,6 +21,7 @@ from analysis.reproduction.random_participation.published import (
     Scenario,
 )
 from analysis.reproduction.random_participation.training import DIGITS, RateSearch, TrainingTask
+from analysis.reproduction.training_runs import AccuracyCurves
 from testbed.errors import ExperimentError
 from testbed.experiment.overrides import apply_override
 from testbed.experiment.schema import Experiment

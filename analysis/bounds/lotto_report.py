@@ -1,0 +1,189 @@
+"""Lotto's bounds as flat objects, for scripts and for the command."""
+
+from fractions import Fraction
+from math import isfinite
+
+from analysis.bounds import lotto
+from analysis.bounds.lotto_rounds import (
+    BrokenRounds,
+    PrivacyCost,
+    Training,
+    cost_with_lotto,
+    cost_with_parallel_lists,
+    cost_without_lotto,
+)
+from analysis.bounds.rows import Row, finite, found
+from analysis.bounds.tails import log10_survival
+
+
+def lotto_bounds(
+    population: int,
+    dishonest: int,
+    participants: int,
+    over_selection: float | Fraction,
+    min_population: int | None,
+    eta: float | Fraction,
+    threshold: int | float,
+    rounds: int | None = None,
+    round_gap: int | None = None,
+) -> Row:
+    """Theorems 1 and 2 and Corollary 1 for one setting; `min_population` None: the population.
+
+    With `rounds`, Corollary 1 over that many, for a server that may skip rounds; `round_gap` None: any.
+    """
+    least = population if min_population is None else min_population
+    lotto.check_counts(population, dishonest, participants, least)
+    p = lotto.selection_probability(participants, over_selection, least)
+    allowed = lotto.allowed(population, dishonest, participants, eta)
+    tolerated = lotto.tolerated(participants, threshold)
+    return {
+        "population": population,
+        "dishonest": dishonest,
+        "participants": participants,
+        "over_selection": float(over_selection),
+        "min_population": least,
+        "eta": float(eta),
+        "threshold": lotto.threshold_of(participants, threshold),
+        "selection_probability": float(p),
+        "candidates_suffice": lotto.candidates_suffice(population, participants, over_selection),
+        "dishonest_allowed": allowed,
+        "dishonest_fraction_exceeds": lotto.dishonest_fraction_exceeds(
+            population, dishonest, participants, over_selection, eta, least
+        ),
+        **_fraction_remarks(allowed, dishonest, participants, p),
+        "dishonest_tolerated": tolerated,
+        "secagg_fails": lotto.secagg_fails(dishonest, participants, over_selection, least, threshold),
+        **_logarithm("secagg_fails", tolerated, dishonest, p),
+        **(
+            {}
+            if rounds is None
+            else _over_rounds(
+                BrokenRounds(dishonest, participants, over_selection, least, threshold, rounds, round_gap)
+            )
+        ),
+    }
+
+
+def _over_rounds(broken: BrokenRounds) -> Row:
+    """Corollary 1 for a server that chooses which round numbers happen."""
+    numbers_of = {
+        "some_round_fails": broken.rounds,
+        "first_round_fails": broken.reached(1),
+        "round_fails_with_beacon": broken.reached(1),
+    }
+    row: Row = {"rounds": broken.rounds, **found("round_gap", broken.gap, "clients accept any later number")}
+    for name, numbers in numbers_of.items():
+        value = broken.log10_some_of(numbers)
+        row |= {name: broken.some_of(numbers)}
+        row |= finite(f"{name}_log10", value, "it cannot happen")
+    return row | {"failing_rounds_expected": broken.expected, "failing_share_expected": broken.share}
+
+
+def lotto_dp_costs(training: Training, population: int, *, parallel_lists: bool = False) -> Row:
+    """Corollaries 2 and 3, and the epsilon without Lotto, for one training; and with several lists in a round."""
+    lotto.check_counts(population, training.dishonest, training.participants, training.min_population)
+    if training.maximum_population < population:
+        raise ValueError(f"maximum_population: n_max = {training.maximum_population} with a population of {population}")
+    mechanism = training.mechanism
+    return {
+        "population": population,
+        "dishonest": training.dishonest,
+        "participants": training.participants,
+        "over_selection": float(training.over_selection),
+        "min_population": training.min_population,
+        "maximum_population": training.maximum_population,
+        "threshold": lotto.threshold_of(training.participants, training.threshold),
+        "rounds": training.rounds,
+        "delta": training.delta,
+        "noise_multiplier": mechanism.noise_multiplier,
+        "dimension": mechanism.dimension,
+        "scale": mechanism.scale,
+        "selection_probability": float(training.p),
+        **_cost("client_centric", cost_with_lotto(training, "client-centric")),
+        **(_cost("parallel_lists", cost_with_parallel_lists(training, population)) if parallel_lists else {}),
+        **_cost("server_centric", cost_with_lotto(training, "server-centric")),
+        **_cost("insecure", cost_without_lotto(training)),
+    }
+
+
+def lotto_plan(
+    population: int,
+    dishonest: int,
+    participants: int,
+    over_selection: float | Fraction,
+    min_population: int | None,
+    threshold: int | float,
+    target: float,
+    sufficiency: float,
+    base_rate: float | None = None,
+    eta: float | None = None,
+) -> Row:
+    """The loosest value of each parameter that keeps Pr[SecAgg fails] <= target, the others left where they are."""
+    least = population if min_population is None else min_population
+    lotto.check_counts(population, dishonest, participants, least)
+    t = lotto.threshold_of(participants, threshold)
+    smallest = lotto.smallest_min_population(population, dishonest, participants, over_selection, t, target)
+    plan: Row = {
+        "population": population,
+        "dishonest": dishonest,
+        "participants": participants,
+        "over_selection": float(over_selection),
+        "min_population": least,
+        "threshold": t,
+        "target": target,
+        "sufficiency": sufficiency,
+        "secagg_fails": lotto.secagg_fails(dishonest, participants, over_selection, least, t),
+        "candidates_suffice": lotto.candidates_suffice(population, participants, over_selection),
+    }
+    missed = f"secagg_fails stays above {target:g} even with"
+    plan |= found("smallest_min_population", smallest, f"{missed} the whole population as n_min")
+    plan |= _exclusion("largest_exclusion", smallest, population, f"{missed} nobody left out")
+    highest = lotto.smallest_threshold(dishonest, participants, over_selection, least, target)
+    plan |= found("smallest_threshold", highest, f"{missed} t = s = {participants}")
+    enough = lotto.smallest_over_selection(population, participants, sufficiency)
+    too_few = f"candidates_suffice stays below {sufficiency:g} up to a = {lotto.MAXIMUM_OVER_SELECTION}"
+    plan |= found("smallest_over_selection", None if enough is None else float(enough), too_few)
+    most = lotto.largest_over_selection(dishonest, participants, least, t, target)
+    plan |= found("largest_over_selection", None if most is None else float(most), f"{missed} a = 1")
+    if base_rate is not None:
+        excluded = lotto.largest_exclusion(population, dishonest, base_rate)
+        rest = None if excluded is None else population - excluded
+        plan["base_rate"] = base_rate
+        worse = f"{dishonest} of {population} are more than {base_rate:g} with nobody left out"
+        plan |= _exclusion("largest_exclusion_for_base_rate", rest, population, worse)
+    if eta is not None:
+        bound = lotto.smallest_min_population_for_fraction(
+            population, dishonest, participants, over_selection, eta, target
+        )
+        plan["eta"] = eta
+        above = f"dishonest_fraction_exceeds stays above {target:g} even with the whole population as n_min"
+        plan |= found("smallest_min_population_for_eta", bound, above)
+    return plan
+
+
+def _fraction_remarks(allowed: int, dishonest: int, participants: int, p: Fraction) -> Row:
+    """The logarithm of Theorem 2's bound, or why there is none."""
+    name = "dishonest_fraction_exceeds"
+    if allowed < participants:
+        return _logarithm(name, allowed, dishonest, p)
+    reason = f"it cannot happen: a round has {participants} participants"
+    return {f"{name}_reason": reason, **found(f"{name}_log10", None, reason)}
+
+
+def _logarithm(name: str, k: int, dishonest: int, p: Fraction) -> Row:
+    return finite(f"{name}_log10", log10_survival(k, dishonest, p), "it cannot happen")
+
+
+def _cost(name: str, cost: PrivacyCost) -> Row:
+    row = finite(f"{name}_epsilon", cost.epsilon, cost.reason or "no noise is left in the sum")
+    row |= {f"{name}_k": cost.dishonest, f"{name}_r": cost.rounds}
+    if name != "insecure" and isfinite(cost.epsilon):
+        row |= {f"{name}_p_k": cost.p_k, f"{name}_q_r": cost.q_r}
+    return row
+
+
+def _exclusion(name: str, rest: int | None, population: int, reason: str) -> Row:
+    """The fraction d, and how many clients that is, when `rest` of the population remain."""
+    excluded = None if rest is None else population - rest
+    fraction = None if excluded is None else lotto.exclusion(excluded, population)
+    return found(name, fraction, reason) | {f"{name}_clients": excluded}

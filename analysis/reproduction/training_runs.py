@@ -1,0 +1,83 @@
+"""Training runs of reproductions: the data in words, accuracies over the rounds, and the best learning rate."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+import workloads
+from analysis.comparison.measures import mean_interval
+from testbed.arrays import Floats, Ids
+from testbed.records import RunRecords
+from testbed.workload.section import WorkloadSection
+
+
+def describe_data(workload: Mapping[str, Any], population: int) -> str:
+    """One line about the data of a built-in workload; raises `ExperimentError` as an experiment with it does.
+
+    Args:
+        workload: keys of an experiment's workload.
+        population: clients who share the data.
+    """
+    built: Any = workloads.build(WorkloadSection.model_validate(workload), population, 1)
+    return str(built.description)  # of built-in workloads; a federation needs no description of a user's own
+
+
+_LATE = 0.1
+"""Share of the rounds, the last ones, over whose evaluations an accuracy is the mean."""
+
+
+@dataclass(frozen=True)
+class AccuracyCurves:
+    """The runs of one scheme, which differ in their seeds.
+
+    Attributes:
+        rounds: `(e,)` int64, after which the model was evaluated.
+        accuracy: `(seeds, e)` float64, in percent.
+        total: rounds of each run.
+    """
+
+    rounds: Ids
+    accuracy: Floats
+    total: int
+
+    @classmethod
+    def of(cls, runs: Sequence[RunRecords]) -> "AccuracyCurves":
+        """The evaluations of runs of different seeds."""
+        evaluated = [run.rounds.dropna(subset=["accuracy"]) for run in runs]
+        return AccuracyCurves(
+            rounds=evaluated[0]["round"].to_numpy(np.int64),
+            accuracy=100 * np.array([rows["accuracy"].to_numpy(np.float64) for rows in evaluated]),
+            total=len(runs[0].rounds),
+        )
+
+    @property
+    def late(self) -> Floats:
+        """`(seeds,)` in percent: the mean over the evaluations of the last tenth of the rounds, as one round's is
+        noisy.
+        """
+        return np.asarray(self.accuracy[:, self.rounds > (1 - _LATE) * self.total].mean(axis=1), np.float64)
+
+    def plot(self, axes: Axes, *, color: str, linestyle: str, label: str) -> Floats:
+        """Draw the mean over the seeds with a band of its 95% intervals; returns the mean, `(e,)`."""
+        intervals = [mean_interval(values) for values in self.accuracy.T]
+        mean = np.array([interval.mean for interval in intervals], np.float64)
+        half = np.array([interval.half_width or 0.0 for interval in intervals])
+        axes.plot(self.rounds, mean, color=color, linestyle=linestyle, label=label)
+        axes.fill_between(self.rounds, mean - half, mean + half, color=color, alpha=0.13, linewidth=0)
+        return mean
+
+
+def best_of(rates: Sequence[float], reached: Sequence[float]) -> float:
+    """The learning rate that reached the most, the larger of equal ones; one that reached no number is none of them.
+
+    Args:
+        rates: that were tried.
+        reached: the accuracy at each; NaN where the model was lost.
+    """
+    return max(
+        (-math.inf if math.isnan(accuracy) else accuracy, rate) for accuracy, rate in zip(reached, rates, strict=True)
+    )[1]

@@ -1,1 +1,0 @@
-"""Malicious servers of Lotto, and their accomplices."""

@@ -1,0 +1,1 @@
+"""Malicious servers of selection protocols, by what they attack; `lotto` is what those of Lotto share."""

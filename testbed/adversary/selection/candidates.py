@@ -1,0 +1,305 @@
+"""A malicious server that decides who takes part: whom it takes of those who stand, and who may stand at all.
+
+Of Lotto's candidates (arXiv 2401.02880, section 3.4), and where the server chooses freely.
+"""
+
+from collections.abc import Set
+from fractions import Fraction
+from typing import Annotated, ClassVar
+
+import msgspec
+import numpy as np
+from pydantic import Field
+
+from testbed.adversary.misbehaviour import MisbehaviourOptions, SelectionMisbehaviour
+from testbed.adversary.selection.lotto import (
+    ALL_LISTS,
+    CLIENT_CENTRIC,
+    SERVER_CENTRIC,
+    LottoMisbehaviour,
+    TakesEverySignature,
+)
+from testbed.arrays import Ids
+from testbed.crypto import prf
+from testbed.errors import RoundSkipped
+from testbed.network.contract import ids
+from testbed.selection.check_in import check_in
+from testbed.selection.contract import Selection, SelectionParameters, SelectionRound
+from testbed.selection.lotto.messages import (
+    Announce,
+    Candidacy,
+    ParticipantList,
+    selection_input,
+    which_under_threshold,
+)
+from testbed.selection.lotto.server import GroupMessages, LottoServer
+from testbed.selection.lotto.variants import ClientCentricServer, ServerCentricServer
+
+# -- free choice: the baselines trust the server, and give clients nothing to check ------------------------------------
+
+
+class PreferenceOptions(MisbehaviourOptions):
+    """What is left for others."""
+
+    honest: int = Field(0, ge=0, description="Places that honest clients get all the same: somebody has to be a victim")
+
+
+class PreferDishonest(SelectionMisbehaviour):
+    """Takes its own clients first, and honest ones only for the places that are left."""
+
+    Options: ClassVar[type[MisbehaviourOptions]] = PreferenceOptions
+
+    name: ClassVar[str] = "prefer-dishonest"
+    applies_to: ClassVar[tuple[str, ...]] = ("random", "weighted-random", "bernoulli", "partition", "batch-partition")
+    parameters: SelectionParameters
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        """K of those present; skipped when there are fewer. It keeps to no batches; of parts of them no sum is made."""
+        if not self.attacking:
+            return await super().select(round_)
+        present, wanted = await check_in(round_), self.parameters.participants
+        if len(present) < wanted:
+            raise RoundSkipped("too-few-available", f"{len(present)} available, {wanted} wanted")
+        rng = round_.rng("participants")
+        dishonest = np.isin(present, list(self.dishonest))
+        reserved = min(self.context.options_of(PreferDishonest).honest, wanted, int((~dishonest).sum()))
+        ours = rng.permutation(present[dishonest])[: wanted - reserved]
+        honest = rng.choice(present[~dishonest], wanted - len(ours), replace=False)
+        self.record_attack(PreferDishonest, f"{len(ours)} of {wanted} participants are dishonest")
+        return Selection(np.sort(np.append(ours, honest)), len(present))
+
+
+# -- residual removal: nobody can tell, as long as it takes as many as were agreed on ----------------------------------
+
+
+class KeepDishonestCandidates(LottoMisbehaviour):
+    """Removes honest candidates first: the worst that residual removal allows, and what Theorem 2 bounds."""
+
+    name: ClassVar[str] = "keep-dishonest-candidates"
+
+    def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
+        """Its own candidates, and honest ones for the places that are left."""
+        if not self.attacking:
+            return super().choose(candidates, round_)
+        rng, s = round_.rng("residual removal"), self.parameters.participants
+        ours = rng.permutation(self.ours(candidates))[:s]
+        honest = rng.choice(self.others(candidates), s - len(ours), replace=False)
+        self.record_attack(
+            KeepDishonestCandidates,
+            f"{len(ours)} of {s} participants are dishonest; honest ones of {len(candidates)} candidates were removed",
+        )
+        return np.sort(np.append(ours, honest))
+
+
+class ReserveMostSelected(LottoMisbehaviour):
+    """Keeps a place for whom it wants to take part most often: the client that privacy over many rounds depends on.
+
+    In the server-centric variant that client is known beforehand: the server evaluates the public function for all
+    rounds. Elsewhere, and where a beacon opens the rounds, the best it can do is to keep the candidate that has taken
+    part most often so far.
+    """
+
+    name: ClassVar[str] = "reserve-most-selected"
+    candidate: ClassVar[str] = "client"
+    _predicted: int | None = None
+
+    def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
+        """The candidate that is to take part most often, if it stands, and others for the places that are left."""
+        victims = candidates[~self.wholly_dishonest(candidates)]
+        if not self.attacking or not len(victims):
+            return super().choose(candidates, round_)
+        target = self.target(victims, round_)
+        if target not in candidates:
+            return super().choose(candidates, round_)
+        self.record_attack(ReserveMostSelected, f"kept a place for {self.candidate} {target}")
+        others = candidates[candidates != target]
+        rest = round_.rng("residual removal").choice(others, self.wanted - 1, replace=False)
+        return np.sort(np.append(rest, target))
+
+    def target(self, victims: Ids, round_: SelectionRound) -> int:
+        """Which candidate it wants, one of `victims` or one that may not stand."""
+        if isinstance(self, ServerCentricServer) and self.parameters.round_beacon == "none":
+            if self._predicted is None:
+                self._predicted = self._most_often_candidate(round_)
+            return self._predicted
+        return int(victims[np.argmax(round_.participations[victims])])
+
+    def _most_often_candidate(self, round_: SelectionRound) -> int:
+        """The honest client whose public numbers are below the threshold most often in the experiment's rounds."""
+        clients = self.others(np.flatnonzero(round_.directory.registered))
+        keys = round_.directory.vrf[clients]
+        often = np.zeros(len(clients), np.int64)
+        for number in range(1, self.context.rounds + 1):
+            outputs = prf.evaluate_many(keys, selection_input(round_.experiment_id, number))
+            often += which_under_threshold(outputs, self.parameters, self.population)
+        return int(clients[np.argmax(often)])
+
+
+class OmitOptions(MisbehaviourOptions):
+    """How many honest clients are left."""
+
+    keep: int = Field(1, ge=0, description="Honest candidates that are not omitted: the victims")
+
+
+class OmitHonestCandidates(LottoMisbehaviour):
+    """Leaves out the honest candidates, all but the victims; unless enough of its own stand, the list is too short."""
+
+    name: ClassVar[str] = "omit-honest-candidates"
+    Options: ClassVar[type[MisbehaviourOptions]] = OmitOptions
+
+    def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
+        """Its own candidates and the victims, even if these are fewer than a list takes."""
+        if not self.attacking:
+            return super().choose(candidates, round_)
+        own = self.dishonest_members(candidates) > 0
+        honest, ours = candidates[~own], candidates[own]
+        kept = honest[: min(self.context.options_of(OmitHonestCandidates).keep, self.wanted)]
+        chosen = np.append(kept, ours[: self.wanted - len(kept)])
+        left_out = len(honest) - len(kept)
+        self.record_attack(
+            OmitHonestCandidates,
+            f"left out {left_out} of {len(honest)} honest {self.candidate_noun}, {len(chosen)} of {self.wanted} remain",
+        )
+        return np.sort(chosen)
+
+
+# -- the population: how large it is, or who is in it ------------------------------------------------------------------
+
+
+_replaced = msgspec.structs.replace
+
+
+class PopulationOptions(MisbehaviourOptions):
+    """Which population is announced."""
+
+    to: Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None,
+        description="The population n that is announced: a number of clients, or a share of the population with a "
+        "decimal point; default: n_min, the smallest that clients take part in",
+    )
+
+    def announced(self, population: int, server: LottoServer) -> int:
+        """n as it is announced, of a true `population`, to the clients of `server`."""
+        if self.to is None:
+            least = server.parameters.min_population
+            return server.parameters.smallest_population(len(server.dropped)) if least is None else least
+        return _number_of(self.to, population)
+
+
+class SmallerPopulationOptions(PopulationOptions):
+    """As `PopulationOptions`, for what takes a population below the true one."""
+
+    def check(self, population: int, dishonest: Set[int]) -> None:
+        """See `MisbehaviourOptions.check`."""
+        if self.to is not None and _number_of(self.to, population) >= population:
+            raise ValueError(f"to: {self.to} of a population of {population}; must be fewer clients than that")
+
+
+def _number_of(to: int | float, population: int) -> int:
+    """A number of clients, or a share of the population, rounded down."""
+    return to if isinstance(to, int) else max(1, int(Fraction(str(to)) * population))
+
+
+class UnderstatePopulation(LottoMisbehaviour):
+    """Announces a smaller population to all, so that the threshold rises and more of its clients are candidates.
+
+    Down to n_min nobody can tell, and Theorem 2 allows for it; below, every honest client refuses.
+    """
+
+    name: ClassVar[str] = "understate-population"
+    applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
+    Options: ClassVar[type[MisbehaviourOptions]] = SmallerPopulationOptions
+
+    def pool(self, round_: SelectionRound) -> Ids:
+        """The honest server's, but their number is another."""
+        kept = super().pool(round_)
+        self.population = len(kept)
+        options: PopulationOptions = self.context.options_of(UnderstatePopulation)
+        told = options.announced(self.population, self)
+        if self.attacking and told != self.population:
+            self.record_attack(UnderstatePopulation, f"announced n = {told} of {self.population}")
+            self.population = told
+        return kept
+
+
+class RefineOutHonest(LottoMisbehaviour):
+    """Drops honest clients in population refinement, and none of its own; for that it needs no refinement rule.
+
+    Nobody who is asked can tell, down to n_min: the population is announced as it then is.
+    """
+
+    name: ClassVar[str] = "refine-out-honest"
+    Options: ClassVar[type[MisbehaviourOptions]] = SmallerPopulationOptions
+
+    def pool(self, round_: SelectionRound) -> Ids:
+        """Its own clients, and honest ones up to the population that is to be announced."""
+        if not self.attacking:
+            self.population, self.dropped[:] = round_.population, False
+            return super().pool(round_)
+        options: PopulationOptions = self.context.options_of(RefineOutHonest)
+        size = min(options.announced(round_.population, self), round_.population)
+        ours, honest = self.ours(round_.everyone), self.others(round_.everyone)
+        wanted = min(max(size - len(ours), 0), len(honest))
+        kept = ids(np.append(ours, round_.rng("refinement").choice(honest, wanted, replace=False)))
+        self.record_attack(RefineOutHonest, f"dropped {len(honest) - wanted} of {len(honest)} honest clients")
+        self.population, self.dropped[:] = len(kept), True
+        self.dropped[kept] = False
+        return kept
+
+
+class TellDifferentPopulations(LottoMisbehaviour, ClientCentricServer):
+    """Announces a smaller population to its own clients alone, so that more of them claim to be candidates.
+
+    Honest participants see a number over the threshold of the n that they were told, as soon as such a client is
+    in the list: `keep-dishonest-candidates` besides makes sure of that.
+    """
+
+    name: ClassVar[str] = "tell-different-populations"
+    applies_to: ClassVar[tuple[str, ...]] = (CLIENT_CENTRIC,)
+    Options: ClassVar[type[MisbehaviourOptions]] = SmallerPopulationOptions
+
+    def _announced(self) -> int:
+        options: PopulationOptions = self.context.options_of(TellDifferentPopulations)
+        return options.announced(self.population, self)
+
+    def announcement_for(self, everyone: Ids, message: Announce) -> GroupMessages:
+        """Who is told of which population."""
+        if not self.attacking:
+            return super().announcement_for(everyone, message)
+        told = self._announced()
+        self.record_attack(
+            TellDifferentPopulations, f"n = {told} to its own clients, {message.population} to the others"
+        )
+        return [(self.others(everyone), message), (self.ours(everyone), _replaced(message, population=told))]
+
+    def is_candidate(self, client: int, claim: Candidacy, round_: SelectionRound) -> bool:
+        """Its own clients are judged by what they were told."""
+        true = self.population
+        if self.attacking and client in self.dishonest:
+            self.population = self._announced()
+        try:
+            return super().is_candidate(client, claim, round_)
+        finally:
+            self.population = true
+
+
+class ShowDifferentPopulations(TakesEverySignature, ServerCentricServer):
+    """Where the population comes with the list alone: shows another n to every other participant.
+
+    Each accepts what it sees, but they sign different content.
+    """
+
+    name: ClassVar[str] = "tell-different-populations"
+    applies_to: ClassVar[tuple[str, ...]] = (SERVER_CENTRIC,)
+    Options: ClassVar[type[MisbehaviourOptions]] = PopulationOptions
+
+    def list_for(self, participants: Ids, message: ParticipantList) -> GroupMessages:
+        """Who is shown which population."""
+        if not self.attacking:
+            return super().list_for(participants, message)
+        options: PopulationOptions = self.context.options_of(ShowDifferentPopulations)
+        told = options.announced(self.population, self)
+        self.record_attack(
+            ShowDifferentPopulations, f"n = {told} to every other participant, {message.population} else"
+        )
+        return [(participants[::2], message), (participants[1::2], _replaced(message, population=told))]

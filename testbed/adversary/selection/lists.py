@@ -1,0 +1,282 @@
+"""A malicious Lotto server that cheats with the participant list and its signatures (arXiv 2401.02880, section 3.4).
+
+It writes entries into the list that are not what the protocol says, shows different lists to different participants,
+makes several in one round, or signs in somebody's name.
+
+Several (`parallel-lists`): residual removal leaves candidates over. Instead of one list of s it makes as many as there
+are honest candidates for, with its own candidates in each and every honest one in one at most; nobody sees more than
+one, and all who are in it sign it. Each list then has a sum of its own (`testbed.adversary.secagg.parallel_sums`). What
+`show-different-lists` fails at does not arise: no honest client's signature is needed in two lists. A beacon that
+registers one list a round rules it out.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+import numpy as np
+from pydantic import Field
+
+from testbed.adversary.misbehaviour import MisbehaviourOptions
+from testbed.adversary.selection.lotto import ALL_LISTS, LottoMisbehaviour, all_signatures
+from testbed.arrays import Ids
+from testbed.crypto import signatures, vrf
+from testbed.errors import Refusal, RoundAborted
+from testbed.network.contract import ids, no_ids
+from testbed.selection.contract import Selection, SelectionRound
+from testbed.selection.lotto.messages import (
+    ListRegistration,
+    ListSignatures,
+    ParticipantEntry,
+    ParticipantList,
+    SignedBy,
+)
+from testbed.selection.lotto.server import GroupMessages
+from testbed.selection.lotto.variants import ClientCentricServer
+
+# -- entries that are not what the protocol says -----------------------------------------------------------------------
+
+
+_replaced = msgspec.structs.replace
+
+
+class ListStuffing(LottoMisbehaviour):
+    """Puts its own clients, which were not drawn, in the places of all honest participants but one."""
+
+    def stuffed(self, entries: Sequence[ParticipantEntry], round_: SelectionRound) -> list[ParticipantEntry]:
+        """The list with as many of the server's clients as there are; the victim stays."""
+        listed = {entry.client for entry in entries}
+        known = round_.directory.registered
+        spare = [client for client in sorted(self.dishonest - listed) if client < len(known) and known[client]]
+        honest = [entry for entry in entries if entry.client not in self.dishonest]
+        replaced = {entry.client: client for entry, client in zip(honest[1:], spare, strict=False)}
+        return [
+            self.made_up(replaced[entry.client], entries, round_) if entry.client in replaced else entry
+            for entry in entries
+        ]
+
+    def made_up(self, client: int, entries: Sequence[ParticipantEntry], round_: SelectionRound) -> ParticipantEntry:
+        """The row of a client that was not drawn."""
+        raise NotImplementedError
+
+
+class ForgeOutput(ListStuffing):
+    """Makes up the number, and the proof, of its own clients that were not drawn."""
+
+    name: ClassVar[str] = "forge-output"
+
+    async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
+        """See `LottoServer.agree`."""
+        if self.attacking:
+            true, entries = entries, self.stuffed(entries, round_)
+            self.record_attack(ForgeOutput, f"made up {_changed(true, entries)} of {len(entries)} rows of the list")
+        return await super().agree(entries, candidates, round_)
+
+    def made_up(self, client: int, entries: Sequence[ParticipantEntry], round_: SelectionRound) -> ParticipantEntry:
+        """The smallest number, and a proof of the right form: a real point, then whatever."""
+        key = round_.directory.signing_key(client)
+        if not isinstance(self, ClientCentricServer):
+            return ParticipantEntry(client, key, bytes(32), b"")
+        return ParticipantEntry(client, key, bytes(vrf.OUTPUT_BYTES), round_.directory.vrf_key(client) + bytes(48))
+
+
+class CopyOutput(ListStuffing):
+    """Gives its own clients that were not drawn the number and the proof of a candidate that was."""
+
+    name: ClassVar[str] = "copy-output"
+
+    async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
+        """See `LottoServer.agree`."""
+        if self.attacking:
+            true, entries = entries, self.stuffed(entries, round_)
+            self.record_attack(CopyOutput, f"copied one row to {_changed(true, entries)} others of {len(entries)}")
+        return await super().agree(entries, candidates, round_)
+
+    def made_up(self, client: int, entries: Sequence[ParticipantEntry], round_: SelectionRound) -> ParticipantEntry:
+        """The first row, under this client's own key."""
+        return _replaced(entries[0], client=client, registration_key=round_.directory.signing_key(client))
+
+
+class ListTwice(LottoMisbehaviour):
+    """Lists a client of its own twice, instead of an honest one: fewer to sum over than it looks."""
+
+    name: ClassVar[str] = "list-twice"
+    applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
+
+    async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
+        """See `LottoServer.agree`."""
+        if self.attacking:
+            twice = next((entry for entry in entries if entry.client in self.dishonest), entries[0])
+            *others, gone = [entry for entry in entries if entry is not twice]
+            self.record_attack(ListTwice, f"client {twice.client} stands twice in the list, {gone.client} not at all")
+            entries = [twice, twice, *others]
+        return await super().agree(entries, candidates, round_)
+
+
+def _changed(before: Sequence[ParticipantEntry], after: Sequence[ParticipantEntry]) -> int:
+    return sum(one != other for one, other in zip(before, after, strict=True))
+
+
+# -- different lists for different participants ------------------------------------------------------------------------
+
+
+class ShowDifferentLists(LottoMisbehaviour):
+    """Shows two lists, each valid for those who see it, so that each half sums with whom the other does not know.
+
+    Needs a candidate more than there are places; where there is none, the round goes on honestly.
+    """
+
+    name: ClassVar[str] = "show-different-lists"
+    _shown: Sequence[tuple[Ids, frozenset[int]]] = ()
+
+    def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
+        """One more than there are places."""
+        self._shown = ()
+        chosen = super().choose(candidates, round_)
+        spare = np.setdiff1d(candidates, chosen)
+        return np.sort(np.append(chosen, spare[:1])) if self.attacking else chosen
+
+    def list_for(self, participants: Ids, message: ParticipantList) -> GroupMessages:
+        """To each half of the participants its list."""
+        halves = self.halves(participants, message.participants) if self.attacking else []
+        if not halves:
+            return super().list_for(participants, message)
+        self._shown = [(group, frozenset(row.client for row in shown)) for group, shown in halves]
+        missing = [", ".join(str(client) for client in participants if client not in seen) for _, seen in self._shown]
+        self.record_attack(ShowDifferentLists, f"two lists, without clients {' and '.join(missing)}")
+        return [(group, _replaced(message, participants=shown)) for group, shown in halves]
+
+    def halves(self, participants: Ids, rows: list[ParticipantEntry]) -> list[tuple[Ids, list[ParticipantEntry]]]:
+        """One half sees a list without the last, the other half one without the first; nobody if none is too many."""
+        if len(rows) <= self.parameters.participants:
+            return []
+        half = len(participants) // 2
+        return [(participants[:half], rows[:-1]), (participants[half:], rows[1:])]
+
+    def valid_signatures(
+        self, answers: dict[int, Any], message: ParticipantList, round_: SelectionRound
+    ) -> list[SignedBy]:
+        """Takes every signature: it knows what it has shown to whom."""
+        return all_signatures(answers) if self._shown else super().valid_signatures(answers, message, round_)
+
+    def signatures_for(self, signers: Ids, message: ListSignatures) -> GroupMessages:
+        """To each half the signatures of those who stand in its list."""
+        if not self._shown:
+            return super().signatures_for(signers, message)
+        return [
+            (ids(np.intersect1d(group, signers)), self._signed_by(listed, message)) for group, listed in self._shown
+        ]
+
+    def _signed_by(self, listed: frozenset[int], message: ListSignatures) -> ListSignatures:
+        return _replaced(message, signatures=[row for row in message.signatures if row.client in listed])
+
+
+# -- several lists in one round ----------------------------------------------------------------------------------------
+
+
+LISTS = "parallel-lists: participants"
+"""In the server's memory: the lists that were agreed on in this round, `(L, m)` int64, filled up with -1."""
+
+
+class ListsOptions(MisbehaviourOptions):
+    """How many."""
+
+    lists: Annotated[int, Field(ge=2)] | None = Field(
+        None, description="Lists of a round at most; none: as many as there are honest candidates for"
+    )
+
+
+class ParallelLists(LottoMisbehaviour):
+    """Makes several lists; where there are too few candidates for two, the round has one."""
+
+    name: ClassVar[str] = "parallel-lists"
+    applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
+    Options: ClassVar[type[MisbehaviourOptions]] = ListsOptions
+    _lists: list[Ids]
+    _first: ListRegistration | None
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        """See `SelectionProtocol.select`."""
+        self._lists, self._first = [], None
+        round_.memory.pop(LISTS, None)
+        return await super().select(round_)
+
+    def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
+        """Everybody who is in one of the lists (of batches: every batch)."""
+        if not self.attacking:
+            return super().choose(candidates, round_)
+        places, rng = self.wanted, round_.rng("residual removal")
+        own = self.wholly_dishonest(candidates)
+        ours, honest = rng.permutation(candidates[own])[: places - 1], rng.permutation(candidates[~own])
+        each = places - len(ours)
+        most: int | None = self.context.options_of(ParallelLists).lists
+        count = len(honest) // each if most is None else min(most, len(honest) // each)
+        if count < 2:
+            return super().choose(candidates, round_)
+        groups = honest[: count * each].reshape(count, each)
+        self._lists = [self.members(np.sort(np.append(ours, group))) for group in groups]
+        return np.sort(np.append(ours, groups.ravel()))
+
+    async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
+        """One list after the other; those that come about count."""
+        if not self._lists:
+            return await super().agree(entries, candidates, round_)
+        of, ready, agreed, end = {entry.client: entry for entry in entries}, no_ids(), [], None
+        for clients in self._lists:
+            try:
+                chosen = await super().agree([of[client] for client in clients.tolist()], candidates, round_)
+            except RoundAborted as failed:
+                end = failed
+                continue
+            agreed.append(clients)
+            ready = np.union1d(ready, chosen.participants if chosen.ready is None else chosen.ready)
+        of_each = ", ".join(str(len(self.others(clients))) for clients in self._lists)
+        ours = len(self.ours(self._lists[0]))
+        self.record_attack(
+            ParallelLists,
+            f"{len(self._lists)} lists in one round, with the same {ours} of its clients and {of_each} honest ones; "
+            f"{len(agreed)} agreed on",
+        )
+        if not agreed:
+            assert end is not None
+            raise end
+        rows = np.full((len(agreed), max(map(len, agreed))), -1, np.int64)
+        for row, clients in zip(rows, agreed, strict=True):
+            row[: len(clients)] = clients
+        round_.memory[LISTS] = rows
+        round_.participants = ids(np.unique(np.concatenate(agreed)))
+        return Selection(round_.participants, candidates, ready)
+
+    async def register(self, message: ParticipantList, round_: SelectionRound) -> ParticipantList:
+        """A beacon registers the first list; with the others its receipt is shown as well."""
+        try:
+            known = await super().register(message, round_)
+        except Refusal:
+            return msgspec.structs.replace(message, beacon=self._first)
+        self._first = known.beacon
+        return known
+
+
+# -- signatures --------------------------------------------------------------------------------------------------------
+
+
+class ForgeSignatures(LottoMisbehaviour):
+    """Replaces the signature of an honest participant by one of its own making."""
+
+    name: ClassVar[str] = "forge-signatures"
+    applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
+
+    def signatures_for(self, signers: Ids, message: ListSignatures) -> GroupMessages:
+        """Everybody gets the forged one, whatever else is done to the signatures."""
+        told = super().signatures_for(signers, message)
+        return [(clients, self._forged(shown)) for clients, shown in told] if self.attacking else told
+
+    def _forged(self, message: msgspec.Struct) -> ListSignatures:
+        assert isinstance(message, ListSignatures)
+        victim = next((row.client for row in message.signatures if row.client not in self.dishonest), None)
+        if victim is None:
+            return message
+        forged = signatures.SigningKey.from_seed(bytes(32)).sign(b"testbed/adversary", victim.to_bytes(8, "big"))
+        self.record_attack(ForgeSignatures, f"a signature in the name of client {victim}")
+        rows = [_replaced(row, signature=forged) if row.client == victim else row for row in message.signatures]
+        return _replaced(message, signatures=rows)

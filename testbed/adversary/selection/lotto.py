@@ -1,0 +1,142 @@
+"""What all misbehaviours of a malicious Lotto server share (arXiv 2401.02880, section 3.4), and its accomplices.
+
+These dishonest clients go along with whatever it shows them: they answer, sign and agree without a single check, so
+that the only obstacle is what honest clients see. Where the server behaves, they do what honest clients do.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.adversary.misbehaviour import SelectionMisbehaviour
+from testbed.arrays import Ids
+from testbed.parties.client import RoleSpec, handles
+from testbed.parties.round_beacon import randomness_of
+from testbed.selection.contract import SelectionRound
+from testbed.selection.lotto.client import LottoClient
+from testbed.selection.lotto.messages import (
+    Agreed,
+    ListSignature,
+    ListSignatures,
+    ParticipantList,
+    SignedBy,
+    list_content,
+)
+from testbed.selection.lotto.server import GroupMessages, LottoServer
+from testbed.selection.verifiable_batch_partition import VerifiableBatchServer
+
+
+class Accomplice(LottoClient):
+    """Signs every list, however many it is shown, and agrees with all signatures.
+
+    Attributes:
+        shown: the last list; None: none yet.
+    """
+
+    shown: ParticipantList | None = None
+
+    def check_population(self, population: int) -> None:
+        """Any population will do."""
+
+    def take_pulse(self, number: int, pulse: bytes | None) -> None:
+        """Whatever it is told."""
+        self.randomness = b"" if pulse is None else randomness_of(pulse)
+
+    def use_round(self, number: int) -> None:
+        """Any round will do."""
+        self.client.last_round = number
+        self.client.agreed_participants = None
+        self.progress.begin(number)
+
+    @handles(ParticipantList)
+    def on_list(self, message: ParticipantList) -> ListSignature:
+        """Sign whatever is shown."""
+        self.shown = message
+        self.client.last_round = message.round
+        return self.sign(list_content(self.environment.experiment_id, self.parameters, message))
+
+    @handles(ListSignatures)
+    def on_signatures(self, message: ListSignatures) -> Agreed:
+        """Take part with whoever is in the list, and in the others of this round."""
+        rows = () if self.shown is None else self.shown.participants
+        others = self.client.agreed_participants or {}
+        self.client.agreed_participants = others | {entry.client: entry.registration_key for entry in rows}
+        return Agreed()
+
+
+_MADE: dict[type[LottoClient], type[LottoClient]] = {}
+
+
+def accomplice_of(role: type[LottoClient]) -> type[LottoClient]:
+    """The role of an accomplice where honest clients play `role`: it stands, and proves, as they do."""
+    if role not in _MADE:
+        _MADE[role] = type(f"{role.__name__}Accomplice", (Accomplice, role), {})
+    return _MADE[role]
+
+
+CLIENT_CENTRIC, SERVER_CENTRIC = "lotto-client-centric", "lotto-server-centric"
+VERIFIABLE_BATCHES = "verifiable-batch-partition"
+ALL_LISTS = (CLIENT_CENTRIC, SERVER_CENTRIC, VERIFIABLE_BATCHES)
+
+
+class LottoMisbehaviour(SelectionMisbehaviour, LottoServer):
+    """Any misbehaviour of a Lotto server: its dishonest clients are accomplices, who check nothing.
+
+    Candidates are clients or, in `verifiable-batch-partition`, batches of them; both are asked for here.
+    """
+
+    applies_to: ClassVar[tuple[str, ...]] = (CLIENT_CENTRIC, SERVER_CENTRIC)
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """Those of the honest server, and the accomplices."""
+        roles = super().roles
+        accomplices = [
+            RoleSpec(accomplice_of(spec.role), self.parameters, self.dishonest)
+            for spec in roles
+            if issubclass(spec.role, LottoClient)
+        ]
+        return [*roles, *accomplices]
+
+    def ours(self, clients: Ids) -> Ids:
+        """The dishonest ones among `clients`, in their order."""
+        return clients[np.isin(clients, list(self.dishonest))]
+
+    def others(self, clients: Ids) -> Ids:
+        """The honest ones among `clients`, in their order."""
+        return clients[~np.isin(clients, list(self.dishonest))]
+
+    def dishonest_members(self, candidates: Ids) -> Ids:
+        """`(m,)` how many of the clients of each candidate work for the server."""
+        if isinstance(self, VerifiableBatchServer):
+            of_each = np.bincount(self.batches.of[list(self.dishonest)], minlength=len(self.batches))
+            found: Ids = of_each[candidates]
+            return found
+        return np.isin(candidates, list(self.dishonest)).astype(np.int64)
+
+    def wholly_dishonest(self, candidates: Ids) -> npt.NDArray[np.bool_]:
+        """`(m,)` whether all of the clients of each candidate do."""
+        whole: npt.NDArray[np.bool_] = self.dishonest_members(candidates) == (
+            self.batches.sizes[candidates] if isinstance(self, VerifiableBatchServer) else 1
+        )
+        return whole
+
+
+class TakesEverySignature(LottoMisbehaviour):
+    """For servers that have shown several contents: they know that the signatures are over different ones."""
+
+    def valid_signatures(
+        self, answers: dict[int, Any], message: ParticipantList, round_: SelectionRound
+    ) -> list[SignedBy]:
+        """Every participant's, whatever it has signed."""
+        return all_signatures(answers) if self.attacking else super().valid_signatures(answers, message, round_)
+
+    def signatures_for(self, signers: Ids, message: ListSignatures) -> GroupMessages:
+        """Everybody gets all of them."""
+        return [(signers, message)]
+
+
+def all_signatures(answers: dict[int, Any]) -> list[SignedBy]:
+    """Every participant's signature, whatever it has signed."""
+    return [SignedBy(client, answers[client].signature) for client in sorted(answers)]

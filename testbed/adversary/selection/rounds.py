@@ -1,0 +1,267 @@
+"""A malicious Lotto server that announces other rounds than the next one, or lets unfavourable ones pass (arXiv
+2401.02880, section 3.4).
+
+With `skip-rounds` its accomplices evaluate their functions for all rounds ahead (where a beacon opens rounds: for one
+that has just been opened), so it knows in which of them enough of its own clients stand. Lotto's Corollary 1 bounds how
+often that is of all rounds, not of those that the server lets happen.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+import numpy as np
+from pydantic import Field
+
+from testbed.adversary.misbehaviour import MisbehaviourOptions
+from testbed.adversary.selection.lotto import ALL_LISTS, CLIENT_CENTRIC, SERVER_CENTRIC, LottoMisbehaviour
+from testbed.arrays import Ids
+from testbed.crypto import prf
+from testbed.emulation.compute.cost import meter
+from testbed.errors import RoundAborted, RoundSkipped
+from testbed.messages import Message, RoundNumber, Signature64
+from testbed.network.contract import ids
+from testbed.network.hosts import ClientRefusal
+from testbed.parties.client import Role, RoleSpec, handles
+from testbed.parties.round_beacon import randomness_of
+from testbed.selection.contract import Selection, SelectionRound
+from testbed.selection.lotto.messages import selection_input, under_threshold, which_under_threshold
+from testbed.selection.lotto.variants import ServerCentricServer
+from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, candidate_batches
+
+# -- other numbers than the next one -----------------------------------------------------------------------------------
+
+
+class ReuseOptions(MisbehaviourOptions):
+    """Which round is used again."""
+
+    round: int = Field(1, gt=0, description="The round whose number, and so whose candidates, are used again")
+
+
+class ReuseRound(LottoMisbehaviour):
+    """Announces an earlier round once more: its candidates are known, and may have been favourable."""
+
+    name: ClassVar[str] = "reuse-round"
+    applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
+    Options: ClassVar[type[MisbehaviourOptions]] = ReuseOptions
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        """See `SelectionProtocol.select`."""
+        number = self.context.options_of(ReuseRound).round
+        if not self.attacking or round_.number <= number:
+            return await super().select(round_)
+        self.record_attack(ReuseRound, f"announced round {number} in round {round_.number}")
+        return await self._select_as(number, round_)
+
+    async def _select_as(self, number: int, round_: SelectionRound) -> Selection:
+        true = round_.number
+        round_.number = number
+        try:
+            return await super().select(round_)
+        finally:
+            round_.number = true
+
+
+class GrindOptions(MisbehaviourOptions):
+    """How far the server looks."""
+
+    tries: int = Field(200, gt=0, description="Round numbers beyond the last one that the server tries")
+
+
+class GrindRound(LottoMisbehaviour):
+    """Announces a round number beyond the experiment's last one, which it has picked to favour its own clients.
+
+    With the public function of the server-centric variant it can try as many as it likes; elsewhere it cannot
+    compute what its clients' numbers will be, nor where a beacon opens rounds, and takes the first.
+    """
+
+    name: ClassVar[str] = "grind-round"
+    applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
+    Options: ClassVar[type[MisbehaviourOptions]] = GrindOptions
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        """See `SelectionProtocol.select`."""
+        if not self.attacking:
+            return await super().select(round_)
+        true = round_.number
+        number, found = self._most_favourable(round_)
+        self.record_attack(GrindRound, f"announced round {number} of {self.context.rounds}{found}")
+        round_.number = number
+        try:
+            return await super().select(round_)
+        finally:
+            round_.number = true
+
+    def _most_favourable(self, round_: SelectionRound) -> tuple[int, str]:
+        first = self.context.rounds + 1
+        if not isinstance(self, ServerCentricServer) or self.parameters.round_beacon == "public":
+            return first, ""
+        keys = round_.directory.vrf[ids(list(self.dishonest))]
+        tries = range(first, first + self.context.options_of(GrindRound).tries)
+        inputs = (selection_input(round_.experiment_id, number) for number in tries)
+        counts = [
+            which_under_threshold(prf.evaluate_many(keys, of), self.parameters, self.population).sum() for of in inputs
+        ]
+        best = int(np.argmax(counts))
+        return tries[best], f", in which {counts[best]} of its clients are candidates, the most of {len(tries)}"
+
+
+# -- favourable rounds alone -------------------------------------------------------------------------------------------
+
+
+_AT_ONCE = 512  # rounds that accomplices are asked about together
+_ANNOUNCED = "skip-rounds: announced"  # in the server's memory: the last number that it has announced, or let pass
+
+
+class OutputsAhead(Message, frozen=True):
+    """An accomplice's numbers, one for each round that it was asked about."""
+
+    outputs: list[Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]]
+
+
+class LookAhead(Message, frozen=True):
+    """What are your numbers in the rounds from `first` to `last`?"""
+
+    stage: ClassVar[str] = "adversary/look-ahead"
+    Answer: ClassVar[type[Message] | None] = OutputsAhead
+
+    first: RoundNumber
+    last: RoundNumber
+    pulse: Signature64 | None = None
+
+
+class LooksAhead(Role):
+    """An accomplice that tells its numbers before the rounds are announced."""
+
+    @handles(LookAhead)
+    def on_look_ahead(self, message: LookAhead) -> OutputsAhead:
+        """Evaluate the VRF for all of them."""
+        assert self.client.identity is not None
+        assert self.client.identity.vrf is not None
+        secret, numbers = self.client.identity.vrf, range(message.first, message.last + 1)
+        randomness = b"" if message.pulse is None else randomness_of(message.pulse)
+        meter("vrf.output", len(numbers))
+        experiment_id = self.environment.experiment_id
+        return OutputsAhead([secret.output(selection_input(experiment_id, number, randomness)) for number in numbers])
+
+
+class SkipOptions(MisbehaviourOptions):
+    """What makes a round favourable."""
+
+    at_least: Annotated[int, Field(gt=0)] | None = Field(
+        None,
+        description="Dishonest clients that must stand as candidates; none: as many as break the aggregation (2t - s "
+        "with signed survivors), 1 where that takes none",
+    )
+
+
+class SkipRounds(LottoMisbehaviour):
+    """Announces the next round number in which enough of its own clients stand, instead of the next number.
+
+    When no such number is left up to the experiment's last one, nothing happens any more.
+    """
+
+    added_stages = (LookAhead.stage,)
+    name: ClassVar[str] = "skip-rounds"
+    applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
+    Options: ClassVar[type[MisbehaviourOptions]] = SkipOptions
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """The accomplices look ahead, too."""
+        return [*super().roles, RoleSpec(LooksAhead, self.parameters, self.dishonest)]
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        """As the honest server, for another round; training and aggregation then have its number, too."""
+        last = int(round_.memory.get(_ANNOUNCED, np.zeros(1, np.int64))[0])
+        if self.attacking:
+            found, looked = await self._next_favourable(last + 1, round_)
+            if found is None:
+                round_.memory[_ANNOUNCED] = np.array([self.context.rounds], np.int64)
+                detail = f"none after {last} of {self.context.rounds} has {self._enough} of its clients"
+                raise RoundSkipped("no-favourable-round", detail)
+            true, round_.number = round_.number, found
+            self.record_attack(
+                SkipRounds,
+                f"announced round {found} in round {true}, with {self._enough} of its clients, after {last}; looked at "
+                f"{looked} rounds",
+            )
+        elif last >= round_.number:
+            round_.number = last + 1
+        round_.memory[_ANNOUNCED] = np.array([round_.number], np.int64)
+        return await super().select(round_)
+
+    @property
+    def _enough(self) -> int:
+        at_least: int | None = self.context.options_of(SkipRounds).at_least
+        return self.context.enough_to_break if at_least is None else at_least
+
+    async def _next_favourable(self, first: int, round_: SelectionRound) -> tuple[int | None, int]:
+        """The number of the first favourable round, and how many were looked at."""
+        opened = self.parameters.round_beacon == "public"
+        at_once = 1 if opened else _AT_ONCE
+        for begin in range(first, self.context.rounds + 1, at_once):
+            numbers = range(begin, min(begin + at_once, self.context.rounds + 1))
+            pulse = None
+            if opened:
+                assert round_.beacon is not None
+                pulse = await round_.beacon.open(begin)
+            for number, standing in zip(numbers, await self._standing(numbers, pulse, round_), strict=True):
+                if standing >= self._enough:
+                    return number, number - first + 1
+        return None, max(0, self.context.rounds - first + 1)
+
+    async def _standing(self, numbers: range, pulse: bytes | None, round_: SelectionRound) -> Sequence[int]:
+        """How many of its own clients stand in each of these rounds."""
+        randomness = b"" if pulse is None else randomness_of(pulse)
+        if isinstance(self, ServerCentricServer):
+            keys = round_.directory.vrf[ids(list(self.dishonest))]
+            meter("hmac", len(keys) * len(numbers))
+            inputs = (selection_input(round_.experiment_id, number, randomness) for number in numbers)
+            return [
+                int(which_under_threshold(prf.evaluate_many(keys, of), self.parameters, self.population).sum())
+                for of in inputs
+            ]
+        question = LookAhead(numbers[0], numbers[-1], pulse)
+        answers: dict[int, Any] = (await round_.network.ask(ids(list(self.dishonest)), question)).valid()
+        told = {client: answer.outputs for client, answer in answers.items() if len(answer.outputs) == len(numbers)}
+        of_rounds = [{client: outputs[row] for client, outputs in told.items()} for row in range(len(numbers))]
+        return [self._count(number, of, round_) for number, of in zip(numbers, of_rounds, strict=True)]
+
+    def _count(self, number: int, outputs: dict[int, bytes], round_: SelectionRound) -> int:
+        """How many stand; of batches those count that have no honest member, of whose number nothing is known."""
+        parameters = self.parameters
+        if isinstance(self, VerifiableBatchServer):
+            known = round_.experiment_id, number, self.population
+            standing = candidate_batches(self.parameters, self.batches, outputs, *known)
+            return len(self.batches.members(standing))
+        return sum(
+            under_threshold(output, parameters.factor, parameters.participants, self.population)
+            for output in outputs.values()
+        )
+
+
+class AbortUnfavourableRounds(LottoMisbehaviour):
+    """Announces every round, and ends those in which too few of its own clients stand, as if too few had stood at all.
+
+    Nobody can tell: clients do not know how many stand. It needs neither to look ahead nor to skip a number, and no
+    beacon helps; what bounds it is how many rounds there are.
+    """
+
+    name: ClassVar[str] = "abort-unfavourable-rounds"
+    applies_to: ClassVar[tuple[str, ...]] = (CLIENT_CENTRIC, SERVER_CENTRIC)
+    Options: ClassVar[type[MisbehaviourOptions]] = SkipOptions
+
+    def require_candidates(
+        self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()
+    ) -> None:
+        """As the honest server's, and there must be enough of its own."""
+        super().require_candidates(candidates, round_, refusals)
+        if not self.attacking:
+            return
+        at_least: int | None = self.context.options_of(AbortUnfavourableRounds).at_least
+        wanted, ours = self.context.enough_to_break if at_least is None else at_least, len(self.ours(candidates))
+        what = "let the round happen" if ours >= wanted else "ended the round"
+        self.record_attack(AbortUnfavourableRounds, f"{what}: {ours} of its clients stand, {wanted} wanted")
+        if ours < wanted:
+            raise RoundAborted("too-few-candidates", "says the server")

@@ -1,0 +1,414 @@
+"""How `testbed run` shows where it stands: bars on a terminal, a line per round elsewhere, or nothing."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Group, RenderableType
+from rich.constrain import Constrain
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from testbed.commands.terminal import Console, clock_time, duration
+from testbed.display import visible
+from testbed.engine.federation import Progress as Standing
+from testbed.records.reasons import behind_told, crashes_told
+from testbed.running import Observer, PlannedRun
+from testbed.running.pace import Pace, time_left
+
+OUTCOMES = ("completed", "skipped", "aborted")
+COLOURS = {"completed": "green", "skipped": "yellow", "aborted": "red"}
+WIDEST_LABEL = 28
+
+
+class Watched:
+    """One run that goes on.
+
+    Args:
+        run: which.
+        outcomes: of the rounds that were recorded before.
+        now_s: a clock's seconds.
+
+    Attributes:
+        doing: what it does outside of its rounds, e.g. "summarising"; empty during them.
+        standing: the last that was heard of it.
+        accuracy: last measured.
+        outcomes: its rounds so far, by outcome.
+        pace: how fast it goes.
+    """
+
+    def __init__(self, run: PlannedRun, outcomes: Sequence[str], now_s: float) -> None:
+        self.run = run
+        self.outcomes = Counter(outcomes)
+        self.doing = "preparing the clients"
+        self.standing: Standing | None = None
+        self.accuracy: float | None = None
+        self.pace = Pace(now_s, run.point.experiment.rounds - len(outcomes))
+
+    @property
+    def clock(self) -> str:
+        """virtual or wall."""
+        return self.run.point.experiment.time.clock
+
+    @property
+    def rounds(self) -> int:
+        """How many there will be."""
+        return self.run.point.experiment.rounds
+
+    @property
+    def rounds_done(self) -> int:
+        """Finished rounds."""
+        return self.outcomes.total()
+
+    def hear(self, standing: Standing, now_s: float) -> bool:
+        """Take in what comes; whether a round has just ended (each counts once, however often its progress comes)."""
+        self.doing, self.standing = "", standing
+        self.pace.under_way(now_s)
+        if not standing.outcome or standing.round_number != self.rounds_done + 1:
+            return False
+        self.outcomes[standing.outcome] += 1
+        self.accuracy = standing.accuracy
+        self.pace.round_ended(now_s)
+        return True
+
+
+class Display(Observer):
+    """Shows no progress (``--quiet``; warnings all the same), but knows how all runs stand: the start of the others.
+
+    Args:
+        console: where to show it.
+        clock: seconds that pass; for estimates alone.
+    """
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self.console = console
+        self.clock = clock
+        self.runs: list[PlannedRun] = []
+        self.watched: dict[Path, Watched] = {}  # those that go on, in the order of their beginning
+        self.paces: list[Pace] = []  # of those that have begun, ended ones too
+        self.most_at_once = 1
+        self.runs_ended = 0
+        self.rounds_ended = 0  # of runs that have ended while this looked on
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def planned(self, runs: Sequence[PlannedRun]) -> None:
+        """See `Observer`."""
+        self.runs = list(runs)
+        self.runs_ended = sum(run.complete for run in runs)
+
+    def doing(self, what: str, run: PlannedRun | None = None) -> None:
+        """See `Observer`."""
+        if run is not None and run.path in self.watched:
+            self.watched[run.path].doing = what
+
+    def warned(self, run: PlannedRun, line: str) -> None:
+        """See `Observer`."""
+        self.console.print(f"{visible(run.label)}: warning: {visible(line)}")
+
+    def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
+        """See `Observer`."""
+        self.watched[run.path] = watched = Watched(run, outcomes, self.clock())
+        self.paces.append(watched.pace)
+        running = sum(one.rounds_done < one.rounds for one in self.watched.values())  # others are being summarised
+        self.most_at_once = max(self.most_at_once, running)
+
+    def progressed(self, run: PlannedRun, progress: Standing) -> None:
+        """See `Observer`."""
+        if self.watched[run.path].hear(progress, self.clock()):
+            self.round_ended(self.watched[run.path], progress)
+
+    def round_ended(self, watched: Watched, progress: Standing) -> None:
+        """A round has just ended."""
+
+    def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
+        """See `Observer`."""
+        self.watched.pop(run.path, None)
+        self.runs_ended += 1
+        self.rounds_ended += run.point.experiment.rounds
+
+    @property
+    def rounds_done(self) -> int:
+        """Finished rounds of all runs that were not complete at the beginning."""
+        return self.rounds_ended + sum(watched.rounds_done for watched in self.watched.values())
+
+    @property
+    def rounds_planned(self) -> int:
+        """Rounds of all runs that were not complete at the beginning."""
+        return sum(run.point.experiment.rounds for run in self.runs if not run.complete)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until all is done, or None before the first round has ended."""
+        begun = self.rounds_ended + sum(watched.rounds for watched in self.watched.values())
+        to_come = len(self.runs) - self.runs_ended - len(self.watched)
+        waiting = [(self.rounds_planned - begun) / to_come] * to_come if to_come else []
+        going = [watched.pace for watched in self.watched.values()]
+        return time_left(self.clock(), going, waiting, self.paces, self.most_at_once)
+
+
+def finished_before(run: PlannedRun) -> str:
+    """That there is nothing to do for a run, in one line."""
+    if not run.stopped:
+        return "finished before"
+    return f"stopped before, after round {run.rounds_done} of {run.point.experiment.rounds}: {run.stopped}"
+
+
+def summarised(summary: Mapping[str, Any]) -> str:
+    """A run's end in one line."""
+    counts = [f"{summary[f'rounds_{outcome}']} {outcome}" for outcome in OUTCOMES if summary[f"rounds_{outcome}"]]
+    parts = [*counts, f"{summary['clock']} {duration(summary['virtual_s'])}"]
+    if summary["final_accuracy"] is not None:
+        parts.append(f"accuracy {100 * summary['final_accuracy']:.1f}%")
+    if summary["final_perplexity"] is not None:
+        parts.append(f"perplexity {summary['final_perplexity']:.1f}")
+    if summary["training"] == "simulated":
+        parts.append("simulated training")
+    if summary.get("stopped"):
+        parts.append(f"stopped: {summary['stopped']}")
+    return ", ".join([*parts, f"took {duration(summary['wall_s'])}"])
+
+
+def remarks(summary: Mapping[str, Any]) -> list[str]:
+    """What a run's end must not pass over, a line each: reasons, refusals, crashes, a slow machine."""
+    lines = [summary["reasons"]] if summary["reasons"] else []
+    if summary.get("unexpected_refusals"):
+        lines.append(f"{summary['unexpected_refusals']}, though nobody was to be dishonest (see events.parquet)")
+    if summary["crashes"]:
+        lines.append(f"{crashes_told(summary['crashes'])}, counted as lost (see log.jsonl and events.parquet)")
+    if summary["behind_rounds"]:
+        lines.append(
+            f"{behind_told(summary['behind_rounds'], summary['behind_factor'])} (docs/explanation/emulation.md, Live)"
+        )
+    return lines
+
+
+def shortened(label: str) -> str:
+    """A label that leaves room for the bar."""
+    label = visible(label)
+    return label if len(label) <= WIDEST_LABEL else f"{label[: WIDEST_LABEL - 1]}…"
+
+
+class Lines(Display):
+    """A line for every round, for logs."""
+
+    def planned(self, runs: Sequence[PlannedRun]) -> None:
+        """See `Observer`."""
+        super().planned(runs)
+        for run in runs:
+            if run.complete:
+                self._line(run, finished_before(run))
+
+    def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
+        """See `Observer`."""
+        super().started(run, outcomes)
+        if outcomes:
+            self._line(run, f"resuming after round {len(outcomes)}")
+
+    def round_ended(self, watched: Watched, progress: Standing) -> None:
+        """See `Display`."""
+        accuracy = "" if progress.accuracy is None else f", accuracy {100 * progress.accuracy:.1f}%"
+        self._line(
+            watched.run,
+            f"round {progress.round_number}/{progress.rounds} {progress.outcome}, "
+            f"{watched.clock} time {duration(progress.now_s)}{accuracy}",
+        )
+
+    def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
+        """See `Observer`."""
+        super().ended(run, summary)
+        for text in (summarised(summary), *remarks(summary)):
+            self._line(run, text)
+
+    def _line(self, run: PlannedRun, text: str) -> None:
+        self.console.print(f"{visible(run.label)}: {text}")
+
+
+_ALL = "all points"
+_WIDEST = 120
+_ROOMY = 96  # columns from which there is room to say what each run does
+_NOW = 38
+_OTHER_LINES = 8  # of the terminal, that are not for the bars of runs
+
+
+class Bars(Display):
+    """Bars that stay at the bottom, and above them a line for each run that has ended."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._spinner = Spinner("dots", style="cyan")
+        self._began_s = self.clock()
+        self._what = "starting"
+        self._live = Live(console=console, get_renderable=self.picture, transient=True, refresh_per_second=8)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def planned(self, runs: Sequence[PlannedRun]) -> None:
+        """See `Observer`."""
+        super().planned(runs)
+        for run in runs:
+            if run.complete:
+                self._above(run, finished_before(run), "dim")
+
+    def doing(self, what: str, run: PlannedRun | None = None) -> None:
+        """See `Observer`."""
+        super().doing(what, run)
+        if run is None:
+            self._what = what
+
+    def warned(self, run: PlannedRun, line: str) -> None:
+        """See `Observer`."""
+        self._above(run, f"warning: {line}", "yellow", "!")
+
+    def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
+        """See `Observer`."""
+        super().ended(run, summary)
+        failed = summary["rounds_skipped"] + summary["rounds_aborted"]
+        failed += summary["crashes"] + summary["behind_rounds"]
+        self._above(run, summarised(summary), "yellow" if failed else "green")
+        for text in remarks(summary):
+            self._above(run, text, "yellow", "!")
+
+    def _above(self, run: PlannedRun, text: str, style: str, mark: str = "") -> None:
+        mark = mark or ("·" if style == "dim" else "✓")
+        self.console.print(Text.assemble((f"{mark} {shortened(run.label):{self._width}}", style), "  ", text))
+
+    @property
+    def _width(self) -> int:
+        """Of the longest label, so that the bars stay where they are from point to point."""
+        return max([len(_ALL), *(len(shortened(run.label)) for run in self.runs)])
+
+    # -- the picture ------------------------------------------------------------------------------------------------
+
+    def picture(self) -> RenderableType:
+        """All bars as they are now."""
+        watched = list(self.watched.values())  # in one step: the display's own thread draws while runs begin and end
+        lines: list[RenderableType] = []
+        if len(self.runs) > 1:
+            lines.append(self._sweep(watched))
+        elif watched:
+            lines.append(self._alone(watched[0]))
+        if len(watched) > self._room:
+            lines.append(Text(f"and {len(watched) - self._room} more", style="dim"))
+        if not watched:
+            lines.append(self._spinning(Text(self._what, style="dim")))
+        elif len(self.runs) == 1:
+            lines.append(self._spinning(_whole(watched[0])))
+        return Constrain(Group(*lines), _WIDEST)
+
+    def _sweep(self, watched: Sequence[Watched]) -> Table:
+        """The whole sweep in the first line, then a line for each run that goes on."""
+        grid = _grid(self._width)
+        if roomy := self.console.width >= _ROOMY:
+            grid.add_column(no_wrap=True, overflow="ellipsis", min_width=_NOW, max_width=_NOW)
+        points = _joined([Text.assemble((str(self.runs_ended), "bold"), f"/{len(self.runs)} points"), self._spent()])
+        row: list[RenderableType] = [Text(_ALL, style="bold"), _bar(self.rounds_done, self.rounds_planned)]
+        row += [_count(self.rounds_done, self.rounds_planned), _left(self.left_s)]
+        grid.add_row(*row, *([points] if roomy else []))
+        for one in watched[: self._room]:
+            round_s = one.pace.round_s
+            left_s = None if round_s is None or one.doing else one.pace.left_s(self.clock(), round_s)
+            row = [Text(shortened(one.run.label)), _bar(one.rounds_done, one.rounds)]
+            row += [_count(one.rounds_done, one.rounds), _left(left_s)]
+            grid.add_row(*row, *([_now(one)] if roomy else []))
+        return grid
+
+    def _alone(self, watched: Watched) -> Table:
+        grid = _grid(self._width)
+        grid.add_column(no_wrap=True)
+        label = Text(shortened(watched.run.label), style="bold")
+        bar = _bar(watched.rounds_done, watched.rounds)
+        grid.add_row(label, bar, _count(watched.rounds_done, watched.rounds), _left(self.left_s), self._spent())
+        return grid
+
+    def _spinning(self, text: Text) -> Table:
+        line = Table.grid(padding=(0, 1, 0, 0))
+        line.add_column()
+        line.add_column(no_wrap=True, overflow="ellipsis")
+        line.add_row(self._spinner, text)
+        return line
+
+    @property
+    def _room(self) -> int:
+        return max(1, self.console.height - _OTHER_LINES)
+
+    def _spent(self) -> Text:
+        return Text(clock_time(self.clock() - self._began_s), style="yellow")
+
+
+def _grid(label_width: int) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    grid.add_column(no_wrap=True, min_width=label_width, max_width=label_width)
+    grid.add_column(ratio=1)
+    grid.add_column(no_wrap=True, justify="right")
+    grid.add_column(no_wrap=True, justify="right", min_width=9)
+    return grid
+
+
+def _bar(done: int, total: int) -> ProgressBar:
+    return ProgressBar(total=max(total, 1), completed=done if total else 1)
+
+
+def _count(done: int, total: int) -> Text:
+    return Text.assemble((str(done), "bold"), (f"/{total}", "dim"))
+
+
+def _left(seconds: float | None) -> Text:
+    return Text() if seconds is None else Text(f"{clock_time(seconds)} left", style="cyan")
+
+
+def _now(watched: Watched) -> Text:
+    """What the run does at this moment, in a few words."""
+    standing = watched.standing
+    if watched.doing or standing is None:
+        return Text(watched.doing, style="dim")
+    parts = [Text(standing.stage or standing.outcome, style="cyan"), Text(duration(standing.now_s))]
+    parts += [Text(f"{100 * watched.accuracy:.1f}%")] if watched.accuracy is not None else []
+    return _joined(parts)
+
+
+def _whole(watched: Watched) -> Text:
+    """The same in a line of its own."""
+    standing, parts = watched.standing, [Text(watched.doing, style="dim")]
+    if standing is not None and not watched.doing:
+        parts = [Text(f"round {standing.round_number}"), Text(standing.stage or standing.outcome, style="cyan")]
+        parts += [Text(f"{watched.clock} {duration(standing.now_s)}")]
+    parts += [Text(f"accuracy {100 * watched.accuracy:.1f}%")] if watched.accuracy is not None else []
+    outcomes = watched.outcomes
+    parts += [Text(f"{outcomes[name]} {name}", style=COLOURS[name]) for name in OUTCOMES if outcomes[name]]
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[Text]) -> Text:
+    text = Text(no_wrap=True, overflow="ellipsis")
+    for part in parts:
+        if text:
+            text.append(" · ", style="dim")
+        text.append_text(part)
+    return text
+
+
+def display_for(console: Console, quiet: bool) -> Display:
+    """The display that suits `console`; a context manager."""
+    if quiet:
+        return Display(console)
+    return Bars(console) if console.is_terminal and not console.is_dumb_terminal else Lines(console)

@@ -1,0 +1,299 @@
+"""The two variants of Lotto (Jiang et al., arXiv 2401.02880, section 3.4), and what a protocol built on it shares.
+
+Client-centric: clients select themselves. The server announces a round; each client checks the announcement, evaluates
+a verifiable random function on the round number under a key that the PKI made for it, and stands as candidate when the
+result falls below the threshold. The server cannot predict who will, and every entry of the list holds a proof.
+
+Server-centric: the server evaluates a PRF for all. The number of a client is HMAC-SHA-256 of the round under the
+client's public key on the bulletin board, so that everybody can recompute it. Cheaper for clients, but the server can
+predict future rounds.
+"""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from testbed.arrays import Ids
+from testbed.crypto import prf, vrf
+from testbed.emulation.compute.cost import meter
+from testbed.errors import ProtocolError, Refusal
+from testbed.network.contract import ids
+from testbed.network.hosts import ClientRefusal
+from testbed.parties.client import RoleSpec, handles
+from testbed.parties.pki import Directory
+from testbed.selection.check_in import STAGE, CheckInRole, check_in
+from testbed.selection.contract import Selection, SelectionRound
+from testbed.selection.lotto.client import STAGES, LottoClient
+from testbed.selection.lotto.messages import (
+    Announce,
+    Bytes,
+    Candidacy,
+    ParticipantEntry,
+    ParticipantList,
+    proves,
+    under_threshold,
+    which_under_threshold,
+)
+from testbed.selection.lotto.parameters import AnnouncedParameters, LottoParameters
+from testbed.selection.lotto.server import GroupMessages, LottoServer, ask_groups
+
+# -- rounds that are announced, and proven numbers ---------------------------------------------------------------------
+
+
+class AnnouncedClient(LottoClient):
+    """Client side: what was announced, this client's number, and the proofs of others.
+
+    Attributes:
+        announced: the last announcement that held.
+        claim: this client's number and proof, once it has proven it.
+    """
+
+    output_bytes: ClassVar[int] = vrf.OUTPUT_BYTES
+    parameters: AnnouncedParameters
+    announced: Announce
+    claim: Candidacy | None = None
+
+    # -- stage 1: the round is announced ------------------------------------------------------------------------------
+
+    def accept(self, message: Announce) -> None:
+        """Check the announcement; the round then begins."""
+        self.check_population(message.population)
+        factor = self.parameters.factor
+        announced = message.participants, message.factor_numerator, message.factor_denominator
+        if announced != (self.parameters.participants, factor.numerator, factor.denominator):
+            raise Refusal("lotto.other-parameters", "s or a differs from what was agreed on")
+        self.take_pulse(message.round, message.pulse)
+        self.use_round(message.round)
+        self.announced = message
+
+    def use_round(self, number: int) -> None:
+        """Rounds are announced one after the other, also those that then end early.
+
+        What was heard of is over, whatever came of it: else announcements that are refused would leave a server more
+        numbers than G to choose the next round from.
+        """
+        last, gap = self.client.last_announced, self.parameters.round_gap
+        if gap is not None and last + gap < number <= self.environment.rounds:
+            raise Refusal(
+                "lotto.round-skipped", f"round {number} announced, and none after {last}; at most {last + gap}"
+            )
+        if gap is not None and self.client.last_round < number <= last:
+            raise Refusal("lotto.round-passed", f"round {number} announced, and {last} rounds have been heard of")
+        super().use_round(number)
+
+    def evaluate(self, round_number: int) -> bytes:
+        """The client's number, 64 bytes: its VRF on the round."""
+        meter("vrf.output")
+        return self.vrf_key.output(self.selection_input(round_number))
+
+    def prove(self, round_number: int) -> Candidacy:
+        """The number with its proof, which the list must then hold."""
+        meter("vrf.prove")
+        self.claim = Candidacy(*self.vrf_key.prove(self.selection_input(round_number)))
+        return self.claim
+
+    @property
+    def vrf_key(self) -> vrf.SecretKey:
+        """The client's, made by the PKI."""
+        assert self.client.identity is not None
+        assert self.client.identity.vrf is not None
+        return self.client.identity.vrf
+
+    # -- stage 2: what is verified of the list ------------------------------------------------------------------------
+
+    def check_round(self, message: ParticipantList) -> None:
+        """The list must belong to the announcement that this client has answered."""
+        self.progress.check_round(message, message.round)
+        if message.population != self.announced.population:
+            raise Refusal(
+                "lotto.population-changed",
+                f"n = {message.population}, announced was {self.announced.population}",
+            )
+
+    def check_own_entry(self, entry: ParticipantEntry) -> None:
+        """The server must not have changed this client's number or proof."""
+        if self.claim is None or (entry.output, entry.proof) != (self.claim.output, self.claim.proof):
+            raise Refusal("lotto.own-entry-changed", "the list holds another number or proof for this client")
+
+    def check_entry(self, entry: ParticipantEntry, directory: Directory, round_number: int) -> None:
+        """The proof must be valid under the key that the PKI has for this client, and give this number."""
+        meter("vrf.verify")
+        try:
+            output = vrf.verify(directory.vrf_key(entry.client), self.selection_input(round_number), entry.proof)
+        except ProtocolError as error:
+            raise Refusal("lotto.invalid-proof", f"client {entry.client}: {error}") from None
+        if output != entry.output:
+            raise Refusal("lotto.output-mismatch", f"client {entry.client}'s proof belongs to another number")
+
+
+class AnnouncingServer(LottoServer):
+    """Server side. A malicious one may also override `announcement_for`."""
+
+    async def announce(self, pool: Ids, round_: SelectionRound) -> tuple[dict[int, Candidacy], list[ClientRefusal]]:
+        """Stage 1: begin the round; the answers that decode, by client, and the refusals."""
+        factor = self.parameters.factor
+        pulse = await self.open_round(round_)
+        message = Announce(
+            round=round_.number,
+            population=self.population,
+            participants=self.parameters.participants,
+            factor_numerator=factor.numerator,
+            factor_denominator=factor.denominator,
+            pulse=pulse,
+        )
+        return await ask_groups(round_, self.announcement_for(pool, message))
+
+    def announcement_for(self, everyone: Ids, message: Announce) -> GroupMessages:
+        """Who is told that which round begins: everybody (of a refined population) the same."""
+        return [(everyone, message)]
+
+    def entries(self, chosen: Ids, claims: dict[int, Candidacy], round_: SelectionRound) -> list[ParticipantEntry]:
+        """The rows of the list: `chosen` clients, with the numbers and proofs that they have claimed."""
+        rows = []
+        for client in chosen.tolist():
+            output, proof = claims[client].output, claims[client].proof
+            assert output is not None
+            assert proof is not None
+            rows.append(ParticipantEntry(client, round_.directory.signing_key(client), output, proof))
+        return rows
+
+
+# -- client-centric ----------------------------------------------------------------------------------------------------
+
+
+class ClientCentricParameters(AnnouncedParameters, LottoParameters):
+    """Clients select themselves with a verifiable random function."""
+
+    stages: ClassVar[tuple[str, ...]] = ("lotto/announce", "lotto/participants", "lotto/signatures")
+
+    protocol: Literal["lotto-client-centric"] = "lotto-client-centric"
+    unselected: Literal["silent", "acknowledge"] = Field(
+        "acknowledge",
+        description="What clients that are not selected do: 'silent' costs the server the deadline (the paper), "
+        "'acknowledge' a small message of each (the authors' code)",
+    )
+
+
+class ClientCentricClient(AnnouncedClient, answers=(Announce, *STAGES.rows)):
+    """Client side."""
+
+    parameters: ClientCentricParameters
+
+    @handles(Announce)
+    def on_announce(self, message: Announce) -> Candidacy | None:
+        """Check the announcement, evaluate the VRF, and answer with number and proof if selected."""
+        self.accept(message)
+        output = self.evaluate(message.round)
+        if under_threshold(output, self.parameters.factor, message.participants, message.population):
+            return self.prove(message.round)
+        return Candidacy() if self.parameters.unselected == "acknowledge" else None
+
+
+class ClientCentricServer(AnnouncingServer):
+    """Server side."""
+
+    parameters: ClientCentricParameters
+    stages = ClientCentricParameters.stages
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """See `SelectionProtocol.roles`."""
+        return [RoleSpec(ClientCentricClient, self.parameters)]
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        """See `SelectionProtocol.select`."""
+        answers, refusals = await self.announce(self.pool(round_), round_)
+        claims = {
+            client: answer
+            for client, answer in answers.items()
+            if answer.output is not None and self.is_candidate(client, answer, round_)
+        }
+        candidates = ids(list(claims))
+        self.require_candidates(candidates, round_, refusals)
+        entries = self.entries(self.choose(candidates, round_), claims, round_)
+        return await self.agree(entries, len(claims), round_)
+
+    def is_candidate(self, client: int, claim: Candidacy, round_: SelectionRound) -> bool:
+        """Check a claim as the participants will: one false candidate must not be able to end everybody's round."""
+        if client not in round_.directory or claim.output is None or claim.proof is None:
+            return False
+        if self.dropped[client]:
+            detail = "claimed to be a candidate and is not in the refined population"
+            round_.network.record_event(f"client:{client}", "misbehaviour", detail)
+            return False
+        vrf_input = self.selection_input(round_)
+        s, factor = self.parameters.participants, self.parameters.factor
+        if not proves(claim, round_.directory.vrf_key(client), vrf_input) or not under_threshold(
+            claim.output, factor, s, self.population
+        ):
+            round_.network.record_event(f"client:{client}", "misbehaviour", "claimed to be a candidate and is not")
+            return False
+        return True
+
+
+# -- server-centric ----------------------------------------------------------------------------------------------------
+
+
+class ServerCentricParameters(LottoParameters):
+    """The server selects with a public pseudo-random function; clients recompute."""
+
+    stages: ClassVar[tuple[str, ...]] = (STAGE, "lotto/participants", "lotto/signatures")
+
+    protocol: Literal["lotto-server-centric"] = "lotto-server-centric"
+
+
+class ServerCentricClient(LottoClient):
+    """Client side. The population n comes with the list, so only n_min guards it; all participants sign the same n."""
+
+    parameters: ServerCentricParameters
+    output_bytes: ClassVar[int] = 32
+
+    def check_round(self, message: ParticipantList) -> None:
+        """The list announces its round, whose number can be used once."""
+        self.take_pulse(message.round, None if message.beacon is None else message.beacon.pulse)
+        self.use_round(message.round)
+
+    def check_own_entry(self, entry: ParticipantEntry) -> None:
+        """The client's own number is recomputed like everybody's."""
+        self.check_entry(entry, self.environment.directory, self.client.last_round)
+
+    def check_entry(self, entry: ParticipantEntry, directory: Directory, round_number: int) -> None:
+        """The number must be the PRF of the round under the client's key on the bulletin board."""
+        meter("hmac")
+        output = prf.evaluate(directory.vrf_key(entry.client), self.selection_input(round_number))
+        if output != entry.output or entry.proof:
+            raise Refusal("lotto.output-mismatch", f"client {entry.client}'s number is not the PRF of this round")
+
+
+class ServerCentricServer(LottoServer):
+    """Server side."""
+
+    parameters: ServerCentricParameters
+    announces: ClassVar[bool] = False
+    stages = ServerCentricParameters.stages
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """See `SelectionProtocol.roles`."""
+        return [RoleSpec(CheckInRole, self.parameters), RoleSpec(ServerCentricClient, self.parameters)]
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        """See `SelectionProtocol.select`."""
+        present = await check_in(round_, self.pool(round_))
+        present = present[round_.directory.registered[present]]
+        await self.open_round(round_)
+        outputs = self.outputs(round_.directory, present, round_)
+        candidates = present[which_under_threshold(outputs, self.parameters, self.population)]
+        self.require_candidates(candidates, round_)
+        chosen = self.choose(candidates, round_)
+        entries = [
+            ParticipantEntry(client, round_.directory.signing_key(client), outputs[row].tobytes(), b"")
+            for client, row in zip(chosen.tolist(), np.searchsorted(present, chosen), strict=True)
+        ]
+        return await self.agree(entries, len(candidates), round_)
+
+    def outputs(self, directory: Directory, clients: Ids, round_: SelectionRound) -> Bytes:
+        """`(m, 32)` uint8: the PRF of this round for each client."""
+        meter("hmac", len(clients))
+        return prf.evaluate_many(directory.vrf[clients], self.selection_input(round_))

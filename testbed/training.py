@@ -1,0 +1,173 @@
+"""Model broadcast and local training: the protocol between selection and aggregation in a round."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.arrays import Ids
+from testbed.emulation.compute.cost import meter
+from testbed.errors import Refusal
+from testbed.messages import Count, Message, RoundNumber, Vector, content_digest
+from testbed.network.contract import Network
+from testbed.parties.client import Role, handles
+from testbed.randomness import Randomness
+from testbed.workload.contract import LocalUpdate, Workload
+
+# -- client side: what clients are asked to train, and the role that does ----------------------------------------------
+
+
+class Trained(Message, frozen=True):
+    """Training is done; the update itself waits for the aggregation protocol.
+
+    What it says is the client's word: a server that chooses by it can be lied to. A loss that is not a number says
+    nothing, and neither does a missing number of samples: beside noise that is to protect a client both would be
+    releases of their own (`Environment.reports_training`).
+    """
+
+    samples: Count | None
+    loss: float
+    squared_loss: float | None = None
+
+
+class Train(Message, frozen=True):
+    """The global model, to be trained on the client's own data."""
+
+    stage: ClassVar[str] = "train"
+    Answer: ClassVar[type[Message] | None] = Trained
+
+    round: RoundNumber
+    model: Vector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundUpdate(LocalUpdate):
+    """The update of one round, which `trained_update` hands to that round's aggregation alone.
+
+    Attributes:
+        round: the round that it was trained in.
+        question: what the server asked, the model in it.
+    """
+
+    round: int
+    question: Train
+
+
+class Trainer(Role):
+    """Client side: local training, real or (without a workload) none."""
+
+    @handles(Train)
+    def on_train(self, message: Train) -> Trained:
+        """Train on the client's own data, once in a round; refuses to hand on an update that is not finite."""
+        workload = self.environment.workload
+        if workload is None:
+            raise Refusal("train.no-workload", "this run has no workload")
+        self._check_round(message.round)
+        if message.model.bits or len(message.model) != workload.dimension:
+            raise Refusal("train.dimension", f"a model of {len(message.model)}, not {workload.dimension} float32")
+        update = self.learn(workload, message)
+        meter("train.parameter_example", workload.dimension * self.charged_examples(update))
+        delta = np.asarray(update.delta, np.float32)
+        if delta.shape != (workload.dimension,):
+            raise Refusal("train.dimension", f"the workload made an update {delta.shape}, not ({workload.dimension},)")
+        if not np.isfinite(delta).all():
+            delta = self.handle_non_finite(delta)
+        samples, loss, squared_loss = int(update.samples), float(update.loss), update.squared_loss
+        self.client.local_update = RoundUpdate(
+            delta, samples, loss, update.examples_processed, squared_loss, round=message.round, question=message
+        )
+        return self.told(self.client.local_update)
+
+    def learn(self, workload: Workload, message: Train) -> LocalUpdate:
+        """What this client makes of the model."""
+        return workload.train(self.client.number, message.model.values, message.round)
+
+    def charged_examples(self, update: LocalUpdate) -> int:
+        """How many examples modelled compute is charged for."""
+        return update.examples_processed
+
+    def handle_non_finite(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """What is handed on instead of an update that is not finite: nothing, the client refuses."""
+        raise Refusal("train.diverged", "the update is not finite; lower the learning rate")
+
+    def told(self, update: LocalUpdate) -> Trained:
+        """What the server hears of it before it asks for the update."""
+        if not self.environment.reports_training:
+            return Trained(None, float("nan"))
+        squared_loss = update.squared_loss
+        return Trained(update.samples, update.loss, None if squared_loss is None else float(squared_loss))
+
+    def _check_round(self, number: int) -> None:
+        """A round number serves once: keys and masks of a seeded run come from it, and two updates under one mask are
+        not hidden. Where participants are agreed on, that has used the number; elsewhere training does.
+        """
+        client = self.client
+        if number > self.environment.rounds:
+            raise Refusal("train.round-beyond-the-last", f"round {number} of {self.environment.rounds}")
+        if self.environment.participants_are_agreed:
+            if client.agreed_participants is None:
+                raise Refusal("train.not-agreed", "no participant list was agreed on in this round")
+            if number != client.last_round or client.local_update is not None:
+                raise Refusal(
+                    "train.round-used", f"round {number}; participants were agreed on for {client.last_round}"
+                )
+            return
+        if number <= client.last_round:
+            raise Refusal("train.round-used", f"round {number} was used before")
+        client.last_round = number
+
+
+def training_digest(question: Train, *, anew: bool) -> bytes:
+    """32 bytes that only those have in common who were asked to train the same: the round, the model, and all else that
+    `question` says. SHA-256, charged by the byte.
+
+    Args:
+        question: as it was sent, or as it arrived.
+        anew: hash the model though somebody in this process has. Results are the same; it takes the time that it takes
+            on a device of its own, for measured compute. With modelled compute the charge is that time.
+    """
+    meter("sha256.byte", question.model.packed_bytes)
+    return content_digest(question, anew=anew)
+
+
+def trained_update(role: Role, round_number: int) -> RoundUpdate:
+    """The update that this client has trained in this round; refuses when it has none."""
+    update = role.client.local_update
+    if not isinstance(update, RoundUpdate) or update.round != round_number:
+        raise Refusal("aggregation.nothing-trained", f"asked for an update of round {round_number} before its training")
+    return update
+
+
+# -- server side: who is asked to train what ---------------------------------------------------------------------------
+
+
+Asked = list[tuple[Ids, Train]]
+"""Who is asked to train what; the groups are asked one after the other."""
+
+
+@dataclass(frozen=True)
+class TrainingRound:
+    """What the server knows when training begins.
+
+    Attributes:
+        number: the round.
+        network: how to reach the clients.
+        trainers: sorted numbers of the clients that are to train.
+        randomness: for the server's own coins.
+        workload: what it knows of what is learned, the architecture among it; None: nothing.
+    """
+
+    number: int
+    network: Network
+    trainers: Ids
+    randomness: Randomness
+    workload: Workload | None = None
+
+
+class Broadcast:
+    """The honest server: everybody is sent the same model. A malicious one overrides `questions_for`."""
+
+    def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
+        """Who is asked what; aggregation goes by what the first group is asked."""
+        return [(round_.trainers, question)]
