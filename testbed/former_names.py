@@ -46,6 +46,12 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     # -- training --
     "Trainer": {"instead_of_not_finite": "handle_non_finite"},
     # -- aggregation --
+    "AggregationParameters": {
+        "accountant": "AggregationProtocol.accountant",
+        "guarantees": "AggregationProtocol.guarantees",
+        "prepare": "AggregationProtocol.prepare",
+        "shares_noise": "AggregationProtocol.shares_noise",
+    },
     "SecAgg": {
         "_usable": "usable_adverts",
         "_whole": "complete_shares",

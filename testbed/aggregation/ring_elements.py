@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from testbed.aggregation.contract import AggregationParameters, AggregationRound
+from testbed.aggregation.contract import AggregationParameters, AggregationProtocol, AggregationRound
 from testbed.crypto.masks import word_dtype
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ExperimentError, Refusal, RoundAborted
@@ -254,15 +254,6 @@ class NoisyParameters(AggregationParameters):
         if self.noise is not None and self.noise.scale is not None and self.noise.noise_multiplier is not None:
             self.noise.check_share(participants, 1)
 
-    def accountant(self, participants: int, dimension: int, client_rate: float = 1.0) -> Accountant | None:
-        """See `AggregationParameters.accountant`."""
-        return None if self.noise is None else self.noise.accountant(participants, dimension)
-
-    def prepare(self, participants: int, dimension: int) -> None:
-        """Make the tables that participants' noise is drawn from."""
-        if (policy := self.noise_policy()) is not None:
-            policy.prepare(participants, dimension)
-
     def noise_policy(self) -> NoisePolicy | None:
         """What participants add; None: their updates are summed as they are."""
         return None if self.noise is None else AddedNoise(self.noise, self.bits)
@@ -297,3 +288,17 @@ class NoisyRole(Role):
     def noise_to_add(self, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
         """What it does add: all that it should; a dishonest client may decide otherwise."""
         return self.noise.vectors(self, participants, dimension, round_number)
+
+
+class NoisyProtocol(AggregationProtocol):
+    """The server side of a protocol whose updates may carry noise."""
+
+    def prepare(self, participants: int, dimension: int) -> None:
+        """Make the tables that participants' noise is drawn from."""
+        if (policy := noise_policy_of(self.parameters)) is not None:
+            policy.prepare(participants, dimension)
+
+    def accountant(self, participants: int, dimension: int, client_rate: float = 1.0) -> Accountant | None:
+        """See `AggregationProtocol.accountant`: what the section `noise` costs."""
+        noise = noise_of(self.parameters)
+        return None if noise is None else noise.accountant(participants, dimension)

@@ -81,22 +81,10 @@ class PeerGraph(ABC):
         """The question for the masked inputs."""
 
     @abstractmethod
-    def unmask_question(
-        self,
-        round_number: int,
-        signed: Mapping[int, bytes],
-        counting: Mapping[int, bytes],
-        inputs: Mapping[int, Masked],
-        kind: type[Unmask],
-    ) -> Question:
+    def unmask_question(self, state: "SecAggRound", kind: type[Unmask]) -> Question:
         """The signatures that count, for those who may reveal shares; raises `RoundAborted` when they are too few.
 
-        Args:
-            round_number: the round.
-            signed: the signatures on the survivors.
-            counting: those of them that count.
-            inputs: the answers with the masked inputs that have arrived.
-            kind: of question, where all are sent the same.
+        `kind` is that of the question, where all are sent the same.
         """
 
     # -- what a sparse graph has to look after; everybody is everybody's peer in a complete one ------------------------
@@ -156,17 +144,10 @@ class CompleteGraph(PeerGraph):
         """See `PeerGraph.input_question`."""
         return MaskInput(round_number)
 
-    def unmask_question(
-        self,
-        round_number: int,
-        signed: Mapping[int, bytes],
-        counting: Mapping[int, bytes],
-        inputs: Mapping[int, Masked],
-        kind: type[Unmask],
-    ) -> Question:
+    def unmask_question(self, state: "SecAggRound", kind: type[Unmask]) -> Question:
         """Everybody that has signed is sent all signatures that count."""
-        rows = [SignatureOf(client, signature) for client, signature in counting.items()]
-        return ids(list(signed)), kind(round_number, rows), None
+        rows = [SignatureOf(client, signature) for client, signature in state.counting(state.signed).items()]
+        return ids(list(state.signed)), kind(state.start.number, rows), None
 
 
 def listed(adverts: Mapping[int, KeyAdvert]) -> list[AdvertOf]:

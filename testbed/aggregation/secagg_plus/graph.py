@@ -30,7 +30,7 @@ from testbed.aggregation.secagg.messages import (
     SignatureOf,
     Unmask,
 )
-from testbed.aggregation.secagg.round import PeerGraph, Question, listed
+from testbed.aggregation.secagg.round import PeerGraph, Question, SecAggRound, listed
 from testbed.aggregation.secagg_plus.bound import Neighbourhood
 from testbed.arrays import Ids
 from testbed.emulation.compute.cost import meter
@@ -255,16 +255,9 @@ class RegularGraph(PeerGraph):
         """See `PeerGraph.input_question`."""
         return MaskInputAmongNeighbours(round_number)
 
-    def unmask_question(
-        self,
-        round_number: int,
-        signed: Mapping[int, bytes],
-        counting: Mapping[int, bytes],
-        inputs: Mapping[int, Masked],
-        kind: type[Unmask],
-    ) -> Question:
+    def unmask_question(self, state: SecAggRound, kind: type[Unmask]) -> Question:
         """Each client is sent t of its neighbours' signatures, and their tags; some cannot be sent so many."""
-        t = self.threshold
+        t, signed, inputs = self.threshold, state.signed, state.inputs
         private: dict[int, Message] = {}
         for client in signed:
             around = sorted(self.around(client).intersection(signed))
@@ -274,7 +267,7 @@ class RegularGraph(PeerGraph):
                 private[client] = NeighbourSignatures([SignatureOf(one, signed[one]) for one in around[:t]], told)
         if len(private) < t:
             raise RoundAborted("below-threshold", f"{len(private)} of {t} needed are shown {t} signatures")
-        return ids(list(private)), UnmaskNeighbours(round_number), private
+        return ids(list(private)), UnmaskNeighbours(state.start.number), private
 
     def tags_for(self, inputs: Mapping[int, Masked], client: int) -> list[MaskedWith]:
         """The words of those whose inputs have arrived that they are masked with this client."""

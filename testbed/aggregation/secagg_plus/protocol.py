@@ -71,6 +71,7 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal, RoundAborted
 from testbed.messages import signed_content
 from testbed.parties.client import RoleSpec, StageTable, handles
+from testbed.privacy.noise_plan import Guarantees
 
 
 class SecAggPlus(SecAgg):
@@ -85,6 +86,24 @@ class SecAggPlus(SecAgg):
     def roles(self) -> list[RoleSpec]:
         """See `AggregationProtocol.roles`."""
         return [RoleSpec(SecAggPlusClient, self.parameters)]
+
+    def guarantees(self, participants: int) -> Guarantees:
+        """See `AggregationProtocol.guarantees`.
+
+        Colluders, 2t - (k + 1) - 1: even if all of them are among the k + 1 holders of one client's shares; -1 where
+        nobody signs what was trained, as in `secagg`. Smallest sum: those who survive when as many drop out as
+        `dropouts` allows. Smallest part: t of a neighbourhood: the honest among them, t - x or more, share masks that
+        stay (see above).
+        """
+        chosen = self.parameters.neighbourhood(participants)
+        colluders = 2 * chosen.threshold - (chosen.neighbours + 1) - 1
+        return Guarantees(
+            participants,
+            max_colluders=-1 if self.parameters.model_binding == "none" else colluders,
+            min_sum_size=chosen.survivors,
+            min_partition_size=chosen.threshold,
+            min_noise_share=self.noise.kept(chosen.survivors, participants),
+        )
 
     def peer_graph(self, round_: AggregationRound) -> PeerGraph:
         """The round's graph; raises `RoundAborted` where clients would refuse it anyway."""

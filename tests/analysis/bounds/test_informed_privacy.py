@@ -83,10 +83,10 @@ def test_half_of_sixty_that_come_by_a_coin_of_their_own() -> None:
 def test_no_round_costs_more_than_is_guaranteed(section: dict[str, Any], dishonest: int) -> None:
     """The ledger's colluding share of every size, with every number of accomplices, survivors and drop-outs."""
     plan = plan_of({"protocol": "bernoulli"}, dishonest, population=24, aggregation=SECAGG | section)
-    left, parameters, noise = ResidualNoise.of(plan), plan.experiment.aggregation, plan.noise_plan(DIMENSION)
+    left, noise = ResidualNoise.of(plan), plan.noise_plan(DIMENSION)
     assert noise is not None
     for s in range(2, 25):
-        fewest = parameters.guarantees(s).min_sum_size
+        fewest = plan.aggregation.guarantees(s).min_sum_size
         for accomplices in range(min(dishonest, s - 1) + 1):
             charge = PrivacyCharge(noise, range(s - accomplices, s))
             for survivors in {s, fewest}:
