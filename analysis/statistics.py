@@ -1,8 +1,14 @@
 """Estimates with their confidence intervals."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.stats import binomtest
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import stats
+
+Values = Sequence[float] | npt.NDArray[np.float64] | pd.Series
 
 
 @dataclass(frozen=True)
@@ -24,10 +30,62 @@ class Proportion:
         """`count` times in `trials`; without trials nothing is known."""
         if trials == 0:
             return cls(0, 0, 0.0, 1.0)
-        interval = binomtest(count, trials).proportion_ci(confidence, method="exact")
+        interval = stats.binomtest(count, trials).proportion_ci(confidence, method="exact")
         return cls(count, trials, float(interval.low), float(interval.high))
 
     @property
     def rate(self) -> float:
         """count / trials; NaN without trials."""
         return self.count / self.trials if self.trials else float("nan")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and the half-width of its 95% confidence interval.
+
+    Attributes:
+        mean: None when there is nothing to average.
+        half_width: None when there are fewer than two observations.
+    """
+
+    mean: float | None
+    half_width: float | None
+
+
+def mean_interval(values: Values) -> Interval:
+    """Mean and Student t half-width (n - 1 degrees of freedom) of the values that are there (NaN: not there)."""
+    present = np.asarray(values, np.float64)
+    present = present[~np.isnan(present)]
+    return ratio_interval(present, np.ones(len(present)))
+
+
+def ratio_interval(values: Values, others: Values) -> Interval:
+    """The ratio of two sums over pairs, and the half-width of its 95% interval.
+
+    That of the ratio estimator (Cochran, Sampling Techniques, sections 2.11 and 6.4): Student t with n - 1 degrees of
+    freedom on the residuals ``value - ratio * other``. Where all others are 1 it is the ordinary interval of a mean.
+
+    Args:
+        values, others: `(n,)`, aligned.
+    """
+    above, below = np.asarray(values, np.float64), np.asarray(others, np.float64)
+    count, total = len(above), below.sum()
+    if total == 0:
+        return Interval(None, None)
+    ratio = float(above.sum() / total)
+    if count < 2:
+        return Interval(ratio, None)
+    variance = float(np.sum((above - ratio * below) ** 2)) / (count - 1)
+    standard_error = np.sqrt(variance / count) / (total / count)
+    return Interval(ratio, float(stats.t.ppf(0.975, count - 1) * standard_error))
+
+
+def per_update_interval(costs: Values, completed: Values) -> Interval:
+    """Cost per completed round with the failed rounds' costs included: the ratio of two sums.
+
+    Args:
+        costs: `(r,)` cost of each round, failed or not.
+        completed: `(r,)` bool.
+    """
+    found = ratio_interval(costs, completed)
+    return found if np.sum(completed) >= 2 else Interval(found.mean, None)

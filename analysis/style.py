@@ -116,7 +116,8 @@ def one_panel(height: float, columns: float = 1.0) -> Iterator[tuple[Figure, Axe
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
-    """Write `path` with .png (200 dpi) and .pdf added; the same figure gives the same bytes."""
+    """Write `path` with .png (200 dpi) and .pdf added, and its folder if need be; the same figure, the same bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     paths = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "pdf")]
     for target in paths:
         metadata = {"CreationDate": None} if target.suffix == ".pdf" else {"Software": None}

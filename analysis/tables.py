@@ -235,7 +235,14 @@ def latex(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in visible(text))
 
 
-# -- units ------------------------------------------------------------------------------------------------------------
+# -- names and units --------------------------------------------------------------------------------------------------
+
+
+def protocol_name(section: Any) -> str | None:
+    """The protocol that a section of an experiment names (``{"protocol": ...}``, or the name alone)."""
+    if isinstance(section, dict):
+        section = section.get("protocol")
+    return None if section is None else str(section)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.fidelity_cases import ROLES, environment
 from testbed.network.live.clients import LiveClients
-from testbed.network.live.frames import Address
+from testbed.network.live.wire import Address
 from testbed.parties.host import Host
 
 

@@ -24,10 +24,11 @@ from testbed.emulation.links.rates import Rates
 from testbed.emulation.links.transport import TCP, Transport
 from testbed.emulation.traces.bandwidth import BandwidthTraces
 from testbed.messages import question_name
+from testbed.network.contract import Timing
 from testbed.network.emulated import EmulatedNetwork
-from testbed.network.live.frames import ANSWER_OVERHEAD, question_overhead
 from testbed.network.live.server import LiveNetwork
-from testbed.network.recorder import Exchanges, Timing
+from testbed.network.live.wire import ANSWER_OVERHEAD, question_overhead
+from testbed.network.recorder import Exchanges
 from testbed.parties.host import LocalHosts
 
 TIMING = Timing(600.0, disconnects_visible=True)

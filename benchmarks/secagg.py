@@ -27,8 +27,8 @@ from testbed.emulation.availability import Presence
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.emulation.links import ClientLinks, Links
 from testbed.messages import Vector
+from testbed.network.contract import Timing
 from testbed.network.emulated import EmulatedNetwork
-from testbed.network.recorder import Timing
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.host import LocalHosts
 from testbed.parties.pki import PKI, Directory

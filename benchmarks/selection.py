@@ -23,11 +23,11 @@ import numpy as np
 
 from benchmarks.report import arguments, emit
 from testbed.crypto import vrf
-from testbed.emulation.availability.roundwise import AlwaysAvailable
+from testbed.emulation.availability.models import AlwaysAvailable
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.emulation.links import ClientLinks, Links
+from testbed.network.contract import Timing
 from testbed.network.emulated import EmulatedNetwork
-from testbed.network.recorder import Timing
 from testbed.parties.client import Environment
 from testbed.parties.host import LocalHosts
 from testbed.parties.pki import Directory, Identity

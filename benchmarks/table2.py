@@ -28,8 +28,7 @@ from benchmarks import round as training
 from benchmarks import secagg
 from benchmarks.report import arguments, emit
 from benchmarks.scale_measuring import ROUND, timed_session
-from testbed.experiment.schema import Experiment
-from testbed.experiment.sweep import points
+from testbed.experiment.schema import Experiment, points
 from testbed.records import RunDirectory, RunRecords
 
 TARGET = 10.0

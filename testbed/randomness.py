@@ -30,7 +30,7 @@ class Randomness:
         seed: the experiment's seed; any non-negative integer, not limited to 32 or 64 bits.
         secrets_from_system: take protocol secrets from the operating system (not reproducible, and a lost host
             cannot be replayed).
-        context: what tells the experiment from others with the same seed (`testbed.experiment.digest`).
+        context: what tells the experiment from others with the same seed (`testbed.experiment.inputs`).
     """
 
     def __init__(self, seed: int, *, secrets_from_system: bool = False, context: bytes = b"") -> None:

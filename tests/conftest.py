@@ -1,6 +1,7 @@
 """Fixtures that all tests share."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,18 @@ from hypothesis import settings
 
 settings.register_profile("ci", deadline=None, print_blob=True)
 settings.load_profile("ci")
+
+
+def pytest_configure() -> None:
+    """Stop signals act as in a terminal, for the tests that send them and for the processes that these start.
+
+    A shell script ignores SIGINT in what it starts in the background, nohup ignores SIGHUP, and both are inherited. A
+    signal with a handler is a process's default again in what it starts.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda number, frame: None)  # the suite itself still survives its terminal
 
 
 @pytest.fixture(scope="session")

@@ -7,11 +7,11 @@ when they are needed: a host whose clients have a user-defined workload takes ne
 from typing import TYPE_CHECKING, Any
 
 from testbed.workload.section import WorkloadSection
-from workloads import plugin
 from workloads.contract import Evaluation, LocalUpdate, Workload
 from workloads.data.clients.contract import ClientData, ClientImages, ClientText
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
-from workloads.training.threads import one_thread
+from workloads.determinism import one_thread
+from workloads.registry import built_in, user_defined
 
 if TYPE_CHECKING:
     from workloads.training.classification import ImageClassification
@@ -43,7 +43,7 @@ def __getattr__(name: str) -> Any:
 def build(section: WorkloadSection, population: int, seed: int) -> Workload:
     """The workload that an experiment describes; call it once in every process that trains or evaluates.
 
-    From then on arithmetic takes one thread in this process (`workloads.training.threads`). A built-in workload takes
+    From then on arithmetic takes one thread in this process (`workloads.determinism`). A built-in workload takes
     CUDA when there is one, and draws nothing from the global random number generators.
 
     Args:
@@ -55,8 +55,4 @@ def build(section: WorkloadSection, population: int, seed: int) -> Workload:
         ExperimentError: data that cannot be read, clients without samples, or a class that does not fit.
     """
     one_thread()
-    if not section.is_built_in:
-        return plugin.load(section, population, seed)
-    from workloads.registry import built_in
-
-    return built_in(section, population, seed)
+    return (built_in if section.is_built_in else user_defined)(section, population, seed)

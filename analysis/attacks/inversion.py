@@ -352,7 +352,6 @@ def pictures(found: Sequence[tuple[str, Inversion]], path: Path) -> list[Path]:
                 for axis, image in ((line[2 * i], original), (line[2 * i + 1], made.found.images[i])):
                     axis.imshow(np.clip(image, 0, 1), cmap="gray", vmin=0, vmax=1)
         figure.tight_layout(pad=0.3)
-        path.parent.mkdir(parents=True, exist_ok=True)
         paths = save(figure, path)
         plt.close(figure)
     return paths

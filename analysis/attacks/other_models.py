@@ -31,7 +31,7 @@ from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
-from testbed.records.aggregates import RoundAggregate
+from testbed.records.arrays import RoundAggregate
 
 RECOVERED_DB = 30.0
 """A sample counts as recovered from this peak signal-to-noise ratio on: the eye sees no difference."""

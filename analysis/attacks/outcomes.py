@@ -12,21 +12,19 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
 from analysis.bounds.lotto import allowed, dishonest_fraction_exceeds
-from analysis.labels import protocol_name
 from analysis.statistics import Proportion
-from analysis.tables import Table, data, require_format
+from analysis.tables import Table, data, protocol_name, require_format
 from analysis.tables import render as render_table
 from testbed.adversary.section import AdversarySection, Named, name_of
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 from testbed.selection.lotto.refinement import Refinement
 
-Format = Literal["text", "markdown", "csv", "json"]
 DETECTIONS = ("refusal", "misbehaviour")
 ETA = 2.0
 
@@ -207,11 +205,10 @@ def _shifts(frame: pd.DataFrame) -> Table:
 
 
 def _shift(row: Any) -> list[str]:
-    if not row["completed"]:
-        mean, most = "–", "–"
-    else:
+    mean, most, rate, interval = ["–"] * 4
+    if row["completed"]:
         mean, most = f"{row['mean']:.2f} of {row['participants']}", str(int(row["max"]))
-    bound = "–" if row["bound"] is None or pd.isna(row["bound"]) else f"{row['bound']:.4g}"
-    if not row["planned"]:
-        return [mean, most, f"{row['due']:.2f}", "–", "–", bound]
-    return [mean, most, f"{row['due']:.2f}", f"{row['rate']:.4g}", f"{row['low']:.4g} to {row['high']:.4g}", bound]
+    if row["planned"]:
+        rate, interval = f"{row['rate']:.4g}", f"{row['low']:.4g} to {row['high']:.4g}"
+    bound = "–" if pd.isna(row["bound"]) else f"{row['bound']:.4g}"
+    return [mean, most, f"{row['due']:.2f}", rate, interval, bound]

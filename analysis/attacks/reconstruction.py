@@ -10,7 +10,7 @@ The norm is that of the clients' updates, each squared and times its weight: the
 whatever they weigh. Where P has full rank the choice does not matter.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -151,23 +151,24 @@ def errors(estimated: Floats, true: npt.NDArray[np.float32]) -> Floats:
     Args:
         estimated, true: `(m, d)`.
     """
-    distance = np.empty(len(true))
-    norm = np.empty(len(true))
-    for i, (guess, update) in enumerate(zip(estimated, true, strict=True)):  # no copies of (m, d)
-        update = update.astype(np.float64)
-        distance[i], norm[i] = ((guess - update) ** 2).sum(), (update**2).sum()
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(norm > 0, distance / norm, np.nan)
+    return _quotients(estimated, true, lambda guess, update: (((guess - update) ** 2).sum(), (update**2).sum()))
 
 
 def cosines(estimated: Floats, true: npt.NDArray[np.float32]) -> Floats:
     """`(m,)` cosine of the angle between estimate and truth; NaN where one is 0."""
-    dot, lengths = np.empty(len(true)), np.empty(len(true))
-    for i, (guess, update) in enumerate(zip(estimated, true, strict=True)):
-        update = update.astype(np.float64)
-        dot[i], lengths[i] = guess @ update, np.sqrt((guess @ guess) * (update @ update))
+    return _quotients(
+        estimated, true, lambda guess, update: (guess @ update, np.sqrt((guess @ guess) * (update @ update)))
+    )
+
+
+def _quotients(
+    estimated: Floats, true: npt.NDArray[np.float32], parts: Callable[[Floats, Floats], tuple[Any, Any]]
+) -> Floats:
+    """`(m,)` the quotient of the parts of each row, one row after the other: no copies of (m, d); NaN over 0."""
+    found = [parts(guess, update.astype(np.float64)) for guess, update in zip(estimated, true, strict=True)]
+    above, below = np.array(found, np.float64).reshape(-1, 2).T
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(lengths > 0, dot / lengths, np.nan)
+        return np.where(below > 0, above / below, np.nan)
 
 
 # -- measured on a run ------------------------------------------------------------------------------------------------
@@ -272,9 +273,7 @@ def text(made: Reconstruction) -> str:
 def files(made: Reconstruction, out: Path) -> list[Path]:
     """Write reconstruction.csv, reconstruction.json and the histogram into `out`; raises `RunError`."""
     contents = {"reconstruction.csv": csv(made.table), "reconstruction.json": to_json(row(made), ascii=True)}
-    paths = []
-    for name, content in contents.items():
-        paths.append(written(out / name, content.encode()))
+    paths = [written(out / name, content.encode()) for name, content in contents.items()]
     return paths + histogram({"": made.table["error"].dropna().to_numpy()}, out / "reconstruction")
 
 
@@ -307,7 +306,6 @@ def histogram(found: Mapping[str, npt.NDArray[np.float64]], path: Path) -> list[
             axis.set_title(f"{figure_text(name)}{': ' if name else ''}mean {values.mean():.3g}")
         axes[-1, 0].set_xlabel("error of the reconstructed update")
         figure.tight_layout()
-        path.parent.mkdir(parents=True, exist_ok=True)
         paths = save(figure, path)
         plt.close(figure)
     return paths

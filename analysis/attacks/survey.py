@@ -18,9 +18,7 @@ from testbed.adversary.section import PARTIES, AdversarySection, name_of
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
-from testbed.experiment.schema import Experiment
-from testbed.experiment.sweep import points
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import Experiment, points, validated
 from testbed.records import RunRecords
 
 Verdict = Literal["refused", "refused in part", "bounded", "not protected", "did not arise"]

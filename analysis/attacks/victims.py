@@ -12,8 +12,7 @@ import numpy.typing as npt
 import workloads
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError
-from testbed.experiment.schema import Experiment
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import Experiment, validated
 from testbed.records import RunRecords
 
 

@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from analysis.bounds.rows import require_at_least
 from analysis.bounds.tails import cdf, survival
+from analysis.multi_round.row_spaces import reduced
 from analysis.statistics import Proportion
 from testbed.arrays import Floats
 from testbed.batches import Batches
@@ -261,20 +262,6 @@ def rounds_until_full_rank(
 
 
 def _full_at(rounds: Integers, users: int) -> int:
-    """Eliminate the users one by one, each time with the earliest round that is left: the last one is the answer.
-
-    The rounds that are independent of all before them are the pivots, whatever the order of the users.
-    """
-    matrix, last = rounds.T.copy(), 0
-    for done in range(users):
-        nonzero = (matrix[done:] != 0).any(axis=0)
-        if not nonzero.any():
-            return len(rounds) + 1
-        column = int(nonzero.argmax())
-        row = done + int((matrix[done:, column] != 0).argmax())
-        matrix[[done, row]] = matrix[[row, done]]
-        matrix[done] = matrix[done] * pow(int(matrix[done, column]), -1, _PRIME) % _PRIME
-        below = matrix[done + 1 :]
-        below[:] = (below - below[:, column, None] * matrix[done]) % _PRIME
-        last = max(last, column + 1)
-    return last
+    """The last of the earliest rounds that are independent of all before them, which are the pivots."""
+    _, pivots, _ = reduced(np.ascontiguousarray(rounds.T), _PRIME)
+    return int(pivots[-1]) + 1 if len(pivots) == users else len(rounds) + 1

@@ -18,7 +18,7 @@ from analysis.bounds.batch_partition import (
     unavailable_round,
     uniform_round,
 )
-from analysis.bounds.rows import Row, found
+from analysis.bounds.rows import Row, found, number, results
 from analysis.statistics import Proportion
 
 _DIGITS = 4300  # what Python prints of an integer
@@ -140,3 +140,42 @@ def _independent(users: int, selected: int) -> Row:
 
 def _share(name: str, share: Proportion) -> Row:
     return {name: share.rate, f"{name}_low": share.low, f"{name}_high": share.high}
+
+
+# -- as text ----------------------------------------------------------------------------------------------------------
+
+_LABELS = {
+    "family_size": "sets of users that a round may take, R",
+    "average_cardinality": "average cardinality C (Theorem 1)",
+    "unavailable_round": "a round is skipped: no row of B available",
+    "simulated_cardinality": "C, simulated, {simulated_rounds} rounds",
+    "simulated_unavailable": "a round is skipped, simulated",
+    "theorem3_uniform": "random: full rank after N rounds (Theorem 3)",
+    "theorem3_independent": "bernoulli: the same ((30) without o(1))",
+    "full_rank_uniform": "random: full rank after {full_rank_rounds} rounds, simulated",
+    "full_rank_uniform_median": "random: rounds until full rank, median",
+    "full_rank_independent": "bernoulli: full rank after {full_rank_rounds} rounds, simulated",
+    "full_rank_independent_median": "bernoulli: rounds until full rank, median",
+    "theorem2_printed": "E[L] - L* after {rounds} rounds, as printed (8)",
+    "theorem2_repaired": "the same, for batches and skipped rounds",
+}
+
+
+def text(row: Row) -> str:
+    """What `batch_partition_report` found, for a person."""
+    dropout = number(row["dropout"])
+    if "dropout_lowest" in row:
+        dropout = f"{number(row['dropout_lowest'])} to {number(row['dropout_highest'])}, {dropout} on average"
+    sizes = str(row["privacy"])
+    if row["largest_batch"] > row["privacy"]:
+        sizes += f" to {row['largest_batch']}"
+    first = f"N = {row['users']}, K = {row['selected']}, {row['batches']} batches of {sizes}, p = {dropout}"
+    return f"{first}\n{results(row, _LABELS, _value)}"
+
+
+def _value(row: Row, key: str) -> str:
+    if key == "simulated_cardinality":
+        return f"{number(row[key])} +- {row['simulated_error']:.2g}"
+    if f"{key}_low" in row:
+        return f"{number(row[key])}  (95%: {number(row[f'{key}_low'])} to {number(row[f'{key}_high'])})"
+    return number(row[key])

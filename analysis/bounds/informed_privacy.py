@@ -11,7 +11,7 @@ s-th. Where s varies (`bernoulli`, batches of two sizes) a malicious server take
 may. So `ResidualNoise` is the least over all sizes.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -63,26 +63,20 @@ class ResidualNoise:
     @classmethod
     def of(cls, plan: Plan) -> "ResidualNoise":
         """What a plan's aggregation leaves, in rounds of all sizes that its clients take part in."""
-        largest = plan.maximum_participants
+        fewest, largest = plan.minimum_participants, plan.maximum_participants
         if plan.experiment.selection.protocol.startswith("lotto-"):  # clients refuse a list of any other length
-            return cls._of(plan, [largest])
-        if largest - plan.minimum_participants > MAX_SIZES_EXAMINED:
-            return cls._alone(largest)
-        return cls._of(plan, range(plan.minimum_participants, largest + 1))
-
-    @classmethod
-    def _of(cls, plan: Plan, sizes: Iterable[int]) -> "ResidualNoise":
+            fewest = largest
         rows = []
-        for size in sizes:
+        for size in range(fewest, largest + 1) if largest - fewest <= MAX_SIZES_EXAMINED else ():
             try:
                 found: Guarantees = plan.aggregation.guarantees(size)
             except ValueError:  # there is no sum of so many
                 continue
-            fewest, part = found.min_sum_size, min(found.min_partition_size, found.min_sum_size)
-            if fewest <= size:
-                rows.append((size, found.max_colluders, fewest, min(1.0, found.min_noise_share), part))
+            least, part = found.min_sum_size, min(found.min_partition_size, found.min_sum_size)
+            if least <= size:
+                rows.append((size, found.max_colluders, least, min(1.0, found.min_noise_share), part))
         if not rows:
-            return cls._alone(plan.maximum_participants)
+            return cls._alone(largest)
         columns: Any = zip(*rows, strict=True)
         return cls(*(np.array(column) for column in columns))
 
@@ -205,9 +199,13 @@ class _Training:
         described = self.left.described(server == "malicious") if shared else ""
         return Guarantee(server, everybody, fewest, because + described)
 
-    def fixed(self, server: Server, because: str, k: int, r: int) -> Guarantee:
-        """With certainly no more than k dishonest participants, and r rounds."""
-        return self.guarantee(server, because, [1.0] * k + [0.0], lambda rounds: float(rounds < r))
+    def by_chance(self, p: Fraction) -> Callable[[int], float]:
+        """q_r of a client that is in each round with probability `p`, independently of the others."""
+        return lambda r: survival(r, self.rounds, p)
+
+    def at_most(self, most: int) -> Callable[[int], float]:
+        """q_r of a client that is in so many rounds at most."""
+        return lambda r: float(r < most)
 
     def chances(self, up_to: Callable[[int], list[float]]) -> list[float]:
         """p_k for k = 0, 1, ...: of those that aggregation tolerates from `up_to`, and 0 for any more.
@@ -245,15 +243,9 @@ def guarantees(plan: Plan, accountant: Accountant, delta: float) -> list[Guarant
 
 def _honest(training: _Training) -> Guarantee:
     """A server that selects as it should. Whether the victim is among the participants is up to chance."""
-    chance, exactly, because = _participation(training)
+    repeated, because = _participation(training)
     skipping, how_many = _skipping(training)
-    if exactly is not None:
-        return training.guarantee(
-            "honest but curious", because + how_many, skipping, lambda rounds: float(rounds < exactly)
-        )
-    return training.guarantee(
-        "honest but curious", because + how_many, skipping, lambda r: survival(r, training.rounds, Fraction(chance))
-    )
+    return training.guarantee("honest but curious", because + how_many, skipping, repeated)
 
 
 def _skipping(training: _Training) -> tuple[list[float], str]:
@@ -283,33 +275,33 @@ def _uniform(training: _Training) -> bool:
     return drawn and training.plan.experiment.availability.model == "always"
 
 
-def _participation(training: _Training) -> tuple[Fraction, int | None, str]:
-    """A client's chance to take part in a round, independently; or in how many rounds at most; and why."""
+def _participation(training: _Training) -> tuple[Callable[[int], float], str]:
+    """q_r of a client whom an honest server may select, and why."""
     selection, n, s, rounds = training.plan.selection, training.population, training.participants, training.rounds
     parameters: Any = training.plan.experiment.selection
     always = training.plan.experiment.availability.model == "always"
-    protocol = parameters.protocol
+    protocol, by_chance, at_most = parameters.protocol, training.by_chance, training.at_most
     if protocol == "bernoulli":
         rate = s / n if selection.client_rate is None else selection.client_rate
-        return Fraction(rate), None, f"each client by a coin of its own, probability {rate:.4g}"
+        return by_chance(Fraction(rate)), f"each client by a coin of its own, probability {rate:.4g}"
     if _uniform(training):
-        return Fraction(s, n), None, f"{s} of {n} by chance, all of them there"
+        return by_chance(Fraction(s, n)), f"{s} of {n} by chance, all of them there"
     whole = protocol == "verifiable-batch-partition" or (protocol == "batch-partition" and parameters.mode == "uniform")
     if whole and always:
         assert selection.batches is not None
         wanted, batches = s // parameters.privacy, len(selection.batches)
-        return Fraction(wanted, batches), None, f"{wanted} of {batches} batches by chance, all of them there"
+        return by_chance(Fraction(wanted, batches)), f"{wanted} of {batches} batches by chance, all of them there"
     if protocol.startswith("lotto-") or protocol == "verifiable-batch-partition":
         p = _selection_probability(training)
-        return p, None, f"a candidate with probability {float(p):.4g}, whoever is there"
+        return by_chance(p), f"a candidate with probability {float(p):.4g}, whoever is there"
     if (not always and protocol != "random") or protocol == "oort" or ":" in protocol:
-        return Fraction(1), rounds, "the others may be away, or less useful: in every round"
+        return at_most(rounds), "the others may be away, or less useful: in every round"
     if protocol == "random" and parameters.recorded is None:
-        return Fraction(1), rounds, "the others may be away: in every round"
+        return at_most(rounds), "the others may be away: in every round"
     if protocol in ("weighted-random", "partition") and n % s == 0:
         most = ceil(rounds * s / n)
-        return Fraction(1), most, f"those with the fewest rounds go first, all of them there: {most} of {rounds} rounds"
-    return Fraction(1), rounds, "nothing is known of how chances hang together: in every round"
+        return at_most(most), f"those with the fewest rounds go first, all of them there: {most} of {rounds} rounds"
+    return at_most(rounds), "nothing is known of how chances hang together: in every round"
 
 
 def _malicious(training: _Training) -> Guarantee:
@@ -334,9 +326,10 @@ def _malicious(training: _Training) -> Guarantee:
         because = (
             f"the server takes the victim's batch in every round; in the sum it has {honest} honest clients or more"
         )
-        return training.fixed("malicious", because, k, rounds)
-    k = min(c, training.plan.maximum_participants - 1)
-    return training.fixed("malicious", f"the server takes the victim and {k} accomplices in every round", k, rounds)
+    else:
+        k = min(c, training.plan.maximum_participants - 1)
+        because = f"the server takes the victim and {k} accomplices in every round"
+    return training.guarantee("malicious", because, [1.0] * k + [0.0], training.at_most(rounds))
 
 
 def _malicious_with_verified_batches(training: _Training, parameters: Any) -> Guarantee:

@@ -12,7 +12,7 @@ from analysis.bounds.lotto_rounds import (
     cost_with_parallel_lists,
     cost_without_lotto,
 )
-from analysis.bounds.rows import Row, finite, found
+from analysis.bounds.rows import Row, finite, found, given, number, results
 from analysis.bounds.tails import log10_survival
 
 
@@ -187,3 +187,68 @@ def _exclusion(name: str, rest: int | None, population: int, reason: str) -> Row
     excluded = None if rest is None else population - rest
     fraction = None if excluded is None else lotto.exclusion(excluded, population)
     return found(name, fraction, reason) | {f"{name}_clients": excluded}
+
+
+# -- as text ----------------------------------------------------------------------------------------------------------
+
+_GIVEN = {
+    "population": "n",
+    "dishonest": "c",
+    "participants": "s",
+    "over_selection": "a",
+    "min_population": "n_min",
+    "threshold": "t",
+    "eta": "eta",
+    "rounds": "R",
+    "round_gap": "G",
+    "delta": "delta",
+    "noise_multiplier": "noise multiplier",
+    "dimension": "dimension",
+    "scale": "scale",
+    "target": "target",
+    "sufficiency": "sufficiency",
+    "base_rate": "base rate",
+}
+_LABELS = {
+    "selection_probability": "a client is a candidate",
+    "candidates_suffice": "at least s candidates (Theorem 1)",
+    "dishonest_fraction_exceeds": "more than {dishonest_allowed} of {participants} dishonest (Theorem 2)",
+    "secagg_fails": "SecAgg fails: more than {dishonest_tolerated} dishonest (Corollary 1)",
+    "some_round_fails": "SecAgg fails in some round of {rounds}",
+    "failing_rounds_expected": "rounds of {rounds} in which it fails, expected",
+    "first_round_fails": "it fails in the first round that the server announces",
+    "failing_share_expected": "share of announced rounds in which it fails, expected",
+    "round_fails_with_beacon": "with a beacon: in the next round, whatever went before",
+    "client_centric_epsilon": "epsilon, client-centric (Corollary 2)",
+    "parallel_lists_epsilon": "epsilon, client-centric, several lists a round",
+    "server_centric_epsilon": "epsilon, server-centric (Corollary 3)",
+    "insecure_epsilon": "epsilon, the server chooses",
+}
+_PLAN_LABELS = {
+    "secagg_fails": "SecAgg fails, as given",
+    "candidates_suffice": "at least s candidates, as given",
+    "smallest_min_population": "smallest n_min",
+    "smallest_min_population_for_eta": "smallest n_min for eta",
+    "largest_exclusion": "largest exclusion d",
+    "largest_exclusion_for_base_rate": "largest exclusion d for the base rate",
+    "smallest_threshold": "smallest threshold t",
+    "smallest_over_selection": "smallest over-selection a",
+    "largest_over_selection": "largest over-selection a",
+}
+
+
+def text(row: Row) -> str:
+    """What one of the functions above found, for a person."""
+    labels = _PLAN_LABELS if "target" in row else _LABELS
+    return f"{given(row, _GIVEN)}\n{results(row, labels, _value)}"
+
+
+def _value(row: Row, key: str) -> str:
+    """A result with what belongs to it."""
+    beside = {f"{key}_clients": "clients", key.replace("epsilon", "k"): "k", key.replace("epsilon", "r"): "r"}
+    more = [f"{name} = {number(row[other])}" for other, name in beside.items() if other != key and other in row]
+    if row[key] == 0.0 and row.get(f"{key}_log10") is not None:
+        return f"10^{row[f'{key}_log10']:.1f}"
+    if f"{key}_reason" in row:
+        more.append(row[f"{key}_reason"])
+    return f"{number(row[key])}{'  (' + ', '.join(more) + ')' if more else ''}"

@@ -176,3 +176,27 @@ def _warning(who: Participation, delta: float, clients: int | None) -> Row:
         return {}
     warning = f"delta {delta:g} is not below 1/{records}, one over the number of records: it would allow to publish"
     return {"warning": f"{warning} whole records"}
+
+
+# -- as text ----------------------------------------------------------------------------------------------------------
+
+_SOUNDNESS = {
+    "guarantee": "the guarantee",
+    "other-mechanism": "a guarantee of another algorithm",
+    "as-published": "as published, not a guarantee",
+    "lower-bound": "nothing can guarantee less",
+}
+_GIVEN = {"local_samples": "d", "client_rate": "p", "sample_rate": "q", "clip": "C", "delta": "delta"}
+
+
+def text(row: Row) -> str:
+    """What `random_participation_bounds` found, for a person."""
+    given, wanted = ("epsilon", "sigma") if "epsilon" in row else ("sigma", "epsilon")
+    first = ", ".join(f"{symbol} = {row[key]:g}" for key, symbol in _GIVEN.items())
+    lines = [f"{first}, T = {row['rounds']}, {given} = {row[given]:g}"]
+    width = max(len(one.name) for one in ANALYSES)
+    for one in ANALYSES:
+        value = row[f"{one.name}_{wanted}"]
+        shown = ("none" if wanted == "sigma" else "inf") if value is None else f"{value:.5g}"
+        lines.append(f"{one.name:{width}}  {wanted} {shown:>8}  {_SOUNDNESS[one.soundness]} ({one.source})")
+    return "\n".join([*lines, ""])

@@ -4,8 +4,12 @@ The object holds inputs, results, and a reason beside each null. No value is NaN
 smallest double reads 0.0; its decimal logarithm stands beside it.
 """
 
+from collections.abc import Callable, Mapping
 from math import inf, isfinite
 from typing import Any
+
+from analysis.tables import Table, to_json
+from analysis.tables import render as render_table
 
 Row = dict[str, Any]
 
@@ -18,6 +22,37 @@ def found(name: str, value: Any, reason: str) -> Row:
 def finite(name: str, value: float, reason: str) -> Row:
     """As `found`, for a number that may be infinite, which is null."""
     return found(name, value if isfinite(value) else None, reason)
+
+
+# -- as text for a terminal: what was given on the first line, then one line a result ---------------------------------
+
+
+def render(row: Row, format: str, text: Callable[[Row], str]) -> str:
+    """The row as ``json``, or as ``text`` by the `text` of the module that made it; ends in a line feed."""
+    return to_json(row, ascii=True) if format == "json" else text(row)
+
+
+def number(value: float) -> str:
+    """Integers in full, others to six digits."""
+    return f"{value}" if isinstance(value, int) else f"{value:.6g}"
+
+
+def given(row: Row, symbols: Mapping[str, str]) -> str:
+    """What was given, by the papers' symbols for the row's keys."""
+    return ", ".join(f"{symbols[key]} = {number(row[key])}" for key in row if key in symbols and row[key] is not None)
+
+
+def results(row: Row, labels: Mapping[str, str], value: Callable[[Row, str], str]) -> str:
+    """One line for each label whose key the row has: `value` of it, or why there is none.
+
+    A label may name keys of the row in braces.
+    """
+    lines = [
+        (label.format_map(row), f"none: {row[f'{key}_reason']}" if row[key] is None else value(row, key))
+        for key, label in labels.items()
+        if key in row
+    ]
+    return render_table(Table((), lines, ruled=False), "text")
 
 
 # -- numbers that people give -----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.bounds.lotto import allowed, check_counts, decimal, selection_probability, threshold_of
-from analysis.bounds.rows import Row, finite
+from analysis.bounds.rows import Row, finite, given, number, results
 from analysis.bounds.tails import hypergeometric_survival, masses, survival, survival_of_sum
 
 Chances = npt.NDArray[np.float64]
@@ -345,3 +345,55 @@ def _exceeding(name: str, setting: Setting, above: int) -> Row:
     row: Row = {name: value, f"{name}_by": how, **finite(f"{name}_log10", digits, "it cannot happen")}
     row |= {f"{name}_attained": attained, f"{name}_attained_members": share}
     return row | {f"{name}_random": 0.0 if value == 0.0 == attained else exceeds_at_random(setting, above)}
+
+
+# -- as text ----------------------------------------------------------------------------------------------------------
+
+_GIVEN = {
+    "population": "n",
+    "dishonest": "c",
+    "participants": "K",
+    "privacy": "T",
+    "over_selection": "a",
+    "min_population": "n_min",
+    "eta": "eta",
+    "threshold": "t",
+    "dropout": "dropout",
+}
+_LABELS = {
+    "selection_probability": "a batch of {largest_batch} is a candidate",
+    "candidates_suffice": "at least {batches_wanted} of {batches} batches are candidates",
+    "candidates_suffice_denied": "the same, when {dishonest} batches are denied",
+    "dishonest_fraction_exceeds": "more than {dishonest_allowed} of {participants} dishonest",
+    "dishonest_fraction_exceeds_random": "- when batches are drawn at random",
+    "secagg_fails": "SecAgg fails: more than {dishonest_tolerated} dishonest",
+    "secagg_fails_random": "- when batches are drawn at random",
+    "fewer_than_2_honest": "some batch has 1 honest member",
+}
+_EXACT = ("selection_probability", "candidates_suffice", "candidates_suffice_denied")
+_TINY = 1e-300  # what reads 0 is below it
+
+
+def text(row: Row) -> str:
+    """What `verifiable_bounds` found, for a person."""
+    several = range(3, row["privacy"] + 1)
+    honest = {f"fewer_than_{least}_honest": f"some batch has 1 to {least - 1} honest members" for least in several}
+    return f"{given(row, _GIVEN)}\n{results(row, _LABELS | honest, _value)}"
+
+
+def _value(row: Row, key: str) -> str:
+    """A probability; of an enclosed one both sides."""
+    if key in _EXACT:
+        return number(row[key])
+    if key.endswith("_random"):
+        return f"at most {number(row[key] or _TINY)}"
+    if f"{key}_attained" not in row:
+        return f"{number(row[key])}{'  (at most)' if row[f'{key}_by'] == 'union bound' else ''}"
+    digits = row[f"{key}_log10"]
+    if digits is None:
+        return "0  (it cannot happen)"
+    most = f"10^{digits:.1f}" if row[key] == 0.0 else number(row[key])
+    members = row[f"{key}_attained_members"]
+    if row[f"{key}_attained"] == 0.0:
+        return f"at most {most}"
+    return f"at most {most}  ({number(row[f'{key}_attained'])} with {members} in a batch)"

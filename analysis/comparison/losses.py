@@ -6,7 +6,7 @@ asked again in the same round is not lost again. `first_losses` has each lost pa
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -91,10 +91,6 @@ def first_losses(run: RunRecords) -> pd.DataFrame:
 # -- the table of who was lost where ----------------------------------------------------------------------------------
 
 
-Format = Literal["text", "markdown", "csv", "json"]
-_KEYS = ["setting", "label", "seeds", "rounds", "rounds_recorded", "stage"]
-
-
 def dropouts(runs: Sequence[RunRecords]) -> pd.DataFrame:
     """One row per protocol (repetitions with other seeds added up) and stage.
 
@@ -114,9 +110,8 @@ def _of_row(row: Row) -> pd.DataFrame:
     recorded = sum(len(run.rounds) for run in row.runs)
     for column in [f"{group}_{outcome}" for group in GROUPS for outcome in (*LOST, CRASHED)]:
         total[f"{column}_per_round"] = total[column] / max(rounds, 1)
-    frame = total.reset_index()
-    frame = frame.assign(setting=row.setting, label=row.label, seeds=len(row.runs))
-    return frame.assign(rounds=rounds, rounds_recorded=recorded)[[*_KEYS, *total]]
+    keys: dict[str, Any] = {"setting": row.setting, "label": row.label, "seeds": len(row.runs), "rounds": rounds}
+    return total.reset_index().assign(**keys, rounds_recorded=recorded)[[*keys, "rounds_recorded", "stage", *total]]
 
 
 # -- printing -------------------------------------------------------------------------------------------------------
@@ -163,15 +158,14 @@ def _title(part: pd.DataFrame) -> str:
 
 def _cells(part: pd.DataFrame, losses: Sequence[str]) -> list[list[str]]:
     """Stage, then for each group: asked, the losses, their sum per round."""
-    body = []
-    for _, row in part.iterrows():
-        cells = [str(row["stage"])]
+    names = {group: [f"{group}_{outcome}" for outcome in losses] for group in GROUPS}
+    counted = part.set_index("stage")[[name for group in GROUPS for name in (group, *names[group])]]
+    counted.loc["all stages"] = counted.sum()
+    rounds, body = max(part["rounds"].iloc[0], 1), []
+    for stage, row in counted.iterrows():
+        cells = [str(stage)]
         for group in GROUPS:
-            lost = [int(row[f"{group}_{outcome}"]) for outcome in losses]
-            cells += [str(row[group]), *map(str, lost), f"{sum(lost) / max(row['rounds'], 1):.2f}"]
+            lost = row[names[group]].tolist()
+            cells += [str(row[group]), *map(str, lost), f"{sum(lost) / rounds:.2f}"]
         body.append(cells)
-    total = ["all stages"]
-    for group in GROUPS:
-        lost = [int(part[f"{group}_{outcome}"].sum()) for outcome in losses]
-        total += [str(part[group].sum()), *map(str, lost), f"{sum(lost) / max(part['rounds'].iloc[0], 1):.2f}"]
-    return [*body, total]
+    return body

@@ -8,68 +8,22 @@ Definitions, following Lotto (arXiv 2401.02880, section 5.2, Table 2):
 - server traffic: all encoded bytes between the server and clients in the round, whoever was asked;
 - client traffic: a participant's bytes in the round, its traffic with the PKI included, mean over participants.
 
-Not every round yields an update: some are skipped, some aborted. Two means follow, and both are offered. The mean
-over *completed rounds* says what a round costs when it works (`mean_interval`); the cost *per update* charges the
-failed rounds to the updates that came out (`per_update_interval`): all that was spent over the number of completed
-rounds. Without failed rounds the two are equal.
+Not every round yields an update: some are skipped, some aborted. Two means follow, and both are offered. The mean over
+*completed rounds* says what a round costs when it works (`analysis.statistics.mean_interval`); the cost *per update*
+charges the failed rounds to the updates that came out (`per_update_interval`): all that was spent over the number of
+completed rounds. Without failed rounds the two are equal.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
-from scipy import stats
 
 from testbed.records import RunRecords
 
 OUTCOMES = ("completed", "skipped", "aborted")
 _BYTES = ["bytes_down", "bytes_up", "pki_bytes_down", "pki_bytes_up"]
 _TRANSPORT = ["transport_down", "transport_up"]
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean and the half-width of its 95% confidence interval.
-
-    Attributes:
-        mean: None when there is nothing to average.
-        half_width: None when there are fewer than two observations.
-    """
-
-    mean: float | None
-    half_width: float | None
-
-
-def mean_interval(values: Sequence[float] | npt.NDArray[np.float64] | pd.Series) -> Interval:
-    """Mean and Student t half-width (n - 1 degrees of freedom) of the values that are there (NaN: not there)."""
-    present = np.asarray(values, np.float64)
-    present = present[~np.isnan(present)]
-    return per_update_interval(present, np.ones(len(present), np.bool_))
-
-
-def per_update_interval(costs: Sequence[float] | npt.NDArray[np.float64] | pd.Series, completed: object) -> Interval:
-    """Cost per completed round with the failed rounds' costs included: the ratio of two sums.
-
-    The half-width is that of the ratio estimator (Cochran, Sampling Techniques, section 6.4): Student t on the
-    residuals ``cost - ratio * completed``. When all rounds are completed it is the ordinary interval of a mean.
-
-    Args:
-        costs: `(r,)` cost of each round, failed or not.
-        completed: `(r,)` bool.
-    """
-    spent = np.asarray(costs, np.float64)
-    updates = np.asarray(completed, np.float64)
-    count, total = len(spent), updates.sum()
-    if total == 0:
-        return Interval(None, None)
-    ratio = float(spent.sum() / total)
-    if total < 2:
-        return Interval(ratio, None)
-    variance = float(np.sum((spent - ratio * updates) ** 2)) / (count - 1)
-    standard_error = np.sqrt(variance / count) / (total / count)
-    return Interval(ratio, float(stats.t.ppf(0.975, count - 1) * standard_error))
 
 
 def per_round(run: RunRecords) -> pd.DataFrame:

@@ -16,17 +16,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
-from scipy import stats
 
-from analysis.comparison.measures import Interval, mean_interval, per_round
+from analysis.comparison.measures import per_round
 from analysis.comparison.rows import Row, baselines_of, rows_of
 from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S, summarise
+from analysis.statistics import mean_interval, ratio_interval
 from testbed.emulation.traces.schedule import FATES
 from testbed.records import RunRecords
-from testbed.records.reasons import summed_up
-from testbed.records.replay import record
+from testbed.records.reader import recorded_schedule, summed_up
 
 # Column of the table: key of `analysis.comparison.summary`.
 COSTS = {
@@ -37,13 +35,20 @@ COSTS = {
     "round_s_per_update": "round_s_per_update",
     "server_bytes_per_update": "server_bytes_per_update",
 }
-TRANSPORT = {"transport_bytes": "transport_bytes_per_round"}
-_MEASURED = COSTS | TRANSPORT
+_COSTS = COSTS | {"transport_bytes": "transport_bytes_per_round"}
 _OUTCOMES = ("rounds_completed", "rounds_skipped", "rounds_aborted")
-_COUNTS = (*_OUTCOMES, "rounds_planned", "stopped", "crashes", "behind_rounds")
 _MEANS = ("participants_mean", "final_accuracy", "final_perplexity", "fairness_gap", "aggregation_cardinality")
 _PRIVACY = "multi_round_privacy_weak"
 _CAVEATS = "privacy_caveats"
+_COUNTS = ("population", "seeds", *_OUTCOMES, "rounds_planned", "stopped", "crashes", "behind_rounds")
+_TYPES = {
+    **dict.fromkeys(_COUNTS, "int64"),
+    **dict.fromkeys(("behind_factor", *_MEANS), "float64"),
+    **{f"{cost}{end}": "float64" for cost in _COSTS for end in ("", "_half_width", "_ratio")},
+    _PRIVACY: "Int64",
+    f"{_PRIVACY}_certified": "boolean",
+    f"{_PRIVACY}_lower_bound": "Int64",
+}
 
 
 def compare(
@@ -82,74 +87,53 @@ def compare(
         reference = found[id(base)] if base is not None else {}
         record["baseline"] = None if base is None else base.label if base.setting == row.setting else base.full_label
         record["is_baseline"] = base is row
-        for cost in _MEASURED:
+        for cost in _COSTS:
             mean, other = record[cost], reference.get(cost)
             record[f"{cost}_ratio"] = mean / other if mean is not None and other else None
         records.append(record)
     position = {setting: place for place, setting in enumerate(dict.fromkeys(row.setting for row in rows))}
     records.sort(key=lambda record: (position[record["setting"]], not record["is_baseline"]))
-    frame = pd.DataFrame.from_records(records, columns=_columns())
-    whole = {"seeds": "int64", "population": "int64", **dict.fromkeys(_COUNTS, "int64")}
-    missing = {_PRIVACY: "Int64", f"{_PRIVACY}_lower_bound": "Int64", f"{_PRIVACY}_certified": "boolean"}
-    numbers = dict.fromkeys(filter(_is_number, _columns()), "float64")
-    return frame.astype({**numbers, **whole, **missing})
-
-
-def _columns() -> list[str]:
-    costs = [name for cost in _MEASURED for name in (cost, f"{cost}_half_width", f"{cost}_ratio")]
-    who = ["setting", "label", "protocol", "aggregation", "population", "seeds", "baseline", "is_baseline"]
-    return [
-        *who,
-        *costs,
-        *_COUNTS,
-        "behind_factor",
-        "reasons",
-        "unexpected_refusals",
-        *_MEANS,
-        _PRIVACY,
-        f"{_PRIVACY}_certified",
-        f"{_PRIVACY}_lower_bound",
-        _CAVEATS,
-    ]
-
-
-def _is_number(column: str) -> bool:
-    return column in (*_MEANS, "behind_factor") or any(column.startswith(cost) for cost in _MEASURED)
+    return pd.DataFrame(records).astype(_TYPES)
 
 
 def _measured(row: Row, privacy_time_limit_s: float) -> dict[str, Any]:
-    """The row without what depends on the baseline."""
+    """The row; what depends on the baseline is still to come."""
     summaries = [summarise(run, privacy_time_limit_s=privacy_time_limit_s) for run in row.runs]
-    record: dict[str, Any] = {
+
+    def said(key: str) -> list[str]:
+        return [summary[key] for summary in summaries if summary.get(key)]
+
+    costs: dict[str, float | None] = {}
+    for cost, key in _COSTS.items():
+        if len(summaries) == 1:
+            mean, half_width = summaries[0][key], summaries[0][f"{key}_half_width"]
+        else:
+            interval = mean_interval(_values(summaries, key))
+            mean, half_width = interval.mean, interval.half_width
+        costs |= {cost: mean, f"{cost}_half_width": half_width, f"{cost}_ratio": None}
+    ends = (end for run in row.runs for end in zip(run.rounds["outcome"], run.rounds["reason"], strict=True))
+    return {
         "setting": row.setting,
         "label": row.label,
         "protocol": row.protocol,
         "aggregation": summaries[0]["aggregation"],
         "population": summaries[0]["population"],
         "seeds": len(summaries),
+        "baseline": None,
+        "is_baseline": False,
+        **costs,
+        **{key: sum(summary[key] for summary in summaries) for key in _OUTCOMES},
+        "rounds_planned": sum(int(run.experiment.get("rounds", len(run.rounds))) for run in row.runs),
+        "stopped": len(said("stopped")),
+        "crashes": sum(summary["crashes"] for summary in summaries),
+        "behind_rounds": sum(summary["behind_rounds"] for summary in summaries),
+        "behind_factor": max(_values(summaries, "behind_factor"), default=None),
+        "reasons": summed_up(ends),
+        "unexpected_refusals": "; ".join(said("unexpected_refusals")),
+        **{key: mean_interval(_values(summaries, key)).mean for key in _MEANS},
+        **_privacy(summaries),
+        _CAVEATS: "; ".join(dict.fromkeys(said(_CAVEATS))),
     }
-    for cost, key in _MEASURED.items():
-        if len(summaries) == 1:
-            record[cost], record[f"{cost}_half_width"] = summaries[0][key], summaries[0][f"{key}_half_width"]
-        else:
-            interval = mean_interval(_values(summaries, key))
-            record[cost], record[f"{cost}_half_width"] = interval.mean, interval.half_width
-    record.update({key: sum(summary[key] for summary in summaries) for key in _OUTCOMES})
-    record["rounds_planned"] = sum(int(run.experiment.get("rounds", len(run.rounds))) for run in row.runs)
-    record["crashes"] = sum(summary["crashes"] for summary in summaries)
-    record["behind_rounds"] = sum(summary["behind_rounds"] for summary in summaries)
-    record["behind_factor"] = max(_values(summaries, "behind_factor"), default=None)
-    record["reasons"] = summed_up(
-        end for run in row.runs for end in zip(run.rounds["outcome"], run.rounds["reason"], strict=True)
-    )
-    said = [summary.get(_CAVEATS) for summary in summaries]
-    said_refused = [summary["unexpected_refusals"] for summary in summaries]
-    record["unexpected_refusals"] = "; ".join(one for one in said_refused if one)
-    record[_CAVEATS] = "; ".join(dict.fromkeys(one for one in said if one))
-    record["stopped"] = sum(bool(summary.get("stopped")) for summary in summaries)
-    record.update({key: mean_interval(_values(summaries, key)).mean for key in _MEANS})
-    record.update(_privacy(summaries))
-    return record
 
 
 def _values(summaries: list[dict[str, Any]], key: str) -> list[float]:
@@ -170,7 +154,6 @@ def _privacy(summaries: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 PAIRED = ("round_s", "client_s", "server_bytes", "client_bytes")
-PAIR_COUNTS = ("pairs", "pairs_identical", "pairs_same_stages")
 Fates = dict[int, set[tuple[int, str, str]]]
 
 
@@ -181,10 +164,10 @@ def compare_paired(
 
     For each of round_s, client_s, server_bytes, client_bytes: the mean over the paired rounds, ``_half_width`` of its
     95% interval, ``_baseline`` (the baseline's mean over the same rounds), ``_ratio`` of the two means and
-    ``_ratio_half_width`` of the 95% interval of that ratio (see `ratio_interval`). Then pairs (how many rounds were
-    paired), pairs_identical (in how many of them the same clients took part, and the same of them were offline or
-    dropped out) and pairs_same_stages (the same, in the same stages too). Costs per update are left out: rounds that
-    failed have no pair. The other columns are over all rounds, as in `compare`.
+    ``_ratio_half_width`` of the 95% interval of that ratio (see `analysis.statistics.ratio_interval`). Then pairs (how
+    many rounds were paired), pairs_identical (in how many of them the same clients took part, and the same of them
+    were offline or dropped out) and pairs_same_stages (the same, in the same stages too). Costs per update are left
+    out: rounds that failed have no pair. The other columns are over all rounds, as in `compare`.
 
     Runs of one seed are paired, whatever else is in their experiments; when both rows have a single run, these two
     are paired whatever their seeds. With several seeds the intervals are over the seeds' means. A baseline is paired
@@ -202,49 +185,18 @@ def compare_paired(
         for row, base in zip(rows, baselines_of(rows, baseline), strict=True)
     }
     records = [found[key] for key in zip(frame["setting"], frame["label"], strict=True)]
-    numbers = pd.DataFrame.from_records(records, columns=[*_paired_columns(), *PAIR_COUNTS], index=frame.index)
+    numbers = pd.DataFrame(records, index=frame.index)
+    numbers = numbers.astype({name: "int64" if str(name).startswith("pairs") else "float64" for name in numbers})
     first = list(frame.columns).index("is_baseline") + 1
     others = [name for name in frame.columns if name not in numbers.columns]
-    numbers = numbers.astype(dict.fromkeys(_paired_columns(), "float64") | dict.fromkeys(PAIR_COUNTS, "int64"))
     return pd.concat([frame[others[:first]], numbers, frame[others[first:]]], axis=1)
 
 
-def ratio_interval(values: npt.NDArray[np.float64], others: npt.NDArray[np.float64]) -> Interval:
-    """The ratio of two means over pairs, and the half-width of its 95% interval.
-
-    That of the ratio estimator (Cochran, Sampling Techniques, section 2.11): Student t with n - 1 degrees of freedom
-    on the residuals ``value - ratio * other``.
-
-    Args:
-        values, others: `(n,)`, aligned.
-    """
-    count, total = len(values), float(others.sum())
-    if not count or total == 0:
-        return Interval(None, None)
-    ratio = float(values.sum()) / total
-    if count < 2:
-        return Interval(ratio, None)
-    variance = float(np.sum((values - ratio * others) ** 2)) / (count - 1)
-    standard_error = np.sqrt(variance / count) / (total / count)
-    return Interval(ratio, float(stats.t.ppf(0.975, count - 1) * standard_error))
-
-
-def _paired_columns() -> list[str]:
-    ends = ("", "_half_width", "_baseline", "_ratio", "_ratio_half_width")
-    return [f"{cost}{end}" for cost in PAIRED for end in ends]
-
-
 def _paired(row: Row, base: Row | None) -> dict[str, Any]:
-    """What the row has of `_columns` and `COUNTS`."""
+    """The row's columns over pairs, in their order."""
     together = [] if base is None else list(_runs_paired(row, base))
     rounds = [_rounds_paired(run, other) for run, other in together]
-    record: dict[str, Any] = {"pairs": sum(map(len, rounds)), "pairs_identical": 0, "pairs_same_stages": 0}
-    for (run, other), frame in zip(together, rounds, strict=True):
-        mine, theirs = _fates(run), _fates(other)
-        for number in frame["round"]:
-            one, two = mine.get(number, set()), theirs.get(number, set())
-            record["pairs_same_stages"] += one == two
-            record["pairs_identical"] += _without_stages(one) == _without_stages(two)
+    record: dict[str, Any] = {}
     for cost in PAIRED:
         sides = [frame[[f"{cost}_x", f"{cost}_y"]].dropna().to_numpy(np.float64) for frame in rounds]
         sides = [side for side in sides if len(side)]
@@ -253,6 +205,13 @@ def _paired(row: Row, base: Row | None) -> dict[str, Any]:
         record |= {cost: mean.mean, f"{cost}_half_width": mean.half_width}
         record[f"{cost}_baseline"] = mean_interval(pairs[:, 1]).mean
         record |= {f"{cost}_ratio": ratio.mean, f"{cost}_ratio_half_width": ratio.half_width}
+    record |= {"pairs": sum(map(len, rounds)), "pairs_identical": 0, "pairs_same_stages": 0}
+    for (run, other), frame in zip(together, rounds, strict=True):
+        mine, theirs = _fates(run), _fates(other)
+        for number in frame["round"]:
+            one, two = mine.get(number, set()), theirs.get(number, set())
+            record["pairs_same_stages"] += one == two
+            record["pairs_identical"] += _without_stages(one) == _without_stages(two)
     return record
 
 
@@ -282,7 +241,7 @@ def _fates(run: RunRecords) -> Fates:
     """By round: (client, stage, fate) of its participants, those to whom nothing happened included."""
     participants: dict[int, set[int]] = defaultdict(set)
     fates: Fates = defaultdict(set)
-    for number, client, stage, fate in record(run).rows():
+    for number, client, stage, fate in recorded_schedule(run).rows():
         if fate == FATES[0]:
             participants[number].add(client)
         if client in participants[number]:  # a client's participation comes before what became of it

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.labels import protocol_name
+from analysis.tables import protocol_name
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 

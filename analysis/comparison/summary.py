@@ -1,6 +1,5 @@
 """One run as one flat object: what scripts read, and what the overhead table is made of."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,14 +7,15 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison.losses import counts
-from analysis.comparison.measures import by_outcome, mean_interval, per_round, per_update_interval
-from analysis.labels import protocol_name
+from analysis.comparison.measures import by_outcome, per_round
 from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy, weak_privacy
 from analysis.multi_round.participation import participation_matrix
 from analysis.privacy.spent import of_honest, why_stopped
+from analysis.statistics import mean_interval, per_update_interval
+from analysis.tables import plain, protocol_name
 from testbed.privacy.section import caveats
 from testbed.records import RunRecords
-from testbed.records.reasons import counted, refusals_told, summed_up
+from testbed.records.reader import counted, refusals_told, summed_up
 from testbed.workload.section import is_language
 
 PRIVACY_TIME_LIMIT_S = 5.0
@@ -55,11 +55,15 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     refused = run.events.loc[run.events["kind"] == "refusal", "detail"].tolist()
     lost = counts(run)
     measured = rounds["accuracy"].dropna()
-    round_s, client_s = mean_interval(completed["round_s"]), mean_interval(completed["client_s"])
-    server, client = mean_interval(completed["server_bytes"]), mean_interval(completed["client_bytes"])
-    transport = mean_interval(completed["transport_bytes"])
-    update_s = per_update_interval(rounds["round_s"], done)
-    update_bytes = per_update_interval(rounds["server_bytes"], done)
+    costs = {
+        "mean_round_s": mean_interval(completed["round_s"]),
+        "mean_client_s": mean_interval(completed["client_s"]),
+        "server_bytes_per_round": mean_interval(completed["server_bytes"]),
+        "client_bytes_per_round": mean_interval(completed["client_bytes"]),
+        "transport_bytes_per_round": mean_interval(completed["transport_bytes"]),
+        "round_s_per_update": per_update_interval(rounds["round_s"], done),
+        "server_bytes_per_update": per_update_interval(rounds["server_bytes"], done),
+    }
     summary = {
         "label": run.label,
         "name": experiment.get("name"),
@@ -70,20 +74,11 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         "rounds_completed": len(completed),
         "rounds_skipped": failed["rounds"]["skipped"],
         "rounds_aborted": failed["rounds"]["aborted"],
-        "mean_round_s": round_s.mean,
-        "mean_round_s_half_width": round_s.half_width,
-        "mean_client_s": client_s.mean,
-        "mean_client_s_half_width": client_s.half_width,
-        "server_bytes_per_round": server.mean,
-        "server_bytes_per_round_half_width": server.half_width,
-        "client_bytes_per_round": client.mean,
-        "client_bytes_per_round_half_width": client.half_width,
-        "transport_bytes_per_round": transport.mean,
-        "transport_bytes_per_round_half_width": transport.half_width,
-        "round_s_per_update": update_s.mean,
-        "round_s_per_update_half_width": update_s.half_width,
-        "server_bytes_per_update": update_bytes.mean,
-        "server_bytes_per_update_half_width": update_bytes.half_width,
+        **{
+            f"{name}{end}": value
+            for name, cost in costs.items()
+            for end, value in (("", cost.mean), ("_half_width", cost.half_width))
+        },
         "failed_rounds_s": failed["seconds"].sum(),
         "failed_rounds_bytes": failed["bytes"].sum(),
         "server_compute_s_per_round": mean_interval(completed["server_compute_s"]).mean,
@@ -110,7 +105,8 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         "virtual_s": rounds["ended_s"].iloc[-1] if len(rounds) else 0.0,
         "wall_s": run.wall_s,
     }
-    return {key: _plain(value) for key, value in summary.items()}
+    found: dict[str, Any] = plain(summary)
+    return found
 
 
 def _behind(run: RunRecords) -> dict[str, Any]:
@@ -165,12 +161,3 @@ def _spending(run: RunRecords) -> dict[str, Any]:
         "privacy_caveats": "; ".join(caveats(run.experiment)) or None,
         "stopped": why_stopped(run) or None,
     }
-
-
-def _plain(value: Any) -> Any:
-    """A JSON value: Python's own number types, and None for NaN and infinity."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -13,13 +13,14 @@ from typing import Any, Literal
 import pandas as pd
 import yaml
 
-from analysis.comparison.measures import Interval, mean_interval, per_round
+from analysis.comparison.measures import per_round
+from analysis.statistics import Interval, mean_interval
 from analysis.tables import Table, data, markdown, require_format
 from analysis.tables import render as render_table
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
-from testbed.experiment.overrides import set_key
-from testbed.experiment.validation import validated
+from testbed.experiment.reading import set_key
+from testbed.experiment.schema import validated
 from testbed.files.atomic import atomic_write
 from testbed.records import RunRecords
 

@@ -12,14 +12,13 @@ from analysis.figures.elements import (
     LEGEND_COLUMNS,
     bars,
     legend_inches,
-    line_styles,
-    marked,
+    over_settings,
     part_handles,
     positions,
     protocol_axis,
     random_first,
 )
-from analysis.style import COLUMN_INCHES, figure_text, protocol_colours, stage_colours
+from analysis.style import COLUMN_INCHES, stage_colours
 from analysis.tables import Unit, seconds_unit
 from testbed.records import RunRecords
 
@@ -59,45 +58,20 @@ def availability(rows: Sequence[Row]) -> Figure:
         rows: from `analysis.comparison.rows.rows_of`.
     """
     rows = random_first(rows)
-    settings = list(dict.fromkeys(row.setting for row in rows))
-    wide = COLUMN_INCHES if len(settings) == 1 else 2.3 * len(settings)
-    figure = Figure(figsize=(wide, 3.7), layout="constrained")
-    panels = figure.subplots(2, len(settings), sharex="col", sharey="row", squeeze=False)
-    curves = {id(row): _curves(row) for row in rows}
-    unit = seconds_unit([max((curve["started_s", "mean"].max() for curve in curves.values() if len(curve)), default=0)])
-    colours = protocol_colours([row.protocol or row.label for row in rows])
-    styles = line_styles(rows)
-    handles = {}
-    for row in rows:
-        curve, column = curves[id(row)], settings.index(row.setting)
-        colour, (line, marker) = colours[row.protocol or row.label], styles[row.label]
+    curves = [_curves(row) for row in rows]
+    unit = seconds_unit([max((curve["started_s", "mean"].max() for curve in curves if len(curve)), default=0)])
+    lines = []
+    for curve in curves:
         x = curve["started_s", "mean"] / unit.size
-        for axes, share in zip(panels[:, column], ("reachable", "lost_so_far"), strict=True):
-            values = 100 * curve[share]
-            (handles[row.label],) = axes.plot(
-                x,
-                values["mean"],
-                line,
-                color=colour,
-                linewidth=1.0,
-                **marked(marker, len(curve)),
-                label=figure_text(row.label),
-            )
-            if len(row.runs) > 1:
-                axes.fill_between(x, values["min"], values["max"], color=colour, alpha=0.15, linewidth=0)
-    for column, setting in enumerate(settings):
-        panels[0, column].set_title(figure_text(setting))
-        panels[1, column].set_xlabel(f"Time [{unit.symbol}]")
-        for axes in panels[:, column]:
-            axes.grid()
-            axes.set_xlim(left=0)
+        lines.append([(x, 100 * curve[share]) for share in ("reachable", "lost_so_far")])
+    figure, panels = over_settings(rows, lines, linewidth=1.0, sharex="col", sharey="row")
+    for axes in panels[1]:
+        axes.set_xlabel(f"Time [{unit.symbol}]")
     for axes, label in zip(panels[:, 0], ("Clients reachable [%]", "Participants lost so far [%]"), strict=True):
         axes.set_ylabel(label)
         axes.set_ylim(bottom=0)
     if panels[0, 0].get_ylim()[1] > FEW_PERCENT:  # of few clients, only the changes would be hard to see
         panels[0, 0].set_ylim(0, 103)
-    columns = 2 if len(settings) == 1 else 2 * len(settings)
-    figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=columns)
     return figure
 
 

@@ -5,7 +5,7 @@ Each is written as PNG and as PDF with embedded fonts, one column wide. Stages c
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from analysis.comparison.losses import somebody_was_lost
-from analysis.comparison.measures import by_stage, mean_interval, per_round, stage_order
+from analysis.comparison.measures import by_stage, per_round, stage_order
 from analysis.comparison.rows import Row, rows_of
 from analysis.figures.availability import availability, dropouts_by_stage
 from analysis.figures.elements import (
@@ -26,15 +26,15 @@ from analysis.figures.elements import (
     LEGEND_COLUMNS,
     bars,
     legend_inches,
-    line_styles,
-    marked,
+    over_settings,
     part_handles,
     positions,
     protocol_axis,
     random_first,
 )
-from analysis.style import COLUMN_INCHES, figure_text, house_style, protocol_colours, save, stage_colours
-from analysis.tables import bytes_unit, seconds_unit
+from analysis.statistics import mean_interval
+from analysis.style import COLUMN_INCHES, house_style, save, stage_colours
+from analysis.tables import Unit, bytes_unit, seconds_unit
 from testbed.records import RunRecords
 
 _log = logging.getLogger(__name__)
@@ -55,22 +55,27 @@ def plot(runs: Sequence[RunRecords], out: Path, note: Callable[[str], None] = _l
         note: called with one line for each figure that is left out.
     """
     rows = random_first(rows_of(runs))
-    stages = {id(row): _mean_stages(row) for row in rows}
+    stages = [_mean_stages(row) for row in rows]
+    none_completed = all(frame.empty for frame in stages)
     out.mkdir(parents=True, exist_ok=True)
     paths = []
     with house_style():
-        if any(_completed(frame) for frame in stages.values()):
-            paths += save(_round_time(rows, stages), out / "round-time-by-stage")
-        else:
+        if none_completed:
             note("no round-time-by-stage figure: no round was completed")
+        else:
+            unit = seconds_unit(frame["duration_s"].sum() for frame in stages)
+            figure = _by_stage(rows, stages, {"duration_s": ""}, unit, "Round time")
+            paths += save(figure, out / "round-time-by-stage")
         if any(per_round(run)["accuracy"].notna().any() for run in runs):
             paths += save(_accuracy(rows), out / "accuracy")
         else:
             note("no accuracy figure: no accuracy was measured in these runs")
-        if any(_completed(frame) for frame in stages.values()):
-            paths += save(_traffic(rows, stages), out / "traffic-by-stage")
-        else:
+        if none_completed:
             note("no traffic-by-stage figure: no round was completed")
+        else:
+            ways = {"bytes_down": "Server to clients", "bytes_up": "Clients to server"}
+            unit = bytes_unit(frame[way].sum() for frame in stages for way in ways)
+            paths += save(_by_stage(rows, stages, ways, unit, "Traffic per round"), out / "traffic-by-stage")
         noise = accuracy_by_noise(runs)
         if says_something(noise):
             paths += save(accuracy_of_noise(noise), out / "accuracy-of-noise")
@@ -105,56 +110,25 @@ def _mean_stages(row: Row) -> pd.DataFrame:
     return total / len(means)
 
 
-def _completed(frame: pd.DataFrame) -> bool:
-    return len(frame) > 0
-
-
-def _colours(frames: Sequence[pd.DataFrame]) -> dict[str, str]:
-    """All stages in order, and their colours."""
-    return stage_colours(stage_order([[name for name in frame.index if name != FAILED] for frame in frames]))
-
-
-def _handles(frames: Sequence[pd.DataFrame], colours: dict[str, str]) -> list[Patch]:
+def _by_stage(
+    rows: Sequence[Row], stages: Sequence[pd.DataFrame], columns: Mapping[str, str], unit: Unit, label: str
+) -> Figure:
+    """Stacked bars: a panel for each of the columns of `stages`, under its title."""
+    places, height = positions(rows)
+    colours = stage_colours(stage_order([[name for name in frame.index if name != FAILED] for frame in stages]))
     handles = part_handles(colours)
-    if any(frame["duration_s"].get(FAILED, 0.0) for frame in frames):
+    if any(frame["duration_s"].get(FAILED, 0.0) for frame in stages):
         handles.append(Patch(linewidth=0.5, label=FAILED, **FAILED_LOOK))
-    return handles
-
-
-def _round_time(rows: Sequence[Row], stages: dict[int, pd.DataFrame]) -> Figure:
-    frames = [stages[id(row)] for row in rows]
-    unit = seconds_unit(frame["duration_s"].sum() for frame in frames)
-    places, height = positions(rows)
-    colours = _colours(frames)
-    handles = _handles(frames, colours)
-    figure = Figure(figsize=(COLUMN_INCHES, height + 0.45 + legend_inches(handles)), layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_xlim(0, bars(axes, places, [frame["duration_s"] for frame in frames], unit, colours))
-    axes.set_xlabel(f"Round time [{unit.symbol}]")
-    protocol_axis(axes, rows, places)
-    figure.legend(handles=handles, loc="outside lower center", ncols=LEGEND_COLUMNS)
-    return figure
-
-
-def _traffic(rows: Sequence[Row], stages: dict[int, pd.DataFrame]) -> Figure:
-    frames = [stages[id(row)] for row in rows]
-    unit = bytes_unit(frame[way].sum() for frame in frames for way in ("bytes_down", "bytes_up"))
-    places, height = positions(rows)
-    colours = _colours(frames)
-    handles = _handles(frames, colours)
-    inches = 2 * (height + 0.22) + 0.45 + legend_inches(handles)
+    inches = sum(height + (0.22 if title else 0) for title in columns.values()) + 0.45 + legend_inches(handles)
     figure = Figure(figsize=(COLUMN_INCHES, inches), layout="constrained")
-    down, up = figure.subplots(2, 1, sharex=True)
-    down.set_title("Server to clients", loc="left")
-    up.set_title("Clients to server", loc="left")
-    ends = [
-        bars(axes, places, [frame[way] for frame in frames], unit, colours)
-        for axes, way in ((down, "bytes_down"), (up, "bytes_up"))
-    ]
-    for axes in (down, up):
+    panels = figure.subplots(len(columns), 1, sharex=True, squeeze=False)[:, 0]
+    ends = []
+    for axes, (column, title) in zip(panels, columns.items(), strict=True):
+        axes.set_title(title, loc="left")
+        ends.append(bars(axes, places, [frame[column] for frame in stages], unit, colours))
         protocol_axis(axes, rows, places)
-    up.set_xlim(0, max(ends))
-    up.set_xlabel(f"Traffic per round [{unit.symbol}]")
+    panels[-1].set_xlim(0, max(ends))
+    panels[-1].set_xlabel(f"{label} [{unit.symbol}]")
     figure.legend(handles=handles, loc="outside lower center", ncols=LEGEND_COLUMNS)
     return figure
 
@@ -164,46 +138,27 @@ def _traffic(rows: Sequence[Row], stages: dict[int, pd.DataFrame]) -> Figure:
 
 def _accuracy(rows: Sequence[Row]) -> Figure:
     """Two panels per setting: against time and against rounds."""
-    settings = list(dict.fromkeys(row.setting for row in rows))
-    wide = COLUMN_INCHES if len(settings) == 1 else 2.3 * len(settings)
-    figure = Figure(figsize=(wide, 3.7), layout="constrained")
-    panels = figure.subplots(2, len(settings), sharey=True, squeeze=False)
-    curves = {id(row): _curve(row) for row in rows}
-    unit = seconds_unit([max((curve["ended_s"].max() for curve in curves.values() if len(curve)), default=0.0)])
-    colours = protocol_colours([row.protocol or row.label for row in rows])
-    styles = line_styles(rows)
-    handles = {}
-    for row in rows:
-        curve, column = curves[id(row)], settings.index(row.setting)
-        colour, (line, marker) = colours[row.protocol or row.label], styles[row.label]
-        for axes, x in ((panels[0, column], curve["ended_s"] / unit.size), (panels[1, column], curve["round"])):
-            (handles[row.label],) = axes.plot(
-                x, 100 * curve["mean"], line, color=colour, **marked(marker, len(curve)), label=figure_text(row.label)
-            )
-            if len(row.runs) > 1:
-                axes.fill_between(x, 100 * curve["least"], 100 * curve["most"], color=colour, alpha=0.15, linewidth=0)
-    for column, setting in enumerate(settings):
-        panels[0, column].set_title(figure_text(setting))
-        panels[0, column].set_xlabel(f"Time [{unit.symbol}]")
-        panels[1, column].set_xlabel("Round")
-        panels[1, column].xaxis.set_major_locator(MaxNLocator(integer=True))
-        for axes in panels[:, column]:
-            axes.grid()
-            axes.set_xlim(left=0)
+    curves = [_curve(row) for row in rows]
+    unit = seconds_unit([max((curve["ended_s"].max() for curve in curves if len(curve)), default=0.0)])
+    lines = []
+    for curve in curves:
+        percent = 100 * curve[["mean", "min", "max"]]
+        lines.append(((curve["ended_s"] / unit.size, percent), (curve["round"], percent)))
+    figure, panels = over_settings(rows, lines, linewidth=1.3, sharey=True)
+    for above, below in panels.T:
+        above.set_xlabel(f"Time [{unit.symbol}]")
+        below.set_xlabel("Round")
+        below.xaxis.set_major_locator(MaxNLocator(integer=True))
     for axes in panels[:, 0]:
         axes.set_ylabel("Accuracy [%]")
-    columns = 2 if len(settings) == 1 else 2 * len(settings)
-    figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=columns)
     return figure
 
 
 def _curve(row: Row) -> pd.DataFrame:
-    """Accuracy by round: round, mean ended_s (s), mean, least and most accuracy over the repetitions."""
+    """Accuracy by round: round, mean ended_s (s), mean, min and max of the accuracy over the repetitions."""
     rounds = pd.concat([per_round(run)[["round", "ended_s", "accuracy"]] for run in row.runs]).dropna()
-    grouped = rounds.groupby("round")
-    return grouped.agg(
-        ended_s=("ended_s", "mean"), mean=("accuracy", "mean"), least=("accuracy", "min"), most=("accuracy", "max")
-    ).reset_index()
+    measures = {"ended_s": ("ended_s", "mean"), **{how: ("accuracy", how) for how in ("mean", "min", "max")}}
+    return rounds.groupby("round").agg(**measures).reset_index()
 
 
 # -- what noise costs in accuracy -------------------------------------------------------------------------------------

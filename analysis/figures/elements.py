@@ -6,11 +6,12 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from analysis.comparison.rows import Row
-from analysis.style import figure_text
+from analysis.style import COLUMN_INCHES, figure_text, protocol_colours
 from analysis.tables import Unit
 
 FAILED = "skipped and aborted rounds"
@@ -106,7 +107,51 @@ def legend_inches(handles: Sequence[object]) -> float:
     return 0.14 * -(-len(handles) // LEGEND_COLUMNS) + 0.1
 
 
-def line_styles(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
+def over_settings(
+    rows: Sequence[Row], lines: Sequence[Sequence[tuple[pd.Series, Any]]], linewidth: float, **shared: Any
+) -> tuple[Figure, Any]:
+    """Two panels per setting, one below the other, with a line for each of its rows.
+
+    Args:
+        rows: see `random_first`.
+        lines: of each row, for both panels: x, and y as columns mean, min and max; where a row has repetitions, a band
+            goes from the least to the most.
+        linewidth: in points.
+        shared: axes, as for `Figure.subplots`.
+
+    Returns:
+        The figure, and `(2, settings)` axes.
+    """
+    settings = list(dict.fromkeys(row.setting for row in rows))
+    wide = COLUMN_INCHES if len(settings) == 1 else 2.3 * len(settings)
+    figure = Figure(figsize=(wide, 3.7), layout="constrained")
+    panels = figure.subplots(2, len(settings), squeeze=False, **shared)
+    colours = protocol_colours([row.protocol or row.label for row in rows])
+    styles, handles = _line_styles(rows), {}
+    for row, parts in zip(rows, lines, strict=True):
+        colour, (line, marker) = colours[row.protocol or row.label], styles[row.label]
+        for axes, (x, y) in zip(panels[:, settings.index(row.setting)], parts, strict=True):
+            (handles[row.label],) = axes.plot(
+                x,
+                y["mean"],
+                line,
+                color=colour,
+                linewidth=linewidth,
+                **_marked(marker, len(x)),
+                label=figure_text(row.label),
+            )
+            if len(row.runs) > 1:
+                axes.fill_between(x, y["min"], y["max"], color=colour, alpha=0.15, linewidth=0)
+    for axes, setting in zip(panels[0], settings, strict=True):
+        axes.set_title(figure_text(setting))
+    for axes in panels.flat:
+        axes.grid()
+        axes.set_xlim(left=0)
+    figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=2 * len(settings))
+    return figure, panels
+
+
+def _line_styles(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
     """Line and marker of each label: rows of one protocol have one colour and differ in the line."""
     labels = list(dict.fromkeys(row.label for row in rows))
     styles, counts = {}, dict.fromkeys([row.protocol for row in rows], 0)
@@ -117,7 +162,7 @@ def line_styles(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
     return styles
 
 
-def marked(marker: str, points: int) -> dict[str, Any]:
+def _marked(marker: str, points: int) -> dict[str, Any]:
     """A line of so many points with about a dozen markers on it."""
     look = {"markersize": 3, "markeredgecolor": "white", "markeredgewidth": 0.4}
     return {"marker": marker, "markevery": max(1, points // 12), **look}

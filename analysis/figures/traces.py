@@ -29,7 +29,6 @@ def draw(traced: AvailabilityTrace | BandwidthTraces | Schedule, path: Path) -> 
         path: where; a suffix .png or .pdf of its own is replaced.
     """
     target = path.with_suffix("") if path.suffix in (".png", ".pdf") else path
-    target.parent.mkdir(parents=True, exist_ok=True)
     with house_style():
         if isinstance(traced, AvailabilityTrace):
             figure = availability(traced)

@@ -41,7 +41,6 @@ def draw(lines: Sequence[Line], out: Path, name: str = "multi-round-metrics") ->
     """
     colours = protocol_colours([line.protocol for line in lines])
     used: Counter[str] = Counter()
-    out.mkdir(parents=True, exist_ok=True)
     with house_style():
         figure = Figure(figsize=(COLUMN_INCHES, 4.9), layout="constrained")
         panels = figure.subplots(len(_PANELS), 1, sharex=True)

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.labels import protocol_name
 from analysis.multi_round.bound_search import Progress, no_progress
 from analysis.multi_round.over_rounds import TIME_LIMIT_S, OverRounds, over_rounds
 from analysis.multi_round.participation import participation_matrix, summed_clients
-from analysis.tables import Table, csv, require_format, rows_of_every, to_json
+from analysis.tables import Table, csv, protocol_name, require_format, rows_of_every, to_json
 from analysis.tables import render as render_table
 from testbed.display import visible
 from testbed.errors import ExperimentError

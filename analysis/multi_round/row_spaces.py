@@ -23,10 +23,12 @@ PRIMES = (2**25 - 39, 2**25 - 49, 2**25 - 61)
 """Small enough that a row of 2**13 products of residues fits into 64 bits. The first that serves is taken."""
 
 
-def reduced(matrix: Integers, prime: int) -> tuple[Integers, Integers, Integers]:
+def reduced(
+    matrix: npt.NDArray[np.signedinteger], prime: int
+) -> tuple[npt.NDArray[np.signedinteger], Integers, Integers]:
     """Reduced row echelon form modulo the prime: non-zero rows, their pivot columns, and independent rows chosen.
 
-    Columns chosen as pivots are independent over the rationals too, and so are the rows.
+    The pivots are the first columns that are independent. They are so over the rationals too, and so are the rows.
     """
     matrix = matrix % prime
     sources = np.arange(len(matrix))
@@ -40,7 +42,7 @@ def reduced(matrix: Integers, prime: int) -> tuple[Integers, Integers, Integers]
             continue
         swap = [done, done + int(candidates[0])]
         matrix[swap], sources[swap] = matrix[swap[::-1]], sources[swap[::-1]]
-        eliminate(matrix, done, column, prime)
+        eliminate(matrix[:, column:], done, 0, prime)  # the row is zero before
         pivots.append(column)
     return matrix[: len(pivots)], np.array(pivots, np.int64), sources[: len(pivots)]
 

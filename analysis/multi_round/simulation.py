@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Ids
-from testbed.emulation.availability.roundwise import RoundwiseAvailability
+from testbed.emulation.availability.models import RoundwiseAvailability
 from testbed.engine.registry import selection_protocol
 from testbed.errors import ExperimentError, ProtocolError, RoundSkipped
 from testbed.messages import encode

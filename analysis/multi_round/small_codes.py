@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.multi_round.participation import Integers
-from analysis.multi_round.row_spaces import Space, eliminate
+from analysis.multi_round.row_spaces import Space, eliminate, reduced
 
 Planes = npt.NDArray[np.uint64]
 
@@ -129,7 +129,7 @@ def lower_bound(code: Code, target: int, known: int = 0) -> int:
             weight -= 1
             continue
         order = np.argsort(coverage, kind="stable")
-        echelon, pivots = _systematic(code.generators[:, order], code.prime)
+        echelon, pivots, _ = reduced(code.generators[:, order].astype(np.int16), code.prime)
         coverage[order[pivots]] += 1
         most_covered.append(int(coverage.max()))
         systematic.append(_planes(np.delete(echelon, pivots, axis=1), code.prime))
@@ -151,23 +151,6 @@ def _cheapest(rank: int, weight: int, most_covered: list[int], length: int, prim
         if bases * sum(sums) * length <= _MOST_WORDS[prime] and sum(sums[:-1]) * length <= _MOST_KEPT:
             plans.append((bases * sum(sums), bases, most))
     return min(plans)[1:] if plans else None
-
-
-def _systematic(generators: Integers, prime: int) -> tuple[Integers, Integers]:
-    """Reduced row echelon form, and the pivot columns: the first ones that are independent."""
-    matrix = generators.astype(np.int16)
-    pivots: list[int] = []
-    for column in range(matrix.shape[1]):
-        done = len(pivots)
-        if done == len(matrix):
-            break
-        candidates = np.flatnonzero(matrix[done:, column])
-        if len(candidates):
-            swap = [done, done + int(candidates[0])]
-            matrix[swap] = matrix[swap[::-1]]
-            eliminate(matrix, done, column, prime)
-            pivots.append(column)
-    return matrix.astype(np.int64), np.array(pivots, np.int64)
 
 
 def _planes(residues: Integers, prime: int) -> Planes:

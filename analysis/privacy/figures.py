@@ -21,7 +21,6 @@ def draw(runs: Sequence[Spending], out: Path, name: str = "privacy") -> list[Pat
 
     Epsilons that are infinite, or the same as the one achieved throughout, are not drawn.
     """
-    out.mkdir(parents=True, exist_ok=True)
     with one_panel(2.5) as (figure, axes):
         shown = set()
         for place, run in enumerate(runs):

@@ -15,8 +15,7 @@ from testbed.display import visible
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import records_of
 from testbed.errors import ExperimentError
-from testbed.experiment.schema import Experiment
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import Experiment, validated
 from testbed.plugins.classes import NotImportedError
 from testbed.privacy.noise_plan import NoisePlan
 from testbed.privacy.section import PrivacySection, caveats
@@ -59,12 +58,12 @@ class Planned:
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each guarantee; epsilon is None where nothing is guaranteed."""
+        """A row for each guarantee; epsilon is infinite where nothing is guaranteed."""
         return [
             {
                 "server": one.server,
-                "epsilon": _finite(one.cost.epsilon),
-                "epsilon_fewest": _finite(one.fewest.epsilon),
+                "epsilon": one.cost.epsilon,
+                "epsilon_fewest": one.fewest.epsilon,
                 "rounds": one.cost.rounds,
                 "dishonest": one.cost.dishonest,
                 "because": one.because,
@@ -123,17 +122,8 @@ def planned(
 def guarantee_table(rows: Sequence[dict[str, Any]]) -> str:
     """The guarantees of selection as text."""
     heads = ("Guaranteed by selection, against a server that is", "epsilon", "fewest survive", "r", "k", "because")
-    cells = [
-        (
-            row["server"],
-            number(row["epsilon"]),
-            number(row["epsilon_fewest"]),
-            number(row["rounds"], "–"),
-            number(row["dishonest"], "–"),
-            row["because"],
-        )
-        for row in rows
-    ]
+    none = {"epsilon": "none", "epsilon_fewest": "none", "rounds": "–", "dishonest": "–"}
+    cells = [[row["server"], *(number(row[key], none[key]) for key in none), row["because"]] for row in rows]
     return render_table(listed(heads, cells), "text")
 
 
@@ -142,15 +132,11 @@ def listed(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     return Table(heads, rows, ruled=False, indent=2)
 
 
-def number(value: float | None, none: str = "none") -> str:
-    """Four digits; no epsilon is "none"."""
+def number(value: float | None, none: str) -> str:
+    """Four digits; `none` where there is no number, or none that is finite."""
     if value is None or not isfinite(value):
         return none
     return f"{value}" if isinstance(value, int) else f"{value:.4g}"
-
-
-def _finite(epsilon: float) -> float | None:
-    return epsilon if isfinite(epsilon) else None
 
 
 # -- of runs ----------------------------------------------------------------------------------------------------------
@@ -158,18 +144,8 @@ def _finite(epsilon: float) -> float | None:
 
 _SAID = {"epsilon": "achieved", "planned_epsilon": "planned", "colluding_epsilon": "with accomplices"}
 _QUANTILES = {"least": 0.0, "p10": 0.1, "median": 0.5, "p90": 0.9, "largest": 1.0}
-_HEADERS = (
-    "Run",
-    "Mechanism",
-    "Unit",
-    "delta",
-    "Rounds",
-    "Clients",
-    "Planned",
-    "Achieved",
-    "With accomplices",
-    "Budget",
-)
+_WHAT = ("Run", "Mechanism", "Unit", "delta", "Rounds", "Clients")
+_HEADERS = (*_WHAT, "Planned", "Achieved", "With accomplices", "Budget")
 
 
 def adds_noise(run: RunRecords) -> bool:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
-from testbed.records.run_end import STOPPED
+from testbed.records.tables import STOPPED
 
 EPSILONS = ("epsilon", "planned_epsilon", "colluding_epsilon")
 

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 import workloads
-from analysis.comparison.measures import mean_interval
+from analysis.statistics import mean_interval
 from testbed.arrays import Floats, Ids
 from testbed.records import RunRecords
 from testbed.workload.section import WorkloadSection

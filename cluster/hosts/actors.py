@@ -20,7 +20,7 @@ from testbed.arrays import Ids
 from testbed.crashes import locating_crashes
 from testbed.engine.federation import Federation, Progress
 from testbed.engine.plan import Plan
-from testbed.experiment.plugin_classes import plugin_classes
+from testbed.experiment.inputs import plugin_classes
 from testbed.experiment.schema import Experiment
 from testbed.messages import Vector
 from testbed.network.hosts import Delivery, HostAnswers
@@ -31,8 +31,8 @@ from testbed.parties.pki import PKI, Directory
 from testbed.parties.sums import merged
 from testbed.plugins import sources
 from testbed.records import RunDirectory
-from testbed.records.lock import WRITER, held
 from testbed.records.log import RunLog
+from testbed.records.writer import WRITER, held
 
 
 class ClientHost:

@@ -25,8 +25,7 @@ from ray.exceptions import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster.hosts.placement import Node, Place, living_nodes, replacement
-from cluster.hosts.reduction import tree
+from cluster.hosts.placement import Node, Place, living_nodes, replacement, tree
 from testbed.arrays import Ids
 from testbed.errors import ClusterError, Refusal
 from testbed.experiment.schema import Experiment

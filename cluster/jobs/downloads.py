@@ -19,8 +19,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TextIO
 
 from testbed.errors import RunError
-from testbed.files.archives import SmallHeaders
-from testbed.records.confinement import check_name, inside
+from testbed.files.limits import SmallHeaders
+from testbed.files.names import check_name, inside
 
 MAXIMUM_BYTES = 100 * 1024**2
 """Largest compressed tar that goes through a log: the dashboard holds all of it in memory, as text."""

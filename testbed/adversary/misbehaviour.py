@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from testbed.aggregation.contract import Aggregate, AggregationRound
+from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
 from testbed.network import Network
 from testbed.parties.client import Role, RoleSpec
-from testbed.selection.contract import Selection, SelectionRound
-from testbed.training import Asked, Train, TrainingRound
+from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
+from testbed.training import Asked, Broadcast, Train, TrainingRound
 from testbed.workload.contract import Workload
 from testbed.workload.section import WorkloadSection
 
@@ -93,7 +93,7 @@ class Misbehaviour:
         """Raise `ExperimentError` (one line) for a `workload:` section that this cannot be done with; reads no data."""
 
     @classmethod
-    def check_workload(cls, workload: "Workload", options: Any) -> None:
+    def check_workload(cls, workload: Workload, options: Any) -> None:
         """Raise `ExperimentError` (one line) for a workload that this cannot be done with; `options` are its own."""
 
     @property
@@ -109,10 +109,12 @@ class ServerMisbehaviour(Misbehaviour):
     the honest server: ``[*super().roles, RoleSpec(Accomplice, self.parameters, self.dishonest)]``.
 
     Attributes:
+        overrides: whose decisions.
         attacking: whether the round under way is attacked; where not, a misbehaviour leaves everything to `super()`.
         network: the round's, for `record_attack`.
     """
 
+    overrides: ClassVar[type]
     attacking: bool = False
     network: Network
 
@@ -124,6 +126,8 @@ class ServerMisbehaviour(Misbehaviour):
 class SelectionMisbehaviour(ServerMisbehaviour):
     """Overrides decisions of a selection protocol: ``class Mine(SelectionMisbehaviour, LottoServer)``."""
 
+    overrides = SelectionProtocol
+
     if TYPE_CHECKING:  # what `super()` finds in the honest server
 
         async def select(self, round_: SelectionRound) -> Selection:
@@ -133,6 +137,8 @@ class SelectionMisbehaviour(ServerMisbehaviour):
 class AggregationMisbehaviour(ServerMisbehaviour):
     """Overrides decisions of an aggregation protocol: ``class Mine(AggregationMisbehaviour, SecAgg)``."""
 
+    overrides = AggregationProtocol
+
     if TYPE_CHECKING:
 
         async def aggregate(self, round_: AggregationRound) -> Aggregate:
@@ -141,6 +147,8 @@ class AggregationMisbehaviour(ServerMisbehaviour):
 
 class TrainingMisbehaviour(ServerMisbehaviour):
     """Overrides which model is sent to whom: ``class Mine(TrainingMisbehaviour, Broadcast)``."""
+
+    overrides = Broadcast
 
     if TYPE_CHECKING:
 
@@ -177,7 +185,7 @@ class ClientMisbehaviour(Misbehaviour, Role):
 class _Selecting(SelectionMisbehaviour):
     """Outermost in a malicious selection: knows when a round begins."""
 
-    async def select(self, round_: "SelectionRound") -> "Selection":
+    async def select(self, round_: SelectionRound) -> Selection:
         self.attacking, self.network = self.context.attacks(round_.number), round_.network
         return await super().select(round_)
 
@@ -185,7 +193,7 @@ class _Selecting(SelectionMisbehaviour):
 class _Aggregating(AggregationMisbehaviour):
     """Outermost in a malicious aggregation: knows when a round begins."""
 
-    async def aggregate(self, round_: "AggregationRound") -> "Aggregate":
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
         self.attacking, self.network = self.context.attacks(round_.number), round_.network
         return await super().aggregate(round_)
 
@@ -193,7 +201,7 @@ class _Aggregating(AggregationMisbehaviour):
 class _Broadcasting(TrainingMisbehaviour):
     """Outermost in a malicious broadcast of the model: knows when a round's training begins."""
 
-    def questions_for(self, round_: "TrainingRound", question: "Train") -> "Asked":
+    def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
         self.attacking, self.network = self.context.attacks(round_.number), round_.network
         return super().questions_for(round_, question)
 

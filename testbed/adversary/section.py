@@ -14,25 +14,19 @@ from testbed.adversary.catalogue import kinds_of, names
 from testbed.adversary.clients import SkipNoise
 from testbed.adversary.misbehaviour import (
     SERVER_KINDS,
-    AggregationMisbehaviour,
     AttackContext,
     ClientMisbehaviour,
     Misbehaviour,
     MisbehaviourOptions,
-    SelectionMisbehaviour,
     ServerMisbehaviour,
-    TrainingMisbehaviour,
     dishonest_role,
     malicious_server,
 )
-from testbed.aggregation.contract import AggregationProtocol
 from testbed.errors import ExperimentError
 from testbed.parties.client import RoleSpec
 from testbed.plugins.classes import PLUGIN_NAME, plugin_class
 from testbed.plugins.options import unknown
 from testbed.randomness import Randomness
-from testbed.selection.contract import SelectionProtocol
-from testbed.training import Broadcast
 from testbed.workload.contract import Workload
 from testbed.workload.section import WorkloadSection
 
@@ -196,14 +190,6 @@ def options(kind: type[Misbehaviour], one: Named) -> Any:
 # -- the classes that run ----------------------------------------------------------------------------------------------
 
 
-_OVERRIDDEN: dict[type[ServerMisbehaviour], type] = {
-    SelectionMisbehaviour: SelectionProtocol,
-    AggregationMisbehaviour: AggregationProtocol,
-    TrainingMisbehaviour: Broadcast,
-}
-"""Whose decisions a misbehaviour of each kind overrides."""
-
-
 class Adversary:
     """What an experiment's `adversary:` section means for its servers and clients.
 
@@ -230,8 +216,12 @@ class Adversary:
         self._clients = {name_of(one): _found("clients", one, given) for one in section.clients}
         for party, kinds in (("server", self._server), ("clients", self._clients)):
             for name, (first, *_) in kinds.items():
-                if ":" in name:  # the others are checked with the experiment
-                    _checked(section, party, name, given[first], population)
+                if ":" not in name:  # checked with the experiment
+                    continue
+                try:
+                    section.check_options(party, name, given[first], population)
+                except ValueError as error:
+                    raise ExperimentError(f"adversary.{error}") from None
         self._context = AttackContext(self.dishonest, given, rounds, section.from_round, section.every, enough_to_break)
         self._unused = set(self._server)
 
@@ -284,34 +274,39 @@ class Adversary:
 
 
 def _check_overrides(name: str, kind: type[ServerMisbehaviour], honest: type) -> None:
-    overridden = next(protocol for base, protocol in _OVERRIDDEN.items() if issubclass(kind, base))
-    if not issubclass(honest, overridden):
+    if not issubclass(honest, kind.overrides):
         raise ExperimentError(
-            f"adversary.server: {name} overrides decisions of {overridden.__name__} and applies to "
+            f"adversary.server: {name} overrides decisions of {kind.overrides.__name__} and applies to "
             f"{', '.join(kind.applies_to)}; {honest.__name__} is none"
         )
-
-
-def _checked(section: AdversarySection, party: str, name: str, chosen: Any, population: int) -> None:
-    try:
-        section.check_options(party, name, chosen, population)
-    except ValueError as error:
-        raise ExperimentError(f"adversary.{error}") from None
 
 
 def _found(party: str, one: Named, given: dict[type[Misbehaviour], Any]) -> list[Any]:
     """The classes that an entry names; notes the options of each in `given`."""
     name = name_of(one)
-    kinds: list[Any] = list(kinds_of(party, name))
-    if ":" in name:
-        kinds = [plugin_class(name, f"adversary.{party}")]
-        bases = tuple(SERVER_KINDS) if party == "server" else (ClientMisbehaviour,)
-        if not (isinstance(kinds[0], type) and issubclass(kinds[0], bases)):
-            allowed = " or ".join(f"{base.__module__}.{base.__name__}" for base in bases)
-            raise ExperimentError(f"adversary.{party}: {name} is no subclass of {allowed}")
+    kinds: list[Any] = [_plugin(party, name)] if ":" in name else kinds_of(party, name)
     for kind in kinds:
         try:
             given[kind] = options(kind, one)
         except ValueError as error:
             raise ExperimentError(f"adversary.{party}: {error}") from None
     return kinds
+
+
+def _plugin(party: str, name: str) -> Any:
+    """The user's class of this name, which says all that a misbehaviour of the party has to say."""
+    where = f"adversary.{party}: {name}"
+    kind: Any = plugin_class(name, f"adversary.{party}")
+    bases = tuple(SERVER_KINDS) if party == "server" else (ClientMisbehaviour,)
+    if not (isinstance(kind, type) and issubclass(kind, bases)):
+        allowed = " or ".join(f"{base.__module__}.{base.__name__}" for base in bases)
+        raise ExperimentError(f"{where} is no subclass of {allowed}")
+    needed = ["name", "applies_to"]
+    if party == "clients":  # whose role, unless it says otherwise whom it concerns
+        below = kind.__mro__[: kind.__mro__.index(ClientMisbehaviour)]
+        needed = ["name"] if any("concerns" in vars(one) for one in below) else ["name", "extends"]
+    if lacking := [said for said in needed if not hasattr(kind, said)]:
+        raise ExperimentError(f"{where}: lacks {', '.join(lacking)}; see testbed.adversary.misbehaviour")
+    if party == "server" and isinstance(kind.applies_to, str):
+        raise ExperimentError(f"{where}: applies_to: names in a tuple, not {kind.applies_to!r}")
+    return kind

@@ -1,8 +1,4 @@
-"""The `testbed` command, a thin layer over the library.
-
-Commands: `run`, `tune`, `status`, `validate`, `schema`, `compare`, `plot`, `dropouts`, `metrics`, `privacy`,
-`reproduce`, `attack`, `trace`, `submit`, `jobs`, `calibrate`, `cluster`, `bound`, `plan`.
-"""
+"""The `testbed` command, a thin layer over the library: which verbs there are, and in which groups help lists them."""
 
 import sys
 from collections.abc import Sequence
@@ -33,6 +29,7 @@ from testbed.commands.calibrate import CALIBRATE_EPILOG, calibrate
 from testbed.commands.cluster import cluster
 from testbed.commands.invocation import Invocation, examples, reads_records, report
 from testbed.commands.jobs import SUBMIT_EPILOG, jobs, submit
+from testbed.commands.listing import LIST_EPILOG, list_
 from testbed.commands.reproduce import REPRODUCE_EPILOG, reproduce
 from testbed.commands.results import (
     BOUND_PRIVACY_EPILOG,
@@ -70,36 +67,43 @@ app = typer.Typer(
     help="Emulate secure participant selection in federated learning, and measure what it costs.",
     epilog=_EPILOG,
     rich_markup_mode="rich",
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-app.command(epilog=RUN_EPILOG)(run)
-app.command(epilog=TUNE_EPILOG)(tune)
-app.command(epilog=STATUS_EPILOG)(reads_records(status))
-app.command(epilog=VALIDATE_EPILOG)(validate)
-app.command(epilog=SCHEMA_EPILOG)(schema)
-app.command(epilog=COMPARE_EPILOG)(reads_records(compare))
-app.command(epilog=PLOT_EPILOG)(reads_records(plot))
-app.command(epilog=DROPOUTS_EPILOG)(reads_records(dropouts))
-app.command(epilog=METRICS_EPILOG)(reads_records(metrics))
-app.command(epilog=PRIVACY_EPILOG)(reads_records(privacy))
-app.command(epilog=REPRODUCE_EPILOG)(reproduce)
+RUNNING, LOOKING, ATTACKS = "Run", "Look at results", "Attack and bound"
+TRACES, CLUSTER = "Traces and costs", "Clusters"
+
+app.command(epilog=RUN_EPILOG, rich_help_panel=RUNNING)(run)
+app.command(epilog=VALIDATE_EPILOG, rich_help_panel=RUNNING)(validate)
+app.command("list", epilog=LIST_EPILOG, rich_help_panel=RUNNING)(list_)
+app.command(epilog=STATUS_EPILOG, rich_help_panel=RUNNING)(reads_records(status))
+app.command(epilog=TUNE_EPILOG, rich_help_panel=RUNNING)(tune)
+app.command(epilog=SCHEMA_EPILOG, rich_help_panel=RUNNING)(schema)
+
+app.command(epilog=COMPARE_EPILOG, rich_help_panel=LOOKING)(reads_records(compare))
+app.command(epilog=PLOT_EPILOG, rich_help_panel=LOOKING)(reads_records(plot))
+app.command(epilog=DROPOUTS_EPILOG, rich_help_panel=LOOKING)(reads_records(dropouts))
+app.command(epilog=METRICS_EPILOG, rich_help_panel=LOOKING)(reads_records(metrics))
+app.command(epilog=PRIVACY_EPILOG, rich_help_panel=LOOKING)(reads_records(privacy))
+app.command(epilog=REPRODUCE_EPILOG, rich_help_panel=LOOKING)(reproduce)
+
 attack.command(epilog=SURVEY_EPILOG)(survey)
 attack.command(epilog=RECONSTRUCT_EPILOG)(reads_records(reconstruct))
 attack.command(epilog=INVERT_EPILOG)(reads_records(invert))
-app.add_typer(attack)
-app.add_typer(trace)
-app.command(epilog=SUBMIT_EPILOG)(submit)
-app.add_typer(jobs)
-app.command(epilog=CALIBRATE_EPILOG)(calibrate)
-app.add_typer(cluster)
+app.add_typer(attack, rich_help_panel=ATTACKS)
 bound.command("random-participation", epilog=BOUND_RANDOM_PARTICIPATION_EPILOG)(bound_random_participation)
 bound.command("verifiable-batch-partition", epilog=VERIFIABLE_EPILOG)(bound_verifiable)
 bound.command("privacy", epilog=BOUND_PRIVACY_EPILOG)(bound_privacy)
 bound.command("batch-partition", epilog=BATCH_PARTITION_EPILOG)(bound_batch_partition)
-app.add_typer(bound)
-app.add_typer(plan)
+app.add_typer(bound, rich_help_panel=ATTACKS)
+app.add_typer(plan, rich_help_panel=ATTACKS)
+
+app.add_typer(trace, rich_help_panel=TRACES)
+app.command(epilog=CALIBRATE_EPILOG, rich_help_panel=TRACES)(calibrate)
+
+app.add_typer(cluster, rich_help_panel=CLUSTER)
+app.command(epilog=SUBMIT_EPILOG, rich_help_panel=CLUSTER)(submit)
+app.add_typer(jobs, rich_help_panel=CLUSTER)
 
 
 def _print_version(wanted: bool) -> None:

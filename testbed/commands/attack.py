@@ -88,8 +88,8 @@ def registrations(
     from testbed.adversary.registration import attempts
     from testbed.engine.plan import Plan
     from testbed.experiment import load
-    from testbed.experiment.plugin_classes import refuse_unless_imported
-    from testbed.experiment.sweep import points
+    from testbed.experiment.inputs import refuse_unless_imported
+    from testbed.experiment.schema import points
 
     experiment = next(points(load(file, overrides or []), str(file))).experiment
     refuse_unless_imported([experiment], str(file), import_classes)
@@ -159,14 +159,14 @@ def survey(
 
 
 RECONSTRUCT_EPILOG = examples(
-    "testbed attack reconstruct runs/multi-round/random --from 301 --to 340",
-    "testbed attack reconstruct runs/multi-round/random --from 301 --to 340 --out figures --format json",
+    "testbed attack reconstruct runs/sums/random --from 301 --to 340",
+    "testbed attack reconstruct runs/sums/random --from 301 --to 340 --out figures --format json",
     then="The run must have recorded what its server saw: `records: {aggregates: [301, 340]}` in the experiment.",
 )
 
 INVERT_EPILOG = examples(
-    "testbed attack invert runs/pictures/random --round 1 --client 3 --out figures",
-    "testbed attack invert runs/pictures/batch-partition,privacy=4 --round 1 --client 3 --alone",
+    "testbed attack invert runs/pictures/random --round 1 --client 13 --out figures",
+    "testbed attack invert runs/pictures/batch-partition,privacy=4 --round 1 --client 13 --alone",
     then="Best where clients take one step on few images (FedSGD): then an update is a gradient.",
 )
 

@@ -116,8 +116,8 @@ def bound_lotto(
     Theorem 1, Theorem 2 and Corollary 1 of the Lotto paper; with --rounds, the last one over the rounds that a server
     announces.
     """
-    from analysis.bounds import text
-    from analysis.bounds.lotto_report import lotto_bounds
+    from analysis.bounds.lotto_report import lotto_bounds, text
+    from analysis.bounds.rows import render
 
     if round_gap is not None and rounds is None:
         raise ExperimentError("--round-gap: needs --rounds, over which it holds")
@@ -133,7 +133,7 @@ def bound_lotto(
             rounds=rounds,
             round_gap=round_gap,
         )
-    echo(text.render(row, format, text.lotto), nl=False)
+    echo(render(row, format, text), nl=False)
 
 
 @bound.command("lotto-dp", epilog=_BOUND_LOTTO_DP_EPILOG)
@@ -182,9 +182,9 @@ def bound_lotto_dp(
     Corollaries 2 (client-centric) and 3 (server-centric) of the Lotto paper, with the k and r that minimise it, and
     the epsilon when a malicious server chooses the participants.
     """
-    from analysis.bounds import text
-    from analysis.bounds.lotto_report import lotto_dp_costs
+    from analysis.bounds.lotto_report import lotto_dp_costs, text
     from analysis.bounds.lotto_rounds import Training
+    from analysis.bounds.rows import render
     from testbed.privacy.accounting import Skellam
 
     with in_options():
@@ -200,7 +200,7 @@ def bound_lotto_dp(
             maximum_population=max(_COULD_BE, population) if maximum_population is None else maximum_population,
         )
         row = lotto_dp_costs(training, population, parallel_lists=parallel_lists)
-    echo(text.render(row, format, text.lotto_dp), nl=False)
+    echo(render(row, format, text), nl=False)
 
 
 @plan.command("lotto", epilog=_PLAN_LOTTO_EPILOG)
@@ -229,8 +229,8 @@ def plan_lotto(
     debug: Debug = False,
 ) -> None:
     """Lotto's parameters for a target: smallest n_min and threshold, largest exclusion, range of over-selection."""
-    from analysis.bounds import text
-    from analysis.bounds.lotto_report import lotto_plan
+    from analysis.bounds.lotto_report import lotto_plan, text
+    from analysis.bounds.rows import render
 
     with in_options():
         row = lotto_plan(
@@ -245,7 +245,7 @@ def plan_lotto(
             base_rate=base_rate,
             eta=eta,
         )
-    echo(text.render(row, format, text.lotto_plan), nl=False)
+    echo(render(row, format, text), nl=False)
 
 
 _WHO = "--local-samples 30 --client-rate 0.001 --sample-rate 0.1"
@@ -287,16 +287,16 @@ def bound_random_participation(
 
     Hasircioglu and Gunduz, arXiv 2205.01556: Theorems 4.1, 5.1, 5.2 and Corollary 5.3, composed over rounds.
     """
-    from analysis.bounds import text
     from analysis.bounds.random_participation import Participation
-    from analysis.bounds.random_participation_report import random_participation_bounds
+    from analysis.bounds.random_participation_report import random_participation_bounds, text
+    from analysis.bounds.rows import render
 
     with in_options():
         who = Participation(local_samples, client_rate, sample_rate, clip)
         row = random_participation_bounds(who, delta, epsilon=epsilon, sigma=sigma, rounds=rounds, clients=clients)
     if (warning := row.get("warning")) is not None:
         echo(f"warning: {warning}", err=True)
-    echo(text.render(row, format, text.random_participation), nl=False)
+    echo(render(row, format, text), nl=False)
 
 
 _LARGE = "--population 200000 --dishonest 1000 --participants 200"
@@ -334,13 +334,13 @@ def bound_verifiable(
 
     Derived in docs/explanation/verifiable-batch-partition.md.
     """
-    from analysis.bounds import text
-    from analysis.bounds.verifiable_batch_partition import Setting, verifiable_bounds
+    from analysis.bounds.rows import render
+    from analysis.bounds.verifiable_batch_partition import Setting, text, verifiable_bounds
 
     with in_options():
         setting = Setting(population, participants, privacy, over_selection, dishonest, min_population)
         row = verifiable_bounds(setting, eta, threshold_of(threshold), dropout)
-    echo(text.render(row, format, text.verifiable), nl=False)
+    echo(render(row, format, text), nl=False)
 
 
 _PAPER = "--users 120 --selected 12"
@@ -399,9 +399,9 @@ def bound_batch_partition(
 
     Theorems 1, 3 and 2. Theorem 2 is printed where all of its inputs are given.
     """
-    from analysis.bounds import text
-    from analysis.bounds.batch_partition_report import batch_partition_report
+    from analysis.bounds.batch_partition_report import batch_partition_report, text
     from analysis.bounds.convergence import Problem
+    from analysis.bounds.rows import render
 
     given = {
         "smoothness": smoothness,
@@ -428,7 +428,7 @@ def bound_batch_partition(
             problem=problem,
             local_steps=local_steps,
         )
-    echo(text.render(row, format, text.batch_partition), nl=False)
+    echo(render(row, format, text), nl=False)
 
 
 def _dropout(text: str) -> float | list[float]:

@@ -1,6 +1,6 @@
 """``testbed calibrate``: this machine's cost table, for modelled compute."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -32,10 +32,8 @@ def calibrate(
         _check_writable(out)
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from testbed.emulation.compute.cost import REFERENCE_COSTS
-    from testbed.emulation.compute.cost_files import write_costs
+    from testbed.emulation.compute.cost import REFERENCE_COSTS, write_costs
     from testbed.engine.calibration import measured_costs
-    from workloads.training.calibration import local_training
 
     bars = Progress(
         TextColumn("{task.description:24}", markup=False),
@@ -49,12 +47,27 @@ def calibrate(
         bar = bars.add_task("", total=len(REFERENCE_COSTS))
         done = iter(range(len(REFERENCE_COSTS)))
         costs = measured_costs(
-            local_training, repeat, lambda operation: bars.update(bar, description=operation, completed=next(done))
+            _local_training, repeat, lambda operation: bars.update(bar, description=operation, completed=next(done))
         )
     echo(table(costs))
     if out is not None:
         write_costs(out, costs)
         messages().print(f"wrote {out}; use it with time: {{compute: modelled, costs: {out}}}")
+
+
+def _local_training() -> tuple[Callable[[], object], float]:
+    """One epoch of the FEMNIST CNN at a client of 225 synthetic examples, and how many parameters times examples that
+    processes.
+    """
+    import workloads
+    from testbed.workload.section import WorkloadSection
+
+    section = WorkloadSection(dataset="synthetic-femnist", samples_per_client=225, batch_size=20)
+    workload = workloads.build(section, population=10, seed=1)
+    model = workload.initial_model()
+    client = int(workload.sample_counts.argmax())
+    processed = workload.train(client, model, 1).examples_processed
+    return lambda: workload.train(client, model, 1), float(workload.dimension * processed)
 
 
 def table(costs: Mapping[str, float]) -> str:

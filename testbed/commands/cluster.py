@@ -14,7 +14,7 @@ from testbed.commands.terminal import Console, echo, messages
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cluster.checks.capacity import Finding
+    from cluster.check import Finding
 
 CHECK_EPILOG = examples(
     "testbed cluster check --address auto",
@@ -58,8 +58,8 @@ def check(
     Run it where the experiment will be run: on a node of the cluster.
     """
     from testbed.experiment import load
-    from testbed.experiment.plugin_classes import refuse_unless_imported
-    from testbed.experiment.sweep import points
+    from testbed.experiment.inputs import refuse_unless_imported
+    from testbed.experiment.schema import points
 
     experiments = []
     if file is not None:
@@ -71,7 +71,7 @@ def check(
             out = str(experiment.output.directory)
     if output_format == "text":
         messages().print("asking every node", style="dim")
-    from cluster.checks.compatibility import check as checked
+    from cluster.check import check as checked
 
     findings = checked(address or "auto", experiments, out)
     failed = any(finding.level == "fail" for finding in findings)

@@ -156,7 +156,7 @@ jobs = group(
 Id = Annotated[str, typer.Argument(metavar="ID", help="A job's id, as `testbed submit` prints it.", show_default=False)]
 
 
-@jobs.command("list")
+@jobs.command("list", epilog=examples("testbed jobs list --address http://HEAD:8265"))
 def list_(
     address: Address = None,
     format: Annotated[Literal["text", "json"], typer.Option(help="json: a list of objects, times in UTC.")] = "text",
@@ -174,7 +174,7 @@ def list_(
         messages().print("no experiments were submitted to this cluster")
 
 
-@jobs.command()
+@jobs.command(epilog=examples("testbed jobs logs quickstart-1f3a9c --follow"))
 def logs(
     id: Id,
     address: Address = None,
@@ -197,7 +197,7 @@ def logs(
     end(ended)
 
 
-@jobs.command()
+@jobs.command(epilog=examples("testbed jobs stop quickstart-1f3a9c"))
 def stop(id: Id, address: Address = None, debug: Debug = False) -> None:
     """Stop a job; its finished rounds stay where its records are."""
     from cluster.jobs.submission import Jobs
@@ -210,7 +210,7 @@ def stop(id: Id, address: Address = None, debug: Debug = False) -> None:
         messages().print(f"{id}: stopping; its finished rounds stay in {job.out}")
 
 
-@jobs.command()
+@jobs.command(epilog=examples("testbed jobs fetch quickstart-1f3a9c --to runs/quickstart"))
 def fetch(id: Id, address: Address = None, to: To = None, debug: Debug = False) -> None:
     """Bring the records of a job that has ended to this machine; print their directory."""
     from cluster.jobs.submission import Jobs

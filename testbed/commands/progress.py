@@ -18,9 +18,9 @@ from rich.text import Text
 from testbed.commands.terminal import Console, clock_time, duration
 from testbed.display import visible
 from testbed.engine.federation import Progress as Standing
-from testbed.records.reasons import behind_told, crashes_told
+from testbed.records.reader import behind_told, crashes_told
 from testbed.running import Observer, PlannedRun
-from testbed.running.pace import Pace, time_left
+from testbed.running.observers import Pace, time_left
 
 OUTCOMES = ("completed", "skipped", "aborted")
 COLOURS = {"completed": "green", "skipped": "yellow", "aborted": "red"}

@@ -86,7 +86,7 @@ def plot(
     """Draw round time, traffic and dropouts by stage, accuracy and availability, as PNG and PDF."""
     runs = runs_in(directories)
     from analysis.figures import comparison as figures
-    from testbed.files.uris import is_uri
+    from testbed.files.names import is_uri
 
     console = messages()
     beside = Path() if is_uri(directories[0]) else Path(directories[0])
@@ -257,8 +257,8 @@ def bound_privacy(
     from analysis.privacy.report import planned
     from analysis.tables import to_json
     from testbed.experiment import load
-    from testbed.experiment.plugin_classes import refuse_unless_imported
-    from testbed.experiment.sweep import points
+    from testbed.experiment.inputs import refuse_unless_imported
+    from testbed.experiment.schema import points
 
     found = []
     all_points = list(points(load(file, overrides or []), str(file)))

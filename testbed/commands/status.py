@@ -167,7 +167,7 @@ def _state(run: "RunStatus") -> Text:
 
 
 def _troubles(run: "RunStatus") -> list[tuple[str, Text]]:
-    from testbed.records.reasons import behind_told, crashes_told
+    from testbed.records.reader import behind_told, crashes_told
 
     rows = []
     died = [f"{run.host_restarts} of hosts"] if run.host_restarts else []

@@ -192,7 +192,7 @@ def inspect(
 ) -> None:
     """Print what is in a trace, and draw it: who is online when, how fast links are, who was lost in which round."""
     from analysis import trace_report
-    from testbed.emulation.traces.detection import facts, open_trace
+    from testbed.emulation.traces.inspection import facts, open_trace
 
     if out is not None and out.suffix not in ("", ".png", ".pdf"):
         raise ExperimentError(f"--out: {out}: pictures are .png and .pdf")
@@ -232,7 +232,7 @@ def synthesize(
     horizon_s = seconds(horizon, "--horizon")
     round_s = None if round_seconds is None else seconds(round_seconds, "--round-seconds")
     from testbed.emulation.availability.synthesis import synthesize
-    from testbed.experiment.loader import availability_section
+    from testbed.experiment.schema import availability_section
     from testbed.randomness import Randomness
 
     made = synthesize(availability_section(model, settings or []), clients, horizon_s, Randomness(seed), round_s)
@@ -241,7 +241,7 @@ def synthesize(
 
 
 @trace.command(epilog=_RECORD_EPILOG)
-def record(
+def recorded_schedule(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a run.", show_default=False)],
     out: Out,
     force: Force = False,
@@ -254,15 +254,15 @@ def record(
     if next(run.rglob("experiment.yaml"), None) is None:
         raise ExperimentError(f"{run}: no runs here; `testbed run EXPERIMENT.yaml` makes some")
     from analysis import trace_report
-    from testbed.emulation.traces.detection import describe_schedule
+    from testbed.emulation.traces.inspection import describe_schedule
     from testbed.records import find_runs
-    from testbed.records.replay import record
+    from testbed.records.reader import recorded_schedule
 
     runs = find_runs(run)
     if len(runs) > 1:
         names = ", ".join(str(one.path) for one in runs[:3])
         raise ExperimentError(f"{run}: {len(runs)} runs; choose one, e.g. {names}")
-    schedule = record(runs[0])
+    schedule = recorded_schedule(runs[0])
     schedule.write(out)
     echo(trace_report.render(describe_schedule(schedule)), nl=False)
     echo(f"{out}: {len(schedule)} rows")

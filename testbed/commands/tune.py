@@ -81,7 +81,7 @@ def tune(
     try:
         # From here on it takes seconds to import what is needed.
         from testbed.commands.progress import display_for
-        from testbed.experiment.sweep import points
+        from testbed.experiment.schema import points
         from testbed.files.names import file_name
         from testbed.records import RunRecords
         from testbed.running import run_all

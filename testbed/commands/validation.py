@@ -40,7 +40,7 @@ def validate(
     imported, and checked, only with --import-classes.
     """
     from testbed.experiment import load
-    from testbed.experiment.sweep import points
+    from testbed.experiment.schema import points
     from testbed.running.validation import check
 
     experiment = load(file, overrides or [])

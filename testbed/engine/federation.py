@@ -25,7 +25,7 @@ from testbed.network.live import LiveNetwork
 from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import BeaconAccess, RoundBeacon
 from testbed.records import RunDirectory
-from testbed.records.checkpoints import Checkpoint
+from testbed.records.arrays import Checkpoint
 from testbed.selection.contract import SelectionRound, memory_copy
 from testbed.workload.contract import Evaluation, Workload
 

@@ -15,18 +15,17 @@ from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.emulation.devices import speed_factors
 from testbed.emulation.links import ClientLinks, client_links
 from testbed.emulation.traces.schedule import Schedule
-from testbed.engine import planned_privacy
 from testbed.engine.registry import aggregation_protocol, selection_protocol
 from testbed.errors import ExperimentError
-from testbed.experiment.digest import secrets_context
-from testbed.experiment.schema import Experiment
-from testbed.experiment.stages import check_schedule, check_stages
+from testbed.experiment.inputs import secrets_context
+from testbed.experiment.schema import Experiment, check_schedule, check_stages
 from testbed.former_names import check_overrides
-from testbed.network.recorder import Timing
+from testbed.network.contract import Timing
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import RoundBeacon
 from testbed.privacy.noise_plan import NoisePlan
+from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
 from testbed.randomness import Randomness
 from testbed.training import Broadcast, Trainer
 from testbed.workload.contract import LabelledWorkload, PartlySharedWorkload, Workload
@@ -127,11 +126,23 @@ class Plan:
 
     def noise_plan(self, dimension: int) -> NoisePlan | None:
         """The noise that the aggregation adds, with so many model parameters; None where it adds none."""
-        return planned_privacy.noise_plan(self.selection, self.aggregation, dimension)
+        sizes = self.minimum_participants, self.maximum_participants
+        return self.aggregation.noise_plan(*sizes, dimension, self.selection.client_rate)
 
     def reports_training(self, dimension: int) -> bool:
-        """Whether clients report losses; raises `ExperimentError` where they do not and somebody needs to know."""
-        return planned_privacy.reports_training(self.experiment, self.selection, self.aggregation, dimension)
+        """Whether clients say what their mean loss was: not beside noise, unless the experiment says so.
+
+        Raises `ExperimentError` where a selection, or a user-defined class that learns from reports, needs to know.
+        """
+        section = self.experiment.privacy or PrivacySection()
+        if section.report_losses or self.noise_plan(dimension) is None:
+            return True
+        needs = self.experiment.selection.by_losses
+        if ":" in self.experiment.selection.protocol and self.selection.by_losses:
+            needs = f"protocol: {self.experiment.selection.protocol}"
+        if needs:
+            raise ExperimentError(f"privacy.report_losses: false, but selection.{needs} {NEEDS_LOSSES}")
+        return False
 
     def environment(self, workload: Workload) -> Environment:
         """What the clients of one host share; the directory comes after registration."""

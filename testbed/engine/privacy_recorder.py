@@ -16,9 +16,7 @@ from testbed.network.recorder import Exchanges
 from testbed.privacy.ledger import Ledger, PrivacyCharge, Shares
 from testbed.privacy.section import PrivacySection, Unit
 from testbed.records import RunDirectory
-from testbed.records.chunks import read_chunks
-from testbed.records.tables import privacy_table
-from testbed.records.writer import recorded_files
+from testbed.records.tables import privacy_table, read_chunks, recorded_files
 from testbed.workload.contract import Workload
 
 

@@ -14,12 +14,10 @@ from testbed.network.emulated import EmulatedNetwork
 from testbed.network.live import LiveNetwork
 from testbed.network.recorder import Event
 from testbed.records import RunDirectory
-from testbed.records.aggregates import RoundAggregate
-from testbed.records.changed_code import changed_after
-from testbed.records.checkpoints import Checkpoint
+from testbed.records.arrays import Checkpoint, RoundAggregate
 from testbed.records.log import RunLog
-from testbed.records.run_end import STOPPED
-from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
+from testbed.records.tables import SCHEMAS, STOPPED, events_table, exchanges_table, participation_table
+from testbed.records.writer import changed_after
 from testbed.workload.contract import Evaluation
 
 

@@ -44,7 +44,7 @@ def plugin_protocol(section: str, name: str) -> type[SelectionProtocol] | type[A
     return found
 
 
-def plugin_parameters(section: str, parameters: Any) -> tuple[Any, dict[str, Any]]:
+def plugin_parameters(section: str, parameters: Any, kind: type) -> tuple[Any, dict[str, Any]]:
     """What a user-defined class is constructed with: its parameters, and its options as keyword arguments.
 
     A class has the parameters of its attribute `Parameters`, or of the built-in protocol that it derives from. Others
@@ -53,11 +53,11 @@ def plugin_parameters(section: str, parameters: Any) -> tuple[Any, dict[str, Any
     Args:
         section: ``selection`` or ``aggregation``.
         parameters: that section of the experiment.
+        kind: the class that it names.
 
     Raises:
-        ExperimentError: no such class, or a key that it does not declare; one line each.
+        ExperimentError: a key that it does not declare; one line each.
     """
-    kind = plugin_protocol(section, parameters.protocol)
     declared = _declared(kind, SelectionParameters if section == "selection" else AggregationParameters)
     if declared is not None:
         given = parameters.model_dump(mode="json", exclude={"protocol"})
@@ -91,13 +91,13 @@ def _server(section: str, parameters: Any, known: Mapping[Any, Any], with_attack
         kind = with_attacks(known[type(parameters)], {name})
         check_overrides(kind)  # a misbehaviour may be user-defined
         return kind(parameters, *arguments)
-    given, keywords = plugin_parameters(section, parameters)
+    honest = plugin_protocol(section, name)
+    given, keywords = plugin_parameters(section, parameters, honest)
     if section == "selection":  # the aggregation's are checked for as many participants as there may be
         try:
             given.check(*arguments)
         except ValueError as error:
             raise ExperimentError(f"{section}.{error}") from None
-    honest = plugin_protocol(section, name)
     names = {name, *(str(kind.model_fields["protocol"].default) for kind in known if issubclass(honest, known[kind]))}
     plugin_options.bind(honest, name, f"{section}.protocol", (given, *arguments), keywords)
     kind = with_attacks(honest, names)

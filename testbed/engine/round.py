@@ -10,8 +10,7 @@ from testbed.aggregation.contract import Aggregate, AggregationProtocol, Aggrega
 from testbed.arrays import Ids
 from testbed.errors import Refusal, RoundAborted, RoundSkipped
 from testbed.messages import Vector
-from testbed.network.contract import RoundNetwork, no_ids
-from testbed.network.exclusion import EXCLUDED, ExcludingNetwork
+from testbed.network.contract import EXCLUDED, ExcludingNetwork, RoundNetwork, no_ids
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound, TrainingReports, merged, reports_of
 from testbed.training import Broadcast, Train, TrainingRound
 from testbed.workload.contract import Workload

@@ -1,22 +1,20 @@
-"""The experiment's schema: one pydantic model, whose JSON schema editors use (`testbed schema`)."""
+"""The experiment: one pydantic model, whose JSON schema editors use (`testbed schema`), and the points of its sweep.
 
-from collections.abc import Iterable
+A name of a stage that the protocols of an experiment do not have would silently have no effect, so it is refused. In a
+sweep the protocols differ. Where clients drop out must be a stage of each point, or that point would lose nobody and be
+compared with others that do. A deadline or a quorum may be of a stage that only other points have.
+"""
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    SerializerFunctionWrapHandler,
-    Tag,
-    WithJsonSchema,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, model_validator
 
+from testbed.adversary.catalogue import CLIENTS, SERVER
 from testbed.adversary.section import AdversarySection, name_of
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters
@@ -24,169 +22,33 @@ from testbed.aggregation.dp_sgd_random_participation import RandomParticipationP
 from testbed.aggregation.ring_elements import noise_of
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.emulation.availability import Always, AvailabilitySection
-from testbed.emulation.compute.cost import REFERENCE_COSTS
-from testbed.emulation.compute.cost_files import read_costs
+from testbed.emulation.availability.section import AvailabilityModel
 from testbed.emulation.devices import Devices
 from testbed.emulation.links import Links
-from testbed.errors import TestbedError
-from testbed.experiment.records_section import RecordsSection
-from testbed.files.uris import path_or_uri
-from testbed.plugins.classes import OWN, PLUGIN_NAME, alternative_by
+from testbed.errors import ExperimentError
+from testbed.experiment.reading import apply_override, grid, read_yaml, set_key
+from testbed.experiment.sections import (
+    AggregationSection,
+    Cluster,
+    Output,
+    RecordsSection,
+    Section,
+    SelectionSection,
+    Time,
+)
+from testbed.experiment.validation import validated_as
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
 from testbed.selection import catalogue as selections
 from testbed.selection.contract import SelectionParameters
 from testbed.selection.random_selection import RandomParameters
 from testbed.workload.section import WorkloadSection
 
-_OwnName = Annotated[str, Field(pattern=PLUGIN_NAME, description="A user-defined class, as package.module:Name")]
+_ALWAYS = "train"
+_WITH_AN_ADVERSARY = "adversary/"
+RANDOM = "random"  # availability.dropout.stage: any stage after selection
 
 
-class OwnSelection(SelectionParameters):
-    """A user-defined selection protocol; further keys are handed to it."""
-
-    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
-    protocol: _OwnName
-
-
-class OwnAggregation(AggregationParameters):
-    """A user-defined aggregation protocol; further keys are handed to it."""
-
-    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
-    protocol: _OwnName
-
-    @model_serializer(mode="wrap")
-    def _as_given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without the defaults of built-in protocols: the class may have others."""
-        written: dict[str, Any] = handler(self)
-        return {key: value for key, value in written.items() if key in self.model_fields_set}
-
-
-def _section(built_in: Iterable[Any], own: Any, default: str) -> Any:
-    """The union of the parameters of the protocols built in, told apart by their names, and of a user-defined class."""
-    tagged = [Annotated[kind, Tag(str(kind.model_fields["protocol"].default))] for kind in built_in]
-    return Annotated[Union[*tagged, Annotated[own, Tag(OWN)]], Discriminator(alternative_by("protocol", default))]
-
-
-if TYPE_CHECKING:  # what all of them have; the unions themselves are made of what the catalogues list
-    SelectionSection = SelectionParameters
-    AggregationSection = AggregationParameters
-else:
-    SelectionSection = _section(selections.PROTOCOLS, OwnSelection, "random")
-    AggregationSection = _section(aggregations.PROTOCOLS, OwnAggregation, "secagg")
-
-
-_COSTS_SCHEMA = WithJsonSchema(
-    {"anyOf": [{"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}, {"type": "string"}]}
-)
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Time(_Section):
-    """The clock."""
-
-    clock: Literal["virtual", "wall"] = Field(
-        "virtual",
-        description="virtual: time is computed from links and devices, not waited for; wall: live mode, the real bytes "
-        "go through throttled sockets and everything is waited for",
-    )
-    compute: Literal["measured", "modelled"] = Field(
-        "modelled",
-        description="Compute time: a cost table (modelled: the same bits anywhere), or thread CPU time of the real "
-        "work on this one (measured); on the wall clock, too, it is waited for",
-    )
-    costs: Annotated[dict[str, Annotated[float, Field(ge=0)]], _COSTS_SCHEMA] = Field(
-        default_factory=dict,
-        description="Seconds per unit that replace entries of the reference cost table (modelled), or a file of them "
-        "as `testbed calibrate` writes it",
-    )
-    deadline_s: float = Field(60.0, gt=0, description="Seconds that a stage lasts at most")
-    stage_deadlines: dict[str, Annotated[float, Field(gt=0)]] = Field(
-        default_factory=dict, description="Stages with a deadline of their own, e.g. {lotto/announce: 5}"
-    )
-    stage_quorums: dict[str, Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0, le=1)]] = Field(
-        default_factory=dict,
-        description="Stages in which the server goes on when enough have answered (over-commitment): a whole number of "
-        "clients (1, 2, ...), or a share of those asked with a decimal point (0.8, up to 1.0); the others are late",
-    )
-    between_rounds_s: float = Field(
-        0.0,
-        ge=0,
-        le=1e9,
-        description="Seconds from the end of a round, skipped ones too, to the next; clients may come back",
-    )
-    disconnects: Literal["visible", "invisible"] = Field(
-        "invisible",
-        description="Does the server learn at once that a client has gone, or only by its silence?",
-    )
-
-    @field_validator("costs", mode="before")
-    @classmethod
-    def _from_file(cls, costs: Any) -> Any:
-        if not isinstance(costs, str):
-            return costs
-        try:
-            return read_costs(Path(costs))
-        except TestbedError as error:
-            raise ValueError(str(error)) from None
-
-    @field_validator("costs")
-    @classmethod
-    def _known(cls, costs: dict[str, float]) -> dict[str, float]:
-        unknown = sorted(set(costs) - set(REFERENCE_COSTS))
-        if unknown:
-            raise ValueError(f"unknown operation {unknown[0]!r}; allowed: {', '.join(sorted(REFERENCE_COSTS))}")
-        return costs
-
-
-class Cluster(_Section):
-    """Where the run happens; no result depends on it (with modelled compute)."""
-
-    hosts: Literal["auto"] | Annotated[int, Field(gt=0)] = Field(
-        "auto", description="Client host processes of a run; auto: one per CPU, shared among runs at the same time"
-    )
-    clients_per_host: Annotated[int, Field(gt=0)] | None = Field(
-        None, description="Clients that a host process holds; with hosts: auto this sets their number"
-    )
-    gpus_per_host: Literal["auto"] | Annotated[float, Field(ge=0)] = Field(
-        "auto", description="GPUs, or the share of one, that a host gets; auto: the cluster's GPUs are divided equally"
-    )
-    parallel_runs: Literal["auto"] | Annotated[int, Field(gt=0)] = Field(
-        "auto", description="Points of a sweep that run at the same time; auto: as CPUs and memory allow"
-    )
-    address: str | None = Field(None, description="A running Ray cluster, e.g. auto or HEAD:6379; none: local Ray")
-    network: Literal["ray", "in-process"] = Field(
-        "ray",
-        description="in-process runs everything in this process, for debugging: no Ray, plain stack traces",
-    )
-
-    @model_validator(mode="after")
-    def _one_number_of_hosts(self) -> "Cluster":
-        if self.clients_per_host is not None and self.hosts != "auto":
-            raise ValueError("clients_per_host: goes with hosts: auto alone; leave out one of the two")
-        return self
-
-
-class Output(_Section):
-    """What becomes of the records."""
-
-    directory: str | None = Field(
-        None,
-        min_length=1,
-        description="Run directory, or a URI such as s3://bucket/path (the command's --out goes before)",
-    )
-
-    @field_validator("directory", mode="before")
-    @classmethod
-    def _without_secrets(cls, directory: Any) -> Any:
-        if isinstance(directory, str | Path):
-            return str(path_or_uri(directory))
-        return directory
-
-
-class Experiment(_Section):
+class Experiment(Section):
     """A federation and what to do with it."""
 
     name: str = Field("experiment", min_length=1, max_length=100, description="Appears in tables and pictures")
@@ -281,6 +143,181 @@ class Experiment(_Section):
                 "none to lie about; set privacy.report_losses: true, or leave it out"
             )
 
+    @classmethod
+    def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> "Experiment":
+        """The validated experiment in a YAML file, with overrides such as ``selection.participants=20`` applied.
+
+        Every point of a sweep is validated too. Raises `ExperimentError`: one line per mistake, with file and key path.
+        """
+        where = str(path)
+        data = read_yaml(Path(path))
+        for override in overrides:
+            apply_override(data, override)
+        experiment = validated(data, where)
+        check_points([(point.where(where), point.experiment) for point in points(experiment, where)])
+        return experiment
+
     def plain(self) -> dict[str, Any]:
         """As plain data that YAML can hold, every default written out."""
         return self.model_dump(mode="json")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One experiment of a sweep.
+
+    Attributes:
+        label: names it among the points, and its directory; empty when there is no sweep.
+        values: the swept keys and their values here.
+        experiment: without its sweep.
+    """
+
+    label: str
+    values: dict[str, Any]
+    experiment: Experiment
+
+    def where(self, file: str) -> str:
+        """What errors of this point begin with."""
+        return f"{file}: sweep point {self.label}" if self.label else file
+
+
+def validated(data: dict[str, Any], where: str) -> Experiment:
+    """Plain data as an experiment; `where` (the file, or what else they come from) begins each line of the error."""
+    return validated_as(Experiment, data, where)
+
+
+load = Experiment.load
+
+
+def points(experiment: Experiment, where: str) -> Iterator[Point]:
+    """The experiment's points, in the order of the file.
+
+    A value that is a mapping is merged into the section that its key names; any other value replaces what is there.
+
+    Raises:
+        ExperimentError: for a point that does not hold, a grid of too many points, or the same point twice.
+    """
+    if not experiment.sweep:
+        yield Point("", {}, experiment)
+        return
+    base = experiment.model_dump(mode="json", exclude_unset=True)
+    base.pop("sweep")
+    for label, values in grid(experiment.sweep, where):
+        data = deepcopy(base)
+        for key, value in values.items():
+            set_key(data, key, deepcopy(value), f"{where}: sweep.{key}")
+        yield Point(label, values, validated(data, f"{where}: sweep point {label}"))
+
+
+def availability_section(model: str, settings: Sequence[str] = ()) -> AvailabilityModel:
+    """The `availability` section by itself that has this model and these settings.
+
+    Args:
+        model: its name.
+        settings: e.g. ``mean_online_s=600``; values are YAML, as in an experiment.
+
+    Raises:
+        ExperimentError: one line per mistake.
+    """
+    data: dict[str, Any] = {"availability": {"model": model}}
+    for setting in settings:
+        apply_override(data, f"availability.{setting}")
+    return validated(data, f"model {model}").availability
+
+
+def known_stages() -> set[str]:
+    """The stages of all questions that a built-in protocol asks, or a built-in misbehaviour."""
+    protocols: tuple[type[SelectionParameters] | type[AggregationParameters], ...]
+    protocols = (*selections.PROTOCOLS, *aggregations.PROTOCOLS)
+    declared = [stage for kind in protocols for stage in (*kind.stages, *kind.further_stages)]
+    return {*declared, _ALWAYS, *(stage for kind in (*SERVER, *CLIENTS) for stage in kind.added_stages)}
+
+
+def stages_of(experiment: Experiment) -> tuple[str, ...] | None:
+    """The stages of a round, in order; None where a protocol is a user-defined class, which is not imported."""
+    selection, aggregation = (one.stages_of_round() for one in (experiment.selection, experiment.aggregation))
+    return (*selection, _ALWAYS, *aggregation) if selection and aggregation else None
+
+
+def check_points(
+    experiments: Sequence[tuple[str, Experiment]],
+    stages: Callable[[Experiment], tuple[str, ...] | None] = stages_of,
+) -> None:
+    """Raise `ExperimentError` for a stage that the protocols of a point, or of all points, do not have.
+
+    Args:
+        experiments: all points of a sweep, or the one experiment, each with what its errors begin with.
+        stages: of a point; None: not known, so its names are left unchecked.
+    """
+    known = [stages(experiment) for _, experiment in experiments]
+    everywhere = None if None in known else {stage for found in known for stage in found or ()}
+    for (where, experiment), own in zip(experiments, known, strict=True):
+        if own is None:
+            continue
+        try:
+            check_stages(experiment, own, everywhere)
+        except ExperimentError as error:
+            raise ExperimentError(f"{where}: {error}") from None
+
+
+def check_stages(experiment: Experiment, stages: Iterable[str], elsewhere: Iterable[str] | None = None) -> None:
+    """Raise `ExperimentError` for the name of a stage that this experiment does not have.
+
+    Args:
+        experiment: one point; what names stages (drop-out, deadlines and quorums).
+        stages: of its protocols, in order.
+        elsewhere: stages of the other points of its sweep; None: not known, so any stage of a built-in protocol passes
+            where a deadline or a quorum names it.
+    """
+    stages = tuple(dict.fromkeys(stages))
+    known = known_stages()
+    if experiment.adversary is not None and experiment.adversary.server:  # an honest server asks none of them
+        stages += tuple(sorted(stage for stage in known if stage.startswith(_WITH_AN_ADVERSARY)))
+    any_point = tuple(dict.fromkeys((*stages, *sorted(known if elsewhere is None else elsewhere))))
+    shown = stages if elsewhere is None else any_point
+    dropout = experiment.availability.dropout
+    if dropout.stage != RANDOM:
+        _check("availability.dropout.stage", dropout.stage, stages, (RANDOM, *stages), experiment)
+    if isinstance(dropout.hazard, dict) and dropout.hazard:
+        for stage in dropout.hazard:
+            _check("availability.dropout.hazard", stage, any_point, shown, experiment)
+        if not set(stages).intersection(dropout.hazard):
+            _check("availability.dropout.hazard", next(iter(dropout.hazard)), stages, stages, experiment)
+    for key, named in (
+        ("stage_deadlines", experiment.time.stage_deadlines),
+        ("stage_quorums", experiment.time.stage_quorums),
+    ):
+        for stage in named:
+            _check(f"time.{key}", stage, any_point, shown, experiment)
+
+
+def check_schedule(stages: Iterable[str], where: str, own: Iterable[str] = ()) -> None:
+    """Raise `ExperimentError` for a stage of a schedule that no protocol has.
+
+    Those of protocols that this run does not have are no mistake: `ScheduledAvailability` says what they mean.
+
+    Args:
+        stages: that the schedule names.
+        where: the schedule.
+        own: stages of user-defined protocols, of all points.
+    """
+    known = {*known_stages(), *own}
+    for stage in stages:
+        if stage and stage not in known:
+            raise ExperimentError(f"{where}: unknown stage {stage!r}; {_allowed(stage, sorted(known))}")
+
+
+def _check(key: str, stage: str, fitting: Iterable[str], shown: Iterable[str], experiment: Experiment) -> None:
+    if stage in fitting:
+        return
+    shown = tuple(shown)
+    if stage in known_stages():
+        protocols = f"selection {experiment.selection.protocol} with aggregation {experiment.aggregation.protocol}"
+        raise ExperimentError(f"{key}: {stage!r} is no stage of {protocols}; {_allowed(stage, shown)}")
+    raise ExperimentError(f"{key}: unknown stage {stage!r}; {_allowed(stage, shown)}")
+
+
+def _allowed(stage: str, shown: Sequence[str]) -> str:
+    close = difflib.get_close_matches(stage, shown, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}allowed: {', '.join(shown)}"

@@ -8,34 +8,26 @@ import difflib
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, TypeVar, get_args, get_origin, overload
+from functools import cache
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import from_json, to_json
 
 from testbed.errors import ExperimentError
-from testbed.experiment.schema import Experiment
 
 _LONGEST_SHOWN = 60
 _YAML_WORDS = {True: "true", False: "false", None: "null"}
-_Kind = TypeVar("_Kind", bound=Experiment)
+_Kind = TypeVar("_Kind", bound=BaseModel)
 
 
-@overload
-def validated(data: dict[str, Any], where: str) -> Experiment: ...
-
-
-@overload
-def validated(data: dict[str, Any], where: str, kind: type[_Kind]) -> _Kind: ...
-
-
-def validated(data: dict[str, Any], where: str, kind: type[Experiment] = Experiment) -> Experiment:
-    """`data` as an experiment; `where` begins each line of the error.
+def validated_as(kind: type[_Kind], data: dict[str, Any], where: str) -> _Kind:
+    """`data` as `kind`; raises `ExperimentError`.
 
     Args:
+        kind: `testbed.experiment.schema.Experiment`.
         data: plain data.
-        where: the file, or what else they come from.
-        kind: a class that derives from `Experiment`, of which the result is to be.
+        where: the file, or what else they come from; begins each line of the error.
     """
     try:
         text = to_json(data, inf_nan_mode="constants")
@@ -48,7 +40,7 @@ def validated(data: dict[str, Any], where: str, kind: type[Experiment] = Experim
         try:
             return kind.model_validate_json(text, strict=True)
         except ValidationError as error:
-            lines = _lines(error, plain)
+            lines = _lines(error, plain, kind)
     raise ExperimentError("\n".join(f"{where}: {line}" for line in lines))
 
 
@@ -61,7 +53,7 @@ def _not_finite(value: Any, path: tuple[Any, ...]) -> Iterator[str]:
             yield from _not_finite(inner, (*path, key))
 
 
-def _lines(error: ValidationError, data: Any) -> list[str]:
+def _lines(error: ValidationError, data: Any, model: type[BaseModel]) -> list[str]:
     """One line per key path; what the alternatives of a union expect is said in one line."""
     found: dict[str, list[str]] = {}
     given: dict[str, str] = {}
@@ -73,7 +65,7 @@ def _lines(error: ValidationError, data: Any) -> list[str]:
         if kind == "union_tag_invalid":
             location.append(_discriminator(location))
         path = _dotted(location)
-        found.setdefault(path, []).append(_wording(problem))
+        found.setdefault(path, []).append(_wording(problem, model))
         if kind not in ("missing", "extra_forbidden", "union_tag_invalid", "value_error"):
             given[path] = _shown(problem["input"])
     lines = []
@@ -112,12 +104,12 @@ def _shown(given: Any) -> str:
     return f", not {text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + '...'}"
 
 
-def _wording(problem: Any) -> str:
+def _wording(problem: Any, model: type[BaseModel]) -> str:
     """What is wrong and what is allowed, without the path."""
     kind, context, message = problem["type"], problem.get("ctx") or {}, str(problem["msg"])
     if kind == "extra_forbidden":
         *section, key = problem["loc"]
-        allowed = _KEYS.get(tuple(part for part in section if isinstance(part, str)), [])
+        allowed = _keys(model).get(tuple(part for part in section if isinstance(part, str)), [])
         close = difflib.get_close_matches(str(key), allowed, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         return f"unknown key; {hint}allowed: {', '.join(allowed)}"
@@ -142,6 +134,7 @@ def _wording(problem: Any) -> str:
     return message.replace("Input should be", "should be").replace("valid array", "list")
 
 
+@cache
 def _keys(model: type[BaseModel], section: tuple[str, ...] = ()) -> dict[tuple[str, ...], list[str]]:
     """The keys of each section, by the section's location in pydantic's errors (tags of unions included)."""
     found = {section: sorted(model.model_fields)}
@@ -161,6 +154,3 @@ def _models_in(annotation: Any, tag: tuple[str, ...] = ()) -> Iterator[tuple[tup
     else:
         for argument in get_args(annotation):
             yield from _models_in(argument, tag)
-
-
-_KEYS = _keys(Experiment)

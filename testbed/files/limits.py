@@ -2,15 +2,23 @@
 
 A file that is larger is refused in one line before it is in memory. What is read as a whole is read through
 `whole` or `text`, which never take more than their limit, also from what has no size (a pipe, a device); what is read
-line by line goes through `lines`.
+line by line goes through `lines`; what lies in a tar is of `SmallHeaders`.
 """
 
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 MIB, GIB = 1 << 20, 1 << 30
 _PIECE_BYTES = 4 * MIB
+_OF_HEADERS = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
 
 YAML_BYTES = 64 * MIB
 """Experiment files, also those of run directories, and tables of costs: lists of 10^6 numbers fit."""
@@ -103,3 +111,13 @@ def check_size(path: Path, most: int) -> None:
 def size(count: int) -> str:
     """Bytes for a person."""
     return f"{count // GIB} GiB" if count >= GIB and count % GIB == 0 else f"{count / MIB:.10g} MiB"
+
+
+class SmallHeaders(tarfile.TarInfo):
+    """A member of a tar whose extended headers are small: `tarfile` reads these into memory, whatever their size."""
+
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:  # to be overridden, as `tarfile` says
+        if self.type in _OF_HEADERS and self.size > ARCHIVE_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header of more than {size(ARCHIVE_HEADER_BYTES)}")
+        member: tarfile.TarInfo = super()._proc_member(tar)  # type: ignore[misc]  # private, so not in the stubs
+        return member

@@ -1,8 +1,10 @@
 """The one way to communicate: `replies = await network.ask(recipients, message)`."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -177,6 +179,36 @@ class Ask:
         return replace(self, recipients=kept, private=private)
 
 
+@dataclass(frozen=True)
+class Timing:
+    """What the server waits for.
+
+    Attributes:
+        deadline_s: seconds a stage lasts at most.
+        stage_deadlines: stages with their own.
+        disconnects_visible: the server learns at once that a client has gone, instead of by timeout.
+        stage_quorums: stages in which the server goes on when so many have answered: an int is a number of clients, a
+            float (at most 1.0) a share of those asked.
+    """
+
+    deadline_s: float
+    stage_deadlines: Mapping[str, float] = field(default_factory=dict)
+    disconnects_visible: bool = False
+    stage_quorums: Mapping[str, int | float] = field(default_factory=dict)
+
+    def limit_s(self, stage: str, asked_for_s: float | None) -> float:
+        """Seconds that `stage` lasts at most; what the protocol asked for goes before what the experiment says."""
+        return self.stage_deadlines.get(stage, self.deadline_s) if asked_for_s is None else asked_for_s
+
+    def quorum(self, stage: str, asked_for: int | None, recipients: int) -> int | None:
+        """How many answers are enough in `stage`; None: the server waits for all."""
+        if asked_for is not None or stage not in self.stage_quorums:
+            return asked_for
+        enough = self.stage_quorums[stage]
+        # As written: 0.07 of 100 are 7, though the float 0.07 times 100 is above 7.
+        return enough if isinstance(enough, int) else math.ceil(Fraction(str(enough)) * recipients)
+
+
 class Network(ABC):
     """How a server reaches its clients. Protocol code knows nothing else of Ray, time or sockets."""
 
@@ -239,3 +271,33 @@ class RoundNetwork(Network):
     @abstractmethod
     async def pause(self, seconds: float) -> None:
         """Let time pass between two rounds."""
+
+
+EXCLUDED = "excluded_clients"
+"""Where their numbers are, sorted, in what is kept from round to round (`AggregationRound.memory`)."""
+
+
+class ExcludingNetwork(Network):
+    """A network on which some clients are not asked: those that a protocol has found to misbehave, beyond doubt.
+
+    To those who choose participants they look as if they were offline.
+
+    Args:
+        network: where the others are asked.
+        clients: who is excluded.
+    """
+
+    def __init__(self, network: Network, clients: Ids) -> None:
+        self._network = network
+        self._clients = clients
+
+    async def _ask(self, asked: Ask) -> Replies:
+        return await self._network._ask(asked.without(self._clients))
+
+    async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
+        """See `Network.consult_beacon`."""
+        await self._network.consult_beacon(bytes_up, bytes_down, round_trip_s)
+
+    def record_event(self, party: str, kind: str, detail: str) -> None:
+        """See `Network.record_event`."""
+        self._network.record_event(party, kind, detail)

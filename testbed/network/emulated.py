@@ -22,11 +22,10 @@ from testbed.emulation.compute.cost import ComputeModel
 from testbed.emulation.links import ClientLinks
 from testbed.emulation.links.rates import Rates
 from testbed.messages import detach
-from testbed.network.contract import Ask, Replies
+from testbed.network.contract import Ask, Replies, Timing
 from testbed.network.fair_sharing.transfers import transfer
-from testbed.network.hosts import Delivery, HostAnswers, Hosts
-from testbed.network.recorder import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, RoundRecorder, Timing
-from testbed.network.stage import Stage
+from testbed.network.hosts import Delivery, Hosts
+from testbed.network.recorder import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, RoundRecorder, Stage
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +43,7 @@ class EmulatedNetwork(RoundRecorder):
 
     Args:
         hosts: where the clients run.
-        links: the clients' and the server's links.
-        speed_factors: `(n,)` compute slowdown per client.
-        availability: who is reachable when, and who drops out where.
-        timing: deadlines.
-        compute: measured or modelled seconds.
-        on_stage: called with (stage, virtual seconds) when a stage begins.
-        on_crash: see `RoundRecorder`.
+        links, speed_factors, availability, timing, compute, on_stage, on_crash: see `RoundRecorder`.
     """
 
     def __init__(
@@ -64,15 +57,12 @@ class EmulatedNetwork(RoundRecorder):
         on_stage: Callable[[str, float], None] = lambda stage, now: None,
         on_crash: OnCrash = "stop",
     ) -> None:
-        super().__init__(len(speed_factors), availability, timing, compute, on_stage, on_crash)
+        super().__init__(links, speed_factors, availability, timing, compute, on_stage, on_crash)
         self.hosts = hosts
-        self.links = links
-        self.speed_factors = speed_factors
 
     async def begin_round(self, round_number: int) -> None:
-        """Start a round at the present virtual time: nobody has dropped out of it yet."""
-        self._open_round(round_number)
-        self.announced_rounds.begin_round(round_number)
+        """Start a round at the present virtual time."""
+        await super().begin_round(round_number)
         await self.hosts.begin_round(round_number)
         self._start_server_work()
 
@@ -83,7 +73,7 @@ class EmulatedNetwork(RoundRecorder):
     async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
         """See `Network.consult_beacon`."""
         self._finish_server_work()
-        self.now_s += round_trip_s + self._beacon_asked(self.links, bytes_up, bytes_down)
+        self.now_s += round_trip_s + self._beacon_asked(bytes_up, bytes_down)
         self._start_server_work()
 
     async def _total(
@@ -127,7 +117,7 @@ class EmulatedNetwork(RoundRecorder):
         limit_s = self.timing.limit_s(kind.stage, asked.deadline_s)
         quorum = self.timing.quorum(kind.stage, asked.quorum, len(recipients))
         end_s = self._run_clock(stage, presence, limit_s, quorum)
-        self._keep_record(stage, answers)
+        self._keep_record(stage, answers, self.now_s)
         replies = stage.replies(answers, functools.partial(self._total, delivery.key), self.now_s, end_s)
         self.now_s = end_s
         self._start_server_work()
@@ -213,12 +203,6 @@ class EmulatedNetwork(RoundRecorder):
         if quorum is not None and 0 < quorum <= len(arrivals):
             end_s = min(end_s, float(np.partition(arrivals, quorum - 1)[quorum - 1]))
         return end_s
-
-    def _keep_record(self, stage: Stage, answers: HostAnswers) -> None:
-        self._remember_gone(stage.who(DROPPED, OFFLINE))
-        stage.ride_on_answers(self.links.transport, self.speed_factors)
-        self.exchanges.append(stage.exchanges(self.now_s, self.speed_factors))
-        self._record_answers(answers)
 
 
 def _speaking(stage: Stage) -> npt.NDArray[np.bool_]:

@@ -1,22 +1,19 @@
-"""What every network keeps of a round: the exchanges, the events, the server's own work, and who has gone."""
+"""What every network keeps of a round: its stages' exchanges, events, the server's own work, and who has gone."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.arrays import Ids
+from testbed.arrays import Floats, Ids
 from testbed.crashes import Crash, OnCrash
 from testbed.emulation.availability import Availability, Presence
 from testbed.emulation.compute.cost import ComputeModel, Meter, metered, thread_cpu_s
-from testbed.emulation.links import ClientLinks
+from testbed.emulation.links import ClientLinks, Transport
 from testbed.messages import Message
-from testbed.network.announced_rounds import AnnouncedRounds
-from testbed.network.contract import RoundNetwork, ids
+from testbed.network.contract import Missing, Replies, RoundNetwork, Summing, Timing, ids
 from testbed.network.hosts import HostAnswers
 
 OUTCOMES = ("answered", "silent", "offline", "dropped", "late", "refused")
@@ -31,14 +28,14 @@ class Exchanges:
     as_participant: bool
     clients: Ids
     sent_s: float
-    received_s: npt.NDArray[np.float64]  # NaN where no answer arrived
+    received_s: Floats  # NaN where no answer arrived
     bytes_down: Ids
     bytes_up: Ids
     transport_down: Ids
     transport_up: Ids
     pki_bytes_down: Ids
     pki_bytes_up: Ids
-    compute_s: npt.NDArray[np.float64]
+    compute_s: Floats
     outcome: npt.NDArray[np.int8]
 
 
@@ -52,41 +49,12 @@ class Event:
     detail: str
 
 
-@dataclass(frozen=True)
-class Timing:
-    """What the server waits for.
-
-    Attributes:
-        deadline_s: seconds a stage lasts at most.
-        stage_deadlines: stages with their own.
-        disconnects_visible: the server learns at once that a client has gone, instead of by timeout.
-        stage_quorums: stages in which the server goes on when so many have answered: an int is a number of clients, a
-            float (at most 1.0) a share of those asked.
-    """
-
-    deadline_s: float
-    stage_deadlines: Mapping[str, float] = field(default_factory=dict)
-    disconnects_visible: bool = False
-    stage_quorums: Mapping[str, int | float] = field(default_factory=dict)
-
-    def limit_s(self, stage: str, asked_for_s: float | None) -> float:
-        """Seconds that `stage` lasts at most; what the protocol asked for goes before what the experiment says."""
-        return self.stage_deadlines.get(stage, self.deadline_s) if asked_for_s is None else asked_for_s
-
-    def quorum(self, stage: str, asked_for: int | None, recipients: int) -> int | None:
-        """How many answers are enough in `stage`; None: the server waits for all."""
-        if asked_for is not None or stage not in self.stage_quorums:
-            return asked_for
-        enough = self.stage_quorums[stage]
-        # As written: 0.07 of 100 are 7, though the float 0.07 times 100 is above 7.
-        return enough if isinstance(enough, int) else math.ceil(Fraction(str(enough)) * recipients)
-
-
 class RoundRecorder(RoundNetwork):
-    """What is recorded of one round at a time; a network adds how it asks, and calls `announced_rounds.begin_round`.
+    """What is recorded of one round at a time; a network adds how it asks.
 
     Args:
-        population: number of clients n.
+        links: the clients' and the server's links.
+        speed_factors: `(n,)` compute slowdown per client.
         availability: who is reachable when, and who drops out where.
         timing: what the server waits for.
         compute: measured or modelled seconds.
@@ -101,23 +69,25 @@ class RoundRecorder(RoundNetwork):
 
     def __init__(
         self,
-        population: int,
+        links: ClientLinks,
+        speed_factors: Floats,
         availability: Availability,
         timing: Timing,
         compute: ComputeModel,
-        on_stage: Callable[[str, float], None],
-        on_crash: OnCrash,
+        on_stage: Callable[[str, float], None] = lambda stage, now: None,
+        on_crash: OnCrash = "stop",
     ) -> None:
+        self.links = links
+        self.speed_factors = speed_factors
         self.availability = availability
         self.timing = timing
         self.compute = compute
         self.on_stage = on_stage
         self.on_crash = on_crash
         self.now_s = 0.0
-        self._population = population
         self._meter_scope: AbstractContextManager[Meter] | None = None
         self._between_rounds: list[Event] = []
-        self.announced_rounds = AnnouncedRounds(population)
+        self.announced_rounds = AnnouncedRounds(len(speed_factors))
         self._open_round(0)
         self._in_round = False
 
@@ -131,8 +101,13 @@ class RoundRecorder(RoundNetwork):
         self.behind_s = 0.0
         self.server_compute_s = 0.0
         self.beacon_bytes_up = self.beacon_bytes_down = 0
-        self._gone = np.zeros(self._population, np.bool_)
+        self._gone = np.zeros(len(self.speed_factors), np.bool_)
         self._stage = "round"
+
+    async def begin_round(self, round_number: int) -> None:
+        """Start a round at the present time: nobody has dropped out of it yet."""
+        self._open_round(round_number)
+        self.announced_rounds.begin_round(round_number)
 
     async def pause(self, seconds: float) -> None:
         """Let time pass between two rounds."""
@@ -184,11 +159,11 @@ class RoundRecorder(RoundNetwork):
         """Account `spent_s` seconds of the server's work; a network whose clock does not run by itself moves it."""
         self.server_compute_s += spent_s
 
-    def _beacon_asked(self, links: ClientLinks, bytes_up: int, bytes_down: int) -> float:
+    def _beacon_asked(self, bytes_up: int, bytes_down: int) -> float:
         """Count a request to the beacon and its answer; seconds that the server's link takes for them."""
         self.beacon_bytes_up += bytes_up
         self.beacon_bytes_down += bytes_down
-        return bytes_up / links.server_up_bytes_s + bytes_down / links.server_down_bytes_s
+        return bytes_up / self.links.server_up_bytes_s + bytes_down / self.links.server_down_bytes_s
 
     # -- who is there ----------------------------------------------------------------------------------------
 
@@ -223,7 +198,181 @@ class RoundRecorder(RoundNetwork):
         refused = np.union1d(ids([refusal.client for refusal in answers.refusals]), ids(list(cut_off)))
         self.announced_rounds.record(number, asked, reached & ~np.isin(asked, crashed), refused)
 
-    def _remember_gone(self, clients: Ids) -> None:
-        """`clients` dropped out or were offline: the model may say that they stay away for the rest of the round."""
+    def _keep_record(self, stage: "Stage", answers: HostAnswers, sent_s: float) -> None:
+        """Record a stage that has ended, and who is gone until the round is over."""
         if not self.availability.comes_back:
-            self._gone[clients] = True
+            self._gone[stage.who(DROPPED, OFFLINE)] = True
+        stage.ride_on_answers(self.links.transport, self.speed_factors)
+        self.exchanges.append(stage.exchanges(sent_s, self.speed_factors))
+        self._record_answers(answers)
+
+
+class AnnouncedRounds:
+    """For each client the number of the last round that it has heard of, or knows that it has missed.
+
+    A client that counts announcements, to refuse a round whose predecessors it has not heard of, must not count those
+    that could not reach it. A device knows that it was out of reach; how many rounds were announced meanwhile it has
+    from a source other than the server, a public timetable for instance. Here the network knows both, and tells each
+    client with an announcement up to which number it has heard. The server has no part in it.
+
+    An announcement that a client accepts brings it to that round's number; one that it refuses counts as one round, as
+    it would have by announcing the next number; one that could not reach it likewise, but once in a round of the run;
+    one that was not sent to it counts for nothing.
+
+    Args:
+        population: number of clients n.
+    """
+
+    def __init__(self, population: int) -> None:
+        self._population = population
+        self._before_first: int | None = None
+        self._numbers: Ids | None = None  # (n,), from the first announcement on
+        self._missed: npt.NDArray[np.bool_] | None = None  # (n,), who has missed one in this round of the run
+
+    def begin_round(self, round_number: int) -> None:
+        """A round of the run begins; those before the first one (a resumed run) are over, and everybody knows."""
+        if self._before_first is None:
+            self._before_first = round_number - 1
+        self._missed = None
+
+    def known_to(self, clients: Ids, round_number: int) -> Ids | None:
+        """`(m,)` up to which number `clients` have heard; None: up to the round before, as when all are honest."""
+        heard = self._all()[clients]
+        return None if (heard == round_number - 1).all() else heard
+
+    def record(self, number: int, asked: Ids, reached: npt.NDArray[np.bool_], refused: Ids) -> None:
+        """Round `number` was announced to `asked`, of which those in the mask `reached`, `(m,)`, got the message."""
+        heard = self._all()
+        if self._missed is None:
+            self._missed = np.zeros(self._population, np.bool_)
+        accepted = np.setdiff1d(asked[reached], refused)
+        heard[accepted] = np.maximum(heard[accepted], number)
+        heard[refused] += 1
+        away = asked[~reached]
+        away = away[~self._missed[away]]
+        heard[away] += 1
+        self._missed[away] = True
+
+    def to_checkpoint(self, round_number: int) -> Ids | None:
+        """What a checkpoint after this round must hold, `(n,)`; None where it follows from the round's number."""
+        if self._numbers is None or (self._numbers == round_number).all():
+            return None
+        return self._numbers.copy()
+
+    def restore(self, numbers: Ids) -> None:
+        """Resume with what `to_checkpoint` gave."""
+        self._numbers = numbers.copy()
+
+    def _all(self) -> Ids:
+        if self._numbers is None:
+            self._numbers = np.full(self._population, self._before_first or 0, np.int64)
+        return self._numbers
+
+
+class Stage:
+    """What is known of one stage while it runs: arrays aligned with the clients that were asked.
+
+    Args:
+        kind: type of the question.
+        recipients: `(m,)` sorted client numbers.
+        size: bytes of the common part on the wire.
+        private: encoded private part per client, or None.
+
+    Attributes:
+        size_down, size_up: `(m,)` int64 bytes that are to be carried; `bytes_down`, `bytes_up` those that were.
+        transport_down, transport_up: `(m,)` int64 transport headers and acknowledgements that went with them.
+        pki_up, pki_down: `(m,)` int64 bytes exchanged with the PKI by the handler.
+        compute_s: `(m,)` seconds on the reference machine.
+        ready_s: `(m,)` when the client had done its work, look-ups at the PKI included; infinite: never.
+        arrival_s: `(m,)` when the answer was complete at the server; infinite: never.
+        outcome: `(m,)` int8 position in `OUTCOMES`.
+        number: names the stage within the round.
+    """
+
+    def __init__(
+        self, kind: type[Message], recipients: Ids, size: int, private: Mapping[int, bytes] | None, number: int
+    ) -> None:
+        count = len(recipients)
+        self.kind = kind
+        self.recipients = recipients
+        self.number = number
+        self.size_down = np.full(count, size, np.int64)
+        if private is not None:
+            self.size_down += np.fromiter((len(private[client]) for client in recipients.tolist()), np.int64, count)
+        self.size_up = np.zeros(count, np.int64)
+        self.bytes_down, self.bytes_up = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self.transport_down, self.transport_up = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self.pki_up, self.pki_down = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self.compute_s = np.zeros(count)
+        self.ready_s, self.arrival_s = np.full(count, np.inf), np.full(count, np.inf)
+        self.outcome = np.full(count, SILENT, np.int8)
+
+    def place(self, answers: HostAnswers) -> None:
+        """Note what the clients did: answered, refused or stayed silent, and what it took them."""
+        at = np.searchsorted(self.recipients, answers.clients)
+        self.size_up[at] = answers.sizes
+        self.compute_s[at] = answers.compute_s
+        self.pki_up[at] = answers.pki_up
+        self.pki_down[at] = answers.pki_down
+        self.outcome[at[answers.answered]] = ANSWERED
+        refused = np.fromiter((refusal.client for refusal in answers.refusals), np.int64)
+        self.outcome[np.searchsorted(self.recipients, refused)] = REFUSED
+        if (shared := answers.shared) is not None:
+            at = np.searchsorted(self.recipients, shared.clients)
+            self.size_up[at] = shared.size
+            self.compute_s[at] = shared.compute_s
+            self.outcome[at] = ANSWERED
+
+    def who(self, *outcomes: int) -> Ids:
+        """Sorted numbers of the clients with one of these outcomes."""
+        return self.recipients[np.isin(self.outcome, outcomes)]
+
+    def ride_on_answers(self, transport: Transport, speed_factors: Floats) -> None:
+        """Take off `transport_up` the last acknowledgements of questions that were answered before they went alone."""
+        prompt = self.compute_s * speed_factors[self.recipients] <= transport.acknowledgement_delay_s
+        rode = (self.bytes_up > 0) & prompt
+        self.transport_up = self.transport_up - np.where(rode, transport.delayed_acknowledgement(self.size_down), 0)
+
+    def exchanges(self, sent_s: float, speed_factors: Floats) -> Exchanges:
+        """The stage as it is recorded; `(n,)` `speed_factors` scale the compute time."""
+        arrived = np.isfinite(self.arrival_s) & (self.outcome != LATE)
+        return Exchanges(
+            stage=self.kind.stage,
+            as_participant=self.kind.as_participant,
+            clients=self.recipients,
+            sent_s=sent_s,
+            received_s=np.where(arrived, self.arrival_s, np.nan),
+            bytes_down=self.bytes_down,
+            bytes_up=self.bytes_up,
+            transport_down=self.transport_down,
+            transport_up=self.transport_up,
+            pki_bytes_down=self.pki_down,
+            pki_bytes_up=self.pki_up,
+            compute_s=self.compute_s * speed_factors[self.recipients],
+            outcome=self.outcome,
+        )
+
+    def replies(self, answers: HostAnswers, summing: Summing, sent_s: float, end_s: float) -> Replies:
+        """What the server gets of a stage that began at `sent_s` and ended at `end_s`."""
+        refused = self.who(REFUSED)
+        in_time = set(refused.tolist())
+        missing = Missing(
+            offline=self.who(OFFLINE),
+            dropped=self.who(DROPPED),
+            late=self.who(LATE),
+            refused=refused,
+            silent=self.who(SILENT),
+            refusals=tuple(refusal for refusal in answers.refusals if refusal.client in in_time),
+        )
+        assert self.kind.Answer is not None
+        answered = self.outcome == ANSWERED
+        return Replies(
+            kind=self.kind.Answer,
+            clients=self.recipients[answered],
+            headers=answers.headers,
+            missing=missing,
+            summing=summing,
+            latency_s=self.arrival_s[answered] - sent_s,
+            waited_s=end_s - sent_s,
+            shared=None if answers.shared is None else answers.shared.header,
+        )

@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from testbed.batches import Batches
 from testbed.emulation.compute.cost import ComputeModel, meter_pki
@@ -46,7 +46,7 @@ from testbed.parties.pki import Directory, Entries, Identity, Lookup
 from testbed.randomness import Randomness
 from testbed.workload.contract import LocalUpdate, Workload
 
-Handler = TypeVar("Handler", bound=Callable[..., Message | None])
+Method = TypeVar("Method", bound=Callable[..., Message | None])
 
 
 @dataclass(kw_only=True)
@@ -144,7 +144,14 @@ class Client:
         return role
 
 
-def handles(kind: type[Message], *, stateless: bool = False) -> Callable[[Handler], Handler]:
+@runtime_checkable
+class _Handler(Protocol):
+    """A method that `handles` has marked."""
+
+    _handles: tuple[type[Message], bool]
+
+
+def handles(kind: type[Message], *, stateless: bool = False) -> Callable[[Method], Method]:
     """Mark a method of a `Role` as the handler of messages of type `kind`.
 
     The method gets `(self, message)`, or `(self, message, private)` when the message type has a private part, and
@@ -152,7 +159,7 @@ def handles(kind: type[Message], *, stateless: bool = False) -> Callable[[Handle
     remember: a static method of `(environment, message)`, called once for all clients of a host.
     """
 
-    def mark(method: Handler) -> Handler:
+    def mark(method: Method) -> Method:
         method._handles = (kind, stateless)  # type: ignore[attr-defined]  # an attribute goes along where a class is pickled by value
         return method
 
@@ -207,9 +214,10 @@ def _marked(of: type) -> dict[type[Message], tuple[str, bool]]:
     """The handlers that a class itself has: the name of each, and whether it is stateless."""
     found = {}
     for name, member in vars(of).items():
-        marked = getattr(getattr(member, "__wrapped__", member), "_handles", None)  # under staticmethod
-        if marked is not None:
-            found[marked[0]] = (name, marked[1])
+        method = member.__func__ if isinstance(member, staticmethod) else member
+        if isinstance(method, _Handler):
+            kind, stateless = method._handles
+            found[kind] = (name, stateless)
     return found
 
 

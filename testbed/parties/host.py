@@ -126,10 +126,11 @@ class Host:
         try:
             message = attach(delivery.kind, delivery.header, delivery.vectors)
         except ProtocolError as error:
-            return self._each(delivery, _refuse("message.malformed", str(error)))
+            return self._each(delivery, _raising(Refusal("message.malformed", str(error))))
         specs = [spec for spec in self._roles if delivery.kind in spec.role._handlers]
         if not specs:
-            return self._each(delivery, _refuse(OTHER_PROTOCOL, f"{delivery.kind.__name__}: nobody here answers it"))
+            unanswered = Refusal(OTHER_PROTOCOL, f"{delivery.kind.__name__}: nobody here answers it")
+            return self._each(delivery, _raising(unanswered))
         name, stateless = specs[0].role._handlers[delivery.kind]
         if stateless and len(specs) == 1:
             return self._once_for_all(delivery, getattr(specs[0].role, name), message)
@@ -147,12 +148,10 @@ class Host:
             began = thread_cpu_s()
             try:
                 answer = detach(handler(self.environment, message))
-            except Refusal as refusal:
-                return self._each(delivery, _refuse(refusal.check, refusal.detail))
             except BaseException as error:
-                if not is_crash(error):
+                if not (isinstance(error, Refusal) or is_crash(error)):
                     raise
-                return self._each(delivery, _crash(error))
+                return self._each(delivery, _raising(error))
             spent = self.environment.compute.seconds(meter, thread_cpu_s() - began)
         answers = HostAnswers.empty()
         answers.shared = SharedAnswer(delivery.recipients, answer.header, answer.size, spent)
@@ -240,14 +239,7 @@ class Host:
         return {number: self._vectors[key][number] for number in clients.tolist()}
 
 
-def _refuse(check: str, detail: str) -> Callable[[Client, Message | None], Message | None]:
-    def handle(client: Client, private: Message | None) -> Message | None:
-        raise Refusal(check, detail)
-
-    return handle
-
-
-def _crash(error: BaseException) -> Callable[[Client, Message | None], Message | None]:
+def _raising(error: BaseException) -> Callable[[Client, Message | None], Message | None]:
     where = error.__traceback__
 
     def handle(client: Client, private: Message | None) -> Message | None:

@@ -21,15 +21,13 @@ from pathlib import Path, PurePosixPath
 from testbed.errors import ExperimentError, RunError
 from testbed.files import limits
 from testbed.files.atomic import atomic_write
-from testbed.files.uris import path_or_uri
-from testbed.records import attempts
-from testbed.records.aggregates import names_in, round_of_aggregate
-from testbed.records.checkpoints import CHECKPOINT, PREVIOUS, Stamp, restored
-from testbed.records.confinement import inside
-from testbed.records.lock import LOCK, WRITER, held
+from testbed.files.names import inside, path_or_uri
+from testbed.records.arrays import CHECKPOINT, PREVIOUS, Stamp, aggregate_files, restored, round_of_aggregate
 from testbed.records.log import FILE as LOG
 from testbed.records.store import Store, Stored, each
+from testbed.records.tables import merged_up_to
 from testbed.records.uploads import (
+    ATTEMPTS,
     EXPERIMENT,
     MARK,
     SUMMARY,
@@ -40,7 +38,7 @@ from testbed.records.uploads import (
     stamp_of,
     tables_in,
 )
-from testbed.records.writer import merged_up_to
+from testbed.records.writer import LOCK, WRITER, decoded_attempts, held, unite_attempts
 
 _RUNS_AT_A_TIME = 4
 _ATTEMPTS = 5  # a run that goes on elsewhere may move on while it is read
@@ -184,9 +182,9 @@ class _Both:
                 listed = files if attempt == 0 else self.store.files()
                 try:
                     self._together(listed, push=push)
-                    if attempts.FILE in listed:  # what either has tried was tried, whichever checkpoint is the later
-                        there = self.store.read(attempts.FILE, limits.ATTEMPTS_BYTES)
-                        attempts.unite(self.path, attempts.decoded(there, f"{self.store.shown}/{attempts.FILE}"))
+                    if ATTEMPTS in listed:  # what either has tried was tried, whichever checkpoint is the later
+                        there = self.store.read(ATTEMPTS, limits.ATTEMPTS_BYTES)
+                        unite_attempts(self.path, decoded_attempts(there, f"{self.store.shown}/{ATTEMPTS}"))
                     return
                 except (_Moved, FileNotFoundError):
                     continue
@@ -276,7 +274,7 @@ class _Both:
         (self.path / PREVIOUS).unlink(missing_ok=True)  # perhaps of what another machine has gone on from
         os.replace(fresh, self.path / CHECKPOINT)
         self.mirror.remember(Memory(there, None, seen))
-        for name in {*names_in(self.path)} - seen_there:
+        for name in {*aggregate_files(self.path)} - seen_there:
             (self.path / name).unlink(missing_ok=True)
         for name in (*self.mirror.parts(), *TABLES, SUMMARY):
             if name not in wanted and (name not in files or round_of(name) is not None):

@@ -1,7 +1,8 @@
-"""Reading runs back: pandas frames per table, and the runs below a directory."""
+"""Reading runs back: pandas frames per table, the schedule that a run followed, and what went wrong in words."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,16 +13,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from testbed.emulation.traces.schedule import DROPPED, OFFLINE, PARTICIPANT, Schedule
 from testbed.errors import RunError, reason
 from testbed.files import parquet as parquet_files
 from testbed.files import plain_yaml
-from testbed.records import aggregates
-from testbed.records.chunks import ROWS, joined, read_chunks
-from testbed.records.tables import SCHEMAS
-from testbed.records.writer import RunDirectory, read_table, recorded_files
+from testbed.records import arrays
+from testbed.records.tables import ROWS, SCHEMAS, joined, read_chunks, read_table, recorded_files
+from testbed.records.writer import RunDirectory
 
 if TYPE_CHECKING:
     import pandas as pd  # slow to import, and not everything that writes records reads them
+
+_LONGEST_DETAIL = 100  # characters
+_ORDER = ("aborted", "skipped")
 
 
 class RunRecords:
@@ -134,11 +138,11 @@ class RunRecords:
         """Refusals, misbehaviour, restarts."""
         return self.frame("events")
 
-    def aggregate(self, round_number: int) -> aggregates.RoundAggregate | None:
+    def aggregate(self, round_number: int) -> arrays.RoundAggregate | None:
         """What the server saw in a finished round; None: it did not complete, or it was not asked for."""
         if self._checkpoint is None or round_number > self._checkpoint.round_number:
             return None
-        return aggregates.read(self.path, round_number)
+        return arrays.read_aggregate(self.path, round_number)
 
     @property
     def model(self) -> npt.NDArray[np.float32] | None:
@@ -160,3 +164,104 @@ def find_runs(path: Path) -> list[RunRecords]:
     if not found:
         raise RunError(f"{path}: no runs here; `testbed run EXPERIMENT.yaml --out {path}` makes some")
     return [RunRecords(directory) for directory in found]
+
+
+def recorded_schedule(run: RunRecords) -> Schedule:
+    """Who took part in which round, and who was offline or dropped out, at which stage.
+
+    What counts is a client's first stage of a round in which it was offline or dropped out. A client that was away
+    already when it was first asked, and did not take part, has no stage: it was away for the round, whatever stages
+    another protocol has. Answers that came too late, and refusals, are the protocol's doing and not on the schedule.
+
+    Args:
+        run: the records, also those of a run that has not ended: its finished rounds. Raises `RunError` when
+            they are damaged.
+    """
+    exchanges, participation = run.exchanges, run.participation
+    asked_first = ~exchanges.duplicated(["round", "client"])  # rows are in the order in which the stages began
+    fates = exchanges.assign(asked_first=asked_first)[exchanges["outcome"].isin(["offline", "dropped"])]
+    fates = fates.drop_duplicates(["round", "client"])
+    number = np.concatenate([participation["round"], fates["round"]]).astype(np.int64)
+    client = np.concatenate([participation["client"], fates["client"]]).astype(np.int64)
+    key = number * (client.max(initial=0) + 1) + client
+    participants = len(participation)
+    took_part = np.isin(key[participants:], key[:participants])
+    offline = (fates["outcome"] == "offline").to_numpy()
+    throughout = offline & fates["asked_first"].to_numpy() & ~took_part
+    names, named = np.unique(fates["stage"].astype(str).to_numpy(object), return_inverse=True)
+    stage = np.concatenate([np.zeros(participants), np.where(throughout, 0, named + 1)]).astype(np.int16)
+    fate = np.concatenate([np.full(participants, PARTICIPANT), np.where(offline, OFFLINE, DROPPED)]).astype(np.int8)
+    order = np.lexsort((fate != PARTICIPANT, client, number))
+    stages = ("", *map(str, names))
+    return Schedule(number[order], client[order], stage[order], fate[order], stages, str(run.path))
+
+
+def counted(rounds: Iterable[tuple[str, str]]) -> dict[str, int]:
+    """How many rounds each reason has ended, by its name (what precedes the colon), the most frequent first.
+
+    Args:
+        rounds: outcome and reason of each.
+    """
+    names = Counter(_name(why) for outcome, why in rounds if outcome in _ORDER)
+    return dict(sorted(names.items(), key=lambda item: (-item[1], item[0])))
+
+
+def summed_up(rounds: Iterable[tuple[str, str]]) -> str:
+    """E.g. ``3 aborted: 2 x below-threshold (8 of 9 needed shared their keys), 1 x refused``; empty: all completed.
+
+    A reason with several details shows the first.
+
+    Args:
+        rounds: outcome and reason of each, in their order.
+    """
+    ended: dict[str, list[str]] = defaultdict(list)
+    for outcome, why in rounds:
+        if outcome in _ORDER:
+            ended[outcome].append(why)
+    parts = []
+    for outcome in (name for name in _ORDER if name in ended):
+        reasons = ended[outcome]
+        each = [
+            f"{count} x {name}{_detail([r for r in reasons if _name(r) == name])}"
+            for name, count in counted((outcome, why) for why in reasons).items()
+        ]
+        parts.append(f"{len(reasons)} {outcome}: {', '.join(each)}")
+    return "; ".join(parts)
+
+
+def refusals_told(details: Iterable[str]) -> str:
+    """E.g. ``3 refusals by clients: 2 x train.dimension, 1 x train.diverged``; empty: none.
+
+    Args:
+        details: of the events of this kind; a detail begins with the check's name and a colon.
+    """
+    checks = Counter(_name(detail) for detail in details)
+    if not checks:
+        return ""
+    each = [f"{count} x {name}" for name, count in sorted(checks.items(), key=lambda item: (-item[1], item[0]))]
+    count = checks.total()
+    return f"{count} {'refusal' if count == 1 else 'refusals'} by clients: {', '.join(each)}"
+
+
+def crashes_told(count: int) -> str:
+    """E.g. ``13 crashes of clients' code``."""
+    return f"{count} {'crash' if count == 1 else 'crashes'} of clients' code"
+
+
+def behind_told(rounds: int, factor: float | None = None) -> str:
+    """E.g. ``the machine could not keep up in 3 rounds, which took 1.80 times as long as links and devices say``."""
+    said = f"the machine could not keep up in {rounds} {'round' if rounds == 1 else 'rounds'}"
+    return said if factor is None else f"{said}, which took {factor:.2f} times as long as links and devices say"
+
+
+def _name(why: str) -> str:
+    return why.partition(":")[0].strip() or "no reason given"
+
+
+def _detail(reasons: list[str]) -> str:
+    details = list(dict.fromkeys(" ".join(why.partition(":")[2].split()) for why in reasons))
+    first = next((detail for detail in details if detail), "")
+    if not first:
+        return ""
+    shown = first if len(first) <= _LONGEST_DETAIL else f"{first[: _LONGEST_DETAIL - 1]}…"
+    return f" ({shown})" if len(details) == 1 else f" (e.g. {shown})"

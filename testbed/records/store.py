@@ -1,5 +1,6 @@
 """A directory of any pyarrow filesystem: whole files by name, there completely or not at all, retried for a while."""
 
+import contextlib
 import errno
 import os
 import re
@@ -16,8 +17,7 @@ from pyarrow import fs
 
 from testbed.errors import ExperimentError, RunError, reason
 from testbed.files import limits
-from testbed.files.uris import checked_uri, without_parameters
-from testbed.records.confinement import check_name, inside
+from testbed.files.names import check_name, checked_uri, inside, without_parameters
 
 AT_A_TIME = 8  # transfers; most of what a small file takes is waiting for the answer
 PAUSES_S = (1.0, 4.0, 10.0)  # before each repetition; the filesystems themselves try again within each attempt
@@ -55,7 +55,7 @@ class Store:
     """The directory at a URI. It need not be there: it comes with the first file. Safe for several threads.
 
     Args:
-        uri: see `testbed.files.uris`; what pyarrow takes, e.g. ``s3://bucket/path?region=eu-west-1``.
+        uri: see `testbed.files.names`; what pyarrow takes, e.g. ``s3://bucket/path?region=eu-west-1``.
 
     Raises:
         ExperimentError: pyarrow does not know the scheme or a parameter, or the URI holds a secret.
@@ -177,15 +177,24 @@ class Store:
 
     def _write(self, name: str, content: Any) -> None:
         path = self._path(name)
+        if self._whole:
+            self._stream(path, content)
+            return
         folder, _, last = path.rpartition("/")
-        place = path if self._whole else f"{folder}/.{last}.writing"
-        if not self._whole:
-            self._fs.create_dir(folder, recursive=True)
+        place = f"{folder}/.{last}-{secrets.token_hex(4)}.writing"  # another's of the same file must not be ours
+        self._fs.create_dir(folder, recursive=True)
+        try:
+            self._stream(place, content)
+            self._fs.move(place, path)
+        except BaseException:
+            with contextlib.suppress(OSError, pa.ArrowException):
+                self._fs.delete_file(place)
+            raise
+
+    def _stream(self, place: str, content: Any) -> None:
         stream = self._fs.open_output_stream(place)
         stream.write(content)  # in one piece: closing after half of it would make the half appear
         stream.close()
-        if not self._whole:
-            self._fs.move(place, path)
 
     def _retried(self, verb: str, name: str, call: Callable[[], _Result]) -> _Result:
         """What `call` returns; failures that may pass are tried again after `PAUSES_S`, then become a `RunError`."""

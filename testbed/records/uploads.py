@@ -20,16 +20,13 @@ from typing import IO
 from testbed.errors import RunError
 from testbed.files import limits
 from testbed.files.atomic import atomic_write
-from testbed.records.aggregates import names_in, round_of_aggregate
-from testbed.records.arrays import ERRORS, Arrays
-from testbed.records.attempts import FILE as ATTEMPTS
-from testbed.records.checkpoints import CHECKPOINT, Stamp
+from testbed.records.arrays import CHECKPOINT, ERRORS, Arrays, Stamp, aggregate_files, round_of_aggregate
 from testbed.records.log import FILE as LOG
 from testbed.records.store import Store, Stored, each
 from testbed.records.tables import OPTIONAL_TABLES, SCHEMAS
 
 MARK = ".mirror"  # in the directory of a run or sweep: where it is mirrored
-EXPERIMENT, SUMMARY = "experiment.yaml", "summary.json"
+EXPERIMENT, SUMMARY, ATTEMPTS = "experiment.yaml", "summary.json", "attempts.json"
 TABLES = tuple(f"{name}.parquet" for name in SCHEMAS)
 _PART = re.compile(rf"parts/round-(\d{{6,}})/({'|'.join(SCHEMAS)})\.parquet")
 _MEMORY = ".mirrored"
@@ -159,7 +156,7 @@ class Mirror:
         self._check_alone(memory, stamp)
         after = memory.same.round_number if memory.same is not None else 0
         names = [name for name in self.parts() if after < (round_of(name) or 0) <= stamp.round_number]
-        names += [n for n in names_in(self.path) if after < (round_of_aggregate(n) or 0) <= stamp.round_number]
+        names += [n for n in aggregate_files(self.path) if after < (round_of_aggregate(n) or 0) <= stamp.round_number]
         if time.monotonic() - self._log_pushed > _LOG_EVERY_S and (self.path / LOG).is_file():
             names.append(LOG)
             self._log_pushed = time.monotonic()

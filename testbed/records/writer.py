@@ -1,23 +1,34 @@
-"""Writing a run's directory: append-only, a round at a time, resumable.
+"""Writing a run's directory: append-only, a round at a time, resumable, by one process at a time.
 
 While a run goes on, each finished round is a folder of small Parquet files under ``parts/``; ``checkpoint.npz`` names
 the last finished round and holds the model after it. Both are written to a temporary name and renamed, the
 checkpoint last, so a run that is killed at any moment loses at most the round it was in. The checkpoint before is kept
-(`checkpoints`).
+(see `arrays`).
 
 `finish` merges the parts into one file per table. Each of these says in its own metadata up to which round it is
 merged: what lies in parts up to that round is not read any more, so a kill between two tables, or while the parts
 are being deleted, neither loses nor doubles a row, and a finished run can be resumed.
 
+Where noise comes from the operating system, a round that is run again releases the same updates under fresh noise. So
+before the first question of the aggregation's last stage it is written to disk who takes part (`Attempt`). What is
+found there of a round that is not on record, and is run again, is charged; what is found of recorded rounds is history.
+Attempts are kept from the last recorded round on, as the URI that a directory mirrors may be a round behind: whoever
+goes on from there runs that round again, too.
+
 A directory that is the local copy of a URI (see `mirror`) has a `Mirror`: what is written here is pushed there.
 """
 
 import contextlib
+import fcntl
 import json
+import os
 import re
+import secrets
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -27,15 +38,150 @@ import numpy.typing as npt
 import pyarrow as pa
 import yaml
 
-from testbed.errors import RunError
+from testbed.errors import RunError, reason
+from testbed.files import limits
 from testbed.files import parquet as parquet_files
 from testbed.files.atomic import atomic_write
-from testbed.records import aggregates, attempts, checkpoints
-from testbed.records.checkpoints import Checkpoint, cannot_write
-from testbed.records.chunks import damaged, joined, write_merged
-from testbed.records.lock import LOCK, WRITER
-from testbed.records.tables import OPTIONAL_TABLES, SCHEMAS, with_later_columns
-from testbed.records.uploads import EXPERIMENT, MARK, SUMMARY, Mirror
+from testbed.records import arrays
+from testbed.records.arrays import Checkpoint, cannot_write
+from testbed.records.tables import (
+    MERGED_UP_TO,
+    SCHEMAS,
+    damaged,
+    is_kept,
+    part_of,
+    read_table,
+    recorded_files,
+    write_merged,
+)
+from testbed.records.uploads import ATTEMPTS, EXPERIMENT, MARK, SUMMARY, Mirror
+
+LOCK = ".lock"  # of the process that drives the run
+WRITER = ".writer"  # of the one that writes its records
+_TRIES, _BETWEEN_S = 10, 0.01  # somebody who only looks (`is_held`) is gone by then
+
+
+@contextlib.contextmanager
+def held(path: Path, name: str = LOCK) -> Iterator[None]:
+    """Hold the run directory `path` by its lock file `name`; raises `RunError` when another process does."""
+    try:
+        descriptor = os.open(path / name, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise RunError(f"{path}: cannot write: {error.strerror}") from None
+    try:
+        if not _taken(descriptor):
+            raise RunError(f"{path}: in use by another run; wait for it to end, or give another --out")
+        yield
+    finally:
+        os.close(descriptor)  # gives the lock back; the file stays, because removing it would race with another run
+
+
+def _taken(descriptor: int) -> bool:
+    """Take the lock, if nobody has it."""
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_BETWEEN_S)
+        except OSError:
+            return True  # a file system without locks (some cluster ones): better to run unguarded than not at all
+        else:
+            return True
+    return False
+
+
+def is_held(path: Path, name: str = LOCK) -> bool | None:
+    """Whether a process holds the run directory `path`; None when its file system cannot tell.
+
+    Looks for an instant only, and shares the lock with others who look: it keeps nobody from running.
+    """
+    try:
+        descriptor = os.open(path / name, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return False
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt at a round that reached the last stage.
+
+    Attributes:
+        round_number: the round.
+        participants: its participants, sorted.
+    """
+
+    round_number: int
+    participants: list[int]
+
+
+def read_attempts(path: Path) -> dict[str, Attempt]:
+    """The attempts of the run in a directory, by names that are each attempt's own; none where there is no file.
+
+    Raises:
+        RunError: the file is damaged: what it said was released, and must not be forgotten.
+    """
+    file = path / ATTEMPTS
+    try:
+        return decoded_attempts(limits.whole(file, limits.ATTEMPTS_BYTES), str(file))
+    except FileNotFoundError:
+        return {}
+    except limits.TooLarge as why:
+        raise RunError(f"{file}: {why}, so that it cannot be what a run wrote; put back what was there") from None
+    except OSError as error:
+        raise RunError(f"{file}: cannot read: {error.strerror}") from None
+
+
+def decoded_attempts(stored: bytes, where: str) -> dict[str, Attempt]:
+    """The attempts in the bytes of a file; raises as `read` does."""
+    try:
+        return {
+            str(name): Attempt(int(entry["round_number"]), list(map(int, entry["participants"])))
+            for name, entry in json.loads(stored).items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise RunError(
+            f"{where}: damaged ({type(error).__name__}), and it says whose privacy was spent; start again with another "
+            "--out"
+        ) from None
+
+
+def write_attempts(path: Path, attempts: Mapping[str, Attempt]) -> None:
+    """Put the file in its place, all of it on disk; raises `RunError` when it cannot."""
+    file = path / ATTEMPTS
+    with atomic_write(file, lambda why: RunError(f"{file}: cannot write: {why}; rerun with --resume")) as open_file:
+        open_file.write(json.dumps({name: vars(attempt) for name, attempt in attempts.items()}).encode())
+    with contextlib.suppress(OSError):  # a file system that cannot: the file is in its place, its name may not last
+        directory = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def add_attempt(path: Path, attempt: Attempt) -> None:
+    """Keep one more attempt, and of the others those that still matter; raises as `read` and `write` do."""
+    kept = {
+        name: other for name, other in read_attempts(path).items() if other.round_number >= attempt.round_number - 1
+    }
+    write_attempts(path, kept | {secrets.token_hex(8): attempt})
+
+
+def unite_attempts(path: Path, others: Mapping[str, Attempt]) -> None:
+    """Add what another copy of the same run knows of; raises as `read` and `write` do."""
+    here = read_attempts(path)
+    if not others.keys() <= here.keys():
+        write_attempts(path, {**here, **others})
 
 
 class _Dumper(yaml.SafeDumper):
@@ -45,8 +191,6 @@ class _Dumper(yaml.SafeDumper):
 _Dumper.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?[.0-9]+[eE][-+]?\d+$"), list("-+.0123456789")
 )
-
-MERGED_UP_TO = b"testbed.merged_up_to_round"
 
 
 def _replacing(path: Path) -> AbstractContextManager[IO[bytes]]:
@@ -105,7 +249,7 @@ class RunDirectory:
 
         Raises `RunError` where rounds have been recorded and there is none.
         """
-        found = checkpoints.read(self.path)
+        found = arrays.read_checkpoint(self.path)
         self.lost = found.lost
         return found.checkpoint
 
@@ -113,7 +257,7 @@ class RunDirectory:
         self,
         tables: Mapping[str, pa.Table],
         checkpoint: Checkpoint,
-        aggregate: aggregates.RoundAggregate | None = None,
+        aggregate: arrays.RoundAggregate | None = None,
     ) -> None:
         """Record a finished round: its rows (and what the server saw), then the checkpoint that makes them count.
 
@@ -132,8 +276,8 @@ class RunDirectory:
         for name, table in tables.items():
             with _replacing(part / f"{name}.parquet") as file:
                 parquet_files.write_table(table, file)
-        aggregates.write(self.path, checkpoint.round_number, aggregate)
-        checkpoints.write(self.path, checkpoint, keep_last=not self.lost)
+        arrays.write_aggregate(self.path, checkpoint.round_number, aggregate)
+        arrays.write_checkpoint(self.path, checkpoint, keep_last=not self.lost)
         self.lost = ""
         if failure is not None:
             raise failure
@@ -145,7 +289,7 @@ class RunDirectory:
 
         With a mirror it is known there, too: another machine may be the one that goes on.
         """
-        attempts.add(self.path, attempts.Attempt(round_number, participants.tolist()))
+        add_attempt(self.path, Attempt(round_number, participants.tolist()))
         if self._mirror is not None:
             self._mirror.push_attempts()
 
@@ -154,18 +298,18 @@ class RunDirectory:
 
         Raises `RunError` where that round has been charged before, in rows that do not count, and no attempt is known.
         """
-        known = attempts.read(self.path).values()
+        known = read_attempts(self.path).values()
         found = [np.array(one.participants, np.int64) for one in known if one.round_number == round_number]
         if not found and self._charged(round_number):
             raise RunError(
-                f"{self.path / attempts.FILE}: names no attempt at round {round_number}, whose rows in parts/ say that "
+                f"{self.path / ATTEMPTS}: names no attempt at round {round_number}, whose rows in parts/ say that "
                 "clients were charged for one; restore the file, or start again with another --out"
             )
         return found
 
     def later_attempts(self, round_number: int) -> list[npt.NDArray[np.int64]]:
         """The same of all later rounds: they were begun, and the checkpoints since then are lost."""
-        known = attempts.read(self.path).values()
+        known = read_attempts(self.path).values()
         return [np.array(one.participants, np.int64) for one in known if one.round_number > round_number]
 
     def _charged(self, round_number: int) -> bool:
@@ -184,7 +328,7 @@ class RunDirectory:
             self._mirror.failure()
             self._mirror.push_rounds()
         if not self.lost:
-            checkpoints.keep(self.path, copy=True)  # the parts that one before it would need go away
+            arrays.keep_checkpoint(self.path, copy=True)  # the parts that one before it would need go away
         metadata = {MERGED_UP_TO: str(checkpoint.round_number).encode()}
         for name in SCHEMAS:
             if not is_kept(self.path, name, checkpoint):
@@ -220,60 +364,12 @@ def is_empty(path: Path) -> bool:
     return path.is_dir() and {entry.name for entry in path.iterdir()} <= leftovers
 
 
-def is_kept(path: Path, name: str, checkpoint: Checkpoint | None) -> bool:
-    """Whether a run has a table at all (`OPTIONAL_TABLES`): its last round, or what is merged, has a file for it."""
-    last = checkpoint.round_number if checkpoint is not None else 0
-    file = f"{name}.parquet"  # parts first: they go only once the merged table is there
-    return name not in OPTIONAL_TABLES or (part_of(path, last) / file).is_file() or (path / file).is_file()
-
-
-def recorded_files(path: Path, name: str, checkpoint: Checkpoint | None) -> list[Path]:
-    """The files that hold a table's rows, in the order of the rounds; raises `RunError` for a damaged merged one."""
-    if not is_kept(path, name, checkpoint):
-        return []
-    merged = path / f"{name}.parquet"
-    last = checkpoint.round_number if checkpoint is not None else 0
-    covered = merged_up_to(merged) if merged.is_file() else 0
-    parts = [part_of(path, number) / f"{name}.parquet" for number in range(covered + 1, last + 1)]
-    return [merged, *parts] if merged.is_file() else parts
-
-
-def read_table(path: Path, name: str, checkpoint: Checkpoint | None) -> pa.Table:
-    """Merged rows, then the parts of those rounds that the checkpoint vouches for and that are not merged yet.
-
-    Raises `RunError` when a file is damaged, or a finished round is in neither.
-    """
-    if not is_kept(path, name, checkpoint):
-        return SCHEMAS[name].empty_table()
-    last = checkpoint.round_number if checkpoint is not None else 0
-    merged = path / f"{name}.parquet"
-    while True:
-        covered, tables = 0, [SCHEMAS[name].empty_table()]
-        try:
-            if merged.is_file():
-                covered = merged_up_to(merged)
-                tables.append(_read(merged, name))
-            for number in range(covered + 1, last + 1):
-                tables.append(_read(part_of(path, number) / f"{name}.parquet", name))
-        except (OSError, pa.ArrowException) as error:
-            if merged.is_file() and covered < merged_up_to(merged):
-                continue  # the run has been finished meanwhile, and the part has gone into the table
-            raise damaged(path, name, error) from None
-        return joined(tables)
-
-
-def _read(file: Path, name: str) -> pa.Table:
-    return with_later_columns(parquet_files.read_table(file, SCHEMAS[name]))
-
-
-def part_of(path: Path, round_number: int) -> Path:
-    """The folder of one round's rows while the run goes on."""
-    return path / "parts" / f"round-{round_number:06d}"
-
-
-def merged_up_to(path: Path) -> int:
-    """Up to which round a table of a finished run is merged; raises `RunError` when it is no such table."""
+def changed_after(path: Path, round_number: int) -> list[str]:
+    """The modules with which the run at `path` went on after this round, and that had changed; mostly none."""
+    file = path / "experiment.yaml"
     try:
-        return int((parquet_files.read_schema(path).metadata or {})[MERGED_UP_TO])
-    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-        raise RunError(f"{path}: not a table of a finished run, or damaged ({type(error).__name__})") from None
+        stored = yaml.load(file.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # safe either way
+        changes = (stored.get("provenance") or {}).get("changed_code") or []
+        return [str(name) for entry in changes if entry["after_round"] == round_number for name in entry["changed"]]
+    except (OSError, yaml.YAMLError, AttributeError, TypeError, KeyError, ValueError) as error:
+        raise RunError(f"{file}: cannot be read: {reason(error)}") from None

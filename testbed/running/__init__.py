@@ -1,9 +1,9 @@
 """Running experiments into run directories: the library behind ``testbed run``, and what notebooks call.
 
 `validation` tells what is wrong with an experiment before anything runs and without data, `preparation` decides where
-each point goes and what is there already, `execution` runs the points, by the workers of a `worker_pool` in this
-process or on Ray, `open_runs` keeps two processes out of one directory, `provenance` says where a run's numbers come
-from, `status` how runs stand, and `results` what came of them.
+each point goes and what is there already, `execution` runs the points, by `workers` of this process or on Ray,
+`open_runs` keeps two processes out of one directory, which says where its numbers come from, `observers` are told how
+it goes, `status` says how runs stand, and `results` what came of them.
 """
 
 from testbed.running.execution import run, run_all

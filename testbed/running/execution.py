@@ -2,9 +2,13 @@
 
 An experiment without a sweep is one run, and its directory is `out`; each point of a sweep is a run in
 ``out/<label>``. All points are checked before the first one starts.
+
+Points with the same cluster section share workers. A point that keeps a real clock (`time.clock: wall`) has the machine
+to itself, because what it measures would be the others' work too; so has one that runs in this process.
 """
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +17,17 @@ from testbed.crashes import locating_crashes
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import warnings as privacy_warnings
 from testbed.errors import ExperimentError, TraceError
-from testbed.experiment.loader import load
-from testbed.experiment.overrides import set_key
-from testbed.experiment.plugin_classes import plugin_classes
-from testbed.experiment.schema import Experiment
-from testbed.experiment.stages import check_points, stages_of
-from testbed.experiment.sweep import Point, points
-from testbed.experiment.validation import validated
+from testbed.experiment.inputs import plugin_classes
+from testbed.experiment.reading import set_key
+from testbed.experiment.schema import Experiment, Point, check_points, load, points, stages_of, validated
+from testbed.experiment.sections import Cluster
 from testbed.records.mirror import local_staging_dir
 from testbed.running import workers
 from testbed.running.observers import Observer, Serialised
 from testbed.running.open_runs import OpenRun
 from testbed.running.preparation import PlannedRun, default_directory, planned
 from testbed.running.validation import check_addresses, check_plan, warnings
-from testbed.running.worker_pool import WorkerPool, group_by_resources
+from testbed.running.workers import LocalWorker, PointWorker
 from testbed.signals import stopping_on_signals
 
 
@@ -130,6 +131,61 @@ def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
     finally:
         for run in opened:  # at its end, and not summarised
             run.end()
+
+
+def group_by_resources(runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
+    """The runs in groups that share workers: those with the same cluster section and clock, in their order."""
+    groups: dict[tuple[Cluster, str], list[PlannedRun]] = {}
+    for run in runs:
+        experiment = run.point.experiment
+        groups.setdefault((experiment.cluster, experiment.time.clock), []).append(run)
+    return list(groups.values())
+
+
+def requires_exclusive_access(experiment: Experiment) -> bool:
+    """Whether nothing else may run beside it."""
+    return experiment.cluster.network == "in-process" or experiment.time.clock == "wall"
+
+
+class WorkerPool:
+    """Makes the workers for groups of points, and keeps the connection to Ray that they share; a context manager.
+
+    Args:
+        observer, open_run: see `PointWorker`.
+    """
+
+    def __init__(self, observer: Observer, open_run: Callable[[PlannedRun], OpenRun]) -> None:
+        self._observer = observer
+        self._open_run = open_run
+        self._connected = False
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> "WorkerPool":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    def workers_for(self, group: Sequence[PlannedRun]) -> Sequence[PointWorker]:
+        """Workers for a group of `group_by_resources`.
+
+        Raises:
+            ClusterError: Ray cannot be reached or started.
+        """
+        first = group[0].point.experiment
+        if first.cluster.network == "in-process":
+            return [LocalWorker(self._observer, self._open_run)]
+        # Ray takes seconds to import, and in-process runs do without it.
+        from testbed.running import ray_workers
+
+        if not self._connected:
+            address = first.cluster.address
+            self._observer.doing("starting Ray" if address is None else f"joining Ray at {address}")
+            ray_workers.join(address, self._stack)
+            self._connected = True
+            self._observer.doing("starting the hosts")
+        exclusive = requires_exclusive_access(first)
+        return ray_workers.for_points(self._observer, self._open_run, first.cluster, 1 if exclusive else len(group))
 
 
 def _check(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str, observer: Observer) -> None:

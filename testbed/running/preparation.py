@@ -7,17 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import ExperimentError, RunError
-from testbed.experiment.input_files import check_unchanged
-from testbed.experiment.plugin_classes import plugin_classes
-from testbed.experiment.schema import Experiment
-from testbed.experiment.strict_yaml import read_yaml
-from testbed.experiment.sweep import Point
-from testbed.experiment.validation import validated
+from testbed.experiment.inputs import check_unchanged, plugin_classes
+from testbed.experiment.reading import read_yaml
+from testbed.experiment.schema import Experiment, Point, validated
 from testbed.files.names import directory_names, file_name
 from testbed.plugins.sources import digests
 from testbed.records import RunDirectory
-from testbed.records.changed_code import changed_modules
-from testbed.records.run_end import stopped
+from testbed.records.tables import stopped
 from testbed.records.writer import is_empty
 
 ACCEPT_CHANGED_CODE = "--accept-changed-code"
@@ -160,3 +156,17 @@ def _flattened(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
             yield from _flattened(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
+
+
+def changed_modules(recorded: Mapping[str, Any], now: Mapping[str, str]) -> tuple[str, ...]:
+    """Own modules that are not what a run has recorded, sorted: changed, gone, or new to it.
+
+    Args:
+        recorded: the run's provenance. One of before own modules were recorded says nothing.
+        now: digests of the modules as they are (`testbed.plugins.sources.digests`).
+    """
+    if "modules" not in recorded and "changed_code" not in recorded:
+        return ()
+    changes = recorded.get("changed_code") or []
+    then = changes[-1]["modules"] if changes else recorded["modules"]
+    return tuple(sorted(name for name in {**then, **now} if then.get(name) != now.get(name)))

@@ -8,13 +8,14 @@ from cluster.hosts import connection, placement
 from cluster.hosts.session import RaySession
 from testbed.engine.federation import Progress
 from testbed.errors import ClusterError
-from testbed.experiment.input_files import located
-from testbed.experiment.schema import Cluster, Experiment
+from testbed.experiment.inputs import located
+from testbed.experiment.schema import Experiment
+from testbed.experiment.sections import Cluster
 from testbed.records import RunDirectory
 from testbed.running.observers import Observer
 from testbed.running.open_runs import OpenRun
-from testbed.running.point_workers import OnProgress, PointWorker
 from testbed.running.preparation import PlannedRun
+from testbed.running.workers import OnProgress, PointWorker
 from testbed.signals import stop_on_signals
 
 

@@ -21,15 +21,13 @@ from testbed.errors import RunError, reason
 from testbed.files import parquet as parquet_files
 from testbed.files import plain_yaml
 from testbed.privacy.section import caveats
-from testbed.records.arrays import ERRORS
-from testbed.records.checkpoints import stamp
-from testbed.records.lock import LOCK, WRITER, is_held
+from testbed.records.arrays import ERRORS, stamp
 from testbed.records.log import RunLog
 from testbed.records.mirror import fetched
-from testbed.records.reasons import summed_up
-from testbed.records.run_end import stopped
+from testbed.records.reader import summed_up
+from testbed.records.tables import MERGED_UP_TO, part_of, stopped
 from testbed.records.uploads import MARK
-from testbed.records.writer import MERGED_UP_TO, part_of
+from testbed.records.writer import LOCK, WRITER, is_held
 
 State = Literal["finished", "running", "interrupted", "unclear"]
 ENDS = ("run-ended", "run-failed", "run-stopped")

@@ -14,11 +14,8 @@ from testbed.emulation.traces.schedule import Schedule
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import check_budget
 from testbed.errors import ExperimentError, TraceError
-from testbed.experiment.input_files import missing
-from testbed.experiment.plugin_classes import plugin_classes
-from testbed.experiment.schema import Experiment
-from testbed.experiment.stages import check_points, check_schedule, stages_of
-from testbed.experiment.sweep import Point
+from testbed.experiment.inputs import missing, plugin_classes
+from testbed.experiment.schema import Experiment, Point, check_points, check_schedule, stages_of
 from testbed.plugins import options as plugin_options
 from testbed.plugins import sources
 from testbed.plugins.classes import plugin_class

@@ -45,7 +45,13 @@ class PartitionParameters(SelectionParameters):
     """G = N/K fixed groups; one whole group takes part."""
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
+    mode: ClassVar[str] = "fair"
     protocol: Literal["partition"] = "partition"
+
+    @property
+    def privacy(self) -> int:
+        """T = K."""
+        return self.participants
 
 
 def check_batch_size(privacy: int, participants: int) -> None:
@@ -87,11 +93,9 @@ class BatchPartitionSelection(BatchSelection):
 
     def __init__(self, parameters: BatchPartitionParameters | PartitionParameters, population: int) -> None:
         super().__init__(parameters, population)
-        partition = isinstance(parameters, PartitionParameters)
-        size = parameters.participants if isinstance(parameters, PartitionParameters) else parameters.privacy
-        self.fair = partition or (isinstance(parameters, BatchPartitionParameters) and parameters.mode == "fair")
-        self.batches = Batches.consecutive(population, size)
-        self.wanted = parameters.participants // size
+        self.fair = parameters.mode == "fair"
+        self.batches = Batches.consecutive(population, parameters.privacy)
+        self.wanted = parameters.participants // parameters.privacy
 
     @property
     def roles(self) -> list[RoleSpec]:

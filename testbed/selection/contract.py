@@ -127,7 +127,11 @@ class Selection:
 
 @dataclass(frozen=True)
 class TrainingReports:
-    """The answers to one round's `Train`, as arrays aligned with `clients`.
+    """What a server has learned from one round's local training, and may choose by in later rounds: the answers to
+    `Train`, as arrays aligned with `clients`.
+
+    Two sources, not equally good: response times are the server's own measurement, losses and sample counts are what
+    clients say, and can be lies.
 
     Attributes:
         clients: `(m,)` int64, sorted clients that trained and answered in time.

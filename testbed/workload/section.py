@@ -380,8 +380,7 @@ class WorkloadSection(BaseModel):
 
     def learning_rate_in(self, round_number: int) -> float:
         """Local learning rate of a round; 1 is the first."""
+        times = (round_number - 1) // self.learning_rate_decay_every
         if self.learning_rate_milestones:
-            return self.learning_rate * self.learning_rate_decay ** bisect_left(
-                self.learning_rate_milestones, round_number
-            )
-        return self.learning_rate * self.learning_rate_decay ** ((round_number - 1) // self.learning_rate_decay_every)
+            times = bisect_left(self.learning_rate_milestones, round_number)
+        return self.learning_rate * self.learning_rate_decay**times

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from testbed.network.recorder import ANSWERED, DROPPED, OFFLINE, OUTCOMES, SILENT, Event, Exchanges
 from testbed.records import RunDirectory, RunRecords
-from testbed.records.checkpoints import Checkpoint
+from testbed.records.arrays import Checkpoint
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
 
 MODEL_BYTES = 4_072_696  # the FEMNIST CNN in float32

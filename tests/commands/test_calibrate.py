@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from testbed.emulation.compute.cost import REFERENCE_COSTS
-from testbed.emulation.compute.cost_files import read_costs
+from testbed.emulation.compute.cost import REFERENCE_COSTS, read_costs
 
 
 def test_it_measures_prints_and_writes(call: Callable[..., Any], tmp_path: Path) -> None:

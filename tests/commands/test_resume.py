@@ -17,7 +17,7 @@ import yaml
 from testbed import run
 from testbed.engine.federation import Progress
 from testbed.errors import RunError
-from testbed.records.lock import held
+from testbed.records.writer import held
 from testbed.running import Observer, PlannedRun
 from tests.fingerprints import fingerprint
 

@@ -8,10 +8,9 @@ import pytest
 from testbed.commands.progress import Bars, Lines
 from testbed.commands.terminal import Console
 from testbed.engine.federation import Progress
-from testbed.experiment.schema import Experiment
-from testbed.experiment.sweep import Point
+from testbed.experiment.schema import Experiment, Point
 from testbed.running import PlannedRun
-from testbed.running.pace import Pace, time_left
+from testbed.running.observers import Pace, time_left
 
 
 def paced(began_s: float, first_round_s: float, ends_s: list[float], rounds: int) -> Pace:

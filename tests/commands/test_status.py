@@ -16,8 +16,8 @@ import pytest
 from testbed import run
 from testbed.engine.federation import Progress
 from testbed.records import RunRecords
-from testbed.records.lock import held, is_held
 from testbed.records.log import RunLog
+from testbed.records.writer import held, is_held
 from testbed.running import Observer, PlannedRun
 
 Call = Callable[..., Any]

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 import typer
 
-from cluster.jobs.dashboard import default_address
 from cluster.jobs.package import pack
-from cluster.jobs.submission import Job, _Seen, records_at, why_failed
+from cluster.jobs.submission import Job, _Seen, default_address, records_at, why_failed
 from testbed.commands.jobs import end
 
 JOB = Job("x-1", "FAILED", "x", "~/testbed-runs/x", None, None, None, "")

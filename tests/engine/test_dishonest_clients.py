@@ -180,6 +180,22 @@ class Astray(FirstOnly):
     applies_to = ("plain",)
 
 
+class Unsaid(SelectionMisbehaviour, RandomSelection):
+    """Says neither its name nor what it applies to."""
+
+
+class AWord(FirstOnly):
+    """Says one protocol, where a tuple of them is asked for."""
+
+    applies_to = "random"
+
+
+class Nobody(ClientMisbehaviour):
+    """Says not whose role it extends."""
+
+    name = "nobody"
+
+
 class Nothing:
     """No misbehaviour."""
 '''
@@ -200,6 +216,9 @@ def test_classes_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ru
             {"server": ["my_attacks:Astray"]},
             "my_attacks:Astray overrides decisions of SelectionProtocol and applies to",
         ),
+        ({"server": ["my_attacks:Unsaid"]}, "adversary.server: my_attacks:Unsaid: lacks name, applies_to; see testbed"),
+        ({"server": ["my_attacks:AWord"]}, "my_attacks:AWord: applies_to: names in a tuple, not 'random'"),
+        ({"clients": ["my_attacks:Nobody"]}, "adversary.clients: my_attacks:Nobody: lacks extends; see testbed"),
         ({"server": ["my_attacks:Missing"]}, "adversary.server: my_attacks:Missing: module my_attacks has no class"),
         ({"server": [{"my_attacks:FirstOnly": {"x": 1}}]}, "my_attacks:FirstOnly.x: unknown option; allowed: none"),
         ({"server": [{"my_attacks:Against": {"victim": 500}}]}, "adversary.server: my_attacks:Against.victim: 500 is"),

@@ -15,7 +15,7 @@ from testbed.aggregation.dp_sgd_random_participation import (
     SendGradient,
 )
 from testbed.errors import ExperimentError
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 from testbed.privacy.gaussian import coins
 from testbed.records.tables import SCHEMAS
 from testbed.workload.contract import Evaluation, LocalUpdate

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from testbed.network.exclusion import EXCLUDED
+from testbed.network.contract import EXCLUDED
 from testbed.running.status import status
 
 DEALERS = [1, 4, 5]

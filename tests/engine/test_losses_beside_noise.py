@@ -9,8 +9,7 @@ import pytest
 
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
-from testbed.experiment.schema import Experiment
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import Experiment, validated
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
 from testbed.training import Train
 from tests.repository import ROOT

@@ -15,7 +15,7 @@ from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
 from testbed.engine.registry import aggregation_protocol
 from testbed.errors import ExperimentError
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 
 CHECK = "secagg.other-keys-or-training"
 STEP = 2 / 65535

@@ -9,8 +9,7 @@ from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.engine.plan import Plan
 from testbed.engine.registry import aggregation_protocol
 from testbed.errors import ExperimentError
-from testbed.experiment.schema import Experiment
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import Experiment, validated
 from testbed.records.tables import SCHEMAS
 
 SKELLAM = {"mechanism": "skellam", "noise_multiplier": 0.5}
@@ -135,7 +134,7 @@ def test_an_epsilon_over_fewer_rounds_or_at_another_delta() -> None:
 
 
 def test_sweeps_over_noise() -> None:
-    from testbed.experiment.sweep import points
+    from testbed.experiment.schema import points
 
     data = noisy() | {"sweep": {"aggregation.noise": [{"noise_multiplier": 0.5}, {"epsilon": 3.0}, None]}}
     data["aggregation"] = {"protocol": "secagg", "weights": "equal"}

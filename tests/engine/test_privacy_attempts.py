@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from testbed.errors import RunError
-from testbed.records import RunDirectory, attempts
-from testbed.records.run_end import stopped
+from testbed.records import RunDirectory, uploads, writer
+from testbed.records.tables import stopped
 from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.random_selection import RandomSelection
 
@@ -121,7 +121,7 @@ def test_with_a_seed_the_noise_is_the_same_and_costs_nothing_more(
     killed(KEYS | {"seed": 3}, "run", 2, 2)
     resumed = run(KEYS | {"seed": 3}, "run", resume=True).rounds()
     assert repr(resumed.rows("privacy")) == repr(whole.rows("privacy"))
-    assert not (tmp_path / "run" / attempts.FILE).exists()
+    assert not (tmp_path / "run" / uploads.ATTEMPTS).exists()
 
 
 def test_rounds_that_died_before_their_last_stage_are_free(
@@ -150,7 +150,9 @@ def test_it_is_on_disk_before_anybody_is_asked(
 
     async def looks(delivery: Any) -> Any:
         if delivery.kind.stage == "secagg/unmask":
-            found = [one for one in attempts.read(tmp_path / "run").values() if one.round_number == delivery.key[0]]
+            found = [
+                one for one in writer.read_attempts(tmp_path / "run").values() if one.round_number == delivery.key[0]
+            ]
             known.extend(found)
         return await deliver(delivery)
 
@@ -158,7 +160,7 @@ def test_it_is_on_disk_before_anybody_is_asked(
     done.rounds()
     assert [one.round_number for one in known] == [1, 2, 3, 4]
     assert [one.participants for one in known] == [took_part(done, number) for number in range(1, 5)]
-    assert len(attempts.read(tmp_path / "run")) == 2  # of the last two rounds
+    assert len(writer.read_attempts(tmp_path / "run")) == 2  # of the last two rounds
 
 
 def test_attempts_that_spend_the_budget_end_the_run(run: Callable[..., Any], killed: Any, tmp_path: Path) -> None:
@@ -228,14 +230,14 @@ def test_attempts_at_rounds_that_a_spent_budget_keeps_from_coming_are_charged(
 def test_rows_without_a_checkpoint_and_without_an_attempt_are_an_error(run: Callable[..., Any], tmp_path: Path) -> None:
     run(KEYS, "run", seed=1).rounds(3)
     (tmp_path / "run" / "checkpoint.npz").unlink()
-    (tmp_path / "run" / attempts.FILE).unlink()
+    (tmp_path / "run" / uploads.ATTEMPTS).unlink()
     with pytest.raises(RunError, match=r"attempts\.json: names no attempt at round 3, whose rows in parts/ say"):
         run(KEYS, "run", resume=True, seed=1).rounds()
 
 
 def test_a_damaged_file_is_an_error(run: Callable[..., Any], killed: Any, tmp_path: Path) -> None:
     killed(KEYS, "run", 2, 1)
-    (tmp_path / "run" / attempts.FILE).write_text('{"a": {"round_number": 2}}')
+    (tmp_path / "run" / uploads.ATTEMPTS).write_text('{"a": {"round_number": 2}}')
     with pytest.raises(RunError, match=r"attempts\.json: damaged \(KeyError\), and it says whose privacy was spent"):
         run(KEYS, "run", resume=True, seed=1).rounds()
 
@@ -244,7 +246,7 @@ def test_copies_of_a_run_tell_each_other_what_they_tried(tmp_path: Path) -> None
     one, two = tmp_path / "one", tmp_path / "two"
     for path in (one, two):
         path.mkdir()
-        attempts.add(path, attempts.Attempt(1, np.arange(3).tolist()))
-    attempts.unite(one, attempts.read(two))
-    attempts.unite(one, attempts.read(two))
-    assert len(attempts.read(one)) == 2
+        writer.add_attempt(path, writer.Attempt(1, np.arange(3).tolist()))
+    writer.unite_attempts(one, writer.read_attempts(two))
+    writer.unite_attempts(one, writer.read_attempts(two))
+    assert len(writer.read_attempts(one)) == 2

@@ -10,8 +10,7 @@ import pytest
 
 from testbed.errors import ExperimentError
 from testbed.records import RunDirectory
-from testbed.records.run_end import STOPPED, stopped
-from testbed.records.tables import SCHEMAS
+from testbed.records.tables import SCHEMAS, STOPPED, stopped
 from tests.repository import ROOT
 
 EXAMPLES = ROOT / "examples"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from testbed.emulation.availability.scheduled import ScheduledAvailability
+from testbed.emulation.availability.models import ScheduledAvailability
 from testbed.emulation.traces.schedule import Schedule
 from testbed.records import RunRecords
-from testbed.records.replay import record
+from testbed.records.reader import recorded_schedule
 
 LOTTO = {"selection": {"protocol": "lotto-server-centric", "participants": 8, "over_selection": 2.0, "signatures": 4}}
 SECAGG = {"aggregation": {"protocol": "secagg", "threshold": 5}, "rounds": 10}
@@ -29,14 +29,14 @@ def replayed(run: Callable, tmp_path: Path) -> Callable[..., tuple[Schedule, Sch
     def replayed(first: dict[str, Any], keys: dict[str, Any], **selection: Any) -> tuple[Schedule, Schedule]:
         path = tmp_path / "schedule.csv"
         run(first, "first").rounds()
-        record(RunRecords(tmp_path / "first")).write(path)
+        recorded_schedule(RunRecords(tmp_path / "first")).write(path)
         if selection:
             keys = keys | {"selection": selection | {"recorded": path}}
         again = run(keys, "again")
         stages = ("train", *again.plan.aggregation.stages)
         again.federation.network.availability = ScheduledAvailability(Schedule.read(path), 30, stages)
         again.rounds()
-        return Schedule.read(path), record(RunRecords(tmp_path / "again"))
+        return Schedule.read(path), recorded_schedule(RunRecords(tmp_path / "again"))
 
     return replayed
 

@@ -8,9 +8,8 @@ import pytest
 
 from testbed.aggregation.secagg.messages import MaskInput
 from testbed.engine.plan import Plan
-from testbed.experiment.digest import secrets_context
-from testbed.experiment.input_files import located
-from testbed.experiment.validation import validated
+from testbed.experiment.inputs import located, secrets_context
+from testbed.experiment.schema import validated
 
 KEYS: dict[str, Any] = {
     "seed": 3,

@@ -12,13 +12,12 @@ from pydantic import Tag
 
 import workloads
 from testbed.emulation.availability import AvailabilitySection
-from testbed.emulation.availability.roundwise import RoundwiseAvailability
+from testbed.emulation.availability.models import RoundwiseAvailability
 from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
-from testbed.experiment import load, schema
-from testbed.experiment.sweep import points
-from testbed.experiment.validation import validated
+from testbed.experiment import load, sections
+from testbed.experiment.schema import points, validated
 from tests.repository import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -55,8 +54,8 @@ def test_the_experiment_in_the_readme_is_valid() -> None:
 def test_the_readme_names_every_protocol_and_no_other() -> None:
     readme = (EXAMPLES.parent / "README.md").read_text()
     for key, known, besides in (
-        ("selection.protocol", schema.SelectionSection, set()),
-        ("aggregation.protocol", schema.AggregationSection, set()),
+        ("selection.protocol", sections.SelectionSection, set()),
+        ("aggregation.protocol", sections.AggregationSection, set()),
         ("availability.model", AvailabilitySection, {"dropout"}),
     ):
         (row,) = re.findall(rf"^\| `{re.escape(key)}` \| (.*) \|$", readme, re.MULTILINE)

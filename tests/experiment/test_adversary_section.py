@@ -6,8 +6,7 @@ import pytest
 
 from testbed.adversary.catalogue import CLIENTS, SERVER
 from testbed.errors import ExperimentError
-from testbed.experiment.schema import Experiment
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import Experiment, validated
 
 LOTTO = {"protocol": "lotto-client-centric"}
 
@@ -82,7 +81,7 @@ def test_what_can_happen_is_accepted() -> None:
 
 
 def test_a_point_of_a_sweep_is_checked() -> None:
-    from testbed.experiment.sweep import points
+    from testbed.experiment.schema import points
 
     data = {"adversary": {"server": ["list-twice"]}, "sweep": {"selection": [LOTTO, {"protocol": "random"}]}}
     with pytest.raises(ExperimentError, match=r"sweep point random: adversary\.server: list-twice does not apply"):

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from testbed.aggregation import catalogue as aggregations
-from testbed.experiment.schema import AggregationSection, SelectionSection
+from testbed.experiment.sections import AggregationSection, SelectionSection
 from testbed.selection import catalogue as selections
 from tests.repository import ROOT
 
@@ -46,8 +46,8 @@ aggregations.PROTOCOLS[MedianParameters] = Median
 
 from testbed.engine.registry import aggregation_protocol, selection_protocol
 from testbed.errors import ExperimentError
-from testbed.experiment.overrides import apply_override
-from testbed.experiment.validation import validated
+from testbed.experiment.reading import apply_override
+from testbed.experiment.schema import validated
 from testbed.experiment.schema import Experiment
 
 data = {"population": 4, "selection": {"protocol": "newest", "age": 1, "participants": 2}}

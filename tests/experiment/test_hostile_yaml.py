@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from testbed.emulation.compute.cost_files import read_costs
+from testbed.emulation.compute.cost import read_costs
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment import load
 from testbed.files import limits, plain_yaml

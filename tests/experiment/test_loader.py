@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from testbed.errors import ExperimentError
 from testbed.experiment import load
-from testbed.experiment.schema import AggregationSection, Experiment, SelectionSection
-from testbed.experiment.stages import check_stages, known_stages, stages_of
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import Experiment, check_stages, known_stages, stages_of, validated
+from testbed.experiment.sections import AggregationSection, SelectionSection
 from testbed.messages import Message
 
 PROTOCOLS = (
@@ -456,3 +455,11 @@ def test_no_bytes_escape_as_anything_but_one_line_errors(junk: bytes, tmp_path_f
     path = tmp_path_factory.getbasetemp() / "fuzzed-bytes.yaml"
     path.write_bytes(junk)
     assert len(lines_of(lambda: load(path))) <= 1
+
+
+def test_what_is_loaded_is_what_the_schema_makes_of_the_same_data(tmp_path: Path) -> None:
+    file = tmp_path / "experiment.yaml"
+    file.write_text("name: same\nrounds: 3\n")
+    loaded = load(file, ["population=20"])
+    assert loaded == validated({"name": "same", "rounds": 3, "population": 20}, "data")
+    assert type(loaded) is Experiment

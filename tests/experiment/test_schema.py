@@ -13,8 +13,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from testbed.experiment import Experiment, load
-from testbed.experiment.schema import OwnAggregation, OwnSelection
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
+from testbed.experiment.sections import OwnAggregation, OwnSelection
 from tests.repository import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
-from testbed.experiment.overrides import set_key
-from testbed.experiment.sweep import MAXIMUM_POINTS, Point, points
-from testbed.experiment.validation import validated
+from testbed.experiment.reading import MAXIMUM_POINTS, set_key
+from testbed.experiment.schema import Point, points, validated
 from testbed.selection.lotto.variants import ServerCentricParameters
 
 

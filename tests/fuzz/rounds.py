@@ -24,7 +24,7 @@ from testbed import messages
 from testbed.engine.federation import Federation
 from testbed.engine.plan import Plan
 from testbed.errors import ProtocolError, TestbedError
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 from testbed.messages import Message, Vector
 from testbed.network.hosts import Delivery, HostAnswers
 from testbed.parties.host import LocalHosts

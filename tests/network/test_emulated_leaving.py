@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from testbed.emulation.links.transport import TCP, Transport
-from testbed.network.recorder import Timing
+from testbed.network.contract import Timing
 from tests.network import emulated
 
 MB = 1e6  # bytes per second; links of 1 MB/s and 50 ms unless a test says otherwise

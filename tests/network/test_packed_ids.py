@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.network.hosts import Delivery, HostAnswers, SharedAnswer
-from testbed.network.packed_ids import packed, unpacked
+from testbed.network.hosts import Delivery, HostAnswers, SharedAnswer, packed, unpacked
 from testbed.parties.host import owned_by, split
 from testbed.selection.check_in import CheckIn
 

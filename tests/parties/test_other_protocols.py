@@ -14,7 +14,7 @@ from testbed.aggregation.secagg_plus.graph import AnnounceGraph
 from testbed.aggregation.secagg_plus.protocol import SecAggPlusClient
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.engine.plan import Plan
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 from testbed.messages import Message, Vector, detach, encode
 from testbed.network.hosts import Delivery
 from testbed.parties.client import Environment, Role, handles

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from testbed.network.recorder import ANSWERED, DROPPED, Event, Exchanges
 from testbed.records import RunDirectory
-from testbed.records.checkpoints import Checkpoint
+from testbed.records.arrays import Checkpoint
 from testbed.records.tables import (
     SCHEMAS,
     events_table,

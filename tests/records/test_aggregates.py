@@ -13,9 +13,9 @@ import pytest
 from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError, RunError
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 from testbed.records import RunDirectory, RunRecords
-from testbed.records.aggregates import RoundAggregate, names_in
+from testbed.records.arrays import RoundAggregate, aggregate_files
 from testbed.records.mirror import fetched, local_staging_dir
 from testbed.workload.contract import LocalUpdate
 
@@ -67,7 +67,7 @@ def run_on(path: Path, rounds: int = ROUNDS, *, finish: bool = True, **sections:
 
 
 def bytes_of(path: Path) -> dict[str, bytes]:
-    return {name: (path / name).read_bytes() for name in names_in(path)}
+    return {name: (path / name).read_bytes() for name in aggregate_files(path)}
 
 
 @pytest.mark.parametrize("protocol", ["plain", "secagg"])
@@ -116,11 +116,11 @@ def test_what_a_session_left_that_died_before_its_checkpoint_is_not_read_and_wri
     checkpoint = directory.checkpoint()
     assert checkpoint is not None
     directory.append_round({}, checkpoint)  # the last round again, this time without an aggregate
-    assert names_in(path) == sorted(whole)[:-1]
+    assert aggregate_files(path) == sorted(whole)[:-1]
 
 
 def test_only_rounds_that_are_asked_for_and_complete(tmp_path: Path) -> None:
-    assert names_in(run_on(tmp_path / "none").path) == []
+    assert aggregate_files(run_on(tmp_path / "none").path) == []
     some = run_on(tmp_path / "some", records={"aggregates": [2, 4]})
     assert [number for number in range(ROUNDS + 2) if some.aggregate(number)] == [2, 3, 4]
     skipping = run_on(
@@ -163,7 +163,7 @@ def test_bad_sections_and_damaged_files_are_one_line(tmp_path: Path) -> None:
         with pytest.raises(ExperimentError, match=r"records\.aggregates"):
             validated(BASE | {"records": {"aggregates": wrong}}, "test")
     run = run_on(tmp_path / "run", records={"aggregates": "all"})
-    file = run.path / names_in(run.path)[0]
+    file = run.path / aggregate_files(run.path)[0]
     for content in (b"", b"junk", file.read_bytes()[:200]):
         file.write_bytes(content)
         with pytest.raises(RunError, match="damaged") as error:

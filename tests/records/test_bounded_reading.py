@@ -13,7 +13,7 @@ import pytest
 
 from testbed.errors import RunError
 from testbed.files import limits
-from testbed.records import RunDirectory, attempts
+from testbed.records import RunDirectory, uploads, writer
 from testbed.records.log import RunLog
 from testbed.records.uploads import stamp_of
 from testbed.running.status import status
@@ -99,12 +99,12 @@ def test_a_log_and_attempts_that_are_too_large(recorded: Path, monkeypatch: pyte
     (recorded / "log.jsonl").write_bytes(b"{}\n" * 500)
     with pytest.raises(RunError, match=r"log.jsonl: larger than .* MiB; move it away"):
         RunLog(recorded).read()
-    (recorded / attempts.FILE).write_bytes(b" " * 2000)
+    (recorded / uploads.ATTEMPTS).write_bytes(b" " * 2000)
     with pytest.raises(RunError, match=r"attempts.json: larger than"):
-        attempts.read(recorded)
-    (recorded / attempts.FILE).write_bytes(b"[" * 900)
+        writer.read_attempts(recorded)
+    (recorded / uploads.ATTEMPTS).write_bytes(b"[" * 900)
     with pytest.raises(RunError, match="damaged"):
-        attempts.read(recorded)
+        writer.read_attempts(recorded)
 
 
 def test_a_table_of_few_bytes_and_many_rows(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from testbed.errors import RunError
 from testbed.files import atomic, parquet
-from testbed.records import RunDirectory, RunRecords, writer
+from testbed.records import RunDirectory, RunRecords, tables
 from testbed.records.tables import SCHEMAS
 from tests.records.rounds import expected_rows, record_round
 
@@ -52,7 +52,7 @@ def assert_holds(path: Path, rounds: int) -> None:
     """Every table has the rows of exactly these rounds, once, in their order; the model fits."""
     records = RunRecords(path)
     for table in SCHEMAS:
-        found = writer.read_table(path, table, RunDirectory(path).checkpoint()).to_pylist()
+        found = tables.read_table(path, table, RunDirectory(path).checkpoint()).to_pylist()
         assert found == expected_rows(table, rounds), table
         assert len(records.frame(table)) == len(found)
     if rounds:
@@ -119,7 +119,7 @@ def test_a_round_without_its_checkpoint_does_not_count_and_is_written_anew(run_p
     before = (run_path / "checkpoint.npz").read_bytes()
     record_round(directory, 2)
     (run_path / "checkpoint.npz").write_bytes(before)
-    (writer.part_of(run_path, 2) / "rounds.parquet").write_bytes(b"half a fi")
+    (tables.part_of(run_path, 2) / "rounds.parquet").write_bytes(b"half a fi")
     assert_holds(run_path, 1)
     record_round(RunDirectory.reopen(run_path), 2)
     assert_holds(run_path, 2)
@@ -204,7 +204,7 @@ def test_what_is_missing_or_damaged_is_said_and_never_read_as_empty(run_path: Pa
     directory = RunDirectory.create(run_path, {"name": "damaged"})
     for number in (1, 2, 3):
         record_round(directory, number)
-    part = writer.part_of(run_path, 2) / "exchanges.parquet"
+    part = tables.part_of(run_path, 2) / "exchanges.parquet"
     whole = part.read_bytes()
     for damage in (lambda: part.unlink(), lambda: part.write_bytes(whole[:100]), lambda: part.write_bytes(b"")):
         damage()
@@ -217,7 +217,7 @@ def test_what_is_missing_or_damaged_is_said_and_never_read_as_empty(run_path: Pa
     part.write_bytes(whole)
     directory.finish()
     record_round(directory, 4)
-    (writer.part_of(run_path, 4) / "exchanges.parquet").unlink()
+    (tables.part_of(run_path, 4) / "exchanges.parquet").unlink()
     with pytest.raises(RunError, match="'exchanges' is damaged or incomplete"):
         RunRecords(run_path).exchanges  # noqa: B018
     (run_path / "events.parquet").write_bytes(b"PAR1 and then nothing")
@@ -319,4 +319,4 @@ def test_a_run_that_is_finished_while_it_is_read(run_path: Path, monkeypatch: py
 
     checkpoint = directory.checkpoint()
     monkeypatch.setattr(parquet, "read_table", slow)
-    assert writer.read_table(run_path, "rounds", checkpoint).to_pylist() == expected_rows("rounds", 3)
+    assert tables.read_table(run_path, "rounds", checkpoint).to_pylist() == expected_rows("rounds", 3)

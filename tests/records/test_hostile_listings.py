@@ -11,8 +11,8 @@ from pyarrow import fs
 from testbed.commands import main
 from testbed.errors import RunError
 from testbed.files import limits
+from testbed.files.names import check_name, inside
 from testbed.records import store
-from testbed.records.confinement import check_name, inside
 from testbed.records.mirror import fetched, local_staging_dir
 from testbed.records.store import Store
 from tests.records.mirrored import live

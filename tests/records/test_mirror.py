@@ -12,11 +12,11 @@ import pytest
 from testbed.commands import main
 from testbed.errors import RunError
 from testbed.records import RunDirectory, RunRecords
-from testbed.records.lock import held
 from testbed.records.mirror import fetched, local_staging_dir
 from testbed.records.store import Store
 from testbed.records.tables import OPTIONAL_TABLES, SCHEMAS
 from testbed.records.uploads import Mirror
+from testbed.records.writer import held
 from tests.records.mirrored import EXPERIMENT, Killed, contents, cut_off, live, remote_names
 
 ROUNDS = 3  # of the run that `live` brings to its end

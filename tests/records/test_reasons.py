@@ -2,7 +2,7 @@
 
 import pytest
 
-from testbed.records.reasons import counted, summed_up
+from testbed.records.reader import counted, summed_up
 
 SHORT = "below-threshold: 8 of 9 needed shared their keys"
 ENDS = [

@@ -10,8 +10,8 @@ import pytest
 from testbed.errors import RunError
 from testbed.network.recorder import OUTCOMES, Exchanges
 from testbed.records import RunDirectory, RunRecords
-from testbed.records.checkpoints import Checkpoint
-from testbed.records.replay import record
+from testbed.records.arrays import Checkpoint
+from testbed.records.reader import recorded_schedule
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
 
 Asked = tuple[str, dict[int, str]]  # a stage, and the outcome of each client
@@ -77,11 +77,11 @@ EXPECTED = [
 
 @pytest.mark.parametrize("finish", [True, False])
 def test_what_is_recorded_of_a_run(tmp_path: Path, finish: bool) -> None:
-    assert list(record(written(tmp_path / "run", ROUNDS, finish=finish)).rows()) == EXPECTED
+    assert list(recorded_schedule(written(tmp_path / "run", ROUNDS, finish=finish)).rows()) == EXPECTED
 
 
 def test_a_schedule_is_as_it_would_be_read(tmp_path: Path) -> None:
-    schedule = record(written(tmp_path / "run", ROUNDS))
+    schedule = recorded_schedule(written(tmp_path / "run", ROUNDS))
     for name in ("s.csv", "s.parquet"):
         schedule.write(tmp_path / name)
         assert list(schedule.read(tmp_path / name).rows()) == EXPECTED
@@ -92,13 +92,13 @@ def test_a_schedule_is_as_it_would_be_read(tmp_path: Path) -> None:
 
 
 def test_a_run_without_rounds_or_losses_gives_an_empty_schedule_or_participants_alone(tmp_path: Path) -> None:
-    assert list(record(written(tmp_path / "none", [], finish=False)).rows()) == []
+    assert list(recorded_schedule(written(tmp_path / "none", [], finish=False)).rows()) == []
     quiet = written(tmp_path / "quiet", [([("train", {3: "answered", 4: "late"})], [3, 4])])
-    assert list(record(quiet).rows()) == [(1, 3, "", "participant"), (1, 4, "", "participant")]
+    assert list(recorded_schedule(quiet).rows()) == [(1, 3, "", "participant"), (1, 4, "", "participant")]
 
 
 def test_a_damaged_run_is_an_error(tmp_path: Path) -> None:
     run = written(tmp_path / "run", ROUNDS)
     (tmp_path / "run" / "exchanges.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(RunError):
-        record(run)
+        recorded_schedule(run)

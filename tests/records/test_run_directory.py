@@ -10,12 +10,11 @@ import pytest
 import yaml
 
 from testbed.errors import RunError
-from testbed.experiment.schema import Experiment
-from testbed.experiment.strict_yaml import read_yaml
-from testbed.experiment.validation import validated
+from testbed.experiment.reading import read_yaml
+from testbed.experiment.schema import Experiment, validated
 from testbed.network.recorder import OUTCOMES
 from testbed.records import RunDirectory, RunRecords, find_runs
-from testbed.records.checkpoints import Checkpoint
+from testbed.records.arrays import Checkpoint
 from testbed.records.tables import SCHEMAS
 from tests.records.rounds import expected_rows, record_round
 

@@ -11,7 +11,7 @@ import pytest
 from testbed.commands import main
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import Experiment
-from testbed.files.uris import is_uri
+from testbed.files.names import is_uri
 from testbed.records import RunDirectory
 from testbed.records.mirror import fetched, local_staging_dir
 from testbed.records.store import Store
@@ -134,3 +134,31 @@ def test_a_refusal_is_not_tried_again(uri: str, machine: Callable[[str], None]) 
         with pytest.raises(RunError, match="are the credentials in the environment right"):
             RunDirectory.create(path, {"name": "x"})
     assert next(count) == 2
+
+
+def test_two_that_write_the_same_file_at_once_leave_one_of_them_whole(tmp_path: Path) -> None:
+    store, other = (Store(f"file://{tmp_path}") for _ in range(2))
+    move = store._fs.move
+
+    class BetweenWritingAndRenaming:
+        """The other one writes the same file when this one is about to rename its own."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(other._fs, name)
+
+        def move(self, place: str, path: str) -> None:
+            other.put("parts/rounds.parquet", b"theirs")
+            move(place, path)
+
+    store._fs = BetweenWritingAndRenaming()
+    store.put("parts/rounds.parquet", b"ours")
+    assert store.read("parts/rounds.parquet") == b"ours"
+    assert list(store.files()) == ["parts/rounds.parquet"]
+
+
+def test_what_cannot_be_renamed_leaves_nothing_behind(tmp_path: Path) -> None:
+    store = Store(f"file://{tmp_path}")
+    (tmp_path / "rounds.parquet").mkdir()
+    with pytest.raises(RunError, match="cannot write"):
+        store.put("rounds.parquet", b"ours")
+    assert list(store.files()) == []

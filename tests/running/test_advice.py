@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from testbed.aggregation.ring_elements import Quantisation
 from testbed.errors import ExperimentError
 from testbed.experiment import load
-from testbed.experiment.sweep import points
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import points, validated
 from testbed.running.validation import check
 
 BASE: dict[str, Any] = {

@@ -13,13 +13,12 @@ import pytest
 from testbed.engine.federation import Progress
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import Experiment
-from testbed.records.lock import is_held
 from testbed.records.log import RunLog
+from testbed.records.writer import is_held
 from testbed.running import Observer, PlannedRun
-from testbed.running.execution import run_all
+from testbed.running.execution import group_by_resources, requires_exclusive_access, run_all
 from testbed.running.observers import Serialised
 from testbed.running.preparation import planned
-from testbed.running.worker_pool import group_by_resources, requires_exclusive_access
 from tests.fingerprints import fingerprint
 from tests.running.sweeps import small_sweep
 
@@ -62,7 +61,7 @@ class Watching(Observer):
 
 def points(experiment: Experiment, tmp_path: Path) -> list[PlannedRun]:
     """The runs of a sweep that is not there yet."""
-    from testbed.experiment.sweep import points
+    from testbed.experiment.schema import points
 
     return planned(list(points(experiment, "test")), tmp_path / "none", resume=False)
 

@@ -18,7 +18,7 @@ import numpy as np
 from testbed.crypto import signatures, vrf
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.engine.plan import Plan
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 from testbed.messages import Message, attach, detach, encode
 from testbed.network.hosts import Delivery
 from testbed.parties.client import Environment, Role

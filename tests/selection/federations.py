@@ -14,8 +14,8 @@ from testbed.emulation.availability import AvailabilitySection, availability_mod
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.emulation.links import ClientLinks, Links
 from testbed.errors import RoundAborted
+from testbed.network.contract import Timing
 from testbed.network.emulated import EmulatedNetwork
-from testbed.network.recorder import Timing
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.host import LocalHosts
 from testbed.parties.pki import PKI, Directory

@@ -1,9 +1,9 @@
-"""Data sets, one module each: whoever adds one adds a file here and nothing elsewhere.
+"""Data sets, one module each, with its generated stand-in: whoever adds one adds a file here and nothing elsewhere.
 
 Every module of this package declares ``SPECS``, a tuple of `Dataset`: what an experiment may say of the data set, from
 which all checks of the ``workload`` section derive, and the function that loads it. The modules are imported whenever
 an experiment is checked, on machines without torch too: what is heavy is imported where it is used.
-What data sets are made of stands in packages: `workloads.data.clients` and `workloads.data.formats`.
+What data sets are made of stands in a package, `workloads.data.clients`.
 """
 
 import pkgutil
@@ -16,5 +16,6 @@ from workloads.data.clients.contract import Dataset
 @cache
 def specs() -> tuple[Dataset, ...]:
     """All that the modules of this package declare, in the order of their names."""
-    names = sorted(found.name for found in pkgutil.iter_modules(__path__) if not found.ispkg)
-    return tuple(spec for name in names for spec in import_module(f"{__name__}.{name}").SPECS)
+    names = [found.name for found in pkgutil.iter_modules(__path__) if not found.ispkg]
+    declared = [spec for name in names for spec in import_module(f"{__name__}.{name}").SPECS]
+    return tuple(sorted(declared, key=lambda spec: spec.name))

@@ -9,7 +9,7 @@ import numpy as np
 from testbed.workload.section import Form, WorkloadSection
 from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling, split_stratified
-from workloads.randomness import Purpose, stream
+from workloads.determinism import Purpose, stream
 
 # Mean and standard deviation of all pixels; they go from 0 to 16.
 _SCALING = Scaling(mean=4.8842, deviation=6.0168)

@@ -2,18 +2,36 @@
 
 Caldas et al. 2018 (LEAF, arXiv 1812.01097). Two layouts, told apart by what is in the folder:
 
-- LEAF's json files (see `workloads.data.formats.leaf`), an image a list of 784 numbers from 0 (ink) to 1 (paper):
+- LEAF's json files (see `workloads.data.clients.owners`), an image a list of 784 numbers from 0 (ink) to 1 (paper):
   folders ``train`` and ``test`` as LEAF's own split writes them, by sample or by user, or one folder of files, of which
   a tenth of each writer's images is held out here, by the seed;
 - TensorFlow Federated's ``fed_emnist_train.h5`` and ``fed_emnist_test.h5``: ``examples/WRITER/pixels`` (n, 28, 28)
   float32 of the same range and ``examples/WRITER/label`` (n,). Only the clients' images are read.
 
 Images are kept as bytes and scaled as Lotto's authors do (mean 0.9637, deviation 0.1597); no augmentation.
+
+Synthetic FEMNIST: generated handwriting of the size and the structure of FEMNIST. **It is not FEMNIST.**
+
+FEMNIST (Caldas et al. 2018, LEAF, arXiv 1812.01097) has 28x28 images of 62 classes by 3,550 writers, 226.83
+images each (standard deviation 88.94), and each writer is a client. Here, too, each client is a writer, so
+that the cost of the papers' sizes can be measured without the data; accuracies say how well *this* task is
+learned and are not comparable with published ones.
+
+- The alphabet: 62 invented characters of smooth strokes (Bezier curves), the same in every experiment.
+- A writer (from the seed and the client's number): slant, size, rotation, pen thickness, position, contrast
+  and a smooth bending of all characters; each image varies around that.
+- Labels: each writer's class mix is drawn from a Dirichlet distribution around FEMNIST's shares of digits,
+  capitals and small letters.
+
+A writer's images are made when first asked for (about 2 ms for 225) and kept as bytes while memory allows, so
+that a population of 10**6 costs nothing until a client trains. The alphabet is kept as distances to the
+nearest stroke: one bilinear look-up per pixel, in the writer's bent coordinates, gives strokes of any
+thickness. Torch is imported where it draws.
 """
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,8 +41,11 @@ from testbed.workload.section import Form, WorkloadSection
 from workloads.data.clients import owners
 from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import LabelledImages, ScaledImages, Scaling, joined
-from workloads.data.formats import leaf
-from workloads.randomness import Purpose, stream
+from workloads.data.clients.owners import ClientDataCache, in_groups, sample_counts
+from workloads.determinism import Purpose, stream
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CLASSES = 62
 SIZE = 28
@@ -73,12 +94,12 @@ class _Leaf:
     def __init__(self, root: Path, population: int, seed: int) -> None:
         self._seed = seed
         self._test = root / "test"
-        self._is_split = bool(leaf.files(root / "train"))
-        if self._is_split and not leaf.files(self._test):
+        self._is_split = bool(owners.json_files(root / "train"))
+        if self._is_split and not owners.json_files(self._test):
             raise ExperimentError(f"workload.path: {root} has train/*.json and no test/*.json; add LEAF's test part")
         train = root / "train" if self._is_split else root
         chosen: owners.OwnerSelection[LabelledImages] = owners.OwnerSelection(population, seed, "writer", train)
-        for writer, images in leaf.read_users(train, labelled):
+        for writer, images in owners.read_users(train, labelled):
             chosen.offer(writer, images)
         self._clients = [images for _, images in chosen.clients()]
         self._own = [
@@ -102,7 +123,7 @@ class _Leaf:
 
     def test_parts(self) -> Iterator[LabelledImages]:
         if self._is_split:
-            for _, images in leaf.read_users(self._test, labelled):
+            for _, images in owners.read_users(self._test, labelled):
                 yield images
         else:
             for client, images in enumerate(self._clients):
@@ -189,7 +210,7 @@ class Femnist(ScaledImages):
 
     def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
         root = owners.folder(section.path, _NEEDED)
-        if not (root / TRAIN).is_file() and not leaf.files(root) and not leaf.files(root / "train"):
+        if not (root / TRAIN).is_file() and not owners.json_files(root) and not owners.json_files(root / "train"):
             raise ExperimentError(
                 f"workload.path: {root} has neither {TRAIN} nor json files, there or in train; "
                 f"give {_NEEDED} (nothing is downloaded)"
@@ -223,6 +244,134 @@ class Femnist(ScaledImages):
         return np.stack(rows).astype(np.int64)
 
 
+_GRID = 40  # resolution of the distance fields
+_EXTENT = 1.3  # they cover [-1.3, 1.3] in both directions; an image shows about [-1, 1]
+_TEST_SAMPLES, _SAMPLES_PER_TEST_WRITER = 2000, 20
+# FEMNIST's "by class" shares: digits 0.495, capitals 0.27, small letters 0.235 of the images.
+_CLASS_SHARES = np.repeat([0.495 / 10, 0.270 / 26, 0.235 / 26], [10, 26, 26])
+_CONCENTRATION = 30.0  # of a writer's class mix around these shares
+_SYNTHETIC_SCALING = Scaling(mean=36.0, deviation=70.0)
+
+
+def alphabet() -> "Tensor":
+    """(62, 40, 40) float32: for each character, the distance of each grid point to its nearest stroke.
+
+    Distances are in units of half an image. A character is two or three cubic Bezier curves with random
+    control points.
+    """
+    import torch
+
+    random = stream(0, Purpose.ALPHABET)
+    t = np.linspace(0.0, 1.0, 24)[:, None]
+    bernstein = np.hstack([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3])
+    axis = np.linspace(-_EXTENT, _EXTENT, _GRID)
+    pixels = np.stack(np.meshgrid(axis, axis, indexing="xy"), axis=-1).reshape(-1, 1, 2)
+    fields = np.empty((CLASSES, _GRID, _GRID), dtype=np.float32)
+    for field in fields:
+        control = random.uniform(-0.75, 0.75, (random.integers(2, 4), 4, 2))
+        points = (bernstein @ control).reshape(1, -1, 2)
+        field[:] = np.sqrt(np.square(pixels - points).sum(axis=2).min(axis=1)).reshape(_GRID, _GRID)
+    return torch.from_numpy(fields)
+
+
+def write(fields: "Tensor", labels: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.uint8]:
+    """One writer's images of the given characters.
+
+    Args:
+        fields: what `alphabet` gives.
+        labels: (n,) int64.
+        random: the writer's own stream: first the writer's style is drawn from it, then each image's
+        variation.
+
+    Returns:
+        (n, 28, 28) uint8, bright strokes on black.
+    """
+    import torch
+    from torch.nn.functional import grid_sample, interpolate
+
+    count = len(labels)
+    # Style and variation of rotation, slant, log width, log height, shift right, shift down.
+    style = random.normal(size=6) * [0.12, 0.22, 0.10, 0.10, 0.06, 0.06]
+    variation = random.normal(size=(count, 6)) * [0.08, 0.08, 0.06, 0.06, 0.05, 0.05]
+    rotation, slant, log_width, log_height, right, down = (style + variation).T
+    thickness = random.uniform(0.06, 0.15) * np.exp(random.normal(0.0, 0.1, count))
+    contrast = random.uniform(0.65, 1.0)
+    bending = random.normal(0.0, 0.07, (1, 2, 4, 4)).astype(np.float32)
+
+    cosine, sine = np.cos(rotation), np.sin(rotation)
+    width, height = np.exp(log_width), np.exp(log_height)
+    # Image point (x, y, 1) -> character point: shift, rotate, slant, stretch.
+    maps = np.empty((count, 3, 2), dtype=np.float32)
+    maps[:, 0, 0], maps[:, 1, 0] = width * (cosine + slant * sine), width * (slant * cosine - sine)
+    maps[:, 0, 1], maps[:, 1, 1] = height * sine, height * cosine
+    maps[:, 2, 0], maps[:, 2, 1] = right, down
+    axis = torch.linspace(-1.0, 1.0, SIZE)
+    rows, columns = torch.meshgrid(axis, axis, indexing="ij")
+    points = torch.stack([columns, rows, torch.ones_like(rows)], dim=-1).view(1, -1, 3)
+    grid = (points @ torch.from_numpy(maps)).view(count, SIZE, SIZE, 2)
+    bent = interpolate(torch.from_numpy(bending), size=(SIZE, SIZE), mode="bicubic", align_corners=True)
+    grid += bent[0].permute(1, 2, 0)
+    grid /= _EXTENT
+    distance = grid_sample(
+        fields[torch.from_numpy(labels)].unsqueeze(1), grid, padding_mode="border", align_corners=True
+    )
+    pen = torch.from_numpy(thickness.astype(np.float32)).view(-1, 1, 1, 1)
+    ink = distance.neg_().add_(pen).mul_(1 / 0.06).add_(0.5).clamp_(0.0, 1.0).mul_(255.0 * contrast)
+    images: NDArray[np.uint8] = ink.view(count, SIZE, SIZE).to(torch.uint8).numpy()
+    return images
+
+
+class SyntheticFemnist(ScaledImages):
+    """The handwriting of a population of writers, made as it is needed.
+
+    Args:
+        section: samples_per_client (None: varying, lognormal, mean 225), test_samples (None: 2000).
+        population, seed: of the experiment. A writer depends on the seed, not on the population.
+    """
+
+    classes, height, width, scaling = CLASSES, SIZE, SIZE, _SYNTHETIC_SCALING
+
+    def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
+        self._seed = seed
+        self._test_samples = section.test_samples or _TEST_SAMPLES
+        self.sample_counts = sample_counts(
+            population, section.samples_per_client, seed, mean=225.0, deviation=89.0, minimum=10, maximum=600
+        )
+        self.description = "synthetic FEMNIST (generated; not the FEMNIST data), 28x28, 62 classes, a writer per client"
+        self._fields = alphabet()
+        self._cache = ClientDataCache(self.handwriting)
+
+    def _class_counts(self, client: int) -> NDArray[np.int64]:
+        """(62,) int64: training samples of each class at one client."""
+        random = stream(self._seed, Purpose.CLASS_MIX, client)
+        mix = random.dirichlet(_CONCENTRATION * _CLASS_SHARES)
+        return random.multinomial(self.sample_counts[client], mix)
+
+    def label_counts(self) -> NDArray[np.int64]:
+        """(population, 62) int64; about 30 us and 496 bytes for each client, trained or not."""
+        counts = np.empty((len(self.sample_counts), CLASSES), dtype=np.int64)
+        for client in range(len(counts)):
+            counts[client] = self._class_counts(client)
+        return counts
+
+    def handwriting(self, client: int) -> LabelledImages:
+        """One client's images as bytes, sorted by label."""
+        labels = np.repeat(np.arange(CLASSES), self._class_counts(client))
+        return LabelledImages(write(self._fields, labels, stream(self._seed, Purpose.WRITER, client)), labels)
+
+    def samples(self, client: int) -> LabelledImages:
+        return self._cache(client)
+
+    def held_out_samples(self) -> LabelledImages:
+        """Images of other writers, who are no clients, 20 of each."""
+        parts = []
+        for writer, count in in_groups(self._test_samples, _SAMPLES_PER_TEST_WRITER):
+            random = stream(self._seed, Purpose.TEST_WRITER, writer)
+            drawn = random.choice(CLASSES, count, p=_CLASS_SHARES)
+            parts.append(LabelledImages(write(self._fields, drawn, random), drawn))
+        return joined(parts)
+
+
 SPECS = (
     Dataset(
         name="femnist",
@@ -234,5 +383,14 @@ SPECS = (
         files=_NEEDED,
         layouts=" (train/ and test/, or one folder of json files; beside it fed_emnist_test.h5)",
         load=Femnist,
+    ),
+    Dataset(
+        name="synthetic-femnist",
+        summary="generated, with the shapes of femnist",
+        form=Form.GREY,
+        size=SIZE,
+        default_model="femnist-cnn",
+        owner="writer",
+        load=SyntheticFemnist,
     ),
 )

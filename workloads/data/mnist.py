@@ -1,18 +1,107 @@
-"""MNIST, or any data in its format (28x28, idx files), from files that the user has. Nothing is downloaded.
+"""MNIST (or any data in its format) and EMNIST ByClass from idx files that the user has. Nothing is downloaded.
 
-LeCun et al. 1998.
+MNIST: LeCun et al. 1998, 28x28. EMNIST: Cohen et al. 2017 (arXiv 1702.05373), 697,932 images for training and 116,323
+for testing, 28x28, of 62 classes in the order 0-9, A-Z, a-z: digits, upper- and lower-case letters. EMNIST's files hold
+every image with rows and columns exchanged; it is turned back here.
+
+The files are parsed by torchvision; it reads plain idx files only, so ``.gz`` files are unpacked first.
 """
 
+import gzip
+import tempfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
 from testbed.errors import ExperimentError
+from testbed.files import limits
 from testbed.workload.section import Form, WorkloadSection
 from workloads.data.clients import owners
 from workloads.data.clients.contract import Dataset
-from workloads.data.clients.images import PartitionedDataset, Scaling, split_stratified
-from workloads.data.formats import idx
-from workloads.randomness import Purpose, stream
+from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling, split_stratified
+from workloads.determinism import Purpose, stream
 
-# Mean and standard deviation of MNIST's training pixels, in bytes (0.1307 and 0.3081 of 255).
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Mean and standard deviation of the training pixels, in bytes: MNIST's (0.1307 and 0.3081 of 255), and those of EMNIST
+# ByClass as commonly given (0.1736 and 0.3317).
 _SCALING = Scaling(mean=33.3285, deviation=78.5655)
+_EMNIST_SCALING = Scaling(mean=44.268, deviation=84.5835)
+_EMNIST_CLASSES = 62
+_IMAGES, _LABELS = "{}-images-idx3-ubyte", "{}-labels-idx1-ubyte"
+# What torchvision's parser and gzip raise on a file that is cut short or is something else.
+_DAMAGE = (AssertionError, EOFError, KeyError, IndexError, OSError, RuntimeError, TypeError, ValueError, zlib.error)
+
+
+def _find(folders: list[Path], name: str) -> Path | None:
+    try:
+        for folder in folders:
+            for candidate in (folder / name, folder / f"{name}.gz"):
+                if candidate.is_file():
+                    return candidate
+    except OSError as error:
+        raise ExperimentError(
+            f"workload.path: {folders[0]} cannot be searched ({error.strerror}); make it readable"
+        ) from error
+    return None
+
+
+def _parse(file: Path, parser: Callable[[str], "Tensor"]) -> NDArray[Any]:
+    try:
+        if file.suffix != ".gz":
+            limits.check_size(file, limits.IDX_BYTES)
+            return np.asarray(parser(str(file)))
+        with tempfile.TemporaryDirectory() as folder:
+            plain = Path(folder) / file.stem
+            with gzip.open(file, "rb") as packed, plain.open("wb") as unpacked:
+                left = limits.IDX_BYTES  # a gzip file can stand for a thousand times as much
+                while block := packed.read(1 << 20):
+                    left -= len(block)
+                    if left < 0:
+                        raise limits.TooLarge(f"larger than {limits.size(limits.IDX_BYTES)} when it is unpacked")
+                    unpacked.write(block)
+            return np.asarray(parser(str(plain)))
+    except _DAMAGE as error:
+        raise ExperimentError(
+            f"workload.path: {file} cannot be read as an idx file ({error or type(error).__name__}); "
+            "replace it with an undamaged copy"
+        ) from error
+
+
+def read_idx(folders: list[Path], part: str) -> LabelledImages | None:
+    """One part, such as "train" or "t10k" of MNIST; None when neither of its two files is there.
+
+    Args:
+        folders: where to look, plain or ``.gz``; the first is named in errors.
+        part: what the files' names begin with.
+
+    Raises:
+        ExperimentError: one file without the other, damaged, or not as many 28x28 images as labels.
+    """
+    image_file = _find(folders, _IMAGES.format(part))
+    label_file = _find(folders, _LABELS.format(part))
+    if image_file is None and label_file is None:
+        return None
+    if image_file is None or label_file is None:
+        absent = (_LABELS if image_file else _IMAGES).format(part)
+        raise ExperimentError(
+            f"workload.path: {folders[0]} holds {image_file or label_file} but not {absent} (or {absent}.gz); add it"
+        )
+    # Imported here: 160 MB and a second that other data sets need not pay in every process.
+    from torchvision.datasets.mnist import read_image_file, read_label_file
+
+    images, labels = _parse(image_file, read_image_file), _parse(label_file, read_label_file)
+    if images.shape != (len(labels), 28, 28) or len(labels) == 0:
+        raise ExperimentError(
+            f"workload.path: {image_file} holds images of shape {images.shape} for the {len(labels)} labels "
+            f"of {label_file.name}; as many images as labels, 28x28, are needed"
+        )
+    return LabelledImages(images, labels.astype(np.int64))
 
 
 def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
@@ -28,7 +117,7 @@ def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDat
     needed = "the folder with train-images-idx3-ubyte, train-labels-idx1-ubyte and the two t10k files (plain or .gz)"
     root = owners.folder(section.path, needed)
     folders = [root, root / "MNIST" / "raw", root / "raw"]
-    train, test = idx.read(folders, "train"), idx.read(folders, "t10k")
+    train, test = read_idx(folders, "train"), read_idx(folders, "t10k")
     if test is None:
         raise ExperimentError(
             f"workload.path: {root} has no t10k-images-idx3-ubyte (or .gz), there or in MNIST/raw; "
@@ -51,6 +140,44 @@ def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDat
     )
 
 
+def load_emnist(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
+    """EMNIST ByClass from ``workload.path``, spread over the clients; ``samples_per_client`` leaves out what is more.
+
+    The folder holds the four files ``emnist-byclass-train-images-idx3-ubyte`` and so on, plain or ``.gz``, or is
+    torchvision's root with them in ``EMNIST/raw``, or the unpacked archive with them in ``gzip``.
+
+    Raises:
+        ExperimentError: files that are absent, damaged or of another shape, or too few samples for a client.
+    """
+    needed = "the folder with emnist-byclass-train-images-idx3-ubyte and the three files beside it (plain or .gz)"
+    root = owners.folder(section.path, needed)
+    folders = [root, root / "EMNIST" / "raw", root / "raw", root / "gzip"]
+    parts = []
+    for part in ("emnist-byclass-train", "emnist-byclass-test"):
+        found = read_idx(folders, part)
+        if found is None:
+            raise ExperimentError(
+                f"workload.path: {root} has no {part}-images-idx3-ubyte (or .gz), there or in EMNIST/raw or gzip; put "
+                "EMNIST's ByClass files there (nothing is downloaded)"
+            )
+        if found.labels.max() >= _EMNIST_CLASSES:
+            raise ExperimentError(
+                f"workload.path: {root}: {part} has the label {found.labels.max()}; the ByClass split has 0 to 61"
+            )
+        parts.append(LabelledImages(np.ascontiguousarray(found.images.swapaxes(1, 2)), found.labels))
+    train, test = parts
+    return PartitionedDataset(
+        train,
+        test,
+        classes=_EMNIST_CLASSES,
+        scaling=_EMNIST_SCALING,
+        description=f"EMNIST ByClass, 28x28, {len(train)} for training, {len(test)} held out",
+        section=section,
+        population=population,
+        seed=seed,
+    )
+
+
 SPECS = (
     Dataset(
         name="mnist",
@@ -61,5 +188,15 @@ SPECS = (
         files="the folder with the idx files",
         layouts=", plain or .gz, or torchvision's root (MNIST/raw)",
         load=load,
+    ),
+    Dataset(
+        name="emnist",
+        summary="handwritten digits and letters, 28x28, from files",
+        form=Form.GREY,
+        size=28,
+        default_model="emnist-cnn",
+        files="the folder with the emnist-byclass idx files",
+        layouts=" (EMNIST/raw, or gzip)",
+        load=load_emnist,
     ),
 )

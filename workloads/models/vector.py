@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from workloads.randomness import Purpose, stream
+from workloads.determinism import Purpose, stream
 
 
 def xavier_uniform(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from testbed.workload.section import WorkloadSection
 from workloads.contract import Evaluation, LocalUpdate
 from workloads.data.clients.contract import ClientData
-from workloads.randomness import Purpose, stream
+from workloads.determinism import Purpose, stream
 
 _STEP = np.float32(2e-5)  # 256 values from -0.00255 to 0.00255, deviation 0.0015: see docs/how-to/workloads.md
 _CENTRE = np.float32(0.5)

@@ -112,8 +112,7 @@ def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
         axes.set_xlim(0, 57)
         axes.set_xticks(range(0, 51, 10))
         axes.set_ylim(0, float(table[["epsilon", "epsilon_amplified"]].max().max()) * 1.03)
-        axes.set_xlabel("Dishonest participants that add no noise [%]")
-        axes.set_ylabel(r"$\epsilon$ after 50 rounds")
+        axes.set(xlabel="Dishonest participants that add no noise [%]", ylabel=r"$\epsilon$ after 50 rounds")
         axes.grid()
         return save(figure, path)
 

@@ -142,10 +142,9 @@ def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
             label="real VRFs, 95%",
         )
         axes.legend(loc="lower right")
-        axes.set_xlim(0.97, 2.02)
-        axes.set_ylim(0.4, 1.02)
-        axes.set_xlabel("Over-selection factor a")
-        axes.set_ylabel("Pr[at least s candidates]")
+        axes.set(
+            xlim=(0.97, 2.02), ylim=(0.4, 1.02), xlabel="Over-selection factor a", ylabel="Pr[at least s candidates]"
+        )
         axes.grid()
         return save(figure, path)
 

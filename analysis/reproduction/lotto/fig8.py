@@ -236,12 +236,10 @@ def draw(quality: Mapping[int, Floats], factors: Floats, out: Path) -> list[Path
         left, right = figure.subplots(1, 2, sharey=True)
         for (rounds, values), shade in zip(quality.items(), np.linspace(0.75, 0.1, len(quality)), strict=True):
             _cumulative(left, values, label=f"round {rounds}", color=colormaps["viridis"](shade))
-        left.set_xlabel("data quality")
-        left.set_ylabel("share of clients")
+        left.set(xlabel="data quality", ylabel="share of clients")
         left.legend(loc="lower right")
         _cumulative(right, factors, label="", color="#000000")
-        right.set_xlabel("compute time (fastest: 1)")
-        right.set_xscale("log")
+        right.set(xlabel="compute time (fastest: 1)", xscale="log")
         for axes in (left, right):
             axes.grid(visible=True)
         return save(figure, out / "lotto-fig8")

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.measures import mean_interval
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.fig8 import EXCLUDE, Setting, experiment, remarks
+from analysis.statistics import mean_interval
 from analysis.style import one_panel, save
 from testbed.arrays import Floats
 from testbed.records import RunRecords
@@ -164,8 +164,7 @@ def draw(runs: Mapping[str, Sequence[RunRecords]], target: float, out: Path) -> 
             curves = [_accuracy_at(run, grid) for run in of_name]
             axes.plot(grid / 60, 100 * np.mean(curves, axis=0), label=name, color=_COLOURS[name])
         axes.axhline(100 * target, color="#7F7F7F", linewidth=0.8, linestyle=":")
-        axes.set_xlabel("time [virtual min]")
-        axes.set_ylabel("accuracy [%]")
+        axes.set(xlabel="time [virtual min]", ylabel="accuracy [%]")
         axes.grid(visible=True)
         axes.legend(loc="lower right")
         return save(figure, out / "lotto-fig9")

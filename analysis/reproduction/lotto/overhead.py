@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from analysis.comparison.measures import mean_interval, per_round
+from analysis.comparison.measures import per_round
 from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.lotto.published import (
     APPLICATIONS,
@@ -35,6 +35,7 @@ from analysis.reproduction.lotto.published import (
     Cost,
     derived,
 )
+from analysis.statistics import mean_interval
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 

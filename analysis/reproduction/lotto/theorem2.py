@@ -21,7 +21,7 @@ from analysis.bounds.tails import survival
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.statistics import Proportion
 from analysis.style import COLUMN_INCHES, house_style, protocol_colours, save
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 
 POPULATION, DISHONEST, PARTICIPANTS, FACTOR, ETA = 100, 10, 10, 1.3, 2.0
 ROUNDS = {"small": 300, "paper": 3000}
@@ -227,8 +227,7 @@ def draw(found: dict[Condition, Attained], out: Path) -> list[Path]:
             panel.set_title(f"Lotto is told {announced}")
             panel.grid(axis="y")
         panels[0].set_ylabel("Pr[more than k are dishonest]")
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=3)
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
         return save(figure, out / "lotto-theorem2")
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.stats import binom
 
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 from testbed.records import RunRecords
 
 POPULATION, PARTICIPANTS, FACTOR = 100, 10, 1.3

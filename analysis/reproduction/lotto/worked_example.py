@@ -144,8 +144,7 @@ def _panel_a(axes: Axes) -> None:
     ):
         axes.plot(np.array(POPULATIONS) / 1e5, _logarithms(limit), line, color=CLIENT_CENTRIC_COLOUR, label=label)
     axes.plot(2, np.log10(1.3e-7), "k*", markersize=7, markeredgewidth=0, label="paper")
-    axes.set_xlabel(r"Population n [$10^5$]")
-    axes.set_ylabel(r"Bound on the probability, log$_{10}$")
+    axes.set(xlabel=r"Population n [$10^5$]", ylabel=r"Bound on the probability, log$_{10}$")
     axes.legend(loc="lower left")
 
 
@@ -175,9 +174,7 @@ def _panel_c(axes: Axes) -> None:
     ):
         axes.semilogy(np.array(POPULATIONS) / 1e5, [epsilons(n)[name] for n in POPULATIONS], color=colour, label=label)
     axes.plot([2, 2], [1.8, 265], "k*", markersize=7, markeredgewidth=0, label="paper")
-    axes.set_xlabel(r"Population n [$10^5$]")
-    axes.set_ylabel(r"$\epsilon$ after 50 rounds")
-    axes.set_ylim(1, 3000)
+    axes.set(xlabel=r"Population n [$10^5$]", ylabel=r"$\epsilon$ after 50 rounds", ylim=(1, 3000))
     axes.legend(loc="center right")
 
 
@@ -230,9 +227,7 @@ def _draw_fig10(table: pd.DataFrame, path: Path) -> list[Path]:
         ):
             axes.plot(table["population"] / 1e5, table[name], color=colour, marker=marker, markersize=3, label=name)
         axes.plot([2, 2], [1.8, 2.3], "k*", markersize=7, markeredgewidth=0, label="paper")
-        axes.set_xlabel(r"Population n [$10^5$]")
-        axes.set_ylabel(r"$\epsilon$ after 50 rounds")
-        axes.set_ylim(0, 2.6)
+        axes.set(xlabel=r"Population n [$10^5$]", ylabel=r"$\epsilon$ after 50 rounds", ylim=(0, 2.6))
         axes.legend(loc="lower right")
         axes.grid()
         return save(figure, path)

@@ -14,7 +14,6 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.comparison.measures import Interval, mean_interval
 from analysis.reproduction.contract import (
     Agreement,
     Claim,
@@ -41,6 +40,7 @@ from analysis.reproduction.multi_round_secagg.published import (
     Setting,
 )
 from analysis.reproduction.multi_round_secagg.training import Results, Trained, remarks, task_of, train
+from analysis.statistics import Interval, mean_interval
 from analysis.style import COLUMN_INCHES, house_style, save
 from testbed.arrays import Floats
 

@@ -11,11 +11,11 @@ import pandas as pd
 from matplotlib import colormaps
 
 from analysis.bounds.batch_partition import average_cardinality
-from analysis.comparison.measures import mean_interval
 from analysis.multi_round import aggregation_cardinality
 from analysis.multi_round.simulation import simulate
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.multi_round_secagg.published import PAPER, PARTICIPANTS, POPULATION
+from analysis.statistics import mean_interval
 from analysis.style import one_panel, save
 from testbed.selection.batch_partition import BatchPartitionParameters
 
@@ -94,8 +94,7 @@ def draw(frame: pd.DataFrame, out: Path) -> Sequence[Path]:
         for (dropout, rows), colour in zip(frame.groupby("p"), shades, strict=True):
             axes.plot(rows["T"], rows["C (Theorem 1)"], color=colour, label=f"p = {dropout:g}")
             axes.errorbar(rows["T"], rows["C simulated"], rows["±"], fmt="o", markersize=3, color=colour)
-        axes.set_xlabel("Multi-round privacy T")
-        axes.set_ylabel("Average cardinality C")
+        axes.set(xlabel="Multi-round privacy T", ylabel="Average cardinality C")
         axes.set_xticks(PRIVACIES)
         axes.set_ylim(bottom=0)
         axes.grid()

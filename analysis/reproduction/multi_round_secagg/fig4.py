@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.comparison.measures import Interval, mean_interval
 from analysis.multi_round import OverRounds, over_rounds
 from analysis.multi_round.figures import Line
 from analysis.multi_round.figures import draw as draw_lines
@@ -26,6 +25,7 @@ from analysis.reproduction.multi_round_secagg.published import (
     RANDOM,
     WEIGHTED,
 )
+from analysis.statistics import Interval, mean_interval
 from analysis.style import one_panel, protocol_colours, save
 from testbed.arrays import Floats
 from testbed.selection.batch_partition import BatchPartitionParameters, PartitionParameters
@@ -246,8 +246,7 @@ def draw_trade_off(privacy: Mapping[str, Floats], cardinality: Mapping[str, Floa
                 markerfacecolor="none" if name == WEIGHTED else None,
                 label=name,
             )
-        axes.set_xlabel("Multi-round privacy T (weak)")
-        axes.set_ylabel("Average cardinality C")
+        axes.set(xlabel="Multi-round privacy T (weak)", ylabel="Average cardinality C")
         axes.set_xticks([1, 3, 4, 6, 12])
         axes.set_ylim(bottom=0)
         axes.grid()

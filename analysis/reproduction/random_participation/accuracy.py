@@ -21,7 +21,6 @@ from analysis.bounds.random_participation import (
     orthogonal_pair,
     weak_client_sampling,
 )
-from analysis.comparison.measures import mean_interval
 from analysis.reproduction.contract import (
     Agreement,
     Claim,
@@ -52,6 +51,7 @@ from analysis.reproduction.random_participation.training import (
     train,
 )
 from analysis.reproduction.training_runs import AccuracyCurves
+from analysis.statistics import mean_interval
 from analysis.style import one_panel, save
 
 _LOOKS = {NONE: ("#7F7F7F", ":"), PROPOSED: ("#0072B2", "--"), WCS: ("#000000", "-"), OLS: ("#56B4E9", "-")}

@@ -104,8 +104,7 @@ def _draw_unsound(out: Path) -> list[Path]:
             axes.set(xscale="log", yscale="log", ylim=(1e-9, 1e-3), xlabel="sigma [C]", ylabel="delta of a round")
             axes.set_title(f"{scenario.title} (epsilon {EPSILON})")
             axes.grid()
-        handles, labels = axes.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=3)
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
         return save(figure, out / "random-participation-unsound")
 
 

@@ -1,4 +1,4 @@
-"""Secure aggregation for each of several participant lists of one round (`parallel_lists`)."""
+"""Secure aggregation for each of several participant lists of one round (`ParallelLists`)."""
 
 from dataclasses import replace
 from typing import ClassVar

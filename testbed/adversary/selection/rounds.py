@@ -6,14 +6,15 @@ that has just been opened), so it knows in which of them enough of its own clien
 often that is of all rounds, not of those that the server lets happen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, ClassVar
 
 import msgspec
 import numpy as np
 from pydantic import Field
 
-from testbed.adversary.misbehaviour import MisbehaviourOptions
+from testbed.adversary.misbehaviour import AttackContext, MisbehaviourOptions
 from testbed.adversary.selection.lotto import ALL_LISTS, CLIENT_CENTRIC, SERVER_CENTRIC, LottoMisbehaviour
 from testbed.arrays import Ids
 from testbed.crypto import prf
@@ -30,6 +31,16 @@ from testbed.selection.lotto.variants import ServerCentricServer
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, candidate_batches
 
 # -- other numbers than the next one -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _announced_as(number: int, round_: SelectionRound) -> Iterator[None]:
+    """Selection goes by another number; training and aggregation do not."""
+    true, round_.number = round_.number, number
+    try:
+        yield
+    finally:
+        round_.number = true
 
 
 class ReuseOptions(MisbehaviourOptions):
@@ -51,15 +62,8 @@ class ReuseRound(LottoMisbehaviour):
         if not self.attacking or round_.number <= number:
             return await super().select(round_)
         self.record_attack(ReuseRound, f"announced round {number} in round {round_.number}")
-        return await self._select_as(number, round_)
-
-    async def _select_as(self, number: int, round_: SelectionRound) -> Selection:
-        true = round_.number
-        round_.number = number
-        try:
+        with _announced_as(number, round_):
             return await super().select(round_)
-        finally:
-            round_.number = true
 
 
 class GrindOptions(MisbehaviourOptions):
@@ -83,14 +87,10 @@ class GrindRound(LottoMisbehaviour):
         """See `SelectionProtocol.select`."""
         if not self.attacking:
             return await super().select(round_)
-        true = round_.number
         number, found = self._most_favourable(round_)
         self.record_attack(GrindRound, f"announced round {number} of {self.context.rounds}{found}")
-        round_.number = number
-        try:
+        with _announced_as(number, round_):
             return await super().select(round_)
-        finally:
-            round_.number = true
 
     def _most_favourable(self, round_: SelectionRound) -> tuple[int, str]:
         first = self.context.rounds + 1
@@ -154,6 +154,10 @@ class SkipOptions(MisbehaviourOptions):
         "with signed survivors), 1 where that takes none",
     )
 
+    def enough(self, context: AttackContext) -> int:
+        """How many must stand."""
+        return context.enough_to_break if self.at_least is None else self.at_least
+
 
 class SkipRounds(LottoMisbehaviour):
     """Announces the next round number in which enough of its own clients stand, instead of the next number.
@@ -193,8 +197,8 @@ class SkipRounds(LottoMisbehaviour):
 
     @property
     def _enough(self) -> int:
-        at_least: int | None = self.context.options_of(SkipRounds).at_least
-        return self.context.enough_to_break if at_least is None else at_least
+        options: SkipOptions = self.context.options_of(SkipRounds)
+        return options.enough(self.context)
 
     async def _next_favourable(self, first: int, round_: SelectionRound) -> tuple[int | None, int]:
         """The number of the first favourable round, and how many were looked at."""
@@ -259,8 +263,8 @@ class AbortUnfavourableRounds(LottoMisbehaviour):
         super().require_candidates(candidates, round_, refusals)
         if not self.attacking:
             return
-        at_least: int | None = self.context.options_of(AbortUnfavourableRounds).at_least
-        wanted, ours = self.context.enough_to_break if at_least is None else at_least, len(self.ours(candidates))
+        options: SkipOptions = self.context.options_of(AbortUnfavourableRounds)
+        wanted, ours = options.enough(self.context), len(self.ours(candidates))
         what = "let the round happen" if ours >= wanted else "ended the round"
         self.record_attack(AbortUnfavourableRounds, f"{what}: {ours} of its clients stand, {wanted} wanted")
         if ours < wanted:

@@ -42,8 +42,7 @@ from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.shamir import PRIME, SECRET_BYTES, LagrangeWeights
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
-from testbed.network.contract import ids
-from testbed.network.exclusion import EXCLUDED
+from testbed.network.contract import EXCLUDED, ids
 
 if TYPE_CHECKING:
     from testbed.aggregation.secagg.round import SecAggRound

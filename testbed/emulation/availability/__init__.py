@@ -1,7 +1,7 @@
 """Who is reachable when, and who drops out where."""
 
 from testbed.emulation.availability.factory import availability_model
-from testbed.emulation.availability.presence import Availability, Presence
+from testbed.emulation.availability.models import Availability, Presence
 from testbed.emulation.availability.section import (
     Always,
     AvailabilityModel,

@@ -6,12 +6,16 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Floats
-from testbed.emulation.availability.dropout import DroppingAvailability
-from testbed.emulation.availability.plugin import CheckedAvailability
-from testbed.emulation.availability.presence import Availability
-from testbed.emulation.availability.renewal import AlternatingAvailability
-from testbed.emulation.availability.roundwise import AlwaysAvailable, RoundwiseAvailability, unavailable_by_label
-from testbed.emulation.availability.scheduled import ScheduledAvailability
+from testbed.emulation.availability.clocked import AlternatingAvailability, TracedAvailability, assigned
+from testbed.emulation.availability.models import (
+    AlwaysAvailable,
+    Availability,
+    CheckedAvailability,
+    DroppingAvailability,
+    RoundwiseAvailability,
+    ScheduledAvailability,
+    unavailable_by_label,
+)
 from testbed.emulation.availability.section import (
     Always,
     AvailabilityModel,
@@ -24,7 +28,6 @@ from testbed.emulation.availability.section import (
     Scheduled,
     Traced,
 )
-from testbed.emulation.availability.traced import TracedAvailability, assigned
 from testbed.emulation.links import cycled
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import Schedule
@@ -59,37 +62,29 @@ def availability_model(
         section.check(population)
     except ValueError as error:
         raise ExperimentError(f"availability.{error}") from None
-    model = _who_is_there(section, population, stages_after_selection, randomness, label_counts)
+    model: Availability
+    match section:
+        case Always():
+            model = AlwaysAvailable()
+        case Bernoulli():
+            model = RoundwiseAvailability(_unavailable(section, population, randomness), randomness)
+        case LabelDependent():
+            model = RoundwiseAvailability(unavailable_by_label(section, label_counts(), population), randomness)
+        case Markov() | DiurnalWeibull():
+            model = AlternatingAvailability(section, population, randomness)
+        case Traced():
+            model = _traced(section, population, randomness)
+        case Scheduled():
+            model = ScheduledAvailability(Schedule.read(section.path), population, stages_after_selection)
+        case OwnAvailability():
+            own = plugin_class(section.model, "availability.model")
+            made = options.made(own, section.model, "availability", section, population, randomness)
+            model = CheckedAvailability(made, section.model)
+        case _:
+            raise ExperimentError(f"availability.model: {type(section).__name__} is no model")
     if section.dropout == DropOut():
         return model
     return DroppingAvailability(model, section.dropout, population, stages_after_selection, randomness)
-
-
-def _who_is_there(
-    section: AvailabilityModel,
-    population: int,
-    stages_after_selection: Sequence[str],
-    randomness: Randomness,
-    label_counts: Callable[[], npt.NDArray[np.int64]],
-) -> Availability:
-    match section:
-        case Always():
-            return AlwaysAvailable()
-        case Bernoulli():
-            return RoundwiseAvailability(_unavailable(section, population, randomness), randomness)
-        case LabelDependent():
-            return RoundwiseAvailability(unavailable_by_label(section, label_counts(), population), randomness)
-        case Markov() | DiurnalWeibull():
-            return AlternatingAvailability(section, population, randomness)
-        case Traced():
-            return _traced(section, population, randomness)
-        case Scheduled():
-            return ScheduledAvailability(Schedule.read(section.path), population, stages_after_selection)
-        case OwnAvailability():
-            own = plugin_class(section.model, "availability.model")
-            model = options.made(own, section.model, "availability", section, population, randomness)
-            return CheckedAvailability(model, section.model)
-    raise ExperimentError(f"availability.model: {type(section).__name__} is no model")
 
 
 def _unavailable(section: Bernoulli, population: int, randomness: Randomness) -> Floats:

@@ -10,8 +10,8 @@ import math
 import numpy as np
 
 from testbed.arrays import Floats, Ids
+from testbed.emulation.availability.clocked import AlternatingAvailability
 from testbed.emulation.availability.factory import availability_model
-from testbed.emulation.availability.renewal import AlternatingAvailability
 from testbed.emulation.availability.section import (
     AvailabilityModel,
     DiurnalWeibull,

@@ -4,33 +4,35 @@ Each purpose has a random stream of its own, so that what one key draws does not
 """
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
-from testbed.emulation.links.distributions import Drawn
-from testbed.emulation.links.outages import outage_traces
 from testbed.emulation.links.rates import Rates
 from testbed.emulation.links.section import (
+    LEAST_SHARE,
     DelaySetting,
+    Drawn,
     Followed,
     Links,
     MatrixColumn,
+    Outages,
     RateSetting,
     Tabled,
     cycled,
+    share_between,
+    truncated_normal,
 )
-from testbed.emulation.links.tables import matrix_delays, table_rates
 from testbed.emulation.links.transport import NO_TRANSPORT, PRESETS, Transport
-from testbed.emulation.traces.bandwidth import BYTES_PER_MBIT, read_bandwidth
-from testbed.errors import ExperimentError
+from testbed.emulation.traces.bandwidth import BYTES_PER_MBIT, BandwidthTraces, read_bandwidth
+from testbed.errors import ExperimentError, TraceError
 from testbed.plugins import options
 from testbed.plugins.classes import plugin_class
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ClientLinks:
     """Links of a population of n clients, and the server's.
 
@@ -52,10 +54,9 @@ class ClientLinks:
     transport: Transport = NO_TRANSPORT
 
     def __post_init__(self) -> None:
-        given: Rates | npt.ArrayLike
-        for name, given in (("down", self.down), ("up", self.up)):
-            if not isinstance(given, Rates):
-                object.__setattr__(self, name, Rates.constant(given))  # user-defined classes give arrays
+        self.down, self.up = (  # user-defined classes give arrays
+            given if isinstance(given, Rates) else Rates.constant(given) for given in (self.down, self.up)
+        )
         if not len(self.down) == len(self.up) == len(self.latency_s):
             raise ValueError(f"links of {len(self.down)}, {len(self.up)} and {len(self.latency_s)} clients")
         if not ((self.latency_s >= 0) & (self.latency_s < np.inf)).all():
@@ -175,3 +176,107 @@ def _assigned(how: str, count: int, population: int, streams: _Streams, placing:
     if how == "cycle":
         return np.arange(population) % count
     return streams(f"{placing} row").integers(0, count, population)
+
+
+FLASH_COLUMNS = ("down_u", "down_sigma", "up_u", "up_sigma")
+_MBIT_PER_KB = 8e-3
+
+
+def table_rates(
+    setting: Tabled, assigned: Callable[[int], Ids], generator: Callable[[], np.random.Generator]
+) -> Floats:
+    """Each client's rate from a table of devices, before `scale`.
+
+    FLASH's table of network speeds (Yang et al., Characterizing Impacts of Heterogeneity in Federated Learning upon
+    Large-Scale Smartphone Data, WWW 2021; ``speed_distri.json`` of its code) has the mean and the standard deviation of
+    the speed of each of 19 phones, down and up, in kB/s: the code divides a model's bytes by 1000 (uploads; downloads:
+    by 1024) and that by a normal random number, drawn again while it is negative. FLASH draws again for every transfer;
+    here a client's rate is drawn once, and 1 kB is 1000 bytes.
+
+    Args:
+        setting: which table and column.
+        assigned: gives each client's row among that many: `(n,)`.
+        generator: gives the random stream for rates that the table knows as distributions only.
+
+    Returns:
+        `(n,)` float64 Mbit/s, positive.
+
+    Raises:
+        TraceError: the file cannot be used; one line with file and row.
+    """
+    from testbed.emulation.traces.columns import column_names, read_columns
+
+    path, column = setting.table, setting.column
+    if set(FLASH_COLUMNS) <= set(column_names(path)):
+        return _flash_rates(setting, assigned, generator)
+    found = read_columns(path, [column])
+    rates = found.values[0]
+    if not (rates > 0).all():
+        at = int(np.argmin(rates > 0))
+        raise TraceError(f"{path}: row {found.rows[at]}: {column} is {rates[at]:g} Mbit/s; a rate must be positive")
+    chosen: Floats = rates[assigned(len(rates))]
+    return chosen
+
+
+def _flash_rates(
+    setting: Tabled, assigned: Callable[[int], Ids], generator: Callable[[], np.random.Generator]
+) -> Floats:
+    from testbed.emulation.traces.columns import read_columns
+
+    if setting.column not in ("down", "up"):
+        raise TraceError(f"{setting.table}: no column {setting.column!r} in FLASH's table; there are down, up")
+    found = read_columns(setting.table, FLASH_COLUMNS)  # all four, so that a row is the same device both ways
+    first = 0 if setting.column == "down" else 2
+    mean, sigma = found.values[first : first + 2] * _MBIT_PER_KB
+    bad = ~(sigma >= 0) | (share_between(mean, sigma, setting.minimum, np.inf) < LEAST_SHARE)
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise TraceError(
+            f"{setting.table}: row {found.rows[at]}: normal with mean {mean[at]:g} and sigma {sigma[at]:g} Mbit/s is "
+            f"hardly ever above {setting.minimum:g}; correct it, or set a smaller `minimum`"
+        )
+    row = assigned(len(mean))
+    return truncated_normal(mean[row], sigma[row], setting.minimum, np.inf, generator())
+
+
+def matrix_delays(setting: MatrixColumn) -> Floats:
+    """`(rows,)` float64 ms: the server's column of a latency matrix; raises `TraceError`."""
+    from testbed.emulation.traces.latency import read_latency_matrix
+
+    values, _, names = read_latency_matrix(setting.matrix)
+    column = setting.column
+    if isinstance(column, str):
+        if column not in names:
+            shown = ", ".join(map(repr, names[:20])) + (", …" if len(names) > 20 else "")
+            raise TraceError(f"{setting.matrix}: no column {column!r}; there are {shown}")
+        return values[:, names.index(column)]
+    if column >= values.shape[1]:
+        raise TraceError(f"{setting.matrix}: no column {column}; there are {values.shape[1]}, counted from 0")
+    return values[:, column]
+
+
+MOST_HISTORIES = 256
+OUTAGES_EACH = 64
+
+
+def outage_traces(section: Outages, population: int, generator: np.random.Generator) -> BandwidthTraces:
+    """Histories of a connection as traces of rate 1 (connected) and 0; at most one per client.
+
+    Connected and disconnected spells alternate, both exponentially distributed (the two-state Gilbert model in
+    continuous time). A population of any size shares a library of at most 256 such histories of 64 outages each,
+    repeated for ever, in which every client begins at a random moment.
+    """
+    histories = max(1, min(population, MOST_HISTORIES))
+    spells = generator.exponential(
+        [section.mean_between_s, section.mean_length_s], (histories, OUTAGES_EACH, 2)
+    ).reshape(histories, -1)
+    spells = np.maximum(spells, 1e-9 * (section.mean_between_s + section.mean_length_s))  # time must pass in each
+    until_s = np.cumsum(spells, axis=1)
+    begin_s = np.concatenate((np.zeros((histories, 1)), until_s[:, :-1]), axis=1)
+    steps = 2 * OUTAGES_EACH
+    return BandwidthTraces.of(
+        np.arange(histories + 1) * steps,
+        begin_s.ravel(),
+        np.tile([1.0, 0.0], histories * OUTAGES_EACH),
+        until_s[:, -1],
+    )

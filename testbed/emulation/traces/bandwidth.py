@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
-from testbed.emulation.traces.interval_rows import row_error
+from testbed.emulation.traces.interval_files import row_error
 from testbed.errors import TraceError
 from testbed.files import limits
 

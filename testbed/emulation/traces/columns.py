@@ -8,7 +8,7 @@ is missing (absent, null, or an empty cell) is left out: not every phone was mea
 import csv
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.emulation.traces.interval_rows import row_error
+from testbed.emulation.traces.interval_files import row_error
 from testbed.errors import TraceError, reason
 from testbed.files import limits
 
@@ -34,12 +34,10 @@ class Columns:
     Attributes:
         values: `(c, m)` float64, finite: c columns of the m rows that have all of them.
         rows: `(m,)` int64: their numbers in the file, from 1, a header not counted.
-        left_out: number of rows that lack one.
     """
 
     values: npt.NDArray[np.float64]
     rows: npt.NDArray[np.int64]
-    left_out: int
 
 
 def column_names(path: Path) -> list[str]:
@@ -64,7 +62,6 @@ def read_columns(path: Path, names: Sequence[str]) -> Columns:
     places = [there.index(name) for name in names]
     kept: list[list[float]] = []
     numbers: list[int] = []
-    count = 0
     for count, row in enumerate(rows, start=1):
         cells = [row[place] for place in places]
         if any(cell is None or (isinstance(cell, str) and not cell.strip()) for cell in cells):
@@ -73,7 +70,7 @@ def read_columns(path: Path, names: Sequence[str]) -> Columns:
         numbers.append(count)
     if not kept:
         raise TraceError(f"{path}: no row has a value in {', '.join(map(_shown, names))}; the table needs at least one")
-    return Columns(np.array(kept, np.float64).T.copy(), np.array(numbers, np.int64), count - len(kept))
+    return Columns(np.array(kept, np.float64).T.copy(), np.array(numbers, np.int64))
 
 
 def _opened(path: Path) -> tuple[list[str], Iterable[Row]]:
@@ -134,11 +131,7 @@ def _json_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
         if not isinstance(record, dict):
             raise row_error(str(path), number, "not an object; a table in JSON has an object for each device")
     names = list(dict.fromkeys(name for record in records for name in record))
-    return names, _in_order(records, names)
-
-
-def _in_order(records: list[dict[str, Any]], names: list[str]) -> Iterator[Row]:
-    return ([record.get(name) for name in names] for record in records)
+    return names, ([record.get(name) for name in names] for record in records)
 
 
 def _distinct(path: Path, names: list[str]) -> list[str]:

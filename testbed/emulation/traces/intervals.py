@@ -28,13 +28,14 @@ import numpy.typing as npt
 from testbed.arrays import Floats, Ids
 from testbed.emulation.traces.interval_files import (
     BATCH_ROWS,
+    CheckedRows,
     Extent,
+    RowCheck,
     check_suffix,
     read_batches,
     read_extent,
     write_batches,
 )
-from testbed.emulation.traces.interval_rows import CheckedRows, Mask, RowCheck
 from testbed.errors import TraceError
 
 
@@ -141,18 +142,6 @@ class AvailabilityTrace:
             begin, until = self.online_from_s[part], self.online_until_s[part]
             device = np.searchsorted(self.offsets, np.arange(start, start + len(begin)), "right") - 1
             yield self.clients[device], begin, until
-
-    def online_at(self, devices: Ids, time_s: npt.ArrayLike) -> Mask:
-        """Which devices are online at a moment.
-
-        Args:
-            devices: `(m,)` places in the trace, from 0.
-            time_s: seconds of the trace's own time; one for all, or `(m,)`.
-
-        Returns:
-            `(m,)` bool.
-        """
-        return self._intervals_at(devices, time_s) >= 0
 
     def online_until(self, devices: Ids, time_s: npt.ArrayLike) -> Floats:
         """When those who are online at a moment go offline; intervals that touch count as one.

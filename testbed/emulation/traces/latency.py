@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from testbed.arrays import Floats
-from testbed.emulation.traces.interval_rows import row_error
+from testbed.emulation.traces.interval_files import row_error
 from testbed.errors import TraceError, reason
 from testbed.files import limits
 from testbed.files import parquet as parquet_files

@@ -1,6 +1,6 @@
 """Schedules: who took part in which round, and who was away or dropped out at which stage.
 
-A schedule is recorded from a run (`testbed.records.replay`) or written by hand, as CSV or Parquet with the
+A schedule is recorded from a run (`testbed.records.reader`) or written by hand, as CSV or Parquet with the
 columns
 ``round, client, stage, fate``. A hand-written one is as short as what it says; blank lines and lines that begin
 with ``#`` are skipped::

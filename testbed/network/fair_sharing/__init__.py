@@ -1,6 +1,6 @@
 """How concurrent transfers share the server's link max-min fairly.
 
 `transfers` is what the virtual clock calls. Where the link is full, `max_min` follows the level of equal rates from
-event to event while the transfers' own rates are constant; where they change or transfers are cut off,
-`transfer_windows` cuts time into windows and `time_varying` follows the same level in each.
+event to event while the transfers' own rates are constant; where they change or transfers are cut off, time is cut into
+windows, and `time_varying` follows the same level in each.
 """

@@ -10,19 +10,23 @@ its share. A message of a few packets is therefore faster here than on a real li
 right.
 
 How it is computed: transfers that never fill the server's link take what their own links take. Otherwise, while
-rates are constant and nobody is cut off, `max_min` follows the level; `transfer_windows` does for the rest.
+rates are constant and nobody is cut off, `max_min` follows the level. Where they change or transfers are cut off, time
+is cut into windows of a limited number of events (starts, stops, changes of rate). A window in which the rates never
+add up to more than the capacity takes no more than the bytes that each link carries in it; in the others
+`time_varying` follows the level from event to event. So memory is bounded, and only contention costs time.
 """
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.arrays import Floats
+from testbed.arrays import Floats, Ids
 from testbed.emulation.links.rates import Rates
 from testbed.network.fair_sharing.max_min import contended_finish
-from testbed.network.fair_sharing.transfer_windows import CLOCK_STEPS, NEGLIGIBLE, Transfers, contended
+from testbed.network.fair_sharing.time_varying import Events, share_time_varying
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +91,10 @@ def _moved(start: Floats, size: Floats, stop: Floats, rates: Rates, capacity: fl
     alone = rates.time_to_send(start, size)
     if exceeds(most, capacity):
         if rates.is_constant and (alone <= stop).all():
-            finish = transfer_finish(start, size, most, capacity)
+            finish = _constant_finish(start, size, most, alone, capacity)
             if (finish <= stop).all():
                 return finish, size
-        finish, lacking = _in_one_order(start, size, stop, rates, capacity)
+        finish, lacking = _varying_finish(start, size, stop, rates, capacity)
         finish = np.maximum(finish, alone)  # rounding makes nobody too fast
     else:
         finish, lacking = alone, size - rates.bytes_between(start, np.minimum(stop, alone))
@@ -101,67 +105,41 @@ def _moved(start: Floats, size: Floats, stop: Floats, rates: Rates, capacity: fl
     return np.where(complete, np.minimum(finish, stop), np.inf), delivered
 
 
-def _in_one_order(start: Floats, size: Floats, stop: Floats, rates: Rates, capacity: float) -> tuple[Floats, Floats]:
-    """Finish times and lacking bytes, with the transfers put in an order that does not depend on the given one."""
+def _constant_finish(start: Floats, size: Floats, rate: Floats, alone: Floats, capacity: float) -> Floats:
+    """When transfers at constant rates above 0 are complete that would be at `alone` if nobody held them back."""
+    order = np.lexsort((rate, size, start))
+    if _peak_load(start[order], alone[order], rate[order]) <= capacity:
+        return alone
+    columns = np.stack((start, rate, size))[:, order]
+    at, count, which = _distinct(columns)
+    one_start, one_rate, one_size = columns[:, at]
+    found = contended_finish(one_start, one_rate, one_size, count, capacity)
+    finish = np.empty(len(order))
+    finish[order] = found[which]
+    return np.maximum(alone, finish)  # rounding makes nobody too fast
+
+
+def _varying_finish(start: Floats, size: Floats, stop: Floats, rates: Rates, capacity: float) -> tuple[Floats, Floats]:
+    """Finish times and lacking bytes of transfers whose rates change, or that may be cut off."""
     columns = np.stack((start, size, stop, rates.trace_of, rates.phase_s, rates.scale))
     order = np.lexsort(columns[::-1])
-    columns = columns[:, order]
-    first = np.ones(len(order), np.bool_)
-    first[1:] = (columns[:, 1:] != columns[:, :-1]).any(axis=0)
-    at = np.flatnonzero(first)
-    count = np.diff(np.append(at, len(order)))
-    distinct = order[at]
-    found = contended(Transfers(start[distinct], size[distinct], stop[distinct], rates.take(distinct), count), capacity)
+    at, count, which = _distinct(columns[:, order])
+    who = order[at]
+    found = contended(Transfers(start[who], size[who], stop[who], rates.take(who), count), capacity)
     finish, lacking = np.empty(len(order)), np.empty(len(order))
-    which = np.cumsum(first) - 1
     finish[order], lacking[order] = found[0][which], found[1][which]
     return finish, lacking
 
 
-def transfer_finish(
-    start_s: npt.ArrayLike, size_bytes: npt.ArrayLike, rate_bytes_s: npt.ArrayLike, capacity_bytes_s: float
-) -> Floats:
-    """When each transfer is complete, if all share one link max-min fairly.
+def _distinct(columns: npt.NDArray[Any]) -> tuple[Ids, Ids, Ids]:
+    """Of `(k, n)` sorted transfers: where each distinct one first stands, how often it does, and `(n,)` which each is.
 
-    Exact up to float rounding. The order of the transfers in the arrays has no influence, not even on that.
-
-    Args:
-        start_s: `(n,)` seconds; infinite: never starts.
-        size_bytes: `(n,)` bytes; a transfer of nothing finishes when it starts.
-        rate_bytes_s: `(n,)` bytes per second of each transfer's own link (0: it never finishes).
-        capacity_bytes_s: bytes per second of the shared link; may be infinite.
-
-    Returns:
-        `(n,)` float64 seconds; infinite for a transfer that never starts or never finishes.
-
-    Raises:
-        ValueError: arrays of different lengths, a number that is NaN, or a negative size, rate or capacity.
+    In one order, and together if they are equal, so that the order in which they are given cannot matter.
     """
-    start, size, rate = (np.asarray(column, np.float64) for column in (start_s, size_bytes, rate_bytes_s))
-    _check(start, size, rate, capacity_bytes_s)
-    finish = start.copy()
-    moving = np.flatnonzero((size > 0) & (start < np.inf))
-    if capacity_bytes_s == 0:
-        finish[moving] = np.inf
-        return finish
-    with np.errstate(divide="ignore"):
-        finish[moving] += size[moving] / rate[moving]
-    moving = moving[rate[moving] > 0]
-    if not exceeds(rate[moving], capacity_bytes_s):
-        return finish
-    # From here on the transfers are in one fixed order, so the order of the input cannot matter.
-    moving = moving[np.lexsort((rate[moving], size[moving], start[moving]))]
-    if _peak_load(start[moving], finish[moving], rate[moving]) <= capacity_bytes_s:
-        return finish
-    columns = np.stack((start[moving], rate[moving], size[moving]))
-    first = np.ones(len(moving), np.bool_)
+    first = np.ones(columns.shape[1], np.bool_)
     first[1:] = (columns[:, 1:] != columns[:, :-1]).any(axis=0)
     at = np.flatnonzero(first)
-    count = np.diff(np.append(at, len(moving)))
-    distinct_start, distinct_rate, distinct_size = columns[:, at]
-    found = contended_finish(distinct_start, distinct_rate, distinct_size, count, capacity_bytes_s)
-    finish[moving] = np.maximum(finish[moving], found[np.cumsum(first) - 1])  # rounding makes nobody too fast
-    return finish
+    return at, np.diff(np.append(at, len(first))), np.cumsum(first) - 1
 
 
 def exceeds(rates: Floats, capacity: float) -> bool:
@@ -195,3 +173,160 @@ def _peak_load(start: Floats, finish: Floats, rate: Floats) -> float:
     with np.errstate(invalid="ignore"):  # infinite rates: the load is infinite or NaN, which means contention
         peak = float(np.cumsum(change).max())
     return math.inf if math.isnan(peak) else peak
+
+
+EVENTS = 1000  # in a window, at least; otherwise as many as there are transfers in it
+# Who lacks less than this part of its size, or than what takes it so many steps of the clock, is complete: it may lack
+# that by rounding only, and what comes next may be a long time without connection, or the end.
+NEGLIGIBLE = 1e-10
+CLOCK_STEPS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Transfers:
+    """Distinct transfers in the order of their starts.
+
+    Attributes:
+        start_s: `(n,)` finite seconds, ascending.
+        size_bytes: `(n,)` bytes, above 0.
+        stop_s: `(n,)` seconds at which each is cut off, after its start; may be infinite.
+        rates: of the n links; none of them is 0 for ever.
+        count: `(n,)` how many equal transfers there are of each.
+    """
+
+    start_s: Floats
+    size_bytes: Floats
+    stop_s: Floats
+    rates: Rates
+    count: Ids
+
+
+def contended(transfers: Transfers, capacity_bytes_s: float) -> tuple[Floats, Floats]:
+    """When transfers are complete, or what they lack when they are cut off.
+
+    Args:
+        transfers: all that share the link.
+        capacity_bytes_s: bytes per second, above 0 and finite.
+
+    Returns:
+        (finish_s, lacking_bytes): `(n,)` each; seconds, infinite if cut off, and bytes, 0 if complete.
+    """
+    start, n = transfers.start_s, len(transfers.start_s)
+    finish, lacking = np.full(n, np.inf), transfers.size_bytes.copy()
+    windows = _Windows(transfers)
+    load_to_come = np.append(np.cumsum(windows.most[::-1])[::-1], 0.0)
+    active, following, begin = np.zeros(0, np.int64), 0, 0.0
+    while len(active) or following < n:
+        if not len(active):
+            begin = float(start[following])
+        if float(windows.most[active].sum()) + load_to_come[following] <= capacity_bytes_s:
+            end = math.inf  # from now on nobody is held back
+        else:
+            end = windows.end(begin, active, following)
+        coming = int(np.searchsorted(start, end))
+        who = np.concatenate((active, np.arange(following, coming)))
+        ended = _pass_window(transfers, who, begin, end, capacity_bytes_s, finish, lacking)
+        active, following, begin = who[~ended], coming, end
+    return finish, lacking
+
+
+class _Windows:
+    """Where windows end, so that each has few events, but so many that its own cost does not count."""
+
+    def __init__(self, transfers: Transfers) -> None:
+        self.start = transfers.start_s
+        self.changes_per_s = transfers.rates.changes_per_s()
+        self.most = transfers.rates.maximum() * transfers.count
+        self._rise = np.append(0.0, np.cumsum(self.changes_per_s))
+        self._rise_at = np.append(0.0, np.cumsum(self.changes_per_s * self.start))
+
+    def end(self, begin: float, active: Ids, following: int) -> float:
+        """When the window from `begin` ends, seconds: all `active` stay, and those from `following` on will come."""
+        here = int(np.searchsorted(self.start, begin, side="right"))
+        limit = max(EVENTS, len(active) + here - following)
+        rise = float(self.changes_per_s[active].sum()) - float(self._rise[following])
+        rise_at = float(self.changes_per_s[active].sum()) * begin
+        rise_at += float(self._rise[here] - self._rise[following]) * begin - float(self._rise_at[here])
+        # Events until just before each of the next starts, if everybody stays.
+        ahead = np.arange(here, min(len(self.start), here + limit + 1))
+        events = (rise + self._rise[ahead]) * self.start[ahead] - (rise_at + self._rise_at[ahead]) + (ahead - here)
+        coming = here + int(np.searchsorted(events, limit, side="right"))
+        slope = rise + float(self._rise[coming])
+        found = math.inf
+        if slope > 0:
+            found = (limit - (coming - here) + rise_at + float(self._rise_at[coming])) / slope
+        if coming > here:
+            found = max(found, float(self.start[coming - 1]))
+        if coming < len(self.start):
+            found = min(found, float(self.start[coming]))
+        return max(found, math.nextafter(begin, math.inf))
+
+
+def _pass_window(
+    transfers: Transfers, who: Ids, begin: float, end: float, capacity: float, finish: Floats, lacking: Floats
+) -> npt.NDArray[np.bool_]:
+    """Let time pass from `begin` to `end`; enter what `who` lack then and who is complete; return who has ended."""
+    rates, count, stop = transfers.rates.take(who), transfers.count[who], transfers.stop_s[who]
+    since, until = np.maximum(transfers.start_s[who], begin), np.minimum(stop, end)
+    negligible = NEGLIGIBLE * transfers.size_bytes[who]
+    slack_s = np.zeros(len(who))
+    np.spacing(np.abs(stop), out=slack_s, where=stop < np.inf)
+    slack_s *= CLOCK_STEPS
+    stopped = (stop <= end) & (stop < np.inf)
+    alone = rates.time_to_send(since, lacking[who])
+    first = rates.at(since)
+    if _fits(rates, first, since, np.minimum(alone, until), count, capacity):
+        left = np.maximum(lacking[who] - rates.bytes_between(since, until), 0.0)
+        complete = (alone <= until) | (left <= negligible) | (stopped & (alone - until <= slack_s))
+        when = np.minimum(alone, until)
+    else:
+        stays = (since == begin) & (until == end) & (alone > end)
+        events = Events.of(
+            rates,
+            first,
+            since_s=since - begin,
+            until_s=until - begin,
+            origin_s=begin,
+            stops=stopped,
+            level=lambda least: _level(least[stays], count[stays], capacity),
+        )
+        when, left = share_time_varying(events, lacking[who], count, negligible, slack_s, capacity, end - begin)
+        when += begin
+        complete = when < np.inf
+    finish[who[complete]] = when[complete]
+    left[complete] = 0
+    lacking[who] = left
+    return complete | stopped
+
+
+def _level(caps: Floats, count: Ids, capacity: float) -> float:
+    """The max-min level of transfers with these caps, with room for rounding; infinite if they leave capacity free."""
+    order = np.argsort(caps, kind="stable")
+    caps, count = caps[order], count[order]
+    capped = np.cumsum(caps * count)
+    others = int(count.sum()) - np.cumsum(count)
+    full = np.flatnonzero(capped + caps * others > capacity)  # if the level were this cap
+    if not len(full):
+        return math.inf
+    at = int(full[0])
+    spare = capacity - (float(capped[at - 1]) if at else 0.0)
+    return spare / int(others[at] + count[at]) * (1 + NEGLIGIBLE)
+
+
+def _fits(rates: Rates, first: Floats, since: Floats, until: Floats, count: Ids, capacity: float) -> bool:
+    """Whether the rates never add up to more than the capacity if each transfer goes on until `until`."""
+    if float((rates.maximum() * count).sum()) <= capacity:
+        return True
+    if not np.isfinite(first).all() or float((first * count)[since == since.min()].sum()) > capacity:
+        return False
+    row, time_s, rate = rates.changes(since, until)
+    change = rate.copy()
+    change[1:] -= np.where(row[1:] == row[:-1], rate[:-1], first[row[1:]])
+    if len(row):
+        change[0] -= first[row[0]]
+    last = first.copy()
+    last[row] = rate  # the last one of each transfer stays
+    times = np.concatenate((until, since, time_s))
+    changes = np.concatenate((-last * count, first * count, change * count[row]))
+    load = np.cumsum(changes[np.lexsort((changes, times))])  # at one moment first those who make room
+    return bool(load.max() <= capacity)

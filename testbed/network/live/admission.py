@@ -15,8 +15,8 @@ from collections.abc import Callable
 from functools import partial
 
 from testbed.errors import ClusterError
-from testbed.network.live import sockets
-from testbed.network.live.frames import (
+from testbed.network.live import wire
+from testbed.network.live.wire import (
     GOODBYE,
     GREETING_BYTES,
     WELCOME,
@@ -83,7 +83,7 @@ class Connection:
         if self.alive:
             if not self.taken:
                 self._loop.remove_reader(self.stream)
-            sockets.cut(self.stream)
+            wire.cut(self.stream)
 
 
 class Admission:
@@ -107,7 +107,7 @@ class Admission:
     async def open(self, host: str, *, small_buffers: bool) -> Address:
         """Begin to listen on a free port of `host`; raises `ClusterError`."""
         self._token = secrets.token_bytes(32)
-        self._listener = sockets.listening(host, min(4096, self._population + 16), small_buffers=small_buffers)
+        self._listener = wire.listening(host, min(4096, self._population + 16), small_buffers=small_buffers)
         self._start(self._accept(self._listener))
         return Address(host, self._listener.getsockname()[1], self._token)
 
@@ -213,21 +213,21 @@ class Admission:
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             async with asyncio.timeout(GREETING_S):
                 nonce = secrets.token_bytes(16)
-                await sockets.send_all(stream, challenge(nonce))
-                client = greeted(self._token, nonce, await sockets.receive_exactly(stream, GREETING_BYTES))
+                await wire.send_all(stream, challenge(nonce))
+                client = greeted(self._token, nonce, await wire.receive_exactly(stream, GREETING_BYTES))
                 self._check_free(client)
-                await sockets.send_all(stream, QuestionHeader(WELCOME).pack())
+                await wire.send_all(stream, QuestionHeader(WELCOME).pack())
             self._check_free(client)
         except TimeoutError:
             self._on_stranger(f"{where} did not say who it is within {GREETING_S:g} s")
-            sockets.cut(stream)
+            wire.cut(stream)
         except FramingError as error:
             self._on_stranger(f"{where}: {error}")
-            sockets.cut(stream)
+            wire.cut(stream)
         except OSError:  # has thought better of it
-            sockets.cut(stream)
+            wire.cut(stream)
         except BaseException:
-            sockets.cut(stream)
+            wire.cut(stream)
             raise
         else:
             self._enter(Connection(client, stream, self._lost))

@@ -26,9 +26,8 @@ import numpy as np
 from testbed.errors import ProtocolError
 from testbed.messages import Message, RefusalNotice, attach, decode, detach, encode
 from testbed.network.hosts import Delivery, HostAnswers
-from testbed.network.live import frames as framing
-from testbed.network.live import sockets
-from testbed.network.live.frames import Address, AnswerHeader, FramingError, QuestionHeader
+from testbed.network.live import wire
+from testbed.network.live.wire import Address, AnswerHeader, FramingError, QuestionHeader
 from testbed.parties.host import OTHER_PROTOCOL, Host
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.02, 1.0
@@ -82,7 +81,7 @@ class LiveClients:
 
     def start(self) -> None:
         """Begin to connect; returns when the event loop runs. Raises `ClusterError` for want of file descriptors."""
-        sockets.allow(len(self._clients))
+        wire.allow(len(self._clients))
         self._thread.start()
         self._started.wait()
 
@@ -130,21 +129,21 @@ class LiveClients:
                 pass
             finally:
                 if stream is not None:
-                    sockets.cut(stream)
+                    wire.cut(stream)
                     connected_s = time.monotonic()
             await asyncio.sleep(retry_s)
             retry_s = min(2 * retry_s, LAST_RETRY_S)
 
     async def _admitted(self, client: int) -> socket.socket:
-        stream = await sockets.connected(self._address.host, self._address.port)
+        stream = await wire.connected(self._address.host, self._address.port)
         try:
-            challenged = await sockets.receive_exactly(stream, framing.CHALLENGE_BYTES)
-            await sockets.send_all(stream, framing.greeting(self._address.token, challenged, client))
+            challenged = await wire.receive_exactly(stream, wire.CHALLENGE_BYTES)
+            await wire.send_all(stream, wire.greeting(self._address.token, challenged, client))
             header = await _next_header(stream)
-            if header.kind != framing.WELCOME:
+            if header.kind != wire.WELCOME:
                 raise FramingError("the server did not say welcome")
         except BaseException:
-            sockets.cut(stream)
+            wire.cut(stream)
             raise
         return stream
 
@@ -164,9 +163,9 @@ class LiveClients:
                     question = await reading
                 finally:
                     await _ended(reading)
-                if question.header.kind == framing.GOODBYE:
+                if question.header.kind == wire.GOODBYE:
                     return True
-                if question.header.kind == framing.LOSING:
+                if question.header.kind == wire.LOSING:
                     return False
                 if answering is not None:
                     raise FramingError("asked again before it has answered")
@@ -200,8 +199,8 @@ class LiveClients:
             length=len(body),
         )
         self._owed_s = 0.0
-        await sockets.send_all(stream, header.pack(), more_follows=bool(body))
-        await sockets.send_all(stream, body)
+        await wire.send_all(stream, header.pack(), more_follows=bool(body))
+        await wire.send_all(stream, body)
 
     def _too_late(self, said: "asyncio.Future[HandlerResult]", question: ReceivedQuestion, cut_off_s: float) -> None:
         """A handler has ended that the server did not wait for: the next answer says how late it was."""
@@ -217,23 +216,23 @@ class LiveClients:
         try:
             return self._said(client, question)
         except Exception as error:  # of the run, not of this client
-            return framing.FAILED, f"{type(error).__name__}: {error}".encode()[:_LONGEST_LINE], _NO_WORK
+            return wire.FAILED, f"{type(error).__name__}: {error}".encode()[:_LONGEST_LINE], _NO_WORK
 
     def _said(self, client: int, question: ReceivedQuestion) -> HandlerResult:
         if question.name not in self._kinds:
             notice = RefusalNotice(OTHER_PROTOCOL, f"{question.name!r}: nobody here answers it"[:_LONGEST_LINE])
-            return framing.REFUSED, encode(notice), _NO_WORK
+            return wire.REFUSED, encode(notice), _NO_WORK
         answers, kind, key = self._delivered(client, question)
         if answers.shared is not None:
-            return framing.ANSWERED, answers.shared.header, (answers.shared.compute_s, 0, 0)
+            return wire.ANSWERED, answers.shared.header, (answers.shared.compute_s, 0, 0)
         work = (float(answers.compute_s[0]), int(answers.pki_up[0]), int(answers.pki_down[0]))
         if answers.crashes:
-            return framing.CRASHED, answers.crashes[0].encoded(), work
+            return wire.CRASHED, answers.crashes[0].encoded(), work
         if not answers.answered[0]:
-            return framing.SILENT, b"", work
+            return wire.SILENT, b"", work
         if answers.refusals:
-            return framing.REFUSED, answers.headers[client], work
-        return framing.ANSWERED, self._encoded(kind, answers.headers[client], key, client), work
+            return wire.REFUSED, answers.headers[client], work
+        return wire.ANSWERED, self._encoded(kind, answers.headers[client], key, client), work
 
     def _delivered(self, client: int, question: ReceivedQuestion) -> tuple[HostAnswers, type[Message], tuple[int, int]]:
         round_number = question.header.round_number
@@ -274,15 +273,15 @@ class LiveClients:
 
 
 async def _next_header(stream: socket.socket) -> QuestionHeader:
-    return QuestionHeader.unpack(await sockets.receive_exactly(stream, framing.QUESTION_HEADER))
+    return QuestionHeader.unpack(await wire.receive_exactly(stream, wire.QUESTION_HEADER))
 
 
 async def _next_question(stream: socket.socket) -> ReceivedQuestion:
     """The next thing that the server says, read completely; raises `FramingError`, `ConnectionError`."""
     header = await _next_header(stream)
-    name = await sockets.receive_exactly(stream, header.name_bytes)
-    common = await sockets.receive_exactly(stream, header.common_bytes)
-    private = await sockets.receive_exactly(stream, header.private_bytes or 0)
+    name = await wire.receive_exactly(stream, header.name_bytes)
+    common = await wire.receive_exactly(stream, header.common_bytes)
+    private = await wire.receive_exactly(stream, header.private_bytes or 0)
     return ReceivedQuestion(
         header=header,
         name=name.decode(errors="replace"),

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from testbed.arrays import Ids
 from testbed.crashes import Crash
 from testbed.errors import RunError
-from testbed.network.live import frames as framing
+from testbed.network.live import wire
 from testbed.network.live.admission import Admission, Connection
-from testbed.network.live.exchange import Exchange
-from testbed.network.live.frames import FramingError, QuestionHeader
-from testbed.network.live.links import ThrottledLinks
-from testbed.network.live.stage_end import StageProgress
-from testbed.network.live.throttle import sleep_until
+from testbed.network.live.links import ThrottledLinks, sleep_until
+from testbed.network.live.stage import Exchange, StageProgress
+from testbed.network.live.wire import FramingError, QuestionHeader
 from testbed.network.recorder import ANSWERED, DROPPED, REFUSED, SILENT
 
 
@@ -112,7 +110,7 @@ class Conversation:
         name, parts = question.name.encode(), question.parts_for(client)
         known = question.last_announced
         header = QuestionHeader(
-            kind=framing.LOSING if exchange.losing else framing.QUESTION,
+            kind=wire.LOSING if exchange.losing else wire.QUESTION,
             round_number=question.key[0],
             number=question.key[1],
             latency_s=links.latency_s(client),
@@ -126,12 +124,12 @@ class Conversation:
         await exchange.send_question(connection, header, name, parts, passage)
         answer = await exchange.receive_header(connection, question.key, self._largest_answer)
         await sleep_until(links.looked_up_s(client, self._clock(), answer.pki_up, answer.pki_down), self._clock)
-        if answer.status in (framing.ANSWERED, framing.REFUSED):
+        if answer.status in (wire.ANSWERED, wire.REFUSED):
             await exchange.receive_answer(connection, answer.length, links.upwards(client, answer.length))
-            return ANSWERED if answer.status == framing.ANSWERED else REFUSED
+            return ANSWERED if answer.status == wire.ANSWERED else REFUSED
         line = await exchange.receive_line(connection, answer.length)
-        if answer.status == framing.FAILED:
+        if answer.status == wire.FAILED:
             raise RunError(f"client {client}'s host cannot go on: {line.decode(errors='replace')}")
-        if answer.status == framing.CRASHED:
+        if answer.status == wire.CRASHED:
             self._on_crash(Crash.decoded(client, line))
         return SILENT

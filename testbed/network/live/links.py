@@ -1,18 +1,190 @@
-"""The links of a live run: emulated by token buckets, or the real network's own."""
+"""Token buckets: what makes a socket as slow as the link that it stands for.
 
+A bucket lets bytes pass at its link's rate, which may vary over time. It is kept as the time at which everything
+reserved so far has passed (the virtual scheduling form of the bucket; ITU-T I.371): a piece of a message is written
+or read when its last byte would have passed the link, so a transfer of b bytes lasts b / rate, as on the virtual clock,
+and never less. A wake-up that comes late is made up for, up to `DEPTH_S` of the rate; an idle bucket saves nothing.
+
+The server's bucket is shared: pieces pass it in the order in which they are reserved. All transfers that wait for it
+ask for equal pieces, in turn, so they get equal shares, and a transfer that its own link holds back asks less often:
+max-min fairness (deficit round robin with one quantum; Shreedhar and Varghese, SIGCOMM 1995).
+
+A wake-up that comes later than `DEPTH_S` cannot be made up for: the link stood idle although bytes waited for it, since
+the machine was not there to carry them. A `ThrottledTransfer` adds up that time (`behind_s`).
+"""
+
+import asyncio
+import math
 from collections.abc import Callable
+from types import TracebackType
 
 import numpy as np
 
 from testbed.emulation.links import ClientLinks
-from testbed.network.live.throttle import (
-    SendingTime,
-    ThrottledTransfer,
-    TokenBucket,
-    UnthrottledTransfer,
-    constant,
-    varying,
-)
+from testbed.emulation.links.rates import Rates
+
+SMALLEST_PIECE = 1448  # bytes: TCP's payload of one Ethernet frame
+LARGEST_PIECE = 1 << 18
+PIECE_S = 0.01  # a piece is what passes the link in so many seconds ...
+PIECES_PER_S = 5000  # ... or longer, so that all transfers together need no more pieces than this
+DEPTH_S = 0.05
+
+SendingTime = Callable[[float, float], float]
+"""When bytes have passed that start at a time: (seconds, bytes) -> seconds, infinite for never."""
+
+
+def constant(rate_bytes_s: float) -> SendingTime:
+    """A link of one rate (0: nothing ever passes; infinite: everything at once)."""
+    if rate_bytes_s <= 0:
+        return lambda begin_s, size: math.inf if size > 0 else begin_s
+    return lambda begin_s, size: begin_s + size / rate_bytes_s
+
+
+def varying(rates: Rates, client: int) -> SendingTime:
+    """The link of one client of `rates`."""
+    if rates.is_constant:
+        return constant(float(rates.take(np.array([client])).maximum()[0]))
+    one = rates.take(np.array([client]))
+    return lambda begin_s, size: float(one.time_to_send(np.array([begin_s]), np.array([size]))[0])
+
+
+class TokenBucket:
+    """One link.
+
+    Args:
+        sending_time: how long bytes take on it.
+        clock: the present time in the seconds that `sending_time` is about.
+    """
+
+    def __init__(self, sending_time: SendingTime, clock: Callable[[], float]) -> None:
+        self._sending_time = sending_time
+        self._clock = clock
+        self._free_s = 0.0
+        self.transfers = 0
+
+    @property
+    def busy_until_s(self) -> float:
+        """When everything has passed that transfers have reserved; minus infinity when there is no transfer."""
+        return self._free_s if self.transfers else -math.inf
+
+    def begin(self) -> None:
+        """A transfer begins; the first one finds the bucket empty."""
+        if not self.transfers:
+            self._free_s = self._clock()
+        self.transfers += 1
+
+    def end(self) -> None:
+        """A transfer has ended."""
+        self.transfers -= 1
+
+    def reserve(self, size: float) -> float:
+        """When `size` more bytes will have passed; calls are served in their order."""
+        self._free_s = self._sending_time(max(self._free_s, self._clock() - DEPTH_S), size)
+        return self._free_s
+
+    def passes_in(self, seconds: float) -> float:
+        """Bytes that pass in about so many `seconds` from now (halved and doubled from one frame on)."""
+        now_s, size = self._clock(), float(SMALLEST_PIECE)
+        while size < LARGEST_PIECE and self._sending_time(now_s, 2 * size) <= now_s + seconds:
+            size *= 2
+        return size
+
+
+class ThrottledTransfer:
+    """One transfer on its way through its client's link and the server's; a context manager.
+
+    Args:
+        own: the client's bucket.
+        shared: the server's.
+        tokens_per_byte: above 1 where transport headers take their part of the link.
+        clock: as the buckets'.
+        ready_s: since when it could have begun; None: since it does.
+
+    Attributes:
+        behind_s: how long both links stood idle although this transfer was not done.
+    """
+
+    def __init__(
+        self,
+        own: TokenBucket,
+        shared: TokenBucket,
+        tokens_per_byte: float,
+        clock: Callable[[], float],
+        ready_s: float | None = None,
+    ) -> None:
+        self._own = own
+        self._shared = shared
+        self._tokens_per_byte = tokens_per_byte
+        self._clock = clock
+        self._ready_s = clock() if ready_s is None else ready_s
+        self.behind_s = 0.0
+
+    def __enter__(self) -> "ThrottledTransfer":
+        self._look_back()
+        self._ready_s = self._clock()
+        self._own.begin()
+        self._shared.begin()
+        self._own_size = float(SMALLEST_PIECE)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._look_back()
+        self._own.end()
+        self._shared.end()
+
+    async def next_piece(self, left: int) -> int:
+        """Wait until the next piece of at most `left` bytes has passed, and return its size in bytes."""
+        self._look_back()
+        transfers = self._shared.transfers
+        stretch = max(1.0, transfers / (PIECES_PER_S * PIECE_S))
+        if self._own_size <= SMALLEST_PIECE:  # a link that was down may be up again
+            self._own_size = self._own.passes_in(PIECE_S)
+        quantum = self._shared.passes_in(PIECE_S * stretch / transfers)
+        size = min(left, int(min(self._own_size * stretch, quantum, LARGEST_PIECE)))
+        tokens = size * self._tokens_per_byte
+        through_s = max(self._own.reserve(tokens), self._shared.reserve(tokens))
+        await sleep_until(through_s, self._clock)
+        self._ready_s = through_s
+        return size
+
+    def _look_back(self) -> None:
+        """Note how long this transfer could have gone on, and no link was at work."""
+        idle_since_s = max(self._ready_s, self._own.busy_until_s, self._shared.busy_until_s)
+        self.behind_s += max(0.0, self._clock() - DEPTH_S - idle_since_s)
+
+
+class UnthrottledTransfer:
+    """A transfer that nothing but the real network holds back; the same interface as `ThrottledTransfer`."""
+
+    behind_s = 0.0
+
+    def __enter__(self) -> "UnthrottledTransfer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    async def next_piece(self, left: int) -> int:
+        """The size of the next piece, after others have had their turn."""
+        await asyncio.sleep(0)
+        return min(left, LARGEST_PIECE)
+
+
+Transfer = ThrottledTransfer | UnthrottledTransfer
+
+
+async def sleep_until(time_s: float, clock: Callable[[], float]) -> None:
+    """Wait until `clock` reads `time_s`, never less; infinite: until cancelled."""
+    if time_s == math.inf:
+        await asyncio.get_running_loop().create_future()
+    while (left_s := time_s - clock()) > 0:
+        await asyncio.sleep(left_s)
+    # Others get their turn even when nothing was waited for.
+    await asyncio.sleep(0)
 
 
 class ThrottledLinks:
@@ -42,15 +214,13 @@ class ThrottledLinks:
         """Seconds that every message from or to the client is on its way, one way."""
         return float(self._links.latency_s[client])
 
-    def downwards(
-        self, client: int, size: int, ready_s: float | None = None
-    ) -> ThrottledTransfer | UnthrottledTransfer:
+    def downwards(self, client: int, size: int, ready_s: float | None = None) -> Transfer:
         """The way of a message of `size` bytes to the client, which could have begun at `ready_s` (None: now)."""
         return ThrottledTransfer(
             self._of(client)[1], self._server_up, self._tokens_per_byte(size), self._clock, ready_s
         )
 
-    def upwards(self, client: int, size: int) -> ThrottledTransfer | UnthrottledTransfer:
+    def upwards(self, client: int, size: int) -> Transfer:
         """The way of a message of `size` bytes from the client."""
         return ThrottledTransfer(self._of(client)[3], self._server_down, self._tokens_per_byte(size), self._clock)
 
@@ -74,12 +244,10 @@ class RealLinks(ThrottledLinks):
         """The real network has its own."""
         return 0.0
 
-    def downwards(
-        self, client: int, size: int, ready_s: float | None = None
-    ) -> ThrottledTransfer | UnthrottledTransfer:
+    def downwards(self, client: int, size: int, ready_s: float | None = None) -> Transfer:
         """Nothing is held back."""
         return UnthrottledTransfer()
 
-    def upwards(self, client: int, size: int) -> ThrottledTransfer | UnthrottledTransfer:
+    def upwards(self, client: int, size: int) -> Transfer:
         """Nothing is held back."""
         return UnthrottledTransfer()

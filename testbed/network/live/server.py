@@ -8,7 +8,7 @@
 
 What it means is what it means on the virtual clock (`EmulatedNetwork`): the same outcomes, the same bytes, and times
 that differ by what the machine, the kernel and the network add. Both directions of a client's link, and the server's,
-are token buckets at the server (`throttle`), which hold back the writing of questions and the reading of answers; a
+are token buckets at the server (`links`), which hold back the writing of questions and the reading of answers; a
 socket with small buffers then holds back the client. So there is one clock, and a client need not know its link. A
 message's latency is a timer at its receiver. With ``throttled=False`` there are no buckets and no latency: the real
 network is the link.
@@ -17,7 +17,7 @@ A client that leaves has its connection cut where it stands, and so has everybod
 ends; bytes that got through until then are counted. It connects again on its own and is there for the next stage.
 
 A machine that has too much to do makes the stages longer than links and devices would: links stand idle although bytes
-wait (`throttle`), answers leave later than the devices would send them, the server's own work takes longer than it is
+wait (`links`), answers leave later than the devices would send them, the server's own work takes longer than it is
 modelled to. For each stage the largest such sum of a client counts, and a round in which they come to more than
 `BEHIND_S` and `BEHIND_SHARE` of it is `behind`: an event says so. It is a lower bound: a message that lies unread in a
 socket because a process is busy is not noticed.
@@ -41,20 +41,15 @@ from testbed.emulation.availability import Availability, Presence
 from testbed.emulation.compute.cost import ComputeModel
 from testbed.emulation.links import ClientLinks
 from testbed.messages import Vector, encode, question_name
-from testbed.network.contract import Ask, Replies
+from testbed.network.contract import Ask, Replies, Timing
 from testbed.network.hosts import HostAnswers
-from testbed.network.live import frames as framing
-from testbed.network.live import sockets
+from testbed.network.live import wire
 from testbed.network.live.admission import STRANGERS, Admission
-from testbed.network.live.answers import collected, summed
 from testbed.network.live.conversation import Conversation, OutgoingQuestion
-from testbed.network.live.exchange import Exchange
-from testbed.network.live.frames import Address
-from testbed.network.live.links import RealLinks, ThrottledLinks
-from testbed.network.live.stage_end import StageProgress
-from testbed.network.live.throttle import sleep_until
-from testbed.network.recorder import DROPPED, OFFLINE, RoundRecorder, Timing
-from testbed.network.stage import Stage
+from testbed.network.live.links import RealLinks, ThrottledLinks, sleep_until
+from testbed.network.live.stage import Exchange, StageProgress, collected, summed
+from testbed.network.live.wire import Address
+from testbed.network.recorder import OFFLINE, RoundRecorder, Stage
 
 RECONNECT_S = 2.0  # where disconnects are visible: who has no connection for so long is known to be gone
 BEHIND_S, BEHIND_SHARE = 0.1, 0.05  # a round that the machine has held up by so much is worth a line
@@ -65,13 +60,7 @@ class LiveNetwork(RoundRecorder):
     """The wall clock and the network of one run.
 
     Args:
-        links: the clients' and the server's links.
-        speed_factors: `(n,)` compute slowdown per client.
-        availability: who is reachable when, and who drops out where.
-        timing: deadlines.
-        compute: measured or modelled seconds.
-        on_stage: called with (stage, seconds) when a stage begins.
-        on_crash: see `RoundRecorder`.
+        links, speed_factors, availability, timing, compute, on_stage, on_crash: see `RoundRecorder`.
         listen_host: the name or address to listen on, under which clients reach it.
         throttled: emulate the links; False: the real network is the link.
         largest_answer: bytes; a client that announces more is cut off.
@@ -90,14 +79,12 @@ class LiveNetwork(RoundRecorder):
         *,
         listen_host: str = "127.0.0.1",
         throttled: bool = True,
-        largest_answer: int = framing.LARGEST_PART,
+        largest_answer: int = wire.LARGEST_PART,
         before_round: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
         self._base_s = 0.0
         self._running_since: float | None = None
-        super().__init__(len(speed_factors), availability, timing, compute, on_stage, on_crash)
-        self.links = links
-        self.speed_factors = speed_factors
+        super().__init__(links, speed_factors, availability, timing, compute, on_stage, on_crash)
         self.before_round = before_round
         self._listen_host = listen_host
         self._throttled = throttled
@@ -118,7 +105,7 @@ class LiveNetwork(RoundRecorder):
 
     async def open(self) -> Address:
         """Begin to listen; what is returned is all that clients need. Raises `ClusterError`."""
-        sockets.allow(len(self.speed_factors) + STRANGERS)
+        wire.allow(len(self.speed_factors) + STRANGERS)
         return await self._admission.open(self._listen_host, small_buffers=self._throttled)
 
     async def wait_for_clients(self, count: int, timeout_s: float) -> None:
@@ -158,8 +145,7 @@ class LiveNetwork(RoundRecorder):
 
     async def begin_round(self, round_number: int) -> None:
         """Start a round; the clock runs from now on."""
-        self._open_round(round_number)
-        self.announced_rounds.begin_round(round_number)
+        await super().begin_round(round_number)
         self._strangers = 0
         if self.before_round is not None:
             await self.before_round(round_number)
@@ -193,7 +179,7 @@ class LiveNetwork(RoundRecorder):
     async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
         """See `Network.consult_beacon`: the beacon answers in this process, and its time is waited for."""
         self._finish_server_work()
-        takes_s = round_trip_s + self._beacon_asked(self.links, bytes_up, bytes_down)
+        takes_s = round_trip_s + self._beacon_asked(bytes_up, bytes_down)
         await sleep_until(max(self._server_busy_until_s, self._clock()) + takes_s, self._clock)
         self._start_server_work()
 
@@ -230,7 +216,8 @@ class LiveNetwork(RoundRecorder):
         self._start_server_work()
         answers, vectors = collected(kind, progress.exchanges)
         self._check(answers.crashes)
-        self._keep_record(stage, progress, answers, sent_s)
+        self._place(stage, progress, answers)
+        self._keep_record(stage, answers, sent_s)
         got_it = [exchange.position for exchange in progress.exchanges if exchange.asked and not exchange.losing]
         cut_off = [exchange.client for exchange in progress.exchanges if exchange.may_have_refused]
         self._note_announced(asked.message, recipients, np.isin(np.arange(len(recipients)), got_it), answers, cut_off)
@@ -291,7 +278,8 @@ class LiveNetwork(RoundRecorder):
             if not exchange.connected:
                 progress.settle(exchange, OFFLINE)
 
-    def _keep_record(self, stage: Stage, progress: StageProgress, answers: HostAnswers, sent_s: float) -> None:
+    def _place(self, stage: Stage, progress: StageProgress, answers: HostAnswers) -> None:
+        """Enter what the clients did, and the bytes that got through."""
         outcome = stage.outcome.copy()
         stage.place(answers)
         stage.outcome = outcome
@@ -301,10 +289,6 @@ class LiveNetwork(RoundRecorder):
         headers_down, acknowledged_up = self._overhead(stage.bytes_down, stage.size_down)
         headers_up, acknowledged_down = self._overhead(stage.bytes_up, stage.size_up)
         stage.transport_down, stage.transport_up = headers_down + acknowledged_down, headers_up + acknowledged_up
-        self._remember_gone(stage.who(DROPPED, OFFLINE))
-        stage.ride_on_answers(self.links.transport, self.speed_factors)
-        self.exchanges.append(stage.exchanges(sent_s, self.speed_factors))
-        self._record_answers(answers)
         slowest = max(progress.exchanges, key=lambda exchange: exchange.behind_s, default=None)
         if slowest is not None:
             self._fall_behind(stage.kind.stage, slowest.behind_s)

@@ -28,12 +28,7 @@ from testbed.selection.lotto.parameters import AgreedListParameters
 
 STAGES = StageTable(
     start="new",
-    new_round={
-        "new": "announced",
-        "announced": "announced",
-        "signed": "over",
-        "over": "over",
-    },
+    new_round={"new": "announced", "announced": "announced", "signed": "over", "over": "over"},
     rows={
         ParticipantList: Row(
             after={"announced"},
@@ -51,6 +46,16 @@ STAGES = StageTable(
         ),
     },
 )
+"""Which question is answered when, in both variants.
+
+A round is announced, then its participants are shown one list and the signatures on it. An announcement is answered in
+every state if its checks hold: a valid one also after one that was refused. In the server-centric variant the list
+announces its round, too.
+
+One list, whatever comes of it: a client that signed a second one could be made to agree with peers who hold another.
+After one that was refused, or another announcement after a list, it is "over". Signatures on the list that was signed
+may be shown again, as long as no other round has been announced.
+"""
 
 
 class LottoClient(Role):

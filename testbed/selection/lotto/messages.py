@@ -120,7 +120,8 @@ def list_digest(content: bytes) -> bytes:
 
 
 # -- who is a candidate: beta < a s m / n (section 3.4) ----------------------------------------------------------------
-
+# A client's number beta is what a verifiable random function (client-centric) or a PRF (server-centric) gives for the
+# round: nobody can choose it, and everybody can verify it.
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -204,11 +204,7 @@ class ClientCentricServer(AnnouncingServer):
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
         answers, refusals = await self.announce(self.pool(round_), round_)
-        claims = {
-            client: answer
-            for client, answer in answers.items()
-            if answer.output is not None and self.is_candidate(client, answer, round_)
-        }
+        claims = {client: answer for client, answer in answers.items() if self.is_candidate(client, answer, round_)}
         candidates = ids(list(claims))
         self.require_candidates(candidates, round_, refusals)
         entries = self.entries(self.choose(candidates, round_), claims, round_)

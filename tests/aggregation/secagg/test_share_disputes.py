@@ -25,7 +25,7 @@ from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.crypto import shamir
 from testbed.errors import RoundAborted
-from testbed.network.exclusion import EXCLUDED
+from testbed.network.contract import EXCLUDED
 from testbed.parties.client import RoleSpec, handles
 from tests.aggregation.federations import SmallFederation
 

@@ -10,7 +10,7 @@ import pytest
 import workloads
 from testbed.engine.in_process import federation_in_process, to_the_end
 from testbed.engine.plan import Plan
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 from testbed.records import RunDirectory, RunRecords
 
 BASE = {

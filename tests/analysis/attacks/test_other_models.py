@@ -9,7 +9,7 @@ import pytest
 from analysis.attacks.other_models import other_models, recovered_samples, recovered_updates, render
 from analysis.attacks.victims import Victims
 from testbed.errors import ExperimentError
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 from testbed.records import RunRecords
 from testbed.running import run_all
 

@@ -15,7 +15,7 @@ from analysis.reproduction.lotto import theorem2, unpredictability
 from analysis.statistics import Proportion
 from testbed.engine.in_process import run_in_process
 from testbed.errors import ExperimentError
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 from testbed.records import RunDirectory, RunRecords
 
 LOTTO = {"protocol": "lotto-client-centric", "participants": 4, "over_selection": 2.0, "min_population": 10}

@@ -8,7 +8,7 @@ import pytest
 from analysis.comparison.losses import counts, first_losses, somebody_was_lost
 from analysis.comparison.measures import by_stage, per_round
 from analysis.comparison.summary import summarise
-from testbed.records import RunRecords, chunks, reader
+from testbed.records import RunRecords, reader, tables
 
 TABLES = {"per_round": per_round, "by_stage": by_stage, "counts": counts, "first_losses": first_losses}
 
@@ -24,7 +24,7 @@ def run(request: pytest.FixtureRequest, make_run: Callable[..., RunRecords]) -> 
 def in_stretches(run: RunRecords, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunRecords]:
     """The same run, read a few hundred rows at a time, and never whole."""
     assert len(run.exchanges) > 3000  # is read whole from here on
-    for module in (chunks, reader):
+    for module in (tables, reader):
         monkeypatch.setattr(module, "ROWS", 250)
     fresh = RunRecords(run.path)
     yield fresh

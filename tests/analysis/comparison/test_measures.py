@@ -10,15 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.comparison.measures import (
-    by_outcome,
-    by_stage,
-    mean_interval,
-    per_round,
-    per_update_interval,
-)
+from analysis.comparison.measures import by_outcome, by_stage, per_round
 from analysis.multi_round import aggregation_cardinality, fairness_gap
 from analysis.multi_round.participation import participation_matrix
+from analysis.statistics import mean_interval, per_update_interval
 from testbed.records import RunRecords
 from tests.analysis import recorded
 

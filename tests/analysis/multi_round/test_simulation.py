@@ -10,7 +10,7 @@ import pytest
 from analysis.multi_round.participation import participation_matrix
 from analysis.multi_round.simulation import DROPOUT_PROBABILITIES, dropout_probabilities, simulate
 from testbed.errors import ExperimentError
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 from testbed.records import RunRecords
 from testbed.running import run_all
 from testbed.selection.batch_partition import BatchPartitionParameters, PartitionParameters

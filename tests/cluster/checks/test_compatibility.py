@@ -13,9 +13,8 @@ import pytest
 import yaml
 from ray.cluster_utils import Cluster
 
-from cluster.checks.capacity import Demand, Finding, capacity
-from cluster.checks.compatibility import clocks, inputs, processors, reachable, same_versions, writable
-from cluster.checks.probe import NodeFacts
+from cluster.check import Demand, Finding, capacity, clocks, inputs, processors, reachable, same_versions, writable
+from cluster.probe import NodeFacts
 from testbed.experiment.schema import Experiment
 
 VERSIONS: dict[str, str | None] = {"python": "3.11.7", "testbed": "0.1.0", "ray": "2", "torch": "2", "numpy": "2"}

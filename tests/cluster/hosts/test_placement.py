@@ -17,7 +17,7 @@ from cluster.hosts.placement import (
     spread,
 )
 from testbed.errors import ClusterError
-from testbed.experiment.schema import Cluster
+from testbed.experiment.sections import Cluster
 
 GIB = 2**30
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.hosts.reduction import FAN_IN, tree
+from cluster.hosts.placement import FAN_IN, tree
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=200), st.data())

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.jobs.package import EXPERIMENT, PACKAGES, Packed, pack, pack_code
-from cluster.jobs.plugin_modules import own_modules
+from cluster.jobs.package import EXPERIMENT, PACKAGES, Packed, own_modules, pack, pack_code
 from testbed.errors import ExperimentError
 from testbed.experiment import load
-from testbed.experiment.input_files import digests
+from testbed.experiment.inputs import digests
 
 TRACE = "client,start_s,end_s\na,0,1000\nb,0,2000\n"
 

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 import workloads
-from cluster.jobs.dashboard import MINIMUM_RAY
+from cluster.jobs.submission import MINIMUM_RAY
 from testbed.engine.in_process import run_in_process
 from testbed.experiment import load
 from testbed.records import RunDirectory, RunRecords

@@ -22,7 +22,7 @@ from testbed.emulation.availability import (
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import ExperimentError, TraceError
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 from tests.emulation.availability.models import model_of
 
 SECTION = TypeAdapter(AvailabilitySection)

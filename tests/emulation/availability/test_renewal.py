@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from scipy.stats import binomtest, kstest, weibull_min
 
 from testbed.emulation.availability import AvailabilitySection
-from testbed.emulation.availability.renewal import AlternatingAvailability, DailyRhythm
+from testbed.emulation.availability.clocked import AlternatingAvailability, DailyRhythm
 from testbed.randomness import Randomness
 from tests.emulation.availability.models import model_of
 
@@ -151,7 +151,7 @@ def test_few_blocks_of_draws_are_kept_and_nothing_depends_on_how_many(monkeypatc
     plain, forgetful = alternating(MARKOV, 200), alternating(MARKOV, 200)
     for now_s in (0.0, 9000.0, 9500.0, 20_000.0):
         expected = plain.presence(1, "train", now_s, np.arange(200))
-        monkeypatch.setattr("testbed.emulation.availability.renewal._DRAWS_KEPT", 600)
+        monkeypatch.setattr("testbed.emulation.availability.clocked._DRAWS_KEPT", 600)
         presence = forgetful.presence(1, "train", now_s, np.arange(200))
         assert len(forgetful._blocks) <= 3
         assert (presence.leaves_s == expected.leaves_s).all()

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from testbed.emulation.availability.roundwise import RoundwiseAvailability
+from testbed.emulation.availability.models import RoundwiseAvailability
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 from testbed.randomness import Randomness
 from tests.emulation.availability.models import model_of
 from tests.engine.federations import Pulling

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.emulation.availability.scheduled import ScheduledAvailability
+from testbed.emulation.availability.models import ScheduledAvailability
 from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import TraceError
 

@@ -1,6 +1,7 @@
 """Availability by a trace, against a search through each client's intervals laid out on the virtual clock."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
 
-from testbed.emulation.availability.presence import Presence
-from testbed.emulation.availability.traced import TracedAvailability, assigned
+from testbed.emulation.availability.clocked import TracedAvailability, assigned
+from testbed.emulation.availability.models import Presence
 from testbed.emulation.traces.intervals import AvailabilityTrace
-from testbed.errors import TraceError
+from testbed.errors import ExperimentError
+from tests.emulation.availability.models import model_of
 
 LENGTH = 24
 ORIGINS = st.sampled_from([0, -5, 2_410_196])
@@ -167,11 +169,9 @@ def test_which_client_gets_which_device_is_even_too() -> None:
     assert chisquare(np.bincount(first, minlength=6)).pvalue > SUSPICIOUS
 
 
-def test_what_cannot_be_followed() -> None:
-    trace = AvailabilityTrace.from_rows([0, 1], [0, 1], [4, 5])
-    for start_s in (-1.0, 5.0, math.nan):
-        with pytest.raises(TraceError, match=r"must lie within the trace, which lasts 5\.0 s"):
-            TracedAvailability(trace, np.array([0]), np.zeros(1), repeat=True, start_s=start_s)
-    for device, shift in (([2], [0.0]), ([-1], [0.0]), ([0], [-1.0]), ([0], [math.inf]), ([0, 1], [0.0])):
-        with pytest.raises(ValueError, match=r"device|shift"):
-            TracedAvailability(trace, np.array(device), np.array(shift), repeat=True)
+def test_a_run_begins_within_the_trace(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    AvailabilityTrace.from_rows([0, 1], [0, 1], [4, 5]).write(path)
+    assert model_of(2, model="trace", path=path, start_s=4.9).presence(1, "", 0.0, np.arange(2)).reachable.any()
+    with pytest.raises(ExperimentError, match=r"availability\.start_s: 5; .*trace\.csv lasts 5 s, less is needed"):
+        model_of(2, model="trace", path=path, start_s=5)

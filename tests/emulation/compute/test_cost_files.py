@@ -7,10 +7,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.emulation.compute.cost import REFERENCE_COSTS
-from testbed.emulation.compute.cost_files import read_costs, write_costs
+from testbed.emulation.compute.cost import REFERENCE_COSTS, read_costs, write_costs
 from testbed.errors import ExperimentError
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 
 costs_strategy = st.dictionaries(st.sampled_from(sorted(REFERENCE_COSTS)), st.floats(0, 1e3))
 

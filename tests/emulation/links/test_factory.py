@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from scipy.stats import binomtest, kstest, lognorm, truncnorm
 
 from testbed.emulation.links import BYTES_PER_MBIT, ClientLinks, Links, client_links
-from testbed.emulation.links.distributions import Drawn, truncated_normal
+from testbed.emulation.links.section import Drawn, truncated_normal
 from testbed.errors import ExperimentError, TraceError
 
 SUSPICIOUS = 1e-4

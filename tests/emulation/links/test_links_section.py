@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from testbed.emulation.links import BYTES_PER_MBIT, ClientLinks, Links, cycled
 from testbed.errors import ExperimentError
-from testbed.experiment.schema import Experiment
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import Experiment, validated
 
 
 @given(values=st.lists(st.floats(0.1, 10), min_size=1, max_size=7), population=st.integers(1, 30))

@@ -54,7 +54,6 @@ def test_rows_that_have_all_the_columns(
     whole = [(number, a, b) for number, (a, b) in enumerate(rows, start=1) if a is not None and b is not None]
     assert found.rows.tolist() == [number for number, _, _ in whole]
     assert found.values.tolist() == [[b for _, _, b in whole], [a for _, a, _ in whole]]
-    assert found.left_out == len(rows) - len(whole)
 
 
 def test_column_names(tmp_path: Path) -> None:

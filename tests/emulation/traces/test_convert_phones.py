@@ -63,7 +63,7 @@ def test_real_phones_are_ready_when_flash_says_so(shared: Path) -> None:
             length = entry["trace_end"] - entry["trace_start"]
             now = (moment + origin - entry["trace_start"]) % length + entry["trace_start"]
             expected.append(any(begin <= now < end for begin, end in entry["ready_time"]))
-        assert trace.online_at(np.arange(len(trace)), moment).tolist() == expected
+        assert (trace.online_until(np.arange(len(trace)), moment) > -np.inf).tolist() == expected
 
 
 def test_the_time_of_day_is_kept_and_recordings_repeat(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_online_exactly_when_some_interval_says_so(
         entry = document[str(number)]
         now = (moment - entry["trace_start"]) % (entry["trace_end"] - entry["trace_start"]) + entry["trace_start"]
         expected = any(begin <= now < end for begin, end in entry["ready_time"])
-        assert trace.online_at(np.array([place]), moment).item() == expected
+        assert (trace.online_until(np.array([place]), moment) > -np.inf).item() == expected
 
 
 @pytest.mark.parametrize(
@@ -236,8 +236,8 @@ def test_available_when_locked_on_wifi_and_charging(tmp_path: Path) -> None:
     assert counts["events_unknown"] == counts["events_out_of_order"] == counts["intervals_open_at_the_end"] == 0
     trace, _ = flash_events.convert(written(tmp_path / "t.json", {"5": log(*NIGHT)}))
     assert (np.array(rows(trace))[:, 1] >= 0).all()
-    assert trace.online_at(np.array([0]), 2 * hour).item()  # the one night, again and again
-    assert trace.online_at(np.array([0]), 26 * hour).item()
+    assert (trace.online_until(np.array([0]), 2 * hour) > -np.inf).item()  # the one night, again and again
+    assert (trace.online_until(np.array([0]), 26 * hour) > -np.inf).item()
 
 
 def test_unknown_events_end_the_interval(tmp_path: Path) -> None:
@@ -315,5 +315,5 @@ def test_as_a_minute_by_minute_replay(events: list[Any], tmp_path_factory: Any) 
             flash_events.convert(source, "offline")
         return
     trace, _ = flash_events.convert(source, "offline")
-    found = [trace.online_at(np.array([0]), 60 * now + 30).item() for now in range(last)]
+    found = [(trace.online_until(np.array([0]), 60 * now + 30) > -np.inf).item() for now in range(last)]
     assert found == expected

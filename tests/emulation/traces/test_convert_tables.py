@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.emulation.devices.tables import read_device_table
+from testbed.emulation.devices import read_device_factors
 from testbed.emulation.traces.conversion import csv_intervals, fedscale, matrix
 from testbed.emulation.traces.conversion.collector import disjoint
 from testbed.emulation.traces.intervals import AvailabilityTrace
@@ -79,7 +79,7 @@ def test_the_matrix_can_be_read_back_from_the_trace(data: st.DataObject, tmp_pat
     values = np.array(bits).reshape(shape)
     path = write_matrix(tmp_path_factory.mktemp("matrix") / "m.npy", values)
     trace, _ = matrix.convert(path, 2.5)
-    again = [trace.online_at(np.arange(shape[1]), 2.5 * (number + 0.5)) for number in range(shape[0])]
+    again = [(trace.online_until(np.arange(shape[1]), 2.5 * (number + 0.5)) > -np.inf) for number in range(shape[0])]
     assert (np.array(again) == values).all()
     starts = values & ~np.vstack([np.zeros((1, shape[1]), bool), values[:-1]])
     assert len(trace.online_from_s) == starts.sum()
@@ -258,9 +258,9 @@ def test_behaviour_as_fedscale_reads_it(protocol: int, tmp_path: Path) -> None:
     assert counts["intervals_after_repeating"] == 8 + 4 * 2
     for now in np.random.default_rng(1).uniform(0, 518400, 300):
         expected = [was_active(clients[number], now) for number in (2, 3834)]
-        assert trace.online_at(np.arange(2), now).tolist() == expected
+        assert (trace.online_until(np.arange(2), now) > -np.inf).tolist() == expected
     trace, _ = fedscale.convert(pickled(tmp_path / "behave", clients, protocol), "offline")
-    assert not trace.online_at(np.array([0]), 150_007.0).item()
+    assert not (trace.online_until(np.array([0]), 150_007.0) > -np.inf).item()
 
 
 def test_behaviour_that_cannot_be_used_is_counted(tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_capacities_become_a_table(tmp_path: Path) -> None:
     }
     assert counts == {"devices": 5, "devices_unusable": 3, "devices_kept": 2}
     table.to_csv(tmp_path / "capacity.csv", index=False)
-    assert read_device_table(tmp_path / "capacity.csv", "computation_ms").factors.tolist() == [1.0, 8.1]
+    assert read_device_factors(tmp_path / "capacity.csv", "computation_ms").tolist() == [1.0, 8.1]
 
 
 NESTED: list[Any] = []

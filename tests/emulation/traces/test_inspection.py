@@ -34,7 +34,7 @@ def test_how_many_are_online_is_counted_exactly(trace: AvailabilityTrace, points
     assert times[0] == trace.horizon[0]
     assert (times < trace.horizon[1]).all()
     everybody = np.arange(len(trace))
-    assert count.tolist() == [int(trace.online_at(everybody, time_s).sum()) for time_s in times]
+    assert count.tolist() == [int((trace.online_until(everybody, time_s) > -np.inf).sum()) for time_s in times]
 
 
 @given(traces())
@@ -45,7 +45,7 @@ def test_the_numbers_of_a_trace(trace: AvailabilityTrace) -> None:
     offline: list[int] = []
     always = 0
     for device in range(len(trace)):
-        there = [bool(trace.online_at(np.array([device]), second)[0]) for second in range(begin, end)]
+        there = [bool((trace.online_until(np.array([device]), second) > -np.inf)[0]) for second in range(begin, end)]
         always += all(there)
         text = "".join("x" if second else " " for second in there)
         online += [len(stretch) for stretch in text.split()]

@@ -3,15 +3,22 @@
 import itertools
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.network.fair_sharing.transfers import transfer_finish
+from testbed.emulation.links import Rates
+from testbed.network.fair_sharing.transfers import transfer
 
 CLOSE = 1e-9
+
+
+def transfer_finish(start: Any, size: Any, rate: Any, capacity: float) -> Any:
+    """When each transfer at a constant rate is complete."""
+    return transfer(start, size, Rates.constant(rate), capacity).finish_s
 
 
 def water_level(caps: list[Fraction], capacity: Fraction) -> Fraction | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from testbed.messages import Message
 from testbed.network.contract import Replies
-from testbed.network.live import Address, LiveClients, LiveNetwork, frames, sockets
+from testbed.network.live import Address, LiveClients, LiveNetwork, wire
 from testbed.network.recorder import OUTCOMES, Exchanges
 
 CONNECT_S = 30.0
@@ -101,33 +101,33 @@ class Impostor:
 
     async def knock(self, token: bytes | None = None) -> bool:
         """Greet; returns whether the server says welcome."""
-        self.stream = await sockets.connected(self.address.host, self.address.port)
-        challenged = await sockets.receive_exactly(self.stream, frames.CHALLENGE_BYTES)
-        await sockets.send_all(self.stream, frames.greeting(token or self.address.token, challenged, self.client))
+        self.stream = await wire.connected(self.address.host, self.address.port)
+        challenged = await wire.receive_exactly(self.stream, wire.CHALLENGE_BYTES)
+        await wire.send_all(self.stream, wire.greeting(token or self.address.token, challenged, self.client))
         try:
-            header = await sockets.receive_exactly(self.stream, frames.QUESTION_HEADER)
+            header = await wire.receive_exactly(self.stream, wire.QUESTION_HEADER)
         except ConnectionError:
             return False
-        return frames.QuestionHeader.unpack(header).kind == frames.WELCOME
+        return wire.QuestionHeader.unpack(header).kind == wire.WELCOME
 
-    async def question(self) -> frames.QuestionHeader:
+    async def question(self) -> wire.QuestionHeader:
         """Wait for a question and read it."""
-        header = frames.QuestionHeader.unpack(await sockets.receive_exactly(self.stream, frames.QUESTION_HEADER))
+        header = wire.QuestionHeader.unpack(await wire.receive_exactly(self.stream, wire.QUESTION_HEADER))
         size = header.name_bytes + header.common_bytes + (header.private_bytes or 0)
-        await sockets.receive_exactly(self.stream, size)
+        await wire.receive_exactly(self.stream, size)
         return header
 
     async def answer(self, data: bytes) -> None:
         """Send these bytes."""
-        await sockets.send_all(self.stream, data)
+        await wire.send_all(self.stream, data)
 
     async def hears_nothing_more(self) -> bool:
         """Wait until the server has cut the connection."""
         try:
-            await sockets.receive_exactly(self.stream, 1)
+            await wire.receive_exactly(self.stream, 1)
         except ConnectionError:
             return True
         return False
 
     def leave(self) -> None:
-        sockets.cut(self.stream)
+        wire.cut(self.stream)

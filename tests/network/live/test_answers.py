@@ -8,7 +8,7 @@ import pytest
 from testbed.emulation.links.transport import TLS
 from testbed.errors import CodeCrashed, ProtocolError, Refusal, RoundAborted, RunError
 from testbed.messages import Vector
-from testbed.network.live.answers import summed
+from testbed.network.live.stage import summed
 from testbed.parties.host import Host
 from testbed.parties.sums import combined, float_total
 from tests.network import emulated

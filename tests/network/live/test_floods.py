@@ -7,10 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from testbed.network.live import admission, sockets
-from testbed.network.live import frames as framing
+from testbed.network.live import admission, wire
 from testbed.network.live.admission import PER_ADDRESS, STRANGERS, Admission, network_of
-from testbed.network.live.frames import Address
+from testbed.network.live.wire import Address
 
 PATIENT_S = 20.0
 
@@ -28,17 +27,17 @@ async def opened(population: int) -> AsyncIterator[tuple[Admission, Address, lis
 async def connected(address: Address, source: str) -> socket.socket:
     """A connection from `source` that has been accepted: the server has said its challenge."""
     stream = socket.socket()
-    sockets.prepare(stream, small_buffers=False)
+    wire.prepare(stream, small_buffers=False)
     stream.bind((source, 0))
     await asyncio.get_running_loop().sock_connect(stream, (address.host, address.port))
     return stream
 
 
 async def greeted(stream: socket.socket, address: Address, client: int) -> bool:
-    challenged = await sockets.receive_exactly(stream, framing.CHALLENGE_BYTES)
-    await sockets.send_all(stream, framing.greeting(address.token, challenged, client))
-    header = await sockets.receive_exactly(stream, framing.QUESTION_HEADER)
-    return framing.QuestionHeader.unpack(header).kind == framing.WELCOME
+    challenged = await wire.receive_exactly(stream, wire.CHALLENGE_BYTES)
+    await wire.send_all(stream, wire.greeting(address.token, challenged, client))
+    header = await wire.receive_exactly(stream, wire.QUESTION_HEADER)
+    return wire.QuestionHeader.unpack(header).kind == wire.WELCOME
 
 
 async def is_cut(stream: socket.socket) -> bool:

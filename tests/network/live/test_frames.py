@@ -6,24 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.network.live import frames as framing
-from testbed.network.live.frames import Address, AnswerHeader, FramingError, QuestionHeader
+from testbed.network.live import wire
+from testbed.network.live.wire import Address, AnswerHeader, FramingError, QuestionHeader
 
 SECONDS = st.floats(0, 1e9)
-SIZES = st.integers(0, framing.LARGEST_PART)
+SIZES = st.integers(0, wire.LARGEST_PART)
 ROUNDS = st.integers(0, 2**40)
 NUMBERS = st.integers(0, 2**31)
 
 
 @given(
     st.builds(
-        QuestionHeader, st.integers(0, 3), ROUNDS, NUMBERS, SECONDS, SECONDS, st.integers(0, 2**16 - 1), SIZES,
-        st.none() | SIZES,
+        QuestionHeader, st.integers(0, 3), ROUNDS, NUMBERS, st.integers(0, 2**16 - 1), SECONDS, SECONDS, SIZES,
+        st.none() | SIZES, ROUNDS,
     )
 )  # fmt: skip
 def test_a_question_header_comes_back(header: QuestionHeader) -> None:
     data = header.pack()
-    assert len(data) == framing.QUESTION_HEADER
+    assert len(data) == wire.QUESTION_HEADER
     assert QuestionHeader.unpack(data) == header
 
 
@@ -32,7 +32,7 @@ def test_a_question_header_comes_back(header: QuestionHeader) -> None:
 )  # fmt: skip
 def test_an_answer_header_comes_back(header: AnswerHeader) -> None:
     data = header.pack()
-    assert len(data) == framing.ANSWER_OVERHEAD
+    assert len(data) == wire.ANSWER_OVERHEAD
     assert AnswerHeader.unpack(data) == header
 
 
@@ -46,7 +46,7 @@ def test_noise_is_an_error_or_a_header_within_the_limits(data: bytes) -> None:
         assert header.pack() == data
 
 
-@given(st.binary(min_size=framing.ANSWER_OVERHEAD, max_size=framing.ANSWER_OVERHEAD), st.integers(0, 1000))
+@given(st.binary(min_size=wire.ANSWER_OVERHEAD, max_size=wire.ANSWER_OVERHEAD), st.integers(0, 1000))
 def test_no_header_announces_more_than_is_allowed(data: bytes, largest: int) -> None:
     try:
         header = AnswerHeader.unpack(b"\0" + data[1:], largest)
@@ -58,24 +58,24 @@ def test_no_header_announces_more_than_is_allowed(data: bytes, largest: int) -> 
 
 @given(st.integers(0, 2**64 - 1), st.binary(min_size=32, max_size=32), st.binary(min_size=16, max_size=16))
 def test_who_knows_the_token_is_let_in_under_its_own_number(client: int, token: bytes, nonce: bytes) -> None:
-    greeting = framing.greeting(token, framing.challenge(nonce), client)
-    assert framing.greeted(token, nonce, greeting) == client
+    greeting = wire.greeting(token, wire.challenge(nonce), client)
+    assert wire.greeted(token, nonce, greeting) == client
     assert token not in greeting
     renumbered = greeting[:4] + (client ^ 1).to_bytes(8, "big") + greeting[12:]
     for wrong in (greeting[:-1], renumbered, greeting[:-1] + bytes([greeting[-1] ^ 1]), b"XXXX" + greeting[4:]):
         with pytest.raises(FramingError):
-            framing.greeted(token, nonce, wrong)
+            wire.greeted(token, nonce, wrong)
     with pytest.raises(FramingError):
-        framing.greeted(bytes([token[0] ^ 1]) + token[1:], nonce, greeting)
+        wire.greeted(bytes([token[0] ^ 1]) + token[1:], nonce, greeting)
     with pytest.raises(FramingError):
-        framing.greeted(token, bytes([nonce[0] ^ 1]) + nonce[1:], greeting)
+        wire.greeted(token, bytes([nonce[0] ^ 1]) + nonce[1:], greeting)
 
 
 def test_a_client_greets_nothing_but_a_live_network() -> None:
     with pytest.raises(FramingError, match="not a live network"):
-        framing.greeting(bytes(32), b"HTTP" + bytes(16), 0)
+        wire.greeting(bytes(32), b"HTTP" + bytes(16), 0)
     with pytest.raises(FramingError):
-        framing.greeting(bytes(32), b"short", 0)
+        wire.greeting(bytes(32), b"short", 0)
 
 
 def test_the_token_is_not_shown() -> None:
@@ -83,4 +83,4 @@ def test_the_token_is_not_shown() -> None:
 
 
 def test_the_overhead_is_what_goes_before_a_question() -> None:
-    assert framing.question_overhead("train") == framing.QUESTION_HEADER + 5
+    assert wire.question_overhead("train") == wire.QUESTION_HEADER + 5

@@ -7,20 +7,20 @@ import socket
 import pytest
 
 from testbed.errors import ClusterError
-from testbed.network.live import sockets
+from testbed.network.live import wire
 
 
 def test_the_limit_of_open_files_is_raised_as_far_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = [(256, 100_000)]
     monkeypatch.setattr(resource, "getrlimit", lambda which: limits[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda which, values: limits.append(values))
-    sockets.allow(1)
+    wire.allow(1)
     assert len(limits) == 1
-    sockets.allow(5000)
+    wire.allow(5000)
     assert 5000 < limits[-1][0] < 10_000
     assert limits[-1][1] == 100_000
     with pytest.raises(ClusterError, match=r"the system allows 100000; spread the clients"):
-        sockets.allow(200_000)
+        wire.allow(200_000)
 
 
 def test_some_bytes_are_written_when_the_other_side_does_not_read() -> None:
@@ -29,15 +29,15 @@ def test_some_bytes_are_written_when_the_other_side_does_not_read() -> None:
         ours.setblocking(False)
         theirs.setblocking(False)
         data = bytes(1 << 22)
-        taken = await sockets.send_some(ours, data)
-        rest = asyncio.ensure_future(sockets.send_all(ours, data[taken:]))
-        received = await sockets.receive_exactly(theirs, len(data))
+        taken = await wire.send_some(ours, data)
+        rest = asyncio.ensure_future(wire.send_all(ours, data[taken:]))
+        received = await wire.receive_exactly(theirs, len(data))
         await rest
         theirs.close()
         with pytest.raises(OSError):
-            await sockets.send_all(ours, data)
+            await wire.send_all(ours, data)
         ours.close()
-        sockets.cut(ours)  # twice does no harm
+        wire.cut(ours)  # twice does no harm
         return taken, len(received)
 
     taken, received = asyncio.run(script())
@@ -51,4 +51,4 @@ def test_unacknowledged_bytes_are_those_that_nobody_has_taken() -> None:
             theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             ours.setblocking(False)
             written = ours.send(bytes(1 << 22))
-            assert 0 < sockets.unacknowledged_bytes(ours) <= written
+            assert 0 < wire.unacknowledged_bytes(ours) <= written

@@ -1,16 +1,14 @@
 """What strangers and misbehaving clients can do to a live network: get cut off, and nothing else."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from testbed.errors import ClusterError, ProtocolError
 from testbed.messages import RefusalNotice, encode
-from testbed.network.live import frames as framing
-from testbed.network.live import sockets
-from testbed.network.live.frames import AnswerHeader
+from testbed.network.live import wire
+from testbed.network.live.wire import AnswerHeader
 from tests.network import emulated
 from tests.network.live.clients import Impostor, LiveWorld
 
@@ -19,8 +17,8 @@ KEYS: dict[str, Any] = {"latency": 0.001, "deadline_s": 0.5}
 
 def answering(header: Any, client: int, body: bytes, /, **changes: Any) -> bytes:
     """A well-formed frame with this answer, and some fields changed."""
-    frame = AnswerHeader(framing.ANSWERED, header.round_number, header.number, client, length=len(body))
-    return replace(frame, **changes).pack() + body
+    frame = AnswerHeader(wire.ANSWERED, header.round_number, header.number, client, length=len(body))
+    return frame._replace(**changes).pack() + body
 
 
 def against(say: Any, **options: Any) -> tuple[Any, Any, bool]:
@@ -70,7 +68,7 @@ def test_an_answer_that_does_not_decode_is_no_valid_answer(body: bytes) -> None:
 
 
 def test_a_refusal_that_does_not_decode_is_one() -> None:
-    world, replies, _ = against(lambda h: answering(h, 1, b"\xc1", status=framing.REFUSED))
+    world, replies, _ = against(lambda h: answering(h, 1, b"\xc1", status=wire.REFUSED))
     assert world.outcomes() == ["answered", "refused"]
     assert replies.missing.refusals[0].check == "message.malformed"
 
@@ -87,7 +85,7 @@ def test_a_refusal_that_does_not_decode_is_one() -> None:
         ({"behind_s": float("inf")}, "seconds"),
         ({"pki_up": 2**60}, "PKI"),
         ({"length": 2**40}, "at most 1000000"),
-        ({"status": framing.CRASHED, "length": 900_000}, "a line of 900000 bytes"),
+        ({"status": wire.CRASHED, "length": 900_000}, "a line of 900000 bytes"),
     ],
 )
 def test_a_frame_that_is_not_one_gets_its_sender_cut_off(changes: dict[str, Any], says: str) -> None:
@@ -126,12 +124,12 @@ def test_strangers_are_turned_away() -> None:
         assert not await Impostor(world.address, 2).knock(token=bytes(32))
         assert not await Impostor(world.address, 0).knock()  # is connected
         assert not await Impostor(world.address, 3).knock()  # nobody's number
-        noise = await sockets.connected(world.address.host, world.address.port)
-        await sockets.receive_exactly(noise, framing.CHALLENGE_BYTES)
-        await sockets.send_all(noise, b"GET / HTTP/1.1\r\n" * 10)
+        noise = await wire.connected(world.address.host, world.address.port)
+        await wire.receive_exactly(noise, wire.CHALLENGE_BYTES)
+        await wire.send_all(noise, b"GET / HTTP/1.1\r\n" * 10)
         with pytest.raises(ConnectionError):
-            await sockets.receive_exactly(noise, 1)
-        sockets.cut(noise)
+            await wire.receive_exactly(noise, 1)
+        wire.cut(noise)
         replies = await world.ask(emulated.Question())
         return world.events("misbehaviour"), replies  # what happens between rounds is told in the next
 
@@ -147,15 +145,15 @@ def test_strangers_are_turned_away() -> None:
 
 def test_what_one_was_challenged_with_cannot_be_used_again() -> None:
     async def script(world: Any) -> None:
-        first, second = [await sockets.connected(world.address.host, world.address.port) for _ in range(2)]
-        challenged = await sockets.receive_exactly(first, framing.CHALLENGE_BYTES)
-        greeting = framing.greeting(world.address.token, challenged, 0)
-        await sockets.receive_exactly(second, framing.CHALLENGE_BYTES)
-        await sockets.send_all(second, greeting)
+        first, second = [await wire.connected(world.address.host, world.address.port) for _ in range(2)]
+        challenged = await wire.receive_exactly(first, wire.CHALLENGE_BYTES)
+        greeting = wire.greeting(world.address.token, challenged, 0)
+        await wire.receive_exactly(second, wire.CHALLENGE_BYTES)
+        await wire.send_all(second, greeting)
         with pytest.raises(ConnectionError):
-            await sockets.receive_exactly(second, 1)
-        sockets.cut(first)
-        sockets.cut(second)
+            await wire.receive_exactly(second, 1)
+        wire.cut(first)
+        wire.cut(second)
 
     LiveWorld(emulated.World(1, **KEYS), absent=(0,)).run(script)
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.emulation.links import BandwidthTraces, Rates
-from testbed.network.fair_sharing.transfers import transfer_finish
-from testbed.network.live.throttle import (
+from testbed.network.fair_sharing.transfers import transfer
+from testbed.network.live.links import (
     DEPTH_S,
     LARGEST_PIECE,
     SMALLEST_PIECE,
@@ -101,7 +101,7 @@ def test_concurrent_transfers_share_the_servers_link_as_the_fluid_model_says(
 ) -> None:
     start, size, rate = (list(column) for column in zip(*transfers, strict=True))
     finish = np.array(run(all_of(start, size, rate, capacity)))
-    expected = transfer_finish(start, size, rate, capacity)
+    expected = transfer(start, size, Rates.constant(rate), capacity).finish_s
     # A piece of everybody, a piece of its own, and what buckets may make up for.
     slack_s = 2 * len(size) * max(SMALLEST_PIECE, 0.01 * capacity) / capacity + 2 * DEPTH_S
     assert (np.abs(finish - expected) <= slack_s + 0.03 * (expected - start)).all(), (finish, expected)

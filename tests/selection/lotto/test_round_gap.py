@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from testbed.errors import RoundAborted
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 from testbed.selection.lotto.refinement import Refinement
 from testbed.selection.lotto.variants import ClientCentricParameters, ClientCentricServer
 from testbed.selection.verifiable_batch_partition import VerifiableBatchPartitionParameters, VerifiableBatchServer

@@ -15,7 +15,7 @@ from testbed.aggregation.secagg.noise import WithoutNoise
 from testbed.emulation.availability import Presence
 from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import validated
 from testbed.messages import attach, encode
 from testbed.parties.host import LocalHosts
 from testbed.parties.pki import PKI

@@ -16,7 +16,7 @@ from testbed.errors import ExperimentError
 from testbed.files import limits
 from testbed.workload.section import WorkloadSection
 from workloads import build
-from workloads.data.formats.cifar_pickle import Unreadable, batch
+from workloads.data.clients.cifar_pickle import Unreadable, batch
 
 Files = dict[str, bytes]
 

@@ -11,7 +11,7 @@ from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
 from workloads import build
 from workloads.data import openimage
-from workloads.data.clients.cache import ClientDataCache
+from workloads.data.clients.owners import ClientDataCache
 
 HEADING = "client_id,sample_path,label_name,label_id"
 

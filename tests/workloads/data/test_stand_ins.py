@@ -12,8 +12,7 @@ import pytest
 from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
-from testbed.experiment.schema import Experiment
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import Experiment, validated
 from testbed.workload.section import WorkloadSection
 from tests.repository import ROOT
 from workloads.contract import Workload

@@ -11,8 +11,8 @@ import torch
 
 from testbed.workload.section import WorkloadSection
 from tests.repository import ROOT
-from workloads.data.synthetic_cifar import GeneratedImages
-from workloads.randomness import Purpose
+from workloads.data.cifar import GeneratedImages
+from workloads.determinism import Purpose
 from workloads.registry import built_in
 
 NON_IID = {"scheme": "label-shards", "shards_per_client": 1, "shared_samples": 200}

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from testbed.workload.section import WorkloadSection
-from workloads.data.clients.cache import ClientDataCache
-from workloads.data.synthetic_femnist import CLASSES, SyntheticFemnist, alphabet, write
+from workloads.data.clients.owners import ClientDataCache
+from workloads.data.femnist import CLASSES, SyntheticFemnist, alphabet, write
 from workloads.registry import built_in
 
 

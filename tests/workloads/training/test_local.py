@@ -19,7 +19,7 @@ from benchmarks.floors import plain_network
 from testbed.workload.section import WorkloadSection
 from tests.repository import ROOT
 from workloads import ImageClassification, build
-from workloads.randomness import Purpose, stream
+from workloads.determinism import Purpose, stream
 from workloads.training.local import LocalTrainer
 
 DIGITS = {"dataset": "digits", "model": "mlp", "batch_size": 10}

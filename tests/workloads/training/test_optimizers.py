@@ -7,7 +7,7 @@ from torch import nn
 
 from testbed.workload.section import WorkloadSection
 from workloads import build
-from workloads.training import optimizers
+from workloads.training.local import local_optimizer
 
 SETTINGS = [
     ("sgd", {"momentum": 0.9, "weight_decay": 0.01}),
@@ -23,7 +23,7 @@ def test_steps_equal_those_of_torch(name: str, keys: dict) -> None:
     start = torch.from_numpy(np.random.default_rng(0).normal(size=40).astype(np.float32))
     target = torch.from_numpy(np.random.default_rng(1).normal(size=40).astype(np.float32))
     mine = nn.Parameter(start.clone())
-    optimizer = optimizers.local_optimizer(section, [mine])
+    optimizer = local_optimizer(section, [mine])
     for rate in (0.05, 0.02):  # the second begins without what the first has left
         with torch.no_grad():
             mine.copy_(start)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from testbed.workload.section import WorkloadSection
 from workloads.data.clients import partition
 from workloads.data.clients.contract import Batch, ClientImages
-from workloads.randomness import Purpose, stream
+from workloads.determinism import Purpose, stream
 
 if TYPE_CHECKING:
     from torch import Tensor

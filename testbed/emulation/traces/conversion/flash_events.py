@@ -23,8 +23,7 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
-from testbed.emulation.traces.conversion.collector import DAY_S, Collected, Counts, Outside, shown
-from testbed.emulation.traces.conversion.json_objects import read_object
+from testbed.emulation.traces.conversion.collector import DAY_S, Collected, Counts, Outside, read_object, shown
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
 

@@ -9,7 +9,7 @@ log FLASH could not use have `isSuccess` false.
 
 - Time 0 of the trace is the midnight before the first recording begins; the horizon is whole days. Time of day is
   therefore `time % 86400`.
-- A recording is a whole number of days, but few last as long as the data set; see `collecting` for what happens
+- A recording is a whole number of days, but few last as long as the data set; see `collector` for what happens
   outside. FLASH repeats each recording, which keeps the time of day; that is the default here.
 - FLASH calls a phone ready at both ends of an interval; the trace's intervals are half-open, and those of length zero
   are dropped and counted.
@@ -20,8 +20,7 @@ Yang et al., Characterizing Impacts of Heterogeneity in Federated Learning upon 
 from pathlib import Path
 from typing import Any
 
-from testbed.emulation.traces.conversion.collector import Collected, Counts, Outside, seconds, shown
-from testbed.emulation.traces.conversion.json_objects import read_object
+from testbed.emulation.traces.conversion.collector import Collected, Counts, Outside, read_object, seconds, shown
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
 

@@ -9,10 +9,8 @@ from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.lotto import fig8, fig9, tables
 from analysis.reproduction.lotto.fig8 import Setting
 from analysis.reproduction.lotto.overhead import INFORMED_SCALES, OverheadScale
-from testbed.experiment.overrides import apply_override
-from testbed.experiment.schema import Experiment
-from testbed.experiment.sweep import points
-from testbed.experiment.validation import validated
+from testbed.experiment.reading import apply_override
+from testbed.experiment.schema import Experiment, points, validated
 from testbed.records import RunRecords
 from testbed.running import run_all
 

@@ -10,8 +10,7 @@ from scipy.stats import binomtest
 from analysis.reproduction.contract import ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto import fig1a
 from analysis.reproduction.lotto.fig1a import PARTICIPANTS, SCALES, ReconstructionScale, chance
-from testbed.experiment.schema import Experiment
-from testbed.experiment.validation import validated
+from testbed.experiment.schema import Experiment, validated
 from testbed.records import RunRecords
 from testbed.running import run_all
 

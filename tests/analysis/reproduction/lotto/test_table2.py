@@ -5,8 +5,7 @@ import pytest
 
 from analysis.reproduction.lotto.overhead import COST_TABLES, SCALES, SILENT, OverheadScale, experiment
 from analysis.reproduction.lotto.tables import RANDOM_SELECTIONS, claims_of_table2, largest
-from testbed.experiment.stages import check_points
-from testbed.experiment.sweep import points
+from testbed.experiment.schema import check_points, points
 
 
 @pytest.mark.parametrize("scale", sorted(SCALES))

@@ -36,10 +36,8 @@ from analysis.reproduction.multi_round_secagg.training import (
 )
 from analysis.reproduction.training_runs import AccuracyCurves
 from testbed.errors import ExperimentError
-from testbed.experiment.overrides import apply_override
-from testbed.experiment.schema import Experiment
-from testbed.experiment.sweep import points
-from testbed.experiment.validation import validated
+from testbed.experiment.reading import apply_override
+from testbed.experiment.schema import Experiment, points, validated
 from testbed.records import RunRecords
 from testbed.running import run_all
 

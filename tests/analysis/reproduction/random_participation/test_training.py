@@ -23,9 +23,8 @@ from analysis.reproduction.random_participation.published import (
 from analysis.reproduction.random_participation.training import DIGITS, RateSearch, TrainingTask
 from analysis.reproduction.training_runs import AccuracyCurves
 from testbed.errors import ExperimentError
-from testbed.experiment.overrides import apply_override
-from testbed.experiment.schema import Experiment
-from testbed.experiment.validation import validated
+from testbed.experiment.reading import apply_override
+from testbed.experiment.schema import Experiment, validated
 from testbed.records import RunRecords
 from testbed.running import run_all
 from testbed.selection.random_selection import BernoulliParameters

@@ -1,0 +1,324 @@
+"""``testbed cluster check``: does a cluster fit an experiment? Asked before anything runs.
+
+Every line says what was looked at, where, and how it stands; a line that is not ok says what to do. The judgements are
+plain functions of what the nodes have said (`cluster.probe`).
+
+How memory is estimated: each host is a process of `HOST_BYTES` (Python, Ray and torch, as measured), with
+`IDLE_CLIENT_BYTES` for each of its clients, `VECTORS_PER_PARTICIPANT` vectors of the model's size (the update and what
+is sent of it) for each participant that it may hold, and the data as they grew this process when they were loaded here.
+"""
+
+import math
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import psutil
+import ray
+
+from cluster.hosts.connection import connect, disconnect
+from cluster.hosts.placement import Node, hosts_for, runs_at_a_time, spread
+from cluster.probe import NodeFacts, facts_here, start_probes, understood
+from testbed.engine.plan import Plan
+from testbed.errors import ClusterError, ExperimentError, RunError, TraceError
+from testbed.experiment.inputs import digests, located, plugin_classes
+from testbed.experiment.schema import Experiment
+from testbed.files.names import is_uri
+from testbed.plugins import sources
+
+Level = Literal["ok", "warn", "fail"]
+HOST_BYTES = 600 * 2**20
+IDLE_CLIENT_BYTES = 2 * 2**10
+VECTORS_PER_PARTICIPANT = 3
+MODELS_IN_STORE = 4  # this round's and the last one's broadcast, and sums on their way
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: `advice` is empty when `level` is "ok"."""
+
+    level: Level
+    check: str
+    where: str
+    detail: str
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one run of an experiment needs.
+
+    Attributes:
+        experiment: one point, without a sweep.
+        dimension: parameters of its model.
+        data_bytes: memory that its data take in every process that holds clients.
+    """
+
+    experiment: Experiment
+    dimension: int
+    data_bytes: int
+
+    def host_bytes(self, hosts: int) -> int:
+        """Estimated memory of one of `hosts` host processes (see the module)."""
+        clients = math.ceil(self.experiment.population / hosts)
+        most_at_once = min(clients, self.experiment.selection.participants)
+        vectors = VECTORS_PER_PARTICIPANT * 4 * self.dimension * most_at_once
+        return HOST_BYTES + self.data_bytes + IDLE_CLIENT_BYTES * clients + vectors
+
+
+def demands_of(experiments: Sequence[Experiment]) -> tuple[list[Demand], list[Finding]]:
+    """What each point needs: its data and its model are made here, once for points that share them."""
+    import workloads
+
+    built: dict[str, tuple[Any, int]] = {}
+    demands, problems = [], []
+    for experiment in experiments:
+        try:
+            plan = Plan(experiment, 0)
+            key = f"{experiment.workload.model_dump_json()} {experiment.population} {plan.seed}"
+            if key not in built:
+                before = psutil.Process().memory_info().rss
+                workload = workloads.build(experiment.workload, experiment.population, plan.seed)
+                built[key] = workload, max(0, psutil.Process().memory_info().rss - before)
+            workload, data_bytes = built[key]
+            plan.check_sums(workload)
+            plan.read_files(workload)
+            demands.append(Demand(experiment, workload.dimension, data_bytes))
+        except (ExperimentError, TraceError) as error:
+            advice = "`testbed run` would say the same: put it right in the experiment, or the file where it says"
+            problems.append(Finding("fail", "experiment", "here", " ".join(str(error).split()), advice))
+    return demands, problems
+
+
+def capacity(nodes: Sequence[NodeFacts], demands: Sequence[Demand]) -> Iterator[Finding]:
+    """CPUs, GPUs, memory and object stores, for the point of the sweep that asks for most."""
+    cpus = max(1, int(sum(node.cpus for node in nodes)))
+    first = demands[0].experiment.cluster
+    at_once = runs_at_a_time(first, len(demands), cpus, sum(node.memory_bytes for node in nodes))
+    most = max(
+        demands, key=lambda demand: _hosts(demand, cpus, at_once) * demand.host_bytes(_hosts(demand, cpus, at_once))
+    )
+    hosts = _hosts(most, cpus, at_once)
+    together = f" ({at_once} runs at the same time)" if at_once > 1 else ""
+    if at_once * hosts > cpus:
+        advice = "results stay the same, time does not: fewer cluster.hosts, or more nodes"
+        detail = f"{counted(at_once * hosts, 'host')}{together} share {cpus} CPUs"
+        yield Finding("warn", "cpus", "cluster", detail, advice)
+    else:
+        yield Finding("ok", "cpus", "cluster", f"{counted(at_once * hosts, 'host')}{together}, {cpus} CPUs")
+    there = [Node(node.node_id, node.cpus, node.gpus) for node in nodes]
+    try:
+        places = spread(there, at_once * hosts, first.gpus_per_host)
+    except ClusterError as error:
+        detail, _, advice = str(error).partition("; ")
+        yield Finding("fail", "gpus", "cluster", detail, f"{advice}, or use nodes with more GPUs")
+        places = spread(there, at_once * hosts, 0.0)
+    on_node = Counter(place.node_id for place in places)
+    need = most.host_bytes(hosts)
+    for node in nodes:
+        yield _memory(node, on_node[node.node_id], need)
+        yield _object_store(node, at_once * MODELS_IN_STORE * 4 * most.dimension)
+
+
+def _hosts(demand: Demand, cpus: int, at_once: int) -> int:
+    return hosts_for(demand.experiment.cluster, demand.experiment.population, cpus, at_once)
+
+
+def _memory(node: NodeFacts, hosts: int, host_bytes: int) -> Finding:
+    need, free = hosts * host_bytes, node.memory_bytes
+    detail = f"about {size(need)} for {counted(hosts, 'host')}, {size(free)} free"
+    if need > free:
+        advice = "fewer cluster.hosts or cluster.parallel_runs: 1, or nodes with more memory"
+        return Finding("fail", "memory", node.address, detail, advice)
+    if need > 0.8 * free:
+        return Finding("warn", "memory", node.address, detail, "it is close: fewer cluster.hosts leave more")
+    return Finding("ok", "memory", node.address, detail)
+
+
+def _object_store(node: NodeFacts, need: int) -> Finding:
+    detail = f"about {size(need)} of models and sums, {size(node.object_store_bytes)} there"
+    if need > node.object_store_bytes:
+        advice = "start Ray there with a larger --object-store-memory (and /dev/shm), or Ray spills to disk"
+        return Finding("warn", "object store", node.address, detail, advice)
+    return Finding("ok", "object store", node.address, detail)
+
+
+def counted(number: int, what: str) -> str:
+    """1 host, 2 hosts."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def size(number: float) -> str:
+    """Bytes as a person would say them: 512 B, 10 kB, 1.4 GB."""
+    for unit in ("B", "kB", "MB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}"
+        number /= 1000
+    return f"{number:.1f} GB"
+
+
+CLOCK_SKEW_S = 1.0
+_SAME_OR_FAIL = ("python", "testbed", "ray")  # Ray itself refuses the first and the last
+_SAME_OR_WARN = ("torch", "numpy")
+
+
+def check(address: str, experiments: Sequence[Experiment], out: str | None = None) -> list[Finding]:
+    """Everything that is known about a cluster, and whether the experiments fit it.
+
+    Args:
+        address: a running cluster, as `testbed run --address` takes it.
+        experiments: the points of a sweep, or one experiment, or none: then the cluster alone is looked at.
+        out: where the records are to go, a directory or a URI; None: it is not looked at.
+
+    Raises:
+        ClusterError: no cluster at `address`.
+    """
+    was_connected = ray.is_initialized()
+    connect(address)
+    probes: dict[str, Any] = {}
+    try:
+        nodes, probes = start_probes()
+        alive = [node for node in nodes if not node.failure]
+        here = facts_here()
+        findings = [*reachable(nodes, sum(not row["Alive"] for row in ray.nodes()))]
+        if alive:
+            findings += [*same_versions(alive, here), clocks(alive), *processors(alive, experiments)]
+        if alive and experiments:
+            demands, problems = demands_of(experiments)
+            findings += problems
+            if not problems:
+                findings += capacity(alive, demands)
+                same = [node for node in alive if node.versions.get("testbed") == here.versions.get("testbed")]
+                places = [located(experiment) for experiment in experiments]
+                files = {path: digest for place in places for path, digest in digests(place).items()}
+                files |= sources.digests(name for place in places for _, name in plugin_classes(place))
+                asked = understood({node.node_id: probes[node.node_id] for node in same}, places)
+                findings += inputs(same, files, asked)
+        if out is not None:
+            findings.append(writable(out))
+        return findings
+    finally:
+        for probe in probes.values():
+            ray.kill(probe, no_restart=True)
+        if not was_connected:
+            disconnect()
+
+
+def reachable(nodes: Sequence[NodeFacts], lost: int) -> Iterator[Finding]:
+    """Which nodes there are, and whether all of them answer."""
+    alive = [node for node in nodes if not node.failure]
+    cpus, gpus = sum(node.cpus for node in alive), sum(node.gpus for node in alive)
+    if alive:
+        yield Finding("ok", "nodes", "cluster", f"{counted(len(alive), 'node')}, {cpus:g} CPUs, {gpus:g} GPUs")
+    for node in nodes:
+        if node.failure:
+            advice = "look at Ray's logs there, or take the node out of the cluster"
+            yield Finding("fail", "nodes", node.address, node.failure, advice)
+    if lost:
+        advice = "nothing, if they were removed on purpose; else start them again (`ray up`)"
+        yield Finding("warn", "nodes", "cluster", f"{counted(lost, 'node')} left the cluster since it began", advice)
+
+
+def same_versions(nodes: Sequence[NodeFacts], here: NodeFacts) -> Iterator[Finding]:
+    """Does every node have the software that this process has?"""
+    good = ", ".join(f"{name} {here.versions.get(name)}" for name in here.versions)
+    differing = False
+    for node in nodes:
+        for name in (*_SAME_OR_FAIL, *_SAME_OR_WARN):
+            there, ours = node.versions.get(name), here.versions.get(name)
+            if there == ours and there is not None:
+                continue
+            differing = True
+            level: Level = "fail" if there is None or name in _SAME_OR_FAIL else "warn"
+            detail = f"{name} {there} there, {ours} here" if there else f"{name} is missing there"
+            yield Finding(
+                level, "versions", node.address, detail, "install the same wheel and constraints.txt everywhere"
+            )
+        if node.versions.get("testbed") == here.versions.get("testbed") and node.code != here.code:
+            differing = True
+            detail = "the testbed has the same version there, but other code"
+            advice = "build the wheel again (`make wheel`) and install it on all nodes (`ray up`)"
+            yield Finding("fail", "versions", node.address, detail, advice)
+    if not differing:
+        yield Finding("ok", "versions", "all nodes", good)
+
+
+def clocks(nodes: Sequence[NodeFacts]) -> Finding:
+    """Do the clocks agree? Only log times and measured stage starts of live runs depend on it."""
+    first = min(nodes, key=lambda node: node.clock_ahead_s)
+    last = max(nodes, key=lambda node: node.clock_ahead_s)
+    skew, error = last.clock_ahead_s - first.clock_ahead_s, last.clock_error_s + first.clock_error_s
+    if len(nodes) > 1 and skew - error > CLOCK_SKEW_S:
+        detail = f"{last.address} is {skew:.1f} s ahead of {first.address}"
+        return Finding("warn", "clocks", "all nodes", detail, "let all nodes keep time by NTP (chrony)")
+    return Finding("ok", "clocks", "all nodes", f"within {max(skew, error) * 1000:.0f} ms")
+
+
+def processors(nodes: Sequence[NodeFacts], experiments: Sequence[Experiment]) -> Iterator[Finding]:
+    """Measured compute times depend on the processor: are they alike?"""
+    kinds = Counter(node.processor for node in nodes if node.cpus)
+    if len(kinds) > 1 and any(experiment.time.compute == "measured" for experiment in experiments):
+        detail = "; ".join(f"{number} × {kind}" for kind, number in kinds.most_common())
+        advice = "set time.compute: modelled, or use nodes of one kind: a client's speed depends on its node"
+        yield Finding("warn", "processors", "all nodes", detail, advice)
+
+
+def inputs(
+    nodes: Sequence[NodeFacts], here: dict[str, str], there: dict[str, tuple[str, dict[str, str]]]
+) -> Iterator[Finding]:
+    """Are the files and classes that the experiment names on every node, and the same?
+
+    Args:
+        nodes: those that were asked.
+        here: digests of the files in this process, by absolute path.
+        there: each node's answer, see `cluster.probe.understood`.
+    """
+    trouble = False
+    for node in nodes:
+        problem, files = there[node.node_id]
+        if problem:
+            trouble = True
+            advice = "put it there: file_mounts of the launch file, the image, or a shared file system"
+            yield Finding("fail", "data", node.address, problem, advice)
+            continue
+        for path in sorted(here):
+            if files.get(path) != here[path]:
+                trouble = True
+                detail = f"{path} {'is another file there' if path in files else 'is missing there'}"
+                advice = (
+                    "the same file at the same path on every node: file_mounts and `ray up`, or a shared file system"
+                )
+                yield Finding("fail", "data", node.address, detail, advice)
+    if not trouble:
+        what = counted(len(here), "path") + " of the experiment" if here else "the experiment needs no files"
+        yield Finding("ok", "data", "all nodes", what)
+
+
+def writable(out: str) -> Finding:
+    """Can the records go to `out`, a directory (of this node, where the coordinator runs) or a URI?"""
+    if is_uri(out):
+        return _writable_uri(out)
+    path = Path(out).absolute()
+    there = next(folder for folder in (path, *path.parents) if folder.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):  # permissions alone do not tell (root, read-only mounts)
+            pass
+    except OSError as error:
+        return Finding("fail", "output", "here", f"{there}: {error.strerror}", "give another --out")
+    return Finding("ok", "output", "here", f"{path}, {size(shutil.disk_usage(there).free)} free")
+
+
+def _writable_uri(uri: str) -> Finding:
+    from testbed.records.store import Store
+
+    try:
+        store = Store(uri)
+        store.probe()
+    except (ExperimentError, RunError) as error:
+        advice = "check the URI, and that this node's credentials or role may write there"
+        return Finding("fail", "output", "here", str(error), advice)
+    return Finding("ok", "output", "here", store.shown)

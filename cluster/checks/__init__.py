@@ -1,1 +1,0 @@
-"""Does a cluster fit an experiment?"""

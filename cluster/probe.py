@@ -1,0 +1,214 @@
+"""What each node of a cluster is and has: asked by one small actor per node, which needs nothing of the testbed there.
+
+The actor's class travels by value, so that a node on which the testbed is missing can still say so.
+"""
+
+import importlib.metadata
+import importlib.util
+import platform
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import cloudpickle
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from testbed.errors import reason
+from testbed.experiment.schema import Experiment
+
+ANSWER_TIMEOUT_S = 60.0
+_CLOCK_QUESTIONS = 7
+PACKAGES = ("testbed", "ray", "torch", "numpy")
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What a node is and has.
+
+    Attributes:
+        node_id: Ray's.
+        address: its IP address, and where several nodes share it the beginning of the id.
+        cpus: that Ray may use.
+        gpus: that Ray may use.
+        object_store_bytes: capacity of its object store.
+        memory_bytes: memory that is free there now, within the container's limit.
+        versions: of Python and `PACKAGES`; None for one that is missing.
+        code: digest of the installed testbed's source; empty when it is missing.
+        processor: the processor's name.
+        clock_ahead_s: seconds by which its clock is ahead of this process's.
+        clock_error_s: how wrong `clock_ahead_s` may be.
+        failure: why the node did not answer, or empty; then everything measured there is missing.
+    """
+
+    node_id: str
+    address: str
+    cpus: float
+    gpus: float
+    object_store_bytes: int
+    memory_bytes: int = 0
+    versions: dict[str, str | None] = field(default_factory=dict)
+    code: str = ""
+    processor: str = ""
+    clock_ahead_s: float = 0.0
+    clock_error_s: float = 0.0
+    failure: str = ""
+
+
+class Probe:
+    """Ray actor on one node. Its methods import what they need, so that a missing package is an answer, not a crash."""
+
+    def facts(self, packages: Sequence[str]) -> dict[str, Any]:
+        """Versions, source digest, processor, free memory: fields of `NodeFacts`."""
+        import psutil
+
+        versions: dict[str, str | None] = {"python": platform.python_version()}
+        for package in packages:
+            try:
+                if package == "testbed":  # which may run from a checkout, too
+                    import testbed
+
+                    versions[package] = testbed.__version__
+                else:
+                    versions[package] = importlib.metadata.version(package)
+            except (ImportError, importlib.metadata.PackageNotFoundError):
+                versions[package] = None
+        processor = platform.machine()
+        try:
+            lines = Path("/proc/cpuinfo").read_text().splitlines()
+            processor = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        except (OSError, StopIteration):
+            pass  # not Linux, or a processor without a name
+        memory = psutil.virtual_memory().available
+        group = Path("/sys/fs/cgroup")
+        for limit, used in (("max", "current"), ("limit_in_bytes", "usage_in_bytes")):
+            folder = group if limit == "max" else group / "memory"
+            try:  # a container's own limit (cgroup version 2, 1)
+                most, taken = ((folder / f"memory.{name}").read_text() for name in (limit, used))
+                memory = min(memory, int(most) - int(taken))
+            except (OSError, ValueError):
+                continue  # no such limit
+        return {"versions": versions, "code": self._code(), "processor": processor, "memory_bytes": max(0, memory)}
+
+    def _code(self) -> str:
+        import hashlib
+
+        digest = hashlib.sha256()
+        for package in ("testbed", "cluster", "workloads"):
+            spec = importlib.util.find_spec(package)
+            if spec is None or not spec.submodule_search_locations:
+                return ""
+            root = Path(next(iter(spec.submodule_search_locations)))
+            for file in sorted(root.rglob("*.py")):
+                digest.update(f"{package}/{file.relative_to(root)}\0".encode() + file.read_bytes())
+        return digest.hexdigest()[:12]
+
+    def now_s(self) -> float:
+        """This node's clock."""
+        return time.time()
+
+    def understands(self, experiments: Sequence[Any]) -> tuple[str, dict[str, str]]:
+        """What is wrong with the experiments' classes here (or empty), and digests of their files, own modules too."""
+        from importlib import import_module
+
+        from testbed.engine.plan import Plan
+        from testbed.errors import TestbedError
+        from testbed.experiment.inputs import digests, plugin_classes
+        from testbed.plugins import sources
+
+        files: dict[str, str] = {}
+        try:
+            for experiment in experiments:
+                Plan(experiment, 0)
+                if not experiment.workload.is_built_in:
+                    import_module(experiment.workload.dataset.partition(":")[0])
+                files |= digests(experiment)
+                files |= sources.digests(name for _, name in plugin_classes(experiment))
+        except (TestbedError, ImportError) as error:
+            return str(error), files
+        return "", files
+
+
+def start_probes() -> tuple[list[NodeFacts], dict[str, Any]]:
+    """Ask every living node of the cluster that this process is connected to.
+
+    Returns:
+        What each node is and has, in the order of addresses, and the probes of those that have answered, by node id;
+        they end with `ray.kill` or with this process.
+    """
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    try:
+        probe_class: Any = ray.remote(Probe)  # Ray's types know `.remote` only of methods that it has marked
+        rows = [row for row in ray.nodes() if row["Alive"]]
+        probes = {row["NodeID"]: probe_class.options(**_only_on(row["NodeID"])).remote() for row in rows}
+        asked = {node: probe.facts.remote(PACKAGES) for node, probe in probes.items()}
+    finally:
+        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+    ray.wait(list(asked.values()), num_returns=len(asked), timeout=ANSWER_TIMEOUT_S)
+    found = []
+    shared = Counter(row["NodeManagerAddress"] for row in rows)
+    for row in rows:
+        node, resources, address = row["NodeID"], row["Resources"], row["NodeManagerAddress"]
+        known: dict[str, Any] = {
+            "node_id": node,
+            "address": address if shared[address] == 1 else f"{address}/{node[:6]}",
+            "cpus": resources.get("CPU", 0.0),
+            "gpus": resources.get("GPU", 0.0),
+            "object_store_bytes": int(resources.get("object_store_memory", 0)),
+        }
+        try:
+            answer = ray.get(asked[node], timeout=0.1)
+            ahead, error = _clock(probes[node])
+            found.append(NodeFacts(**known, **answer, clock_ahead_s=ahead, clock_error_s=error))
+        except (RayError, TimeoutError) as failure:
+            found.append(NodeFacts(**known, failure=_why(failure)))
+            ray.kill(probes.pop(node), no_restart=True)
+    return sorted(found, key=lambda facts: (facts.address, facts.node_id)), probes
+
+
+def understood(probes: dict[str, Any], experiments: Sequence[Experiment]) -> dict[str, tuple[str, dict[str, str]]]:
+    """For each probed node: what is wrong with the experiments there, or empty; and its files' digests.
+
+    Args:
+        probes: by node id; of nodes that have the testbed.
+        experiments: without sweeps, their paths absolute (see `testbed.experiment.inputs.located`).
+    """
+    asked = {node: probe.understands.remote(list(experiments)) for node, probe in probes.items()}
+    answers: dict[str, tuple[str, dict[str, str]]] = {}
+    for node, reference in asked.items():
+        try:
+            answers[node] = ray.get(reference, timeout=10 * ANSWER_TIMEOUT_S)  # it reads all the data
+        except (RayError, TimeoutError) as failure:
+            answers[node] = (_why(failure), {})
+    return answers
+
+
+def facts_here() -> NodeFacts:
+    """The same facts of this process, to compare the nodes with; its resources are not those of a node."""
+    return NodeFacts("", "here", 0.0, 0.0, 0, **Probe().facts(PACKAGES))
+
+
+def _only_on(node_id: str) -> dict[str, Any]:
+    return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False)}
+
+
+def _clock(probe: Any) -> tuple[float, float]:
+    """How far the node's clock is ahead, and the error's bound (Cristian 1989: the question with the shortest way)."""
+    best = (float("inf"), 0.0)
+    for _ in range(_CLOCK_QUESTIONS):
+        asked = time.time()
+        there = ray.get(probe.now_s.remote(), timeout=ANSWER_TIMEOUT_S)
+        answered = time.time()
+        best = min(best, (answered - asked, there - (asked + answered) / 2))
+    return best[1], best[0] / 2
+
+
+def _why(failure: Exception) -> str:
+    if isinstance(failure, TimeoutError):
+        return f"no answer within {ANSWER_TIMEOUT_S:.0f} s"
+    return f"{type(failure).__name__}: {reason(failure)}"

@@ -1,0 +1,203 @@
+"""The reference of the experiment file: a page a section, from the schema alone."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from docs._ext.markdown import escaped, table
+from docs._ext.schema_keys import OWN_CLASS, REQUIRED, Key, Reference, Variant, literal
+from docs._ext.units import NO_UNIT
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "reference" / "examples"
+"""An experiment file for each section, with that section alone: ``links.yaml``; the keys of no section: ``general.yaml``."""
+
+GENERAL = "general"
+
+
+def pages(reference: Reference) -> dict[str, str]:
+    """The pages by name, as MyST Markdown: one for the keys of no section, one for each section, an index."""
+    sections = [key for key in reference.top_level() if key.section]
+    plain = [key for key in reference.top_level() if not key.section]
+    made = {GENERAL: _general(reference, plain)}
+    made |= {key.path: _section(reference, key) for key in sections}
+    return {"index": _index(reference, plain, sections), **made}
+
+
+def _index(reference: Reference, plain: list[Key], sections: list[Key]) -> str:
+    entries = "\n".join([GENERAL, *(key.path for key in sections)])
+    rows = [[f"[{GENERAL}]({GENERAL}.md)", "Keys of no section: " + ", ".join(f"`{key.path}`" for key in plain)]]
+    for key in sections:
+        rows.append([f"[`{key.path}`]({key.path}.md)", escaped(key.variants[0].description)])
+    every = "\n".join(f"- {{confval}}`{path}`" for path in sorted(reference.keys))
+    return f"""# The experiment file
+
+An experiment is one YAML file; every key has a default unless it says *required*, and what is misspelt is refused in a line
+with file, key and what is allowed. These pages are made from the schema that `testbed validate` uses
+(`testbed schema` prints it as JSON schema, with which editors complete keys).
+
+{table(["section", "what it says"], rows)}
+`KEY=VALUE` after `--set` overrides a key: `testbed run FILE --set selection.participants=20`. A path here is what stands
+before the `=`; `sweep` takes the same paths. `null` is YAML's word for *none*.
+
+```{{toctree}}
+:hidden:
+
+{entries}
+```
+
+## All keys
+
+:::{{div}} all-keys
+{every}
+:::
+"""
+
+
+def _general(reference: Reference, keys: list[Key]) -> str:
+    return "# General keys\n\n" + _example(GENERAL) + "".join(_entry(reference, key) for key in keys)
+
+
+def _section(reference: Reference, section: Key) -> str:
+    parts = [f"# `{section.path}`\n\n{escaped(section.variants[0].description)}.\n\n", _example(section.path)]
+    parts.append(_entry(reference, section) if _optional(reference, section) else "")
+    if section.path in reference.alternatives:
+        parts.append(_alternatives(reference, section.path))
+        parts.append("## Keys\n\n")
+    deeper: dict[str, list[Key]] = {}
+    for key in reference.below(section.path):
+        deeper.setdefault(key.path.rpartition(".")[0], []).append(key)
+    for path, keys in deeper.items():
+        if path != section.path:
+            parts.append(f"## `{path}`\n\n")
+            if path in reference.alternatives:
+                parts.append(_forms(reference, path))
+        parts += [_entry(reference, key) for key in keys]
+    return "".join(parts)
+
+
+def _optional(reference: Reference, section: Key) -> bool:
+    return any(option.get("type") == "null" for option in section.variants[0].schema.get("anyOf", ()))
+
+
+def _example(name: str) -> str:
+    path = EXAMPLES / f"{name}.yaml"
+    return f"```yaml\n{path.read_text()}```\n\n" if path.is_file() else ""
+
+
+def _alternatives(reference: Reference, section: str) -> str:
+    """The table of a section's alternatives, each with the keys that it has."""
+    by = reference.alternatives[section][0].chosen_by
+    named = {}
+    for alternative in reference.alternatives[section]:
+        keys = [f"{section}.{name}" for name in alternative.keys if f"{section}.{name}" != by]
+        named[alternative.value] = (alternative, keys)
+    everywhere = set.intersection(*(set(keys) for _, keys in named.values()))
+    rows = []
+    for value, (alternative, keys) in named.items():
+        own = ", ".join(_link(key) for key in keys if key not in everywhere)
+        rows.append([f"`{value}`", escaped(_of_choice(reference, by, value) or alternative.description), own or "–"])
+    shared = ", ".join(_link(key) for key in reference.keys if key in everywhere)
+    also = f"All of them have {shared}.\n\n" if shared else ""
+    return (
+        f"{{confval}}`{by}` chooses one of:\n\n"
+        + table([f"`{by}`", "what it is", "keys of its own"], rows)
+        + "\n"
+        + also
+    )
+
+
+def _of_choice(reference: Reference, by: str, value: str) -> str:
+    """The description that the schema gives with one value of the key that chooses."""
+    for variant in reference.keys[by].variants:
+        if value != OWN_CLASS and variant.schema.get("const") == value:
+            return variant.description
+    return ""
+
+
+def _forms(reference: Reference, path: str) -> str:
+    """Forms of a section that are told apart by a key that only one has."""
+    listed = "".join(
+        f"- with {_link(form.chosen_by)}: {escaped(form.description)}\n" for form in reference.alternatives[path]
+    )
+    return f"One of:\n\n{listed}\n"
+
+
+def _link(path: str) -> str:
+    return f"{{confval}}`{path.rpartition('.')[2]} <{path}>`"
+
+
+def _entry(reference: Reference, key: Key) -> str:
+    """A key: what it means, its type, default and unit, and where it has them."""
+    if _chooses(reference, key):
+        body = _chosen(reference, key)
+    else:
+        body = "\n".join(_variant(reference, key, variant) for variant in key.variants)
+    return f"::::{{confval}} {key.path}\n{body}::::\n\n"
+
+
+def _chooses(reference: Reference, key: Key) -> bool:
+    """Whether the key is the one that tells a section's alternatives apart by its value."""
+    section = key.path.rpartition(".")[0]
+    among = reference.alternatives.get(section, [])
+    return any(one.chosen_by == key.path and one.value for one in among)
+
+
+def _chosen(reference: Reference, key: Key) -> str:
+    section = key.path.rpartition(".")[0]
+    values = [one.value for one in reference.alternatives[section]]
+    what = escaped(reference.keys[section].variants[0].description)
+    facts = [("Allowed", ", ".join(f"`{value}`" for value in values)), ("Default", _default_choice(reference, section))]
+    return f"{what}: one of the above; `{OWN_CLASS}` is a [user-defined class](/how-to/own-classes.md).\n\n" + _facts(
+        facts
+    )
+
+
+def _default_choice(reference: Reference, section: str) -> str:
+    from testbed.experiment import Experiment
+
+    value = Experiment().plain()
+    for part in section.split("."):
+        value = value[part]
+    return literal(value[reference.alternatives[section][0].chosen_by.rpartition(".")[2]])
+
+
+def _variant(reference: Reference, key: Key, variant: Variant) -> str:
+    facts = [("Type", reference.form(variant.schema))]
+    if variant.default is REQUIRED:
+        facts.append(("Default", "*required*"))
+    elif (
+        not key.section
+        or (variant.default is None and facts[0][1] != "section")
+        or (not isinstance(variant.default, dict) and variant.default is not None)
+    ):
+        facts.append(("Default", _default(variant.default)))
+    if key.unit and key.unit != NO_UNIT:
+        facts.append(("Unit", key.unit))
+    if variant.alternatives and (only := _only(reference, key, variant)):
+        facts.append(("Only with", only))
+    return f"{escaped(variant.description)}\n\n{_facts(facts)}"
+
+
+def _only(reference: Reference, key: Key, variant: Variant) -> str:
+    """The alternatives that have the key so, by section; empty where all of a section have it."""
+    listed: dict[str, list[str]] = {}
+    for condition in variant.alternatives:
+        by, _, value = condition.partition(": ")
+        listed.setdefault(by if value else by.rpartition(".")[0], []).append(value or _link(by))
+    said = []
+    for by, values in listed.items():
+        section = by if by in reference.alternatives else by.rpartition(".")[0]
+        if len(values) < len(reference.alternatives[section]):
+            chosen = by in reference.keys and section != by
+            said.append(f"{_link(by)}: " + ", ".join(f"`{v}`" for v in values) if chosen else ", ".join(values))
+    return "; ".join(said)
+
+
+def _default(value: object) -> str:
+    if isinstance(value, dict | list):
+        return f"`{json.dumps(value)}`" if value else "empty"
+    return "none (`null`)" if value is None else literal(value)
+
+
+def _facts(facts: Iterable[tuple[str, str]]) -> str:
+    return "".join(f":{name}: {value}\n" for name, value in facts) + "\n"

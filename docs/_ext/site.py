@@ -1,0 +1,91 @@
+"""The Sphinx extension that makes this site of the pages and of the code: it writes the reference before pages are read."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+from docs._ext import api, columns, commands, configuration, diagrams, links
+from docs._ext.schema_keys import reference
+
+GENERATED = links.DOCS / "reference" / "generated"
+_TABLES = "% columns of all tables"
+_log = logging.getLogger(__name__)
+
+
+class Mermaid(SphinxDirective):
+    """A diagram, drawn now: nothing is fetched, and no script runs, when the page is read."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        try:
+            drawn = diagrams.svg("\n".join(self.content))
+        except diagrams.NotADiagram as error:
+            raise self.error(f"mermaid: {error}") from None
+        return [nodes.raw("", f'<figure class="diagram">{drawn}</figure>', format="html")]
+
+
+def write_reference(_app: Sphinx) -> None:
+    """Write the generated pages that are new or have changed, and remove those that are none any more."""
+    parts = {"configuration": configuration.pages(reference()), "commands": commands.pages(), "api": api.pages()}
+    wanted = {GENERATED / part / f"{name}.md": text for part, made in parts.items() for name, text in made.items()}
+    for path in set(GENERATED.rglob("*.md")) - set(wanted):
+        path.unlink()
+    for path, text in wanted.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.is_file() or path.read_text() != text:
+            path.write_text(text)
+
+
+def read(app: Sphinx, name: str, source: list[str]) -> None:
+    """A page's source as the site has it."""
+    path = Path(app.env.doc2path(name))
+    for number, target, _ in links.local_links(path):
+        if not target.exists():
+            _log.warning("no such file: %s", target, location=(name, number))
+    text = links.in_site(source[0], path, links.repository())
+    if _TABLES in text:
+        text = text.replace(_TABLES, columns.tables())
+    source[0] = text
+
+
+_CODE = re.compile(r"(``[^`]+``|:\w+:`[^`]+`|`[^`]+`)")
+_PAGE = re.compile(r"(?<![\w/])docs/([\w/-]+)\.md")
+
+
+def docstring(_app: Sphinx, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
+    """Docstrings are plain text with code in backticks, not reStructuredText: what that would take for more is escaped.
+
+    Code in single backticks is a link where its name is known; pages that are named by their paths are links; what is
+    indented below a colon and an empty line is shown as it is.
+    """
+    verbatim = -1  # the indentation above which lines are code
+    for at, line in enumerate(lines):
+        indentation = len(line) - len(line.lstrip())
+        if verbatim >= 0 and (not line.strip() or indentation > verbatim):
+            continue
+        verbatim = -1
+        parts = _CODE.split(line)
+        lines[at] = "".join(part if part.endswith("`") else _escaped(part) for part in parts)
+        following = lines[at + 2] if at + 2 < len(lines) and not lines[at + 1].strip() else ""
+        if line.rstrip().endswith(":") and len(following) - len(following.lstrip()) > indentation:
+            verbatim = indentation
+            lines[at] += "" if line.rstrip().endswith("::") else ":"
+
+
+def _escaped(text: str) -> str:
+    text = re.sub(r"(?<=\w)_(?!\w)|\||(?<!\*)\*(?!\*)", r"\\\g<0>", text)
+    return _PAGE.sub(r":doc:`/\1`", text)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_directive("mermaid", Mermaid)
+    app.connect("builder-inited", write_reference)
+    app.connect("source-read", read)
+    app.connect("autodoc-process-docstring", docstring)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

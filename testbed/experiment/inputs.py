@@ -1,0 +1,169 @@
+"""What an experiment depends on: the files that it reads, the user-defined classes that it names, its own settings.
+
+The digest of the settings tells experiments apart whose secrets must be unrelated. Two runs with one seed that differ
+in anything, be it the learning rate of two points of one sweep, must not mask (or add noise) alike: the difference of a
+client's two inputs would be that of its updates, bare, for anybody to see.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePath
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+
+from testbed.adversary.section import name_of
+from testbed.errors import ExperimentError
+from testbed.experiment.schema import Experiment
+from testbed.plugins.classes import IMPORT_CLASSES
+
+_WRITTEN = ("output",)  # sections whose paths are not read
+_DOMAIN = b"testbed/experiment/secrets/v1"
+_WITHOUT_EFFECT = frozenset({"cluster", "output", "provenance", "records", "sweep"})  # on what is computed
+_ABSENT = object()
+
+
+def located(experiment: Experiment) -> Experiment:
+    """The same experiment with absolute paths, for processes that have another working directory."""
+    data = experiment.model_dump(mode="python", exclude_unset=True)
+    return Experiment.model_validate(_absolute(data))
+
+
+def digests(experiment: Experiment) -> dict[str, str]:
+    """SHA-256 of every file that `experiment` names, and of folders the digest of their files' names and digests.
+
+    A path that does not exist is left out: whoever reads it says so.
+    """
+    found = {}
+    for path in sorted(set(_paths(experiment.model_dump(mode="python")))):
+        if path.exists():
+            found[str(path)] = _digest(path)
+    return found
+
+
+def missing(experiment: Experiment) -> Iterator[str]:
+    """A line, with its key, for each file or folder that `experiment` names and that is not here."""
+    for key, path in _keyed_paths(experiment.model_dump(mode="python"), ()):
+        if not path.exists():
+            relative = "" if path.is_absolute() else " (relative paths count from the working directory)"
+            yield f"{'.'.join(key)}: {path}: no such file or folder{relative}"
+
+
+def check_unchanged(recorded: Mapping[str, str], experiment: Experiment, where: str) -> None:
+    """Raise `ExperimentError` when a file is not what it was when the run began (`recorded`: its digests then)."""
+    for path, digest in digests(experiment).items():
+        if recorded.get(path, digest) != digest:
+            raise ExperimentError(
+                f"{where}: --resume: {path} has changed since this run began; put it back, or give another --out"
+            )
+
+
+def _absolute(value: Any) -> Any:
+    if isinstance(value, Path):
+        return value.absolute()
+    if isinstance(value, dict):
+        return {key: _absolute(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_absolute(inner) for inner in value]
+    return value
+
+
+def _paths(value: Any) -> Iterator[Path]:
+    return (path for _, path in _keyed_paths(value, ()))
+
+
+def _keyed_paths(value: Any, key: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Path]]:
+    if isinstance(value, Path):
+        yield key, value
+    elif isinstance(value, dict):
+        for inner, more in value.items():
+            if inner not in _WRITTEN:
+                yield from _keyed_paths(more, (*key, str(inner)))
+    elif isinstance(value, list):
+        for more in value:
+            yield from _keyed_paths(more, key)
+
+
+def _digest(path: Path) -> str:
+    try:
+        if path.is_dir():
+            inside = (f"{file.relative_to(path)} {_digest(file)}" for file in sorted(path.rglob("*")) if file.is_file())
+            return hashlib.sha256("\n".join(inside).encode()).hexdigest()
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ExperimentError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def plugin_classes(experiment: Experiment) -> list[tuple[str, str]]:
+    """The key and the name, ``package.module:Name``, of each; of an experiment without a sweep."""
+    named = [
+        ("selection.protocol", experiment.selection.protocol),
+        ("aggregation.protocol", experiment.aggregation.protocol),
+        ("workload.dataset", experiment.workload.dataset),
+        ("devices.model", experiment.devices.model),
+        ("links.model", experiment.links.model or ""),
+        ("availability.model", experiment.availability.model),
+    ]
+    if experiment.adversary is not None:
+        named += [("adversary.server", name_of(one)) for one in experiment.adversary.server]
+        named += [("adversary.clients", name_of(one)) for one in experiment.adversary.clients]
+    return [(key, name) for key, name in named if ":" in name]
+
+
+def refuse_unless_imported(experiments: Iterable[Experiment], where: str, import_classes: bool) -> None:
+    """Raise `ExperimentError` for user-defined classes that may not be imported."""
+    names = list(dict.fromkeys(name for experiment in experiments for _, name in plugin_classes(experiment)))
+    if names and not import_classes:
+        raise ExperimentError(
+            f"{where}: names user-defined classes, whose modules this command imports only when asked: "
+            f"{', '.join(names)}; give {IMPORT_CLASSES}"
+        )
+
+
+def secrets_context(experiment: Experiment) -> bytes:
+    """32 bytes, the same wherever and whenever this point of an experiment is run, or gone on with.
+
+    What is left at its default does not count, so that a key that a later version adds changes nothing; nor do paths,
+    which differ from machine to machine. Runs that differ in nothing but where their files lie have the same secrets.
+    """
+    plain = {name: _plain(value) for name, value in _chosen(experiment) if name not in _WITHOUT_EFFECT}
+    return hashlib.sha256(_DOMAIN + json.dumps(_without_paths(plain), sort_keys=True).encode()).digest()
+
+
+def _chosen(model: BaseModel) -> list[tuple[str, Any]]:
+    """The fields that are not at their default, and those that say which of several sections this is."""
+    fields = type(model).model_fields
+    values = dict(model)
+    found = [(name, values[name]) for name in fields]
+    kept = [
+        (name, value)
+        for name, value in found
+        if _names_section(fields[name].annotation) or value != fields[name].get_default(call_default_factory=True)
+    ]
+    return [*kept, *(model.model_extra or {}).items()]
+
+
+def _names_section(annotation: Any) -> bool:
+    return get_origin(annotation) is Literal and len(get_args(annotation)) == 1
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return {name: _plain(inner) for name, inner in _chosen(value)}
+    if isinstance(value, dict):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, frozenset | set):
+        return sorted(map(str, value))
+    return _ABSENT if isinstance(value, PurePath) else value
+
+
+def _without_paths(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_paths(inner) for name, inner in value.items() if inner is not _ABSENT}
+    if isinstance(value, list):
+        return [_without_paths(inner) for inner in value if inner is not _ABSENT]
+    return value

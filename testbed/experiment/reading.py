@@ -1,0 +1,211 @@
+"""An experiment as plain data, before it is validated: YAML, overrides such as ``selection.participants=20``, sweeps.
+
+In experiments a key that stands twice is an error, and errors are one line with file and line.
+"""
+
+import itertools
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+
+from testbed.aggregation import catalogue as aggregations
+from testbed.emulation.availability.section import MODELS
+from testbed.emulation.links import form_of
+from testbed.errors import ExperimentError
+from testbed.files import limits, plain_yaml
+from testbed.selection import catalogue as selections
+
+MAXIMUM_POINTS = 10_000
+_NOT_SWEPT = ("sweep", "provenance")
+# What PyYAML lets through for odd scalars, e.g. `2024-13-45`, `!!bool x`, numbers of 5000 digits.
+_SCALAR_ERRORS = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
+
+
+class _Strict:
+    """For a safe loader: a key that stands twice is an error, and 1e-3 is a number (as in YAML 1.2)."""
+
+    def construct_mapping(self: Any, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                raise yaml.constructor.ConstructorError(None, None, "a key must be one word", key_node.start_mark)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
+            seen.add(key)
+        return dict(super().construct_mapping(node, deep))  # type: ignore[misc]  # of the loader mixed into
+
+
+class _Loader(_Strict, yaml.SafeLoader):
+    """Says best where a mistake is."""
+
+
+class _QuickLoader(_Strict, plain_yaml.SAFE):  # type: ignore[misc]  # chosen at run time
+    """Is quick where PyYAML was built with libyaml."""
+
+
+for _loader in (_Loader, _QuickLoader):
+    _loader.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\.\d+|\d+(\.\d*)?)[eE][-+]?\d+$"), list("-+.0123456789")
+    )
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file; raises `ExperimentError` with file and line."""
+    try:
+        text = limits.text(path, limits.YAML_BYTES)
+    except FileNotFoundError:
+        raise ExperimentError(f"{path}: no such file") from None
+    except UnicodeDecodeError:
+        raise ExperimentError(f"{path}: not a text file (UTF-8)") from None
+    except OSError as error:
+        raise ExperimentError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise ExperimentError(f"{path}: cannot be read: {error}") from None
+    data = parsed(text, str(path))
+    if not isinstance(data, dict):
+        raise ExperimentError(f"{path}: an experiment is a mapping of keys to values; see `testbed schema`")
+    return data
+
+
+def parsed(text: str, where: str) -> Any:
+    """The value that `text` is; raises `ExperimentError` with `where` and line."""
+    try:
+        try:
+            return plain_yaml.parsed(text, _QuickLoader)
+        except (yaml.YAMLError, *_SCALAR_ERRORS):
+            return plain_yaml.parsed(text, _Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        if mark is not None:
+            where = f"{where}:{mark.line + 1}:{mark.column + 1}"
+        problem = error.problem or error.context
+    except (yaml.YAMLError, *_SCALAR_ERRORS) as error:
+        problem = f"{error}" if isinstance(error, yaml.YAMLError | ValueError) else "a value cannot be read"
+    raise ExperimentError(f"{where}: not valid YAML: {' '.join(str(problem).split())}")
+
+
+def apply_override(data: dict[str, Any], override: str) -> None:
+    """Set what ``key=value`` says in `data`; raises `ExperimentError`."""
+    where = f"--set {override if override.isprintable() else repr(override)}"
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise ExperimentError(f"{where}: expected key=value, e.g. selection.participants=20")
+    value = parsed(text, where)
+    if value == {}:  # nothing to merge: the section is emptied
+        set_key(data, key.strip(), None, where)
+    set_key(data, key.strip(), value, where)
+
+
+def set_key(data: dict[str, Any], key: str, value: Any, where: str) -> None:
+    """Set a dotted key in nested mappings; a mapping is merged into the one that is there.
+
+    Setting another `protocol` (or availability `model`) drops the keys of its section that the new one does not have.
+    """
+    *sections, last = key.split(".")
+    if not all((*sections, last)):
+        raise ExperimentError(f"{where}: {key!r} is not a key, e.g. selection.participants")
+    for section in sections:
+        if data.get(section) is None:
+            data[section] = {}
+        if not isinstance(data[section], dict):
+            raise ExperimentError(f"{where}: {section} is not a section, so it has no key {last}")
+        data = data[section]
+    _merge(data, last, value)
+
+
+def _merge(data: dict[str, Any], key: str, value: Any) -> None:
+    if data.get(key, value) != value:
+        # Another protocol or model: what only the one before knew goes with it.
+        keys = _alternative_keys().get((key, str(value)))
+        for other in [other for other in data if keys is not None and other not in keys]:
+            del data[other]
+    if isinstance(value, dict) and isinstance(data.get(key), dict) and not _another_form(data[key], value):
+        for name, inner in value.items():
+            _merge(data[key], name, inner)
+    else:
+        data[key] = value
+
+
+def _another_form(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether the two are different forms (or distributions) of a setting of the links, with nothing to merge."""
+    forms = form_of(old), form_of(new)
+    return None not in forms and (forms[0] != forms[1] or old.get("distribution") != new.get("distribution"))
+
+
+@cache
+def _alternative_keys() -> dict[tuple[str, str], frozenset[str]]:
+    """The keys of each built-in alternative of a section, by what names it, e.g. ("protocol", "secagg")."""
+    found = {}
+    kinds: tuple[type[BaseModel], ...] = (*selections.PROTOCOLS, *aggregations.PROTOCOLS)
+    for kind in kinds:
+        found["protocol", str(kind.model_fields["protocol"].default)] = frozenset(kind.model_fields)
+    for model in MODELS:
+        found["model", str(model.model_fields["model"].default)] = frozenset(model.model_fields) - model.unread
+    return found
+
+
+def grid(sweep: dict[str, list[Any]], where: str) -> list[tuple[str, dict[str, Any]]]:
+    """The points of a sweep, in the order of the file: the label of each, and its values by their keys.
+
+    Raises `ExperimentError` for a key that cannot be swept over, a grid of too many points, or the same point twice.
+    """
+    _check_grid(sweep, where)
+    values = [dict(zip(sweep, point, strict=True)) for point in itertools.product(*sweep.values())]
+    return list(zip(_labels(values, where), values, strict=True))
+
+
+def _check_grid(sweep: dict[str, list[Any]], where: str) -> None:
+    for key in sweep:
+        if key.partition(".")[0] in _NOT_SWEPT:
+            raise ExperimentError(f"{where}: sweep.{key}: cannot be swept over; name a setting of the experiment")
+    count = math.prod(len(values) for values in sweep.values())
+    if count > MAXIMUM_POINTS:
+        raise ExperimentError(f"{where}: sweep: a grid of {count} points; at most {MAXIMUM_POINTS}")
+
+
+def _labels(grid: list[dict[str, Any]], where: str) -> list[str]:
+    """A label for each point: the shortest form in which all differ."""
+    forms: list[Callable[[str, Any], str]] = [_short, _all_values, _all_keys]
+    for form in forms:
+        labels = [",".join(form(key, value) for key, value in values.items()) for values in grid]
+        label, times = Counter(labels).most_common(1)[0]
+        if times == 1:
+            return labels
+    raise ExperimentError(f"{where}: sweep: the point {label} stands {times} times")
+
+
+def _short(key: str, value: Any) -> str:
+    """The protocol's name alone, or key=value with the last part of the key."""
+    if isinstance(value, dict) and "protocol" in value:
+        return _one_line(value["protocol"])
+    return _all_values(key, value)
+
+
+def _all_values(key: str, value: Any) -> str:
+    """key=value for every value in a mapping, with the last parts of the keys."""
+    if isinstance(value, dict) and value:
+        return ",".join(_all_values(str(inner), part) for inner, part in value.items())
+    name = key.rpartition(".")[2]
+    return _one_line(value) if name == "protocol" and value else f"{name}={_one_line(value)}"
+
+
+def _all_keys(key: str, value: Any) -> str:
+    """key=value for every value in a mapping, with the whole keys."""
+    if isinstance(value, dict) and value:
+        return ",".join(_all_keys(f"{key}.{inner}", part) for inner, part in value.items())
+    return f"{key}={_one_line(value)}"
+
+
+def _one_line(value: Any) -> str:
+    text = str(value)
+    return text if text.isprintable() else repr(text)

@@ -1,0 +1,117 @@
+"""The first example in each command's help does what it says, as printed.
+
+The folder in which they are run has the repository's examples with fewer rounds and clients, and the runs and files
+that the examples name. Only those that talk to a cluster are not run here: tests/cluster has them.
+"""
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from testbed.commands import app, main
+from tests.commands.conftest import SMALL
+from tests.repository import ROOT
+
+SHRUNKEN: dict[str, dict[str, Any]] = {
+    "quickstart": {"rounds": 1, "population": 30, "cluster": {"network": "in-process"}},
+    "multi-round": {"rounds": 2},
+    "multi-round-reconstruction": {
+        "cluster": {"network": "in-process"},
+        "sweep": {"selection": [{"protocol": "random"}]},
+    },
+    "privacy-budget": {"rounds": 2, "cluster": {"network": "in-process"}},
+    "adversary": {"rounds": 1, "sweep": {"adversary.server": ["forge-output", "send-different-models"]}},
+    "crafted-models": {"rounds": 1, "sweep": {"adversary.server": ["send-different-models", "send-crafted-model"]}},
+    "pictures": {"rounds": 1, "cluster": {"network": "in-process"}, "sweep": {"selection": [{"protocol": "random"}]}},
+    "threats": {"rounds": 1},
+    "femnist-700": {},
+}
+RUNS = {
+    "quickstart": "quickstart",
+    "multi-round": "multi-round",
+    "sums": "multi-round-reconstruction",
+    "privacy-budget": "privacy-budget",
+    "adversary": "adversary",
+    "crafted-models": "crafted-models",
+    "pictures": "pictures",
+    "lotto": "lotto",
+}
+ON_A_CLUSTER = {"submit", "jobs list", "jobs logs", "jobs stop", "jobs fetch", "cluster check"}
+SLOW = {"calibrate", "attack survey", "attack reconstruct"}
+
+
+def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    if hasattr(command, "commands"):
+        for name, one in command.commands.items():
+            yield from _commands(one, (*path, name))
+    else:
+        yield " ".join(path), command
+
+
+COMMANDS = dict(_commands(typer.main.get_command(app)))
+
+
+def _examples(name: str) -> list[str]:
+    return re.findall(r"\[dim\]\$\[/dim\] (.*)", COMMANDS[name].epilog or "")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the examples are run."""
+    folder = tmp_path_factory.mktemp("examples")
+    (folder / "examples").mkdir()
+    for name, changes in SHRUNKEN.items():
+        experiment = yaml.safe_load((ROOT / "examples" / f"{name}.yaml").read_text()) | changes
+        (folder / "examples" / f"{name}.yaml").write_text(yaml.safe_dump(experiment, sort_keys=False))
+    small = {**SMALL, "rounds": 1}
+    (folder / "experiment.yaml").write_text(yaml.safe_dump(small))
+    (folder / "examples" / "lotto.yaml").write_text(yaml.safe_dump(small | {"name": "lotto"}))
+    phone = {"isSuccess": True, "trace_start": 0.0, "trace_end": 172800.0, "ready_time": [[3600.0, 7200.0]]}
+    (folder / "cached_timers.json").write_text(json.dumps({"681": phone}))
+    return folder
+
+
+def _run(line: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """What a shell does with the line; what it prints is on the captured output, or in the file that it names."""
+    monkeypatch.chdir(folder)
+    command, _, _ = line.partition(" > ")
+    program, *arguments = shlex.split(command)
+    assert program == "testbed"
+    for needed in re.findall(r"runs/([\w-]+)", command):
+        if needed in RUNS and "--out runs/" not in command and not (folder / "runs" / needed).exists():
+            assert main(["run", f"examples/{RUNS[needed]}.yaml", "--out", f"runs/{needed}", "--quiet"]) == 0
+    if "phones.parquet" in command and not (folder / "phones.parquet").exists() and "convert" not in command:
+        assert _run(_examples("trace convert")[0], folder, monkeypatch) == 0
+    return main(arguments)
+
+
+def _marked(name: str) -> Any:
+    return pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
+
+
+@pytest.mark.parametrize("name", [_marked(name) for name in COMMANDS if name not in ON_A_CLUSTER])
+def test_the_first_example_works_as_printed(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = _run(_examples(name)[0], folder, monkeypatch)
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    assert printed.out or os.listdir(folder)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_example_is_of_the_command_and_has_its_options(name: str) -> None:
+    """Of all examples, those on a cluster too: a line that begins otherwise shows what comes before or after."""
+    own = [line for line in _examples(name) if line.startswith(f"testbed {name}")]
+    assert own
+    known = {option for parameter in COMMANDS[name].params for option in parameter.opts}
+    shown = {word.partition("=")[0] for line in own for word in shlex.split(line) if word.startswith("--")}
+    assert shown <= known

@@ -1,1 +1,0 @@
-"""What files of data sets look like, and how they are read."""

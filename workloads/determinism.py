@@ -1,0 +1,79 @@
+"""What makes a workload's numbers the same in every process: its random choices, and one thread for arithmetic.
+
+Every random choice is a function of (seed, purpose, client, round). It never depends on what was drawn before it, so it
+does not matter which process trains a client, or in which order: the same experiment gives the same numbers on one host
+and on a hundred.
+
+The order of a sum's terms, and so its last bits, depends on the number of threads: torch splits long sums among its
+threads, and so does the BLAS under NumPy with products of matrices. Hosts share the cores among processes anyway.
+Whatever learns, built in or the user's own, is built after `one_thread` was called: in the hosts, on the coordinator,
+and in a run without Ray.
+"""
+
+import os
+import sys
+from enum import IntEnum
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+
+class Purpose(IntEnum):
+    """What a stream is for. The numbers are part of every result: never renumber, only append."""
+
+    WEIGHTS = 1
+    BATCHES = 2
+    DROPOUT = 3
+    SPLIT = 4
+    PARTITION = 5
+    SAMPLE_COUNTS = 6
+    CLASS_MIX = 7
+    WRITER = 8
+    ALPHABET = 9
+    TEST_WRITER = 10
+    TEST_SUBSET = 11
+    OWN_SAMPLES = 12
+    HELD_OUT = 13
+    SIMULATED = 14
+    TEXTURES = 15
+    PHOTOS = 16
+    TEST_PHOTOS = 17
+    LANGUAGE = 18
+    TEXT = 19
+    TEST_TEXT = 20
+    CIFAR_PATTERNS = 21
+    CIFAR_IMAGES = 22
+    CIFAR_TEST_IMAGES = 23
+
+
+def stream(seed: int, purpose: Purpose, client: int = 0, round_number: int = 0) -> np.random.Generator:
+    """The generator (Philox) for one purpose of one client in one round, independent of all the others.
+
+    Args:
+        seed: the experiment's seed, any non-negative integer.
+        purpose: what the numbers are for.
+        client: 0 <= client < 2**32; 0 where no client is concerned.
+        round_number: 0 <= round_number < 2**32; 0 where no round is concerned.
+
+    Raises:
+        ValueError: a negative argument.
+    """
+    # spawn_key, not a longer entropy list: SeedSequence pads the seed first, so no two different
+    # (seed, key) pairs are ever concatenated into the same words.
+    sequence = np.random.SeedSequence(seed, spawn_key=(int(purpose), client, round_number))
+    return np.random.Generator(np.random.Philox(sequence))
+
+
+_READ_WHEN_LOADED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def one_thread() -> None:
+    """Let torch, BLAS and OpenMP work in one thread in this process, those that are loaded later too.
+
+    Code that asks for more threads afterwards gets them; then it should do so everywhere.
+    """
+    for name in _READ_WHEN_LOADED:
+        os.environ[name] = "1"
+    threadpool_limits(1)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
