@@ -6,51 +6,23 @@ from typing import Annotated
 
 import typer
 
-from testbed.commands.attack import (
-    INVERT_EPILOG,
-    RECONSTRUCT_EPILOG,
-    SURVEY_EPILOG,
+from testbed.commands import (
     attack,
-    invert,
-    reconstruct,
-    survey,
-)
-from testbed.commands.bound import (
-    BATCH_PARTITION_EPILOG,
-    BOUND_RANDOM_PARTICIPATION_EPILOG,
-    VERIFIABLE_EPILOG,
     bound,
-    bound_batch_partition,
-    bound_random_participation,
-    bound_verifiable,
-    plan,
+    calibrate,
+    cluster,
+    jobs,
+    listing,
+    reproduce,
+    results,
+    run,
+    status,
+    trace,
+    tune,
+    validation,
 )
-from testbed.commands.calibrate import CALIBRATE_EPILOG, calibrate
-from testbed.commands.cluster import cluster
-from testbed.commands.invocation import Invocation, examples, reads_records, report
-from testbed.commands.jobs import SUBMIT_EPILOG, jobs, submit
-from testbed.commands.listing import LIST_EPILOG, list_
-from testbed.commands.reproduce import REPRODUCE_EPILOG, reproduce
-from testbed.commands.results import (
-    BOUND_PRIVACY_EPILOG,
-    COMPARE_EPILOG,
-    DROPOUTS_EPILOG,
-    METRICS_EPILOG,
-    PLOT_EPILOG,
-    PRIVACY_EPILOG,
-    bound_privacy,
-    compare,
-    dropouts,
-    metrics,
-    plot,
-    privacy,
-)
-from testbed.commands.run import RUN_EPILOG, run
-from testbed.commands.status import STATUS_EPILOG, status
+from testbed.commands.invocation import Invocation, examples, option, reads_records, report
 from testbed.commands.terminal import echo
-from testbed.commands.trace import trace
-from testbed.commands.tune import TUNE_EPILOG, tune
-from testbed.commands.validation import SCHEMA_EPILOG, VALIDATE_EPILOG, schema, validate
 from testbed.signals import stopping_on_signals
 from testbed.version import VERSION
 
@@ -73,37 +45,36 @@ app = typer.Typer(
 RUNNING, LOOKING, ATTACKS = "Run", "Look at results", "Attack and bound"
 TRACES, CLUSTER = "Traces and costs", "Clusters"
 
-app.command(epilog=RUN_EPILOG, rich_help_panel=RUNNING)(run)
-app.command(epilog=VALIDATE_EPILOG, rich_help_panel=RUNNING)(validate)
-app.command("list", epilog=LIST_EPILOG, rich_help_panel=RUNNING)(list_)
-app.command(epilog=STATUS_EPILOG, rich_help_panel=RUNNING)(reads_records(status))
-app.command(epilog=TUNE_EPILOG, rich_help_panel=RUNNING)(tune)
-app.command(epilog=SCHEMA_EPILOG, rich_help_panel=RUNNING)(schema)
+app.command(epilog=run.RUN_EPILOG, rich_help_panel=RUNNING)(run.run)
+app.command(epilog=validation.VALIDATE_EPILOG, rich_help_panel=RUNNING)(validation.validate)
+app.command("list", epilog=listing.LIST_EPILOG, rich_help_panel=RUNNING)(listing.list_)
+app.command(epilog=status.STATUS_EPILOG, rich_help_panel=RUNNING)(reads_records(status.status))
+app.command(epilog=tune.TUNE_EPILOG, rich_help_panel=RUNNING)(tune.tune)
+app.command(epilog=validation.SCHEMA_EPILOG, rich_help_panel=RUNNING)(validation.schema)
 
-app.command(epilog=COMPARE_EPILOG, rich_help_panel=LOOKING)(reads_records(compare))
-app.command(epilog=PLOT_EPILOG, rich_help_panel=LOOKING)(reads_records(plot))
-app.command(epilog=DROPOUTS_EPILOG, rich_help_panel=LOOKING)(reads_records(dropouts))
-app.command(epilog=METRICS_EPILOG, rich_help_panel=LOOKING)(reads_records(metrics))
-app.command(epilog=PRIVACY_EPILOG, rich_help_panel=LOOKING)(reads_records(privacy))
-app.command(epilog=REPRODUCE_EPILOG, rich_help_panel=LOOKING)(reproduce)
+app.command(epilog=results.COMPARE_EPILOG, rich_help_panel=LOOKING)(reads_records(results.compare))
+app.command(epilog=results.PLOT_EPILOG, rich_help_panel=LOOKING)(reads_records(results.plot))
+app.command(epilog=results.DROPOUTS_EPILOG, rich_help_panel=LOOKING)(reads_records(results.dropouts))
+app.command(epilog=results.METRICS_EPILOG, rich_help_panel=LOOKING)(reads_records(results.metrics))
+app.command(epilog=results.PRIVACY_EPILOG, rich_help_panel=LOOKING)(reads_records(results.privacy))
+app.command(epilog=reproduce.REPRODUCE_EPILOG, rich_help_panel=LOOKING)(reproduce.reproduce)
 
-attack.command(epilog=SURVEY_EPILOG)(survey)
-attack.command(epilog=RECONSTRUCT_EPILOG)(reads_records(reconstruct))
-attack.command(epilog=INVERT_EPILOG)(reads_records(invert))
-app.add_typer(attack, rich_help_panel=ATTACKS)
-bound.command("random-participation", epilog=BOUND_RANDOM_PARTICIPATION_EPILOG)(bound_random_participation)
-bound.command("verifiable-batch-partition", epilog=VERIFIABLE_EPILOG)(bound_verifiable)
-bound.command("privacy", epilog=BOUND_PRIVACY_EPILOG)(bound_privacy)
-bound.command("batch-partition", epilog=BATCH_PARTITION_EPILOG)(bound_batch_partition)
-app.add_typer(bound, rich_help_panel=ATTACKS)
-app.add_typer(plan, rich_help_panel=ATTACKS)
+bound.bound.command("random-participation", epilog=bound.BOUND_RANDOM_PARTICIPATION_EPILOG)(
+    bound.bound_random_participation
+)
+bound.bound.command("verifiable-batch-partition", epilog=bound.VERIFIABLE_EPILOG)(bound.bound_verifiable)
+bound.bound.command("privacy", epilog=results.BOUND_PRIVACY_EPILOG)(results.bound_privacy)
+bound.bound.command("batch-partition", epilog=bound.BATCH_PARTITION_EPILOG)(bound.bound_batch_partition)
+app.add_typer(attack.attack, rich_help_panel=ATTACKS)
+app.add_typer(bound.bound, rich_help_panel=ATTACKS)
+app.add_typer(bound.plan, rich_help_panel=ATTACKS)
 
-app.add_typer(trace, rich_help_panel=TRACES)
-app.command(epilog=CALIBRATE_EPILOG, rich_help_panel=TRACES)(calibrate)
+app.add_typer(trace.trace, rich_help_panel=TRACES)
+app.command(epilog=calibrate.CALIBRATE_EPILOG, rich_help_panel=TRACES)(calibrate.calibrate)
 
-app.add_typer(cluster, rich_help_panel=CLUSTER)
-app.command(epilog=SUBMIT_EPILOG, rich_help_panel=CLUSTER)(submit)
-app.add_typer(jobs, rich_help_panel=CLUSTER)
+app.add_typer(cluster.cluster, rich_help_panel=CLUSTER)
+app.command(epilog=jobs.SUBMIT_EPILOG, rich_help_panel=CLUSTER)(jobs.submit)
+app.add_typer(jobs.jobs, rich_help_panel=CLUSTER)
 
 
 def _print_version(wanted: bool) -> None:
@@ -116,10 +87,7 @@ def _print_version(wanted: bool) -> None:
 def _main(
     context: typer.Context,
     version: Annotated[
-        bool,
-        typer.Option(
-            "--version", metavar="", callback=_print_version, is_eager=True, help="Print the version and exit."
-        ),
+        bool, option("", "Print the version and exit.", "--version", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:

@@ -9,11 +9,16 @@ import typer
 from testbed.commands.invocation import (
     STOPPED,
     Debug,
+    ExperimentFile,
     ImportClasses,
     Overrides,
+    Quiet,
+    argument,
     check_folder,
     examples,
+    flag,
     group,
+    option,
     quoted,
     reads_records,
 )
@@ -75,7 +80,7 @@ def models(
 
 @attack.command(epilog=_REGISTRATIONS_EPILOG)
 def registrations(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An experiment file.", show_default=False)],
+    file: Annotated[Path, argument("FILE", "An experiment file.")],
     overrides: Overrides = None,
     import_classes: ImportClasses = False,
     debug: Debug = False,
@@ -104,7 +109,7 @@ def registrations(
     echo(render(Table(["Attempt", "Tried", "Refused", "By", "Gained"], rows, ruled=False), "text"), nl=False)
 
 
-SURVEY_EPILOG = examples(
+_SURVEY_EPILOG = examples(
     "testbed attack survey examples/threats.yaml",
     "testbed attack survey examples/threats.yaml --set selection.protocol=lotto-server-centric",
     "testbed attack survey examples/threats.yaml --only forge-output --only list-twice --out runs/survey",
@@ -112,21 +117,18 @@ SURVEY_EPILOG = examples(
 )
 
 
+@attack.command(epilog=_SURVEY_EPILOG)
 def survey(
-    file: Annotated[Path, typer.Argument(metavar="EXPERIMENT.yaml", help="An experiment file.", show_default=False)],
+    file: ExperimentFile,
     overrides: Overrides = None,
-    only: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="This misbehaviour; may be repeated. Default: all.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep the runs here. Default: they are not kept.")
-    ] = None,
+    only: Annotated[list[str] | None, option("NAME", "This misbehaviour; may be repeated. Default: all.")] = None,
+    out: Annotated[Path | None, option("DIR", "Keep the runs here. Default: they are not kept.")] = None,
     network: Annotated[
         Literal["ray", "in-process"], typer.Option(help="in-process: no Ray, everything in this process.")
     ] = "in-process",
-    resume: Annotated[bool, typer.Option("--resume", metavar="", help="Resume the runs in --out.")] = False,
+    resume: Annotated[bool, flag("Resume the runs in --out.", "--resume")] = False,
     format: Annotated[Literal["text", "markdown", "json"], typer.Option(help="How to print it.")] = "text",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress.")] = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Try every misbehaviour that applies to an experiment's protocols; print which check refuses it, or what bounds
@@ -158,25 +160,27 @@ def survey(
     echo(printed, nl=False)
 
 
-RECONSTRUCT_EPILOG = examples(
+_RECONSTRUCT_EPILOG = examples(
     "testbed attack reconstruct runs/sums/random --from 301 --to 340",
     "testbed attack reconstruct runs/sums/random --from 301 --to 340 --out figures --format json",
     then="The run must have recorded what its server saw: `records: {aggregates: [301, 340]}` in the experiment.",
 )
 
-INVERT_EPILOG = examples(
+_INVERT_EPILOG = examples(
     "testbed attack invert runs/pictures/random --round 1 --client 13 --out figures",
     "testbed attack invert runs/pictures/batch-partition,privacy=4 --round 1 --client 13 --alone",
     then="Best where clients take one step on few images (FedSGD): then an update is a gradient.",
 )
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's directory, also s3://, gs://.", show_default=False)]
-First = Annotated[int, typer.Option("--from", metavar="R", min=1, help="First round.", show_default=False)]
-Last = Annotated[int, typer.Option("--to", metavar="R", min=1, help="Last round.", show_default=False)]
-Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Also write tables and figures.", show_default=False)]
+Run = Annotated[str, argument("RUN", "A run's directory, also s3://, gs://.")]
+First = Annotated[int, option("R", "First round.", "--from", min=1)]
+Last = Annotated[int, option("R", "Last round.", "--to", min=1)]
+Out = Annotated[Path | None, option("DIR", "Also write tables and figures.")]
 Format = Annotated[Literal["text", "json"], typer.Option(help="json is one flat object at full precision.")]
 
 
+@attack.command(epilog=_RECONSTRUCT_EPILOG)
+@reads_records
 def reconstruct(
     directory: Run,
     first: First,
@@ -204,26 +208,20 @@ def reconstruct(
             console.print(f"written: {path}")
 
 
+@attack.command(epilog=_INVERT_EPILOG)
+@reads_records
 def invert(
     directory: Run,
-    first: Annotated[int, typer.Option("--round", metavar="R", min=1, help="Round of the model.", show_default=False)],
-    client: Annotated[int, typer.Option(metavar="I", min=0, help="The victim.", show_default=False)],
+    first: Annotated[int, option("R", "Round of the model.", "--round", min=1)],
+    client: Annotated[int, option("I", "The victim.", min=0)],
     last: Annotated[
-        int | None,
-        typer.Option(
-            "--to",
-            metavar="R",
-            min=1,
-            help="Sums up to this round are used.  \\[default: the last]",
-            show_default=False,
-        ),
+        int | None, option("R", "Sums up to this round are used.  \\[default: the last]", "--to", min=1)
     ] = None,
-    iterations: Annotated[int, typer.Option(metavar="N", min=1, help="Steps of a search.")] = 1000,
-    starts: Annotated[int, typer.Option(metavar="N", min=1, help="Searches; the best one counts.")] = 2,
-    smoothness: Annotated[float, typer.Option(metavar="L", min=0, help="Weight of the total variation.")] = 1e-3,
+    iterations: Annotated[int, option("N", "Steps of a search.", min=1)] = 1000,
+    starts: Annotated[int, option("N", "Searches; the best one counts.", min=1)] = 2,
+    smoothness: Annotated[float, option("L", "Weight of the total variation.", min=0)] = 1e-3,
     alone: Annotated[
-        bool,
-        typer.Option("--alone", metavar="", help="Take a batch's mean update for the victim's own, as the paper does."),
+        bool, flag("Take a batch's mean update for the victim's own, as the paper does.", "--alone")
     ] = False,
     out: Out = None,
     format: Format = "text",

@@ -7,28 +7,19 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from testbed.commands.invocation import Debug, examples, group
+from testbed.commands.invocation import Debug, examples, flag, group, option
 from testbed.commands.terminal import echo
 from testbed.errors import ExperimentError
 from testbed.files import limits
 
 MOST_CLIENTS = 10**10  # no population is larger, and no bound takes longer than seconds
 
-Population = Annotated[
-    int, typer.Option(metavar="N", min=1, max=MOST_CLIENTS, help="Clients in the population, n.", show_default=False)
-]
-Dishonest = Annotated[
-    int, typer.Option(metavar="C", min=0, help="Dishonest clients among them, c.", show_default=False)
-]
-Participants = Annotated[int, typer.Option(metavar="S", min=1, help="Participants of a round, s.", show_default=False)]
-OverSelection = Annotated[float, typer.Option(metavar="A", help="Over-selection factor a, at least 1.")]
-MinPopulation = Annotated[
-    int | None,
-    typer.Option(metavar="M", min=1, help="n_min, which clients insist on.  \\[default: N]", show_default=False),
-]
-Threshold = Annotated[
-    str, typer.Option(metavar="T", help="SecAgg's threshold: a number t, or a fraction of the participants, e.g. 0.7.")
-]
+Population = Annotated[int, option("N", "Clients in the population, n.", min=1, max=MOST_CLIENTS)]
+Dishonest = Annotated[int, option("C", "Dishonest clients among them, c.", min=0)]
+Participants = Annotated[int, option("S", "Participants of a round, s.", min=1)]
+OverSelection = Annotated[float, option("A", "Over-selection factor a, at least 1.")]
+MinPopulation = Annotated[int | None, option("M", "n_min, which clients insist on.  \\[default: N]", min=1)]
+Threshold = Annotated[str, option("T", "SecAgg's threshold: a number t, or a fraction of the participants, e.g. 0.7.")]
 Format = Annotated[Literal["text", "json"], typer.Option(help="json is one flat object at full precision.")]
 
 
@@ -83,29 +74,20 @@ def bound_lotto(
     participants: Participants,
     over_selection: OverSelection = 1.3,
     min_population: MinPopulation = None,
-    eta: Annotated[
-        float, typer.Option(metavar="E", help="How many times their due share dishonest participants may reach.")
-    ] = 10.0,
+    eta: Annotated[float, option("E", "How many times their due share dishonest participants may reach.")] = 10.0,
     threshold: Threshold = "0.7",
     rounds: Annotated[
         int | None,
-        typer.Option(
-            metavar="R",
-            min=1,
-            max=_NUMBERS,
-            show_default=False,
-            help="Also over so many rounds, of which the server chooses which happen.",
-        ),
+        option("R", "Also over so many rounds, of which the server chooses which happen.", min=1, max=_NUMBERS),
     ] = None,
     round_gap: Annotated[
         int | None,
-        typer.Option(
-            metavar="G",
+        option(
+            "G",
+            "How far above the last round that it has heard "
+            "of a client accepts one (max_round_gap).  \\[default: any later one]",
             min=1,
             max=_NUMBERS,
-            show_default=False,
-            help="How far above the last round that it has heard "
-            "of a client accepts one (max_round_gap).  \\[default: any later one]",
         ),
     ] = None,
     format: Format = "text",
@@ -140,39 +122,26 @@ def bound_lotto(
 def bound_lotto_dp(
     population: Population,
     dishonest: Dishonest,
-    participants: Annotated[
-        int, typer.Option(metavar="S", min=1, max=_SUMMED, help="Participants of a round, s.", show_default=False)
-    ],
-    rounds: Annotated[int, typer.Option(metavar="R", min=1, max=_ROUNDS, help="Rounds, R.", show_default=False)],
-    noise_multiplier: Annotated[
-        float, typer.Option(metavar="Z", help="Noise in the sum over the clipping norm.", show_default=False)
-    ],
+    participants: Annotated[int, option("S", "Participants of a round, s.", min=1, max=_SUMMED)],
+    rounds: Annotated[int, option("R", "Rounds, R.", min=1, max=_ROUNDS)],
+    noise_multiplier: Annotated[float, option("Z", "Noise in the sum over the clipping norm.")],
     over_selection: OverSelection = 1.3,
     min_population: MinPopulation = None,
     maximum_population: Annotated[
         int | None,
-        typer.Option(
-            metavar="M",
+        option(
+            "M",
+            "n_max, clients that there could be at all, N or more (server-centric).  \\[default: 1000000000, or N]",
             min=1,
             max=MOST_CLIENTS,
-            show_default=False,
-            help="n_max, clients that there could be at all, N or more (server-centric).  "
-            "\\[default: 1000000000, or N]",
         ),
     ] = None,
     threshold: Threshold = "0.7",
-    delta: Annotated[
-        float | None, typer.Option(metavar="D", help="In (0, 1).  \\[default: 1/N]", show_default=False)
-    ] = None,
-    dimension: Annotated[
-        int, typer.Option(metavar="D", min=1, help="Coordinates of an update, padded to a power of two.")
-    ] = 2**20,
-    scale: Annotated[float, typer.Option(metavar="K", help="The clipping norm in integer steps.")] = 2.0**15,
+    delta: Annotated[float | None, option("D", "In (0, 1).  \\[default: 1/N]")] = None,
+    dimension: Annotated[int, option("D", "Coordinates of an update, padded to a power of two.", min=1)] = 2**20,
+    scale: Annotated[float, option("K", "The clipping norm in integer steps.")] = 2.0**15,
     parallel_lists: Annotated[
-        bool,
-        typer.Option(
-            "--parallel-lists", metavar="", help="Also for a server with several participant lists in a round."
-        ),
+        bool, flag("Also for a server with several participant lists in a round.", "--parallel-lists")
     ] = False,
     format: Format = "text",
     debug: Debug = False,
@@ -208,23 +177,13 @@ def plan_lotto(
     population: Population,
     dishonest: Dishonest,
     participants: Participants,
-    target: Annotated[
-        float, typer.Option(metavar="P", help="What Pr[SecAgg fails] must not exceed.", show_default=False)
-    ],
+    target: Annotated[float, option("P", "What Pr[SecAgg fails] must not exceed.")],
     over_selection: OverSelection = 1.3,
     min_population: MinPopulation = None,
     threshold: Threshold = "0.7",
-    sufficiency: Annotated[
-        float, typer.Option(metavar="P", help="What Pr[|C| >= s] must reach, for the over-selection factor.")
-    ] = 0.99,
-    base_rate: Annotated[
-        float | None,
-        typer.Option(metavar="F", help="Largest fraction of dishonest clients after refinement.", show_default=False),
-    ] = None,
-    eta: Annotated[
-        float | None,
-        typer.Option(metavar="E", help="Also plan n_min for Pr\\[x/s > E c/n] <= target.", show_default=False),
-    ] = None,
+    sufficiency: Annotated[float, option("P", "What Pr[|C| >= s] must reach, for the over-selection factor.")] = 0.99,
+    base_rate: Annotated[float | None, option("F", "Largest fraction of dishonest clients after refinement.")] = None,
+    eta: Annotated[float | None, option("E", "Also plan n_min for Pr\\[x/s > E c/n] <= target.")] = None,
     format: Format = "text",
     debug: Debug = False,
 ) -> None:
@@ -258,28 +217,15 @@ BOUND_RANDOM_PARTICIPATION_EPILOG = examples(
 
 
 def bound_random_participation(
-    local_samples: Annotated[
-        int, typer.Option(metavar="D", min=0, max=10**6, help="Samples of each client, d.", show_default=False)
-    ],
-    client_rate: Annotated[
-        float, typer.Option(metavar="P", help="Probability p that a client takes part in a round.", show_default=False)
-    ],
-    sample_rate: Annotated[
-        float, typer.Option(metavar="Q", help="Probability q that a participant uses a sample.", show_default=False)
-    ],
-    delta: Annotated[float, typer.Option(metavar="D", help="In (0, 1), of all rounds together.", show_default=False)],
-    epsilon: Annotated[
-        float | None, typer.Option(metavar="E", help="Print the noise that it takes.", show_default=False)
-    ] = None,
-    sigma: Annotated[
-        float | None, typer.Option(metavar="S", help="Noise of a round's sum: print the epsilon.", show_default=False)
-    ] = None,
-    clip: Annotated[float, typer.Option(metavar="C", help="Largest norm of a sample's gradient.")] = 1.0,
-    rounds: Annotated[int, typer.Option(metavar="T", min=1, max=100_000, help="Rounds.")] = 1,
-    clients: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Population, to warn of a delta above 1/(N D).", show_default=False),
-    ] = None,
+    local_samples: Annotated[int, option("D", "Samples of each client, d.", min=0, max=10**6)],
+    client_rate: Annotated[float, option("P", "Probability p that a client takes part in a round.")],
+    sample_rate: Annotated[float, option("Q", "Probability q that a participant uses a sample.")],
+    delta: Annotated[float, option("D", "In (0, 1), of all rounds together.")],
+    epsilon: Annotated[float | None, option("E", "Print the noise that it takes.")] = None,
+    sigma: Annotated[float | None, option("S", "Noise of a round's sum: print the epsilon.")] = None,
+    clip: Annotated[float, option("C", "Largest norm of a sample's gradient.")] = 1.0,
+    rounds: Annotated[int, option("T", "Rounds.", min=1, max=100_000)] = 1,
+    clients: Annotated[int | None, option("N", "Population, to warn of a delta above 1/(N D).", min=1)] = None,
     format: Format = "text",
     debug: Debug = False,
 ) -> None:
@@ -311,21 +257,13 @@ VERIFIABLE_EPILOG = examples(
 def bound_verifiable(
     population: Population,
     dishonest: Dishonest,
-    participants: Annotated[
-        int, typer.Option(metavar="K", min=1, help="Participants of a round, K.", show_default=False)
-    ],
-    privacy: Annotated[
-        int, typer.Option(metavar="T", min=1, help="Batch size T, which divides K.", show_default=False)
-    ],
+    participants: Annotated[int, option("K", "Participants of a round, K.", min=1)],
+    privacy: Annotated[int, option("T", "Batch size T, which divides K.", min=1)],
     over_selection: OverSelection = 1.3,
     min_population: MinPopulation = None,
-    eta: Annotated[
-        float, typer.Option(metavar="E", help="How many times their due share dishonest participants may reach.")
-    ] = 10.0,
+    eta: Annotated[float, option("E", "How many times their due share dishonest participants may reach.")] = 10.0,
     threshold: Threshold = "0.7",
-    dropout: Annotated[
-        float, typer.Option(metavar="P", min=0, max=1, help="Chance that a client does not answer.")
-    ] = 0.0,
+    dropout: Annotated[float, option("P", "Chance that a client does not answer.", min=0, max=1)] = 0.0,
     format: Format = "text",
     debug: Debug = False,
 ) -> None:
@@ -357,40 +295,30 @@ def _theorem2(symbol: str) -> Any:
 
 
 def bound_batch_partition(
-    users: Annotated[int, typer.Option(metavar="N", min=1, max=10**6, help="Users, N.", show_default=False)],
-    selected: Annotated[int, typer.Option(metavar="K", min=1, help="Users of a round, K.", show_default=False)],
-    privacy: Annotated[int, typer.Option(metavar="T", min=1, help="Batch size, T.", show_default=False)],
+    users: Annotated[int, option("N", "Users, N.", min=1, max=10**6)],
+    selected: Annotated[int, option("K", "Users of a round, K.", min=1)],
+    privacy: Annotated[int, option("T", "Batch size, T.", min=1)],
     dropout: Annotated[
         str,
-        typer.Option(
-            metavar="P",
-            help="Probability that a user drops out: one number, N numbers with commas, or a file with one a line.",
-            show_default=False,
-        ),
+        option("P", "Probability that a user drops out: one number, N numbers with commas, or a file with one a line."),
     ],
     simulate: Annotated[
         int | None,
-        typer.Option(
-            metavar="R",
+        option(
+            "R",
+            "Rounds of fair selection to simulate.  \\[default: 10000 for different users, up to 1000; else 0]",
             min=0,
-            show_default=False,
-            help="Rounds of fair selection to simulate.  \\[default: 10000 for different users, up to 1000; else 0]",
         ),
     ] = None,
-    rounds: Annotated[
-        int | None,
-        typer.Option(metavar="J", min=1, max=100_000, help="For Theorems 2 and 3.  \\[default: N]", show_default=False),
-    ] = None,
-    trials: Annotated[
-        int, typer.Option(metavar="M", min=0, max=10**6, help="Participation matrices whose rank is computed.")
-    ] = 0,
+    rounds: Annotated[int | None, option("J", "For Theorems 2 and 3.  \\[default: N]", min=1, max=100_000)] = None,
+    trials: Annotated[int, option("M", "Participation matrices whose rank is computed.", min=0, max=10**6)] = 0,
     smoothness: Annotated[float | None, _theorem2("rho")] = None,
     convexity: Annotated[float | None, _theorem2("mu")] = None,
     gradient_variance: Annotated[float | None, _theorem2("the mean of sigma_i^2")] = None,
     gradient_bound: Annotated[float | None, _theorem2("G^2")] = None,
     heterogeneity: Annotated[float | None, _theorem2("Gamma = L* - mean of L_i*")] = None,
     initial_distance: Annotated[float | None, _theorem2("E ||x_0 - x*||^2")] = None,
-    local_steps: Annotated[int, typer.Option(metavar="E", min=1, help="E.", rich_help_panel="Theorem 2")] = 1,
+    local_steps: Annotated[int, option("E", "E.", min=1, rich_help_panel="Theorem 2")] = 1,
     format: Format = "text",
     debug: Debug = False,
 ) -> None:

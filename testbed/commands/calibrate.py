@@ -4,9 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from testbed.commands.invocation import Debug, examples
+from testbed.commands.invocation import Debug, Quiet, examples, option
 from testbed.commands.terminal import echo, messages
 from testbed.errors import ExperimentError
 
@@ -19,12 +17,9 @@ CALIBRATE_EPILOG = examples(
 
 
 def calibrate(
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the table here, in YAML; default: only print it.", show_default=False),
-    ] = None,
-    repeat: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Batches for each operation.")] = 5,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress.")] = False,
+    out: Annotated[Path | None, option("FILE", "Write the table here, in YAML; default: only print it.")] = None,
+    repeat: Annotated[int, option("N", "Batches for each operation.", min=1, max=1000)] = 5,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Measure what each operation of the protocols costs on this machine: the cost table of modelled compute."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.text import Text
 
-from testbed.commands.invocation import FAILED, Debug, ImportClasses, Overrides, examples, group
+from testbed.commands.invocation import FAILED, Debug, ImportClasses, Overrides, argument, examples, group, option
 from testbed.commands.terminal import Console, echo, messages
 
 if TYPE_CHECKING:
@@ -30,24 +30,11 @@ cluster = group("cluster", "Check a Ray cluster before anything runs on it.")
 
 @cluster.command(epilog=CHECK_EPILOG)
 def check(
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="EXPERIMENT.yaml", help="An experiment file; none: the cluster alone.", show_default=False
-        ),
-    ] = None,
+    file: Annotated[Path | None, argument("EXPERIMENT.yaml", "An experiment file; none: the cluster alone.")] = None,
     overrides: Overrides = None,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RAY", help="A running Ray cluster; default: cluster.address, else auto.", show_default=False
-        ),
-    ] = None,
+    address: Annotated[str | None, option("RAY", "A running Ray cluster; default: cluster.address, else auto.")] = None,
     out: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR|URI", help="Also: can the records go there? Default: the experiment's output.directory."
-        ),
+        str | None, option("DIR|URI", "Also: can the records go there? Default: the experiment's output.directory.")
     ] = None,
     output_format: Annotated[Literal["text", "json"], typer.Option("--format", help="How to print it.")] = "text",
     import_classes: ImportClasses = False,

@@ -48,6 +48,21 @@ class Invocation:
         return shlex.join(["testbed", *self.arguments, *more])
 
 
+def option(metavar: str, help: str, *names: str, **more: Any) -> Any:
+    """An option of a command; `metavar` stands for its value in the help."""
+    return typer.Option(*names, metavar=metavar, help=help, **more)
+
+
+def argument(metavar: str, help: str) -> Any:
+    """An argument of a command."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False)
+
+
+def flag(help: str, *names: str) -> Any:
+    """An option without a value."""
+    return typer.Option(*names, metavar="", help=help)
+
+
 def _set_debug(context: typer.Context, wanted: bool) -> None:
     context.obj.debug = context.obj.debug or wanted
 
@@ -55,22 +70,23 @@ def _set_debug(context: typer.Context, wanted: bool) -> None:
 Debug = Annotated[
     bool, typer.Option("--debug", metavar="", callback=_set_debug, is_eager=True, help="Print tracebacks of errors.")
 ]
+ExperimentFile = Annotated[Path, argument("EXPERIMENT.yaml", "An experiment file.")]
+Quiet = Annotated[bool, flag("No progress.", "--quiet", "-q")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "KEY=VALUE",
+        "Override a key of the experiment; a mapping is merged, {} empties a section; may be repeated.",
         "--set",
-        metavar="KEY=VALUE",
-        help="Override a key of the experiment; a mapping is merged, {} empties a section; may be repeated.",
     ),
 ]
 
 
 ImportClasses = Annotated[
     bool,
-    typer.Option(
+    flag(
+        "Import the user-defined classes that the experiment names, which runs the code of their modules.",
         IMPORT_CLASSES,
-        metavar="",
-        help="Import the user-defined classes that the experiment names, which runs the code of their modules.",
     ),
 ]
 

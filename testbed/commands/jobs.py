@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.text import Text
 
-from testbed.commands.invocation import FAILED, STOPPED, Debug, Invocation, Overrides, examples, group
+from testbed.commands.invocation import (
+    FAILED,
+    STOPPED,
+    Debug,
+    ExperimentFile,
+    Invocation,
+    Overrides,
+    argument,
+    examples,
+    flag,
+    group,
+    option,
+)
 from testbed.commands.terminal import clock_time, echo, messages, without_colours
 from testbed.errors import ExperimentError
 
@@ -27,47 +39,35 @@ SUBMIT_EPILOG = examples(
 
 Address = Annotated[
     str | None,
-    typer.Option(
-        metavar="URL",
-        help="The cluster's dashboard; default: RAY_API_SERVER_ADDRESS, RAY_ADDRESS, else http://127.0.0.1:8265.",
-        show_default=False,
-    ),
+    option("URL", "The cluster's dashboard; default: RAY_API_SERVER_ADDRESS, RAY_ADDRESS, else http://127.0.0.1:8265."),
 ]
-To = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Where fetched results go here; default: runs/ and the experiment's name."),
-]
+To = Annotated[Path | None, option("DIR", "Where fetched results go here; default: runs/ and the experiment's name.")]
 
 
 def submit(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="EXPERIMENT.yaml", help="An experiment file.", show_default=False)],
+    file: ExperimentFile,
     address: Address = None,
     overrides: Overrides = None,
     out: Annotated[
         str | None,
-        typer.Option(
-            metavar="DIR|URI",
-            help="Where the records go: a directory on the head (below its home directory, unless absolute), or "
+        option(
+            "DIR|URI",
+            "Where the records go: a directory on the head (below its home directory, unless absolute), or "
             "s3://, gs://, hdfs://; default: ~/testbed-runs/ and the experiment's name.",
         ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", metavar="", help="Resume the runs that are at --out.")] = False,
+    resume: Annotated[bool, flag("Resume the runs that are at --out.", "--resume")] = False,
     accept_changed_code: Annotated[
         bool,
-        typer.Option(
-            "--accept-changed-code",
-            metavar="",
-            help="With --resume: although the modules of user-defined classes have changed since.",
+        flag(
+            "With --resume: although the modules of user-defined classes have changed since.", "--accept-changed-code"
         ),
     ] = False,
-    follow: Annotated[
-        bool, typer.Option("--follow", metavar="", help="Show progress until the end, then fetch the results.")
-    ] = False,
+    follow: Annotated[bool, flag("Show progress until the end, then fetch the results.", "--follow")] = False,
     to: To = None,
     on_cluster: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="PATH", help="A path of the experiment that is on all nodes: not sent; may be repeated."),
+        list[Path] | None, option("PATH", "A path of the experiment that is on all nodes: not sent; may be repeated.")
     ] = None,
     debug: Debug = False,
 ) -> None:
@@ -153,7 +153,7 @@ jobs = group(
     ),
 )
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="A job's id, as `testbed submit` prints it.", show_default=False)]
+Id = Annotated[str, argument("ID", "A job's id, as `testbed submit` prints it.")]
 
 
 @jobs.command("list", epilog=examples("testbed jobs list --address http://HEAD:8265"))
@@ -178,7 +178,7 @@ def list_(
 def logs(
     id: Id,
     address: Address = None,
-    follow: Annotated[bool, typer.Option("--follow", metavar="", help="Keep printing until the job ends.")] = False,
+    follow: Annotated[bool, flag("Keep printing until the job ends.", "--follow")] = False,
     debug: Debug = False,
 ) -> None:
     """Print the log of a job; with --follow, exit as the job does."""

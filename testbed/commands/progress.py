@@ -4,7 +4,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Group, RenderableType
@@ -15,7 +14,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from testbed.commands.terminal import Console, clock_time, duration
+from testbed.commands.terminal import Console, clock_time, duration, shortened
 from testbed.display import visible
 from testbed.engine.federation import Progress as Standing
 from testbed.records.reader import behind_told, crashes_told
@@ -24,7 +23,7 @@ from testbed.running.observers import Pace, time_left
 
 OUTCOMES = ("completed", "skipped", "aborted")
 COLOURS = {"completed": "green", "skipped": "yellow", "aborted": "red"}
-WIDEST_LABEL = 28
+WIDEST_LABEL = 28  # which leaves room for the bar
 
 
 class Watched:
@@ -41,6 +40,8 @@ class Watched:
         accuracy: last measured.
         outcomes: its rounds so far, by outcome.
         pace: how fast it goes.
+        clock: virtual or wall.
+        rounds: how many there will be.
     """
 
     def __init__(self, run: PlannedRun, outcomes: Sequence[str], now_s: float) -> None:
@@ -49,17 +50,9 @@ class Watched:
         self.doing = "preparing the clients"
         self.standing: Standing | None = None
         self.accuracy: float | None = None
-        self.pace = Pace(now_s, run.point.experiment.rounds - len(outcomes))
-
-    @property
-    def clock(self) -> str:
-        """virtual or wall."""
-        return self.run.point.experiment.time.clock
-
-    @property
-    def rounds(self) -> int:
-        """How many there will be."""
-        return self.run.point.experiment.rounds
+        experiment = run.point.experiment
+        self.clock, self.rounds = experiment.time.clock, experiment.rounds
+        self.pace = Pace(now_s, self.rounds - len(outcomes))
 
     @property
     def rounds_done(self) -> int:
@@ -99,34 +92,27 @@ class Display(Observer):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         pass
 
     def planned(self, runs: Sequence[PlannedRun]) -> None:
-        """See `Observer`."""
         self.runs = list(runs)
         self.runs_ended = sum(run.complete for run in runs)
 
     def doing(self, what: str, run: PlannedRun | None = None) -> None:
-        """See `Observer`."""
         if run is not None and run.path in self.watched:
             self.watched[run.path].doing = what
 
     def warned(self, run: PlannedRun, line: str) -> None:
-        """See `Observer`."""
         self.console.print(f"{visible(run.label)}: warning: {visible(line)}")
 
     def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
-        """See `Observer`."""
         self.watched[run.path] = watched = Watched(run, outcomes, self.clock())
         self.paces.append(watched.pace)
         running = sum(one.rounds_done < one.rounds for one in self.watched.values())  # others are being summarised
         self.most_at_once = max(self.most_at_once, running)
 
     def progressed(self, run: PlannedRun, progress: Standing) -> None:
-        """See `Observer`."""
         if self.watched[run.path].hear(progress, self.clock()):
             self.round_ended(self.watched[run.path], progress)
 
@@ -134,7 +120,6 @@ class Display(Observer):
         """A round has just ended."""
 
     def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
-        """See `Observer`."""
         self.watched.pop(run.path, None)
         self.runs_ended += 1
         self.rounds_ended += run.point.experiment.rounds
@@ -195,30 +180,21 @@ def remarks(summary: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def shortened(label: str) -> str:
-    """A label that leaves room for the bar."""
-    label = visible(label)
-    return label if len(label) <= WIDEST_LABEL else f"{label[: WIDEST_LABEL - 1]}…"
-
-
 class Lines(Display):
     """A line for every round, for logs."""
 
     def planned(self, runs: Sequence[PlannedRun]) -> None:
-        """See `Observer`."""
         super().planned(runs)
         for run in runs:
             if run.complete:
                 self._line(run, finished_before(run))
 
     def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
-        """See `Observer`."""
         super().started(run, outcomes)
         if outcomes:
             self._line(run, f"resuming after round {len(outcomes)}")
 
     def round_ended(self, watched: Watched, progress: Standing) -> None:
-        """See `Display`."""
         accuracy = "" if progress.accuracy is None else f", accuracy {100 * progress.accuracy:.1f}%"
         self._line(
             watched.run,
@@ -227,7 +203,6 @@ class Lines(Display):
         )
 
     def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
-        """See `Observer`."""
         super().ended(run, summary)
         for text in (summarised(summary), *remarks(summary)):
             self._line(run, text)
@@ -257,30 +232,24 @@ class Bars(Display):
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._live.stop()
 
     def planned(self, runs: Sequence[PlannedRun]) -> None:
-        """See `Observer`."""
         super().planned(runs)
         for run in runs:
             if run.complete:
                 self._above(run, finished_before(run), "dim")
 
     def doing(self, what: str, run: PlannedRun | None = None) -> None:
-        """See `Observer`."""
         super().doing(what, run)
         if run is None:
             self._what = what
 
     def warned(self, run: PlannedRun, line: str) -> None:
-        """See `Observer`."""
         self._above(run, f"warning: {line}", "yellow", "!")
 
     def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
-        """See `Observer`."""
         super().ended(run, summary)
         failed = summary["rounds_skipped"] + summary["rounds_aborted"]
         failed += summary["crashes"] + summary["behind_rounds"]
@@ -290,12 +259,14 @@ class Bars(Display):
 
     def _above(self, run: PlannedRun, text: str, style: str, mark: str = "") -> None:
         mark = mark or ("·" if style == "dim" else "✓")
-        self.console.print(Text.assemble((f"{mark} {shortened(run.label):{self._width}}", style), "  ", text))
+        self.console.print(
+            Text.assemble((f"{mark} {shortened(run.label, WIDEST_LABEL):{self._width}}", style), "  ", text)
+        )
 
     @property
     def _width(self) -> int:
         """Of the longest label, so that the bars stay where they are from point to point."""
-        return max([len(_ALL), *(len(shortened(run.label)) for run in self.runs)])
+        return max([len(_ALL), *(len(shortened(run.label, WIDEST_LABEL)) for run in self.runs)])
 
     # -- the picture ------------------------------------------------------------------------------------------------
 
@@ -327,7 +298,7 @@ class Bars(Display):
         for one in watched[: self._room]:
             round_s = one.pace.round_s
             left_s = None if round_s is None or one.doing else one.pace.left_s(self.clock(), round_s)
-            row = [Text(shortened(one.run.label)), _bar(one.rounds_done, one.rounds)]
+            row = [Text(shortened(one.run.label, WIDEST_LABEL)), _bar(one.rounds_done, one.rounds)]
             row += [_count(one.rounds_done, one.rounds), _left(left_s)]
             grid.add_row(*row, *([_now(one)] if roomy else []))
         return grid
@@ -335,7 +306,7 @@ class Bars(Display):
     def _alone(self, watched: Watched) -> Table:
         grid = _grid(self._width)
         grid.add_column(no_wrap=True)
-        label = Text(shortened(watched.run.label), style="bold")
+        label = Text(shortened(watched.run.label, WIDEST_LABEL), style="bold")
         bar = _bar(watched.rounds_done, watched.rounds)
         grid.add_row(label, bar, _count(watched.rounds_done, watched.rounds), _left(self.left_s), self._spent())
         return grid

@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import STOPPED, Debug, Invocation, check_folder, examples
+from testbed.commands.invocation import (
+    STOPPED,
+    Debug,
+    Invocation,
+    Quiet,
+    argument,
+    check_folder,
+    examples,
+    flag,
+    option,
+)
 from testbed.commands.terminal import Console, echo, messages
 from testbed.errors import ExperimentError
 
@@ -30,38 +40,30 @@ REPRODUCE_EPILOG = examples(
 
 def reproduce(
     context: typer.Context,
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Which ones; all: every one.", show_default=False)
-    ] = None,
+    names: Annotated[list[str] | None, argument("NAME", "Which ones; all: every one.")] = None,
     scale: Annotated[
         Literal["small", "paper"], typer.Option(help="small: minutes on two cores; paper: the paper's, for a cluster.")
     ] = "small",
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Runs, figures and results; default: reproductions/NAME-SCALE; for several names, one directory each.",
-            show_default=False,
+        option(
+            "DIR",
+            "Runs, figures and results; default: reproductions/NAME-SCALE; for several names, one directory each.",
         ),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Real data, for those that can use them (--list says which files); default: built in or generated.",
-            show_default=False,
+        option(
+            "DIR", "Real data, for those that can use them (--list says which files); default: built in or generated."
         ),
     ] = None,
-    address: Annotated[
-        str | None, typer.Option(metavar="RAY", help="A running Ray cluster; default: Ray is started here.")
-    ] = None,
+    address: Annotated[str | None, option("RAY", "A running Ray cluster; default: Ray is started here.")] = None,
     network: Annotated[
-        Literal["ray", "in-process"] | None,
-        typer.Option(help="in-process: no Ray, everything in this process.", show_default=False),
+        Literal["ray", "in-process"] | None, typer.Option(help="in-process: no Ray, everything in this process.")
     ] = None,
-    listing: Annotated[bool, typer.Option("--list", metavar="", help="List what can be reproduced, and exit.")] = False,
+    listing: Annotated[bool, flag("List what can be reproduced, and exit.", "--list")] = False,
     format: Annotated[Literal["text", "markdown", "json"], typer.Option(help="How to print it.")] = "text",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress.")] = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Reproduce a table or figure of a paper: ours beside the paper's, what differs and why, and whether its claims

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from testbed.commands.invocation import Debug, ImportClasses, Overrides, check_folder, examples
+from testbed.commands.invocation import (
+    Debug,
+    ImportClasses,
+    Overrides,
+    Quiet,
+    argument,
+    check_folder,
+    examples,
+    flag,
+    option,
+)
 from testbed.commands.terminal import Console, echo, messages
 from testbed.errors import ExperimentError
 from testbed.plugins.classes import IMPORT_CLASSES
@@ -34,23 +44,17 @@ DROPOUTS_EPILOG = examples(
 
 PLOT_EPILOG = examples("testbed plot runs/quickstart", "testbed plot runs/monday runs/tuesday --out figures")
 
-Directories = Annotated[
-    list[str],
-    typer.Argument(metavar="DIR|URI", help="Directories of runs or of sweeps, also s3://, gs://.", show_default=False),
-]
+Directories = Annotated[list[str], argument("DIR|URI", "Directories of runs or of sweeps, also s3://, gs://.")]
 Format = Literal["text", "markdown", "csv", "latex", "json"]
 
 
 def compare(
     directories: Directories,
     baseline: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The run that the others are compared with; default: selection random."),
+        str | None, option("NAME", "The run that the others are compared with; default: selection random.")
     ] = None,
     format: Annotated[Format, typer.Option(help="csv and json hold every column, in seconds and bytes.")] = "text",
-    paired: Annotated[
-        bool, typer.Option("--paired", metavar="", help="Match rounds by number: the same drop-outs, round by round.")
-    ] = False,
+    paired: Annotated[bool, flag("Match rounds by number: the same drop-outs, round by round.", "--paired")] = False,
     debug: Debug = False,
 ) -> None:
     """Print the overhead table: what each protocol costs, as means, 95% intervals and ratios to a baseline."""
@@ -78,8 +82,7 @@ def dropouts(
 def plot(
     directories: Directories,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where figures go; default: figures/ in the first directory (URI: here)."),
+        Path | None, option("DIR", "Where figures go; default: figures/ in the first directory (URI: here).")
     ] = None,
     debug: Debug = False,
 ) -> None:
@@ -132,19 +135,11 @@ def metrics(
         Literal["text", "markdown", "csv", "json"], typer.Option(help="csv and json hold every column.")
     ] = "text",
     every: Annotated[
-        int | None,
-        typer.Option(
-            metavar="K", min=1, help="Every K-th round and the last; default: the last (json: all).", show_default=False
-        ),
+        int | None, option("K", "Every K-th round and the last; default: the last (json: all).", min=1)
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Also draw T, F and C over the rounds, as PNG and PDF.", show_default=False),
-    ] = None,
-    time_limit: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="Processor time for each run's searches for T weak.")
-    ] = 60.0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress.")] = False,
+    out: Annotated[Path | None, option("DIR", "Also draw T, F and C over the rounds, as PNG and PDF.")] = None,
+    time_limit: Annotated[float, option("SECONDS", "Processor time for each run's searches for T weak.", min=0)] = 60.0,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Print the multi-round privacy T (strong and weak), the fairness gap F and the cardinality C of runs.
@@ -202,17 +197,9 @@ def privacy(
     format: Annotated[
         Literal["text", "markdown", "json"], typer.Option(help="json holds every round, and all of the rest.")
     ] = "text",
-    every: Annotated[
-        int | None,
-        typer.Option(metavar="K", min=1, help="Also every K-th round and the last (json: all).", show_default=False),
-    ] = None,
+    every: Annotated[int | None, option("K", "Also every K-th round and the last (json: all).", min=1)] = None,
     figures: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Also draw planned and achieved epsilon over the rounds, as PNG and PDF.",
-            show_default=False,
-        ),
+        Path | None, option("DIR", "Also draw planned and achieved epsilon over the rounds, as PNG and PDF.")
     ] = None,
     import_classes: ImportClasses = False,
     debug: Debug = False,
@@ -245,7 +232,7 @@ def privacy(
 
 
 def bound_privacy(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An experiment file.", show_default=False)],
+    file: Annotated[Path, argument("FILE", "An experiment file.")],
     overrides: Overrides = None,
     format: Annotated[
         Literal["text", "json"], typer.Option(help="json is a list with an object for each point of the sweep.")

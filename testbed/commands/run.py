@@ -5,7 +5,18 @@ from typing import Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import STOPPED, Debug, Invocation, Overrides, examples, quoted
+from testbed.commands.invocation import (
+    STOPPED,
+    Debug,
+    ExperimentFile,
+    Invocation,
+    Overrides,
+    Quiet,
+    examples,
+    flag,
+    option,
+    quoted,
+)
 from testbed.commands.terminal import Console, echo, messages
 from testbed.errors import ExperimentError, TestbedError
 
@@ -23,40 +34,31 @@ RUN_EPILOG = examples(
 
 def run(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="EXPERIMENT.yaml", help="An experiment file.", show_default=False)],
+    file: ExperimentFile,
     overrides: Overrides = None,
     out: Annotated[
         str | None,
-        typer.Option(
-            metavar="DIR|URI",
-            help="The run's (or sweep's) directory, or a URI of one; default: runs/ and the experiment's name.",
+        option(
+            "DIR|URI", "The run's (or sweep's) directory, or a URI of one; default: runs/ and the experiment's name."
         ),
     ] = None,
-    address: Annotated[
-        str | None, typer.Option(metavar="RAY", help="A running Ray cluster; default: Ray is started here.")
-    ] = None,
+    address: Annotated[str | None, option("RAY", "A running Ray cluster; default: Ray is started here.")] = None,
     network: Annotated[
         Literal["ray", "in-process"] | None,
-        typer.Option(help="in-process: no Ray, everything in this process, for debugging.", show_default=False),
+        typer.Option(help="in-process: no Ray, everything in this process, for debugging."),
     ] = None,
-    hosts: Annotated[
-        str | None, typer.Option(metavar="N|auto", help="Processes that hold the clients; auto: one per CPU.")
-    ] = None,
+    hosts: Annotated[str | None, option("N|auto", "Processes that hold the clients; auto: one per CPU.")] = None,
     resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume", metavar="", help="Resume the runs that are there; finished ones are left as they are."
-        ),
+        bool, flag("Resume the runs that are there; finished ones are left as they are.", "--resume")
     ] = False,
     accept_changed_code: Annotated[
         bool,
-        typer.Option(
+        flag(
+            "Resume although modules of user-defined classes have changed since the run began; this is recorded.",
             "--accept-changed-code",
-            metavar="",
-            help="Resume although modules of user-defined classes have changed since the run began; this is recorded.",
         ),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress.")] = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Run an experiment, or all points of its sweep, several at a time where there is room; print the overhead table.

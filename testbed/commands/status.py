@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.text import Text
 
-from testbed.commands.invocation import Debug, examples
-from testbed.commands.terminal import Console, clock_time, duration
+from testbed.commands.invocation import Debug, argument, examples, flag
+from testbed.commands.terminal import Console, clock_time, duration, shortened
 from testbed.display import visible
 
 if TYPE_CHECKING:
@@ -29,15 +29,11 @@ _EVERY_S = 1.0
 
 
 def status(
-    directories: Annotated[
-        list[str], typer.Argument(metavar="RUN", help="Directories (or URIs) of runs or of sweeps.", show_default=False)
-    ],
+    directories: Annotated[list[str], argument("RUN", "Directories (or URIs) of runs or of sweeps.")],
     format: Annotated[
         Literal["text", "json"], typer.Option(help="json holds everything, in seconds; one list for all runs.")
     ] = "text",
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", metavar="", help="Keep showing it until no run is under way.")
-    ] = False,
+    follow: Annotated[bool, flag("Keep showing it until no run is under way.", "--follow", "-f")] = False,
     debug: Debug = False,
 ) -> None:
     """Show how runs stand: rounds done and left, outcomes, accuracy, restarts, last events, and how to resume."""
@@ -145,8 +141,7 @@ def _several(found: "RunsAt") -> Text:
 
 
 def _cells(run: "RunStatus") -> tuple[str, ...]:
-    label = visible(run.label)
-    label = label if len(label) <= _WIDEST_LABEL else f"{label[: _WIDEST_LABEL - 1]}…"
+    label = shortened(run.label, _WIDEST_LABEL)
     accuracy = "" if run.accuracy is None else f"{100 * run.accuracy:.1f}%"
     pace = "" if run.round_s is None else _short(run.round_s)
     left = "" if run.state == "finished" or run.left_s is None else clock_time(run.left_s)

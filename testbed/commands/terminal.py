@@ -4,7 +4,6 @@ Whatever is printed may hold text from an experiment of somebody else, or from a
 it is made visible (`testbed.display`). Rich's markup and emoji codes are off: ``[red]`` in a name is a name.
 """
 
-import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -14,8 +13,7 @@ import typer
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from testbed.display import visible_lines
-from testbed.errors import ExperimentError
+from testbed.display import visible, visible_lines
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -23,6 +21,12 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 def echo(text: object = "", *, nl: bool = True, err: bool = False) -> None:
     """Print a result to standard output, as it is but for control characters; `nl`: end in a line feed."""
     typer.echo(visible_lines(str(text)), nl=nl, err=err)
+
+
+def shortened(label: str, widest: int) -> str:
+    """`label` made visible, in at most `widest` characters."""
+    label = visible(label)
+    return label if len(label) <= widest else f"{label[: widest - 1]}…"
 
 
 def without_colours(log: str) -> str:
@@ -45,21 +49,6 @@ class Console(rich.console.Console):
 def messages() -> Console:
     """Where progress and messages go: standard error. Results go to standard output, unadorned."""
     return Console(stderr=True, soft_wrap=True)
-
-
-_SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
-_FORM = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)\s*", re.ASCII)
-
-
-def seconds(text: str, option: str) -> float:
-    """The positive duration that `text` says, in seconds; raises `ExperimentError` that begins with `option`."""
-    form = _FORM.fullmatch(text)
-    if form and form[2] in _SECONDS:
-        value = float(form[1]) * _SECONDS[form[2]]
-        if 0 < value < math.inf:
-            return value
-    shown = text if len(text) <= 40 else f"{text[:40]}…"
-    raise ExperimentError(f"{option}: {shown!r} is no duration; write e.g. 90, 90s, 5min, 12h or 7d")
 
 
 def clock_time(seconds: float) -> str:

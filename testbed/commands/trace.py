@@ -1,12 +1,14 @@
 """``testbed trace``: availability traces made, inspected and recorded."""
 
+import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from testbed.commands.invocation import Debug, examples, group
-from testbed.commands.terminal import echo, messages, seconds
+from testbed.commands.invocation import Debug, argument, examples, flag, group, option
+from testbed.commands.terminal import echo, messages
 from testbed.errors import ExperimentError, TraceError
 
 if TYPE_CHECKING:
@@ -51,40 +53,32 @@ trace = group(
     epilog=TRACE_EPILOG,
 )
 
-Out = Annotated[Path, typer.Option(metavar="FILE", help="What to write: .parquet or .csv.", show_default=False)]
-Force = Annotated[bool, typer.Option("--force", metavar="", help="Overwrite the file if it is there.")]
-RoundSeconds = Annotated[
-    str | None, typer.Option(metavar="DURATION", help="How long a round lasts, e.g. 300, 5min.", show_default=False)
-]
+Out = Annotated[Path, option("FILE", "What to write: .parquet or .csv.")]
+Force = Annotated[bool, flag("Overwrite the file if it is there.", "--force")]
+RoundSeconds = Annotated[str | None, option("DURATION", "How long a round lasts, e.g. 300, 5min.")]
 
 
 @trace.command(epilog=_CONVERT_EPILOG)
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="The file to convert.", show_default=False)],
+    source: Annotated[Path, argument("SOURCE", "The file to convert.")],
     format: Annotated[
         Literal["phone-intervals", "flash", "fedscale", "matrix", "csv"],
-        typer.Option("--from", help="What the file is.", show_default=False),
+        typer.Option("--from", help="What the file is."),
     ],
     out: Out,
     outside: Annotated[
         Literal["repeat", "offline"] | None,
         typer.Option(
             help="Outside its own recording a device does the same again, as in FLASH and FedScale (repeat), or is "
-            "offline. (phone-intervals, flash, fedscale)  \\[default: repeat]",
-            show_default=False,
+            "offline. (phone-intervals, flash, fedscale)  \\[default: repeat]"
         ),
     ] = None,
     round_seconds: RoundSeconds = None,
-    client_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The column that says whose interval it is. (csv)")
-    ] = None,
-    from_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The column with the start of the interval. (csv)")
-    ] = None,
-    until_column: Annotated[str | None, typer.Option(metavar="NAME", help="The column with its end. (csv)")] = None,
+    client_column: Annotated[str | None, option("NAME", "The column that says whose interval it is. (csv)")] = None,
+    from_column: Annotated[str | None, option("NAME", "The column with the start of the interval. (csv)")] = None,
+    until_column: Annotated[str | None, option("NAME", "The column with its end. (csv)")] = None,
     unit: Annotated[
-        Literal["s", "ms", "min", "h"] | None,
-        typer.Option(help="The unit of both. (csv)  \\[default: s]", show_default=False),
+        Literal["s", "ms", "min", "h"] | None, typer.Option(help="The unit of both. (csv)  \\[default: s]")
     ] = None,
     force: Force = False,
     debug: Debug = False,
@@ -151,11 +145,11 @@ _READS = {  # the options that a format needs, and those that it may have
 
 def _check_options(format: str, given: dict[str, Any]) -> None:
     needed, possible = _READS[format]
-    for option, value in given.items():
-        if value is None and option in needed:
-            raise ExperimentError(f"{option}: needed with --from {format}")
-        if value is not None and option not in (*needed, *possible):
-            raise ExperimentError(f"{option}: has no effect with --from {format}; leave it out")
+    for name, value in given.items():
+        if value is None and name in needed:
+            raise ExperimentError(f"{name}: needed with --from {format}")
+        if value is not None and name not in (*needed, *possible):
+            raise ExperimentError(f"{name}: has no effect with --from {format}; leave it out")
 
 
 def _write_capacity(table: Any, counts: "Counts", out: Path) -> None:
@@ -177,16 +171,9 @@ def _write_capacity(table: Any, counts: "Counts", out: Path) -> None:
 @trace.command(epilog=_INSPECT_EPILOG)
 def inspect(
     file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="TRACE",
-            help="An availability trace, a recorded schedule, a bandwidth file or a directory of them.",
-            show_default=False,
-        ),
+        Path, argument("TRACE", "An availability trace, a recorded schedule, a bandwidth file or a directory of them.")
     ],
-    out: Annotated[
-        Path | None, typer.Option(metavar="PICTURE.png", help="Draw it, as PNG and as PDF.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, option("PICTURE.png", "Draw it, as PNG and as PDF.")] = None,
     format: Annotated[Literal["text", "json"], typer.Option(help="json holds seconds and Mbit/s.")] = "text",
     debug: Debug = False,
 ) -> None:
@@ -209,20 +196,13 @@ def inspect(
 @trace.command(epilog=_SYNTHESIZE_EPILOG)
 def synthesize(
     model: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Availability model: markov, diurnal-weibull, bernoulli, or package.module:Name.",
-            show_default=False,
-        ),
+        str, option("NAME", "Availability model: markov, diurnal-weibull, bernoulli, or package.module:Name.")
     ],
-    clients: Annotated[int, typer.Option(metavar="N", min=1, help="How many clients.", show_default=False)],
-    horizon: Annotated[str, typer.Option(metavar="DURATION", help="How long, e.g. 12h, 7d.", show_default=False)],
-    seed: Annotated[int, typer.Option(metavar="S", min=0, help="The same seed gives the same trace.")],
+    clients: Annotated[int, option("N", "How many clients.", min=1)],
+    horizon: Annotated[str, option("DURATION", "How long, e.g. 12h, 7d.")],
+    seed: Annotated[int, option("S", "The same seed gives the same trace.", min=0)],
     out: Out,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A key of the model; may be repeated.")
-    ] = None,
+    settings: Annotated[list[str] | None, option("KEY=VALUE", "A key of the model; may be repeated.", "--set")] = None,
     round_seconds: RoundSeconds = None,
     force: Force = False,
     debug: Debug = False,
@@ -241,8 +221,8 @@ def synthesize(
 
 
 @trace.command(epilog=_RECORD_EPILOG)
-def recorded_schedule(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a run.", show_default=False)],
+def record(
+    run: Annotated[Path, argument("RUN", "The directory of a run.")],
     out: Out,
     force: Force = False,
     debug: Debug = False,
@@ -266,6 +246,21 @@ def recorded_schedule(
     schedule.write(out)
     echo(trace_report.render(describe_schedule(schedule)), nl=False)
     echo(f"{out}: {len(schedule)} rows")
+
+
+_SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_FORM = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)\s*", re.ASCII)
+
+
+def seconds(text: str, option: str) -> float:
+    """The positive duration that `text` says, in seconds; raises `ExperimentError` that begins with `option`."""
+    form = _FORM.fullmatch(text)
+    if form and form[2] in _SECONDS:
+        value = float(form[1]) * _SECONDS[form[2]]
+        if 0 < value < math.inf:
+            return value
+    shown = text if len(text) <= 40 else f"{text[:40]}…"
+    raise ExperimentError(f"{option}: {shown!r} is no duration; write e.g. 90, 90s, 5min, 12h or 7d")
 
 
 def _check_target(out: Path, force: bool, source: Path | None = None) -> None:

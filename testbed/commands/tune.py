@@ -5,7 +5,19 @@ from typing import Annotated, Literal
 
 import typer
 
-from testbed.commands.invocation import STOPPED, Debug, Invocation, Overrides, check_file, examples, quoted
+from testbed.commands.invocation import (
+    STOPPED,
+    Debug,
+    ExperimentFile,
+    Invocation,
+    Overrides,
+    Quiet,
+    check_file,
+    examples,
+    flag,
+    option,
+    quoted,
+)
 from testbed.commands.terminal import echo, messages
 from testbed.errors import ExperimentError
 
@@ -19,43 +31,29 @@ TUNE_EPILOG = examples(
 
 def tune(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="EXPERIMENT.yaml", help="An experiment file.", show_default=False)],
+    file: ExperimentFile,
     grid: Annotated[
         list[str],
-        typer.Option(
-            metavar="KEY=V1,V2,...",
-            help="A key of the experiment and the values to try; given again, all combinations.",
-            show_default=False,
-        ),
+        option("KEY=V1,V2,...", "A key of the experiment and the values to try; given again, all combinations."),
     ],
     overrides: Overrides = None,
     seeds: Annotated[
-        str | None,
-        typer.Option(metavar="S1,S2,...", help="Seeds to run each value with; default: that of the experiment."),
+        str | None, option("S1,S2,...", "Seeds to run each value with; default: that of the experiment.")
     ] = None,
-    rounds: Annotated[
-        int | None, typer.Option(metavar="R", min=1, help="Rounds of each run; default: those of the experiment.")
-    ] = None,
+    rounds: Annotated[int | None, option("R", "Rounds of each run; default: those of the experiment.", min=1)] = None,
     by: Annotated[
         Literal["final", "best"], typer.Option(help="Which accuracy decides: the last measured, or the highest.")
     ] = "final",
-    write: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the experiment with the best value here.", show_default=False),
-    ] = None,
+    write: Annotated[Path | None, option("FILE", "Write the experiment with the best value here.")] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Directory of the runs; default: runs/ and the experiment's name with -tune."),
+        Path | None, option("DIR", "Directory of the runs; default: runs/ and the experiment's name with -tune.")
     ] = None,
     network: Annotated[
-        Literal["ray", "in-process"] | None,
-        typer.Option(help="in-process: no Ray, everything in this process.", show_default=False),
+        Literal["ray", "in-process"] | None, typer.Option(help="in-process: no Ray, everything in this process.")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", metavar="", help="Resume the runs that are there; finished ones stay.")
-    ] = False,
+    resume: Annotated[bool, flag("Resume the runs that are there; finished ones stay.", "--resume")] = False,
     format: Annotated[Literal["text", "markdown", "csv", "json"], typer.Option(help="How to print it.")] = "text",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No progress.")] = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Run an experiment with each value of a grid and say which gives the highest accuracy: a mean over the seeds, with

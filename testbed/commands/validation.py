@@ -4,9 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from testbed.commands.invocation import Debug, ImportClasses, Overrides, examples
+from testbed.commands.invocation import Debug, ImportClasses, Overrides, argument, examples
 from testbed.commands.terminal import echo, messages
 from testbed.display import visible
 from testbed.plugins.classes import IMPORT_CLASSES
@@ -29,7 +27,7 @@ SCHEMA_EPILOG = examples(
 
 
 def validate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An experiment file.", show_default=False)],
+    file: Annotated[Path, argument("FILE", "An experiment file.")],
     overrides: Overrides = None,
     import_classes: ImportClasses = False,
     debug: Debug = False,

@@ -19,8 +19,7 @@ from pydantic import (
 
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters
-from testbed.emulation.compute.cost import REFERENCE_COSTS
-from testbed.emulation.compute.cost_files import read_costs
+from testbed.emulation.compute.cost import REFERENCE_COSTS, read_costs
 from testbed.errors import TestbedError
 from testbed.files.names import path_or_uri
 from testbed.plugins.classes import OWN, PLUGIN_NAME, alternative_by

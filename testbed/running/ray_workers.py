@@ -4,7 +4,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 
-from cluster.hosts import connection, placement
+from cluster.hosts import placement, session
 from cluster.hosts.session import RaySession
 from testbed.engine.federation import Progress
 from testbed.errors import ClusterError
@@ -22,8 +22,8 @@ from testbed.signals import stop_on_signals
 def join(address: str | None, stack: contextlib.ExitStack) -> None:
     """Connect to Ray, or start it here until `stack` closes; raises `ClusterError` when that cannot be."""
     try:
-        if connection.connect(address):
-            stack.callback(connection.disconnect)
+        if session.connect(address):
+            stack.callback(session.disconnect)
     except SystemExit:  # Ray's answer to SIGTERM while it starts
         raise KeyboardInterrupt from None
     stop_on_signals()  # Ray has put a handler of its own
@@ -33,9 +33,9 @@ def for_points(
     observer: Observer, open_run: Callable[[PlannedRun], OpenRun], cluster: Cluster, points: int
 ) -> list["RayWorker"]:
     """As many workers as there is room for on the cluster that this process has joined, at most one for each point."""
-    cpus, count = connection.cpus(), 1
+    cpus, count = session.cpus(), 1
     if points > 1:
-        count = placement.runs_at_a_time(cluster, points, cpus, connection.memory_bytes())
+        count = placement.runs_at_a_time(cluster, points, cpus, session.memory_bytes())
 
     def hosts(experiment: Experiment) -> int:
         return placement.hosts_for(experiment.cluster, experiment.population, cpus, count)

@@ -183,7 +183,7 @@ def test_calls_of_an_observer_do_not_overlap(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def on_ray() -> Iterator[None]:
     """One Ray for all tests of this module that need it."""
-    from cluster.hosts.connection import connect, disconnect
+    from cluster.hosts.session import connect, disconnect
 
     started = connect(None)
     yield

@@ -348,25 +348,14 @@ def generate(classes: int, section: WorkloadSection, population: int, seed: int)
 SPECS = tuple(
     spec
     for classes, model in ((10, "lenet"), (100, "vgg11"))
-    for spec in (
-        Dataset(
-            name=f"cifar{classes}",
-            summary=f"colour images of {classes} classes, 32x32, from files",
-            form=Form.COLOUR,
-            size=SIZE,
-            default_model=model,
-            files=_NEEDED[classes],
-            layouts=", the same of the python version, a folder that holds such a folder or its .tar.gz, or the "
-            ".tar.gz",
-            load=partial(load, classes),
-        ),
-        Dataset(
-            name=f"synthetic-cifar{classes}",
-            summary=f"generated, with the shapes of cifar{classes}",
-            form=Form.COLOUR,
-            size=SIZE,
-            default_model=model,
-            load=partial(generate, classes),
-        ),
-    )
+    for spec in Dataset(
+        name=f"cifar{classes}",
+        summary=f"colour images of {classes} classes, 32x32, from files",
+        form=Form.COLOUR,
+        size=SIZE,
+        default_model=model,
+        files=_NEEDED[classes],
+        layouts=", the same of the python version, a folder that holds such a folder or its .tar.gz, or the .tar.gz",
+        load=partial(load, classes),
+    ).with_stand_in(partial(generate, classes))
 )

@@ -212,24 +212,13 @@ class SyntheticReddit(ClientText):
         return text.samples(np.concatenate(parts))
 
 
-SPECS = (
-    Dataset(
-        name="reddit",
-        summary="comments of its users, from files",
-        form=Form.TEXT,
-        default_model="albert",
-        owner="user",
-        files=_NEEDED,
-        reads=("sequence_length", "vocabulary_size"),
-        load=Reddit,
-    ),
-    Dataset(
-        name="synthetic-reddit",
-        summary="generated, with the shapes of reddit",
-        form=Form.TEXT,
-        default_model="albert",
-        owner="user",
-        reads=("sequence_length", "vocabulary_size"),
-        load=SyntheticReddit,
-    ),
-)
+SPECS = Dataset(
+    name="reddit",
+    summary="comments of its users, from files",
+    form=Form.TEXT,
+    default_model="albert",
+    owner="user",
+    files=_NEEDED,
+    reads=("sequence_length", "vocabulary_size"),
+    load=Reddit,
+).with_stand_in(SyntheticReddit)

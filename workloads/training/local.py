@@ -11,7 +11,8 @@ labelled `IGNORED` count for nothing.
 """
 
 import threading
-from typing import Protocol, cast
+from abc import ABC, abstractmethod
+from typing import cast
 
 import numpy as np
 import torch
@@ -30,33 +31,34 @@ from workloads.models.classifiers import SeededDropout
 from workloads.training.clipped_gradients import ClippedGradients
 
 
-class LocalOptimizer(Protocol):
-    """A local optimizer."""
+class LocalOptimizer(ABC):
+    """A local optimizer: torch.optim's, bit for bit, by the functions that are behind them.
 
+    The classes would import torch's compiler when they are first made: 160 MB and a second for every process that
+    trains.
+    """
+
+    def __init__(self, parameters: list[nn.Parameter]) -> None:
+        self._parameters: list[Tensor] = [*parameters]
+
+    @abstractmethod
     def reset(self, learning_rate: float) -> None:
         """Start again, with no state of earlier steps."""
 
     def zero_grad(self) -> None:
         """Backward passes add to gradients; the next one begins from none."""
-
-    def step(self) -> None:
-        """Move the parameters by their gradients."""
-
-
-class _Parameters:
-    def __init__(self, parameters: list[nn.Parameter]) -> None:
-        self._parameters: list[Tensor] = [*parameters]
-
-    def zero_grad(self) -> None:
-        """See `LocalOptimizer`."""
         for parameter in self._parameters:
             parameter.grad = None
+
+    @abstractmethod
+    def step(self) -> None:
+        """Move the parameters by their gradients."""
 
     def _gradients(self) -> list[Tensor]:
         return [parameter.grad for parameter in self._parameters if parameter.grad is not None]
 
 
-class MomentumSGD(_Parameters):
+class MomentumSGD(LocalOptimizer):
     """torch.optim.SGD.
 
     Args:
@@ -71,12 +73,10 @@ class MomentumSGD(_Parameters):
         self.reset(0.0)
 
     def reset(self, learning_rate: float) -> None:
-        """Start again: momentum is zero."""
         self._learning_rate = learning_rate
         self._velocities: list[Tensor | None] = [None] * len(self._parameters)
 
     def step(self) -> None:
-        """See `LocalOptimizer`."""
         with torch.no_grad():
             # fused: one pass over gradient, momentum and weights instead of three.
             sgd(
@@ -95,7 +95,7 @@ class MomentumSGD(_Parameters):
             )
 
 
-class AdamW(_Parameters):
+class AdamW(LocalOptimizer):
     """torch.optim.AdamW: Loshchilov and Hutter 2019 (arXiv 1711.05101), beta2 0.999, epsilon 1e-8.
 
     Args:
@@ -110,7 +110,6 @@ class AdamW(_Parameters):
         self._means: list[Tensor] = []
 
     def reset(self, learning_rate: float) -> None:
-        """Start again: both moments are zero, and so is the count of steps."""
         self._learning_rate = learning_rate
         if not self._means:
             self._means = [torch.zeros_like(parameter) for parameter in self._parameters]
@@ -120,7 +119,6 @@ class AdamW(_Parameters):
             state.zero_()
 
     def step(self) -> None:
-        """See `LocalOptimizer`."""
         with torch.no_grad():
             adamw(
                 self._parameters,

@@ -9,8 +9,7 @@ import ray
 
 from benchmarks import faulty_code
 from benchmarks.faults import identical, undisturbed
-from cluster.hosts.connection import connect
-from cluster.hosts.session import RaySession
+from cluster.hosts.session import RaySession, connect
 from testbed.errors import CodeCrashed
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory, RunRecords

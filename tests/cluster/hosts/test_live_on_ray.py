@@ -9,8 +9,7 @@ import pytest
 import ray
 
 import workloads
-from cluster.hosts.connection import connect
-from cluster.hosts.session import RaySession
+from cluster.hosts.session import RaySession, connect
 from testbed.engine.federation import Progress
 from testbed.engine.in_process import run_in_process
 from testbed.experiment.schema import Experiment

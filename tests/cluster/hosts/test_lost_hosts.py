@@ -9,8 +9,7 @@ import ray
 from benchmarks import breaking
 from benchmarks.breaking import SUM, Poison
 from benchmarks.faults import HOSTS, Nodes, Trials, experiment, identical, node_lost
-from cluster.hosts.connection import connect
-from cluster.hosts.session import RaySession
+from cluster.hosts.session import RaySession, connect
 from testbed.records import RunDirectory, RunRecords
 
 pytestmark = pytest.mark.ray

@@ -9,8 +9,7 @@ import pytest
 import ray
 import yaml
 
-from cluster.hosts.connection import connect
-from cluster.hosts.session import RaySession
+from cluster.hosts.session import RaySession, connect
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory, RunRecords
 

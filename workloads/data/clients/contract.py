@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -87,3 +87,8 @@ class Dataset(DatasetSpec):
     """
 
     load: Callable[[WorkloadSection, int, int], ClientData]
+
+    def with_stand_in(self, generate: Callable[[WorkloadSection, int, int], ClientData]) -> "tuple[Dataset, Dataset]":
+        """This one, and a generated one of the same shapes, which reads no files."""
+        name, summary = f"synthetic-{self.name}", f"generated, with the shapes of {self.name}"
+        return self, replace(self, name=name, summary=summary, files=None, layouts="", load=generate)
