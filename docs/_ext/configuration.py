@@ -165,11 +165,9 @@ def _variant(reference: Reference, key: Key, variant: Variant) -> str:
     facts = [("Type", reference.form(variant.schema))]
     if variant.default is REQUIRED:
         facts.append(("Default", "*required*"))
-    elif (
-        not key.section
-        or (variant.default is None and facts[0][1] != "section")
-        or (not isinstance(variant.default, dict) and variant.default is not None)
-    ):
+    elif not key.section or variant.default is None and "section" != facts[0][1]:
+        facts.append(("Default", _default(variant.default)))
+    elif not isinstance(variant.default, dict) and variant.default is not None:
         facts.append(("Default", _default(variant.default)))
     if key.unit and key.unit != NO_UNIT:
         facts.append(("Unit", key.unit))
