@@ -79,9 +79,6 @@ class SecAggPlus(SecAgg):
 
     parameters: SecAggPlusParameters
 
-    def __init__(self, parameters: SecAggPlusParameters) -> None:
-        super().__init__(parameters)
-
     @property
     def roles(self) -> list[RoleSpec]:
         """See `AggregationProtocol.roles`."""
