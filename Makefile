@@ -1,15 +1,17 @@
 # Two commands do everything on a fresh machine with Python 3.11+ and make:
 #   make demo    the main job: four ways to select participants, compared (minutes)
 #   make test    lint, types and tests
+#   make docs    the documentation, into docs/_build/html
 
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+DOCS   := $(VENV)/.ready-docs
 LOWEST ?= .venv-lowest
 LOWEST_TESTS := tests/crypto tests/messages tests/cluster tests/commands tests/records tests/engine tests/network
 
-.PHONY: demo test test-all test-lowest lint fuzz search bench hashes faults wheel clean
+.PHONY: demo test docs test-all test-lowest lint fuzz search bench hashes faults wheel clean
 
 demo: $(READY)
 	$(BIN)/testbed run examples/quickstart.yaml --out runs/quickstart --resume
@@ -20,6 +22,10 @@ test: $(READY) lint
 
 test-all: $(READY) lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# The documentation's site: warnings are errors, links within it are checked. Nothing is fetched, neither now nor when read.
+docs: $(DOCS)
+	$(BIN)/python -m sphinx --builder html --doctree-dir docs/_build/doctrees --fail-on-warning --keep-going --quiet docs docs/_build/html
 
 # The crypto and cluster tests (and what lies between) with the lowest versions that pyproject.toml allows: minutes.
 test-lowest:
@@ -82,6 +88,10 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV) || { apt-get update && apt-get install -y python3-venv && $(PYTHON) -m venv $(VENV); }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
+
+$(DOCS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	touch $(DOCS)
 
 clean:
 	rm -rf $(VENV) $(LOWEST) lowest.txt requirements-hashed.txt build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -51,6 +51,10 @@ class Interval:
     mean: float | None
     half_width: float | None
 
+    def named(self, name: str) -> dict[str, float | None]:
+        """The mean under this name, and the half-width under it with ``_half_width`` added."""
+        return {name: self.mean, f"{name}_half_width": self.half_width}
+
 
 def mean_interval(values: Values) -> Interval:
     """Mean and Student t half-width (n - 1 degrees of freedom) of the values that are there (NaN: not there)."""

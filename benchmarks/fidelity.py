@@ -5,7 +5,7 @@
     python -m benchmarks.fidelity --cases "server down shared by eight" --format markdown
 
 A server and up to eight clients, each a process in a network namespace of its own, exchange the same messages that the
-emulated network is asked to carry: over real TCP, on links limited by `tc` (`throttling`), through the live network
+emulated network is asked to carry: over real TCP, on links limited by `tc` (`namespaces`), through the live network
 with its own throttling off. The time is that of the last answer; the bytes are those that the server's interface has
 counted in both directions. The model gets the links' rates, its transport preset `tcp`, and as latency half the idle
 round trip: what the smallest message to as many clients takes on links without limits, measured before each case (a
@@ -16,7 +16,6 @@ Nothing outside the namespaces is touched, and they are removed when this ends, 
 next run).
 """
 
-import argparse
 import math
 import os
 import signal
@@ -29,9 +28,8 @@ import numpy as np
 
 from benchmarks.fidelity_cases import CASES, Case
 from benchmarks.fidelity_measuring import Clients, Stage, idle_round_trip_s, measured, median, predicted, throttle
-from benchmarks.namespaces import Star, Unavailable, check_available, enter
+from benchmarks.namespaces import Star, Unavailable, check_available, enter, lost, release
 from benchmarks.report import arguments, emit
-from benchmarks.throttling import lost, release
 
 TARGET_MEDIAN, TARGET_WORST, TARGET_BYTES = 0.05, 0.15, 0.03
 SHORT_S, SHORT_REPEATS = 0.1, 5  # short stages vary more, and cost less
@@ -176,14 +174,7 @@ def _compared(cases: Sequence[Case], repeats: int) -> list[Comparison]:
 
 def main() -> None:
     """Run the benchmark from the command line."""
-    shared = arguments(__doc__.splitlines()[0])
-    parser = argparse.ArgumentParser(
-        description=shared.description, formatter_class=shared.formatter_class, parents=[shared], add_help=False,
-        conflict_handler="resolve",
-    )  # fmt: skip
-    parser.add_argument(
-        "--format", choices=("text", "json", "markdown"), default="text", help="how to print the result"
-    )
+    parser = arguments(__doc__.splitlines()[0], "markdown")
     parser.add_argument("--repeats", type=int, default=3, help="measurements of each case; their median counts")
     parser.add_argument("--quick", action="store_true", help="one measurement of each case")
     parser.add_argument("--cases", nargs="+", metavar="NAME", help="only these")

@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.fidelity_cases import COMPUTE, ROLES, Case, Leaving, Load, environment
-from benchmarks.namespaces import Counters, Star
-from benchmarks.throttling import set_mtu, throttle_client, throttle_server
+from benchmarks.namespaces import Counters, Star, set_mtu, throttle_client, throttle_server
 from testbed.arrays import Floats
 from testbed.emulation.links import BYTES_PER_MBIT
 from testbed.emulation.links.factory import ClientLinks

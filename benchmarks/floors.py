@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -14,80 +15,46 @@ def plain_network(model_name: str, height: int, width: int, classes: int) -> nn.
     """
     pixels = height * width
     hidden = min(200, pixels)
+    layers: list[nn.Module] = []
     if model_name == "logistic":
-        return nn.Sequential(nn.Flatten(), nn.Linear(pixels, classes))
-    if model_name == "mlp":
-        return nn.Sequential(
-            nn.Flatten(),
-            nn.Linear(pixels, hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, classes),
-        )
-    if model_name == "cnn":
-        return nn.Sequential(
-            nn.Conv2d(1, 16, 3, padding=1),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(16, 32, 3, padding=1),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Flatten(),
-            nn.Linear(32 * (height // 4) * (width // 4), classes),
-        )
-    if model_name == "femnist-cnn":
-        return nn.Sequential(
-            nn.Conv2d(1, 32, 3),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(32, 64, 3),
-            nn.ReLU(),
-            nn.Dropout(0.25),
-            nn.Flatten(),
-            nn.Linear(7744, 128),
-            nn.ReLU(),
-            nn.Dropout(0.25),
-            nn.Linear(128, classes),
-        )
-    if model_name == "mnist-cnn":
-        return nn.Sequential(
-            nn.Conv2d(1, 32, 5, padding=2),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(32, 64, 5, padding=2),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Flatten(),
-            nn.Linear(3136, 512),
-            nn.ReLU(),
-            nn.Linear(512, classes),
-        )
-    if model_name == "lenet":
-        return nn.Sequential(
-            nn.Conv2d(1, 6, 5, padding=2) if height == 28 else nn.Conv2d(3, 6, 5),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(6, 16, 5),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Flatten(),
-            nn.Linear(400, 120),
-            nn.ReLU(),
-            nn.Linear(120, 84),
-            nn.ReLU(),
-            nn.Linear(84, classes),
-        )
-    if model_name == "vgg11":
-        layers: list[nn.Module] = []
+        layers = _dense(pixels, classes)
+    elif model_name == "mlp":
+        layers = _dense(pixels, hidden, hidden, classes)
+    elif model_name == "cnn":
+        layers = [*_pooled(nn.Conv2d(1, 16, 3, padding=1)), *_pooled(nn.Conv2d(16, 32, 3, padding=1))]
+        layers += _dense(32 * (height // 4) * (width // 4), classes)
+    elif model_name == "femnist-cnn":
+        layers = [nn.Conv2d(1, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.Dropout(0.25)]
+        layers += [nn.Flatten(), nn.Linear(7744, 128), nn.ReLU(), nn.Dropout(0.25), nn.Linear(128, classes)]
+    elif model_name == "mnist-cnn":
+        layers = [*_pooled(nn.Conv2d(1, 32, 5, padding=2)), *_pooled(nn.Conv2d(32, 64, 5, padding=2))]
+        layers += _dense(3136, 512, classes)
+    elif model_name == "lenet":
+        first = nn.Conv2d(1, 6, 5, padding=2) if height == 28 else nn.Conv2d(3, 6, 5)
+        layers = [*_pooled(first), *_pooled(nn.Conv2d(6, 16, 5)), *_dense(400, 120, 84, classes)]
+    elif model_name == "vgg11":
         channels = 3
         for stage in ((64,), (128,), (256, 256), (512, 512), (512, 512)):
             for out in stage:
                 layers += [nn.Conv2d(channels, out, 3, padding=1), nn.ReLU()]
                 channels = out
             layers.append(nn.MaxPool2d(2))
-        return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, classes))
-    raise ValueError(f"no plain network is written for model {model_name!r}")
+        layers += _dense(512, classes)
+    else:
+        raise ValueError(f"no plain network is written for model {model_name!r}")
+    return nn.Sequential(*layers)
+
+
+def _pooled(convolution: nn.Conv2d) -> list[nn.Module]:
+    return [convolution, nn.ReLU(), nn.MaxPool2d(2)]
+
+
+def _dense(*sizes: int) -> list[nn.Module]:
+    """Linear layers of these sizes over flattened input, with ReLU between them."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    for inputs, outputs in pairwise(sizes):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    return layers[:-1]
 
 
 def bare_training_loop(

@@ -19,8 +19,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.namespaces import INTERFACE, Counters, Star, Unavailable, check_available, run
-from benchmarks.throttling import throttle_client, throttle_server
+from benchmarks.namespaces import (
+    INTERFACE,
+    Counters,
+    Star,
+    Unavailable,
+    check_available,
+    run,
+    throttle_client,
+    throttle_server,
+)
 from testbed.errors import ClusterError
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -8,10 +8,12 @@ REQUIRED = ("seconds", "floor_seconds", "ratio")
 """What every result holds: the time measured, the time of the floor in the same process, and their ratio."""
 
 
-def arguments(description: str) -> argparse.ArgumentParser:
-    """A parser that already knows ``--format``; a benchmark adds its own options."""
+def arguments(description: str, *more_formats: str) -> argparse.ArgumentParser:
+    """A parser that already knows ``--format``; a benchmark adds its own options and formats."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="a table, or one flat JSON object")
+    parser.add_argument(
+        "--format", choices=("text", "json", *more_formats), default="text", help="a table, or one flat JSON object"
+    )
     return parser
 
 

@@ -22,8 +22,17 @@ import numpy as np
 
 from benchmarks.floors import bare_training_loop
 from benchmarks.report import arguments, emit, table
-from benchmarks.scale_cases import MODEL, experiment_of, lotto, variations
-from benchmarks.scale_measuring import PARTS, ROUND, Measured, measure, timed_session
+from benchmarks.scale_runs import (
+    MODEL,
+    PARTS,
+    ROUND,
+    Measured,
+    experiment_of,
+    lotto,
+    measure,
+    timed_session,
+    variations,
+)
 from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
 

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.report import arguments, emit
+from benchmarks.vrf import evaluation_seconds
 from testbed.crypto import vrf
 from testbed.emulation.availability.models import AlwaysAvailable
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
@@ -155,7 +156,7 @@ def main() -> None:
             client = ClientCentricDraw(ClientCentricParameters(participants=PARTICIPANTS), population)
             seconds = selection_seconds(client, population)
             row["client_centric_s"] = seconds
-            row["vrf_share"] = vrf_seconds(population) / seconds
+            row["vrf_share"] = evaluation_seconds(population) / seconds
         rows.append(row)
         population *= 10
     largest = rows[-1]
@@ -169,15 +170,6 @@ def main() -> None:
         rows,
         options.format == "json",
     )  # fmt: skip
-
-
-def vrf_seconds(count: int, sample: int = 500) -> float:
-    """What `count` evaluations of the VRF take, from a sample timed here."""
-    secret = vrf.SecretKey.from_seed(bytes(32))
-    began = time.perf_counter()
-    for number in range(sample):
-        secret.output(number.to_bytes(8, "big"))
-    return (time.perf_counter() - began) / sample * count
 
 
 if __name__ == "__main__":

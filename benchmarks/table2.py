@@ -27,7 +27,7 @@ from analysis.reproduction.lotto.published import PARAMETERS
 from benchmarks import round as training
 from benchmarks import secagg
 from benchmarks.report import arguments, emit
-from benchmarks.scale_measuring import ROUND, timed_session
+from benchmarks.scale_runs import ROUND, timed_session
 from testbed.experiment.schema import Experiment, points
 from testbed.records import RunDirectory, RunRecords
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.report import arguments, emit
-from testbed.crypto import vrf
+from benchmarks.vrf import evaluation_seconds
 from testbed.emulation.availability.models import AlwaysAvailable
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.emulation.links import ClientLinks, Links
@@ -69,15 +69,6 @@ def one_selection(protocol: Any, population: int) -> dict[str, float]:
     }  # fmt: skip
 
 
-def vrf_seconds(count: int, sample: int = 500) -> float:
-    """What `count` evaluations of the VRF take, from a sample timed here."""
-    secret = vrf.SecretKey.from_seed(bytes(32))
-    began = time.perf_counter()
-    for number in range(sample):
-        secret.output(number.to_bytes(8, "big"))
-    return (time.perf_counter() - began) / sample * count
-
-
 def main() -> None:
     """Run the benchmark from the command line."""
     parser = arguments(__doc__.splitlines()[0])
@@ -94,7 +85,7 @@ def main() -> None:
             VerifiableBatchPartitionParameters(privacy=options.privacy, **terms), population
         )
         lotto = ClientCentricServer(ClientCentricParameters(**terms), population)
-        floor = vrf_seconds(population)
+        floor = evaluation_seconds(population)
         own = one_selection(batches, population)
         theirs = {f"lotto_{key}": value for key, value in one_selection(lotto, population).items()}
         rows.append({"population": population, "floor_seconds": floor, **own, **theirs})

@@ -71,12 +71,11 @@ html_theme_options = {
     "navigation_with_keys": False,
     "back_to_top_button": False,
     "secondary_sidebar_items": ["page-toc"],
+    "icon_links": [
+        {"name": "Repository", "url": repository().removesuffix("/blob/main"), "icon": "fa-brands fa-github"}
+    ],
     "footer_start": ["copyright"],
     "footer_end": ["theme-version"],
 }
-if address := repository():
-    html_theme_options["icon_links"] = [
-        {"name": "Repository", "url": address.removesuffix("/blob/main"), "icon": "fa-brands fa-github"}
-    ]
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

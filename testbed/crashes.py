@@ -53,7 +53,7 @@ class Crash:
     @classmethod
     def of(cls, client: int, error: BaseException) -> "Crash":
         """The crash of `client` that `error` is."""
-        frame = _own_frame(error) or _innermost(error, _OURS)
+        frame = _own_frame(error) or _innermost_of_ours(error)
         file, line, function = ("", 0, "") if frame is None else (frame.filename, frame.lineno or 0, frame.name)
         return cls(client, _said(error), file, line, function, _trace(error), error)
 
@@ -138,9 +138,9 @@ def _is_own(file: str) -> bool:
     return not file.startswith((*_OURS, *_LIBRARIES, "<")) and _INSTALLED.isdisjoint(Path(file).parts)
 
 
-def _innermost(error: BaseException, folders: tuple[str, ...]) -> traceback.FrameSummary | None:
+def _innermost_of_ours(error: BaseException) -> traceback.FrameSummary | None:
     frames = traceback.extract_tb(error.__traceback__)
-    return next((frame for frame in reversed(frames) if frame.filename.startswith(folders)), None)
+    return next((frame for frame in reversed(frames) if frame.filename.startswith(_OURS)), None)
 
 
 def _said(error: BaseException) -> str:

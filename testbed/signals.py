@@ -1,7 +1,7 @@
 """SIGINT and SIGTERM stop a run in the same way: by `KeyboardInterrupt`, at once, from wherever the program is.
 
 Python's own handler of SIGINT will not do: `asyncio.run` replaces it by one that waits until the running round
-awaits something, and Ray puts its own for SIGTERM. What is recorded is safe at any moment (see `records.writing`).
+awaits something, and Ray puts its own for SIGTERM. What is recorded is safe at any moment (see `records.writer`).
 """
 
 import contextlib

@@ -231,7 +231,7 @@ class Inverter:
         first, last: rounds whose sums are solved; the pictures are sought at the model of the first completed one.
 
     Raises:
-        ExperimentError: as `view`; or the run does not learn images with a built-in model.
+        ExperimentError: as `analysis.attacks.reconstruction.view`; or no images are learned with a built-in model.
     """
 
     def __init__(self, run: RunRecords, first: int, last: int) -> None:

@@ -3,7 +3,8 @@ Servers in Federated Learning, USENIX Security 2024, arXiv 2401.02880, sections 
 
 A client is a candidate with probability at most p = floor(a s m / n_min) / m, whatever the server announces: clients
 refuse a population below n_min. Of the c dishonest clients at most Binomial(c, p) many come through, and a server that
-removes honest candidates only keeps all of them. These are bounds for one round.
+removes honest candidates only keeps all of them. These are bounds for one round, and the way back from a target to
+parameters; `analysis.bounds.lotto_rounds` is about many rounds.
 """
 
 from collections.abc import Callable
@@ -254,12 +255,14 @@ def exclusion(excluded: int, population: int) -> float:
     return floor(Fraction(excluded, population) * 10**6) / 10**6
 
 
-def _smallest(holds: Callable[[int], bool], first: int, last: int) -> int | None:
+def smallest(holds: Callable[[int], bool], first: int, last: int) -> int:
     """The smallest number from `first` to `last` for which it holds, given that it then holds for all larger ones."""
-    if not holds(last):
-        return None
-    low, high = first, last
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low
+    while first < last:
+        middle = (first + last) // 2
+        first, last = (first, middle) if holds(middle) else (middle + 1, last)
+    return first
+
+
+def _smallest(holds: Callable[[int], bool], first: int, last: int) -> int | None:
+    """As `smallest`; None where it does not even hold for `last`."""
+    return smallest(holds, first, last) if holds(last) else None

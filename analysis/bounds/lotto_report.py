@@ -32,16 +32,11 @@ def lotto_bounds(
     With `rounds`, Corollary 1 over that many, for a server that may skip rounds; `round_gap` None: any.
     """
     least = population if min_population is None else min_population
-    lotto.check_counts(population, dishonest, participants, least)
+    setting = _setting(population, dishonest, participants, over_selection, least)
     p = lotto.selection_probability(participants, over_selection, least)
     allowed = lotto.allowed(population, dishonest, participants, eta)
     tolerated = lotto.tolerated(participants, threshold)
-    return {
-        "population": population,
-        "dishonest": dishonest,
-        "participants": participants,
-        "over_selection": float(over_selection),
-        "min_population": least,
+    row = setting | {
         "eta": float(eta),
         "threshold": lotto.threshold_of(participants, threshold),
         "selection_probability": float(p),
@@ -54,14 +49,10 @@ def lotto_bounds(
         "dishonest_tolerated": tolerated,
         "secagg_fails": lotto.secagg_fails(dishonest, participants, over_selection, least, threshold),
         **_logarithm("secagg_fails", tolerated, dishonest, p),
-        **(
-            {}
-            if rounds is None
-            else _over_rounds(
-                BrokenRounds(dishonest, participants, over_selection, least, threshold, rounds, round_gap)
-            )
-        ),
     }
+    if rounds is not None:
+        row |= _over_rounds(BrokenRounds(dishonest, participants, over_selection, least, threshold, rounds, round_gap))
+    return row
 
 
 def _over_rounds(broken: BrokenRounds) -> Row:
@@ -81,16 +72,13 @@ def _over_rounds(broken: BrokenRounds) -> Row:
 
 def lotto_dp_costs(training: Training, population: int, *, parallel_lists: bool = False) -> Row:
     """Corollaries 2 and 3, and the epsilon without Lotto, for one training; and with several lists in a round."""
-    lotto.check_counts(population, training.dishonest, training.participants, training.min_population)
+    setting = _setting(
+        population, training.dishonest, training.participants, training.over_selection, training.min_population
+    )
     if training.maximum_population < population:
         raise ValueError(f"maximum_population: n_max = {training.maximum_population} with a population of {population}")
     mechanism = training.mechanism
-    return {
-        "population": population,
-        "dishonest": training.dishonest,
-        "participants": training.participants,
-        "over_selection": float(training.over_selection),
-        "min_population": training.min_population,
+    return setting | {
         "maximum_population": training.maximum_population,
         "threshold": lotto.threshold_of(training.participants, training.threshold),
         "rounds": training.rounds,
@@ -120,15 +108,10 @@ def lotto_plan(
 ) -> Row:
     """The loosest value of each parameter that keeps Pr[SecAgg fails] <= target, the others left where they are."""
     least = population if min_population is None else min_population
-    lotto.check_counts(population, dishonest, participants, least)
+    setting = _setting(population, dishonest, participants, over_selection, least)
     t = lotto.threshold_of(participants, threshold)
     smallest = lotto.smallest_min_population(population, dishonest, participants, over_selection, t, target)
-    plan: Row = {
-        "population": population,
-        "dishonest": dishonest,
-        "participants": participants,
-        "over_selection": float(over_selection),
-        "min_population": least,
+    plan: Row = setting | {
         "threshold": t,
         "target": target,
         "sufficiency": sufficiency,
@@ -159,6 +142,20 @@ def lotto_plan(
         above = f"dishonest_fraction_exceeds stays above {target:g} even with the whole population as n_min"
         plan |= found("smallest_min_population_for_eta", bound, above)
     return plan
+
+
+def _setting(
+    population: int, dishonest: int, participants: int, over_selection: float | Fraction, min_population: int
+) -> Row:
+    """What was given, checked."""
+    lotto.check_counts(population, dishonest, participants, min_population)
+    return {
+        "population": population,
+        "dishonest": dishonest,
+        "participants": participants,
+        "over_selection": float(over_selection),
+        "min_population": min_population,
+    }
 
 
 def _fraction_remarks(allowed: int, dishonest: int, participants: int, p: Fraction) -> Row:

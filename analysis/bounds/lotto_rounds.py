@@ -7,9 +7,9 @@ probability at least 1 - p_k no round has more than k dishonest candidates, and 
 client takes part in more than r of the R rounds. Given both, the victim's epsilon is that of r rounds with (s - k)/s of
 the noise, at what p_k and q_r leave of delta. Every pair (k, r) gives a valid epsilon; the corollaries take the least.
 
-Corollary 1 bounds by q the chance that a round *number* is broken: that more dishonest clients stand
-in it than secure aggregation withstands. The functions are independent from number to number, and the dishonest clients
-are what they are before the keys are made, so broken numbers are independent, each with chance q at most.
+Corollary 1 bounds by q the chance that a round *number* is broken: that more dishonest clients stand in it than secure
+aggregation withstands. The functions are independent from number to number, and the dishonest clients are what they are
+before the keys are made, so broken numbers are independent, each with chance q at most.
 
 A server that knows its own clients' lots ahead chooses among numbers. Each serves a client once and none is above R, so
 of all that ever happens at most Binomial(R, q) rounds are broken. Clients that accept a number at most G above the last
@@ -32,7 +32,7 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.bounds.lotto import selection_probability, tolerated
+from analysis.bounds.lotto import selection_probability, smallest, tolerated
 from analysis.bounds.rows import require_at_least, require_inside
 from analysis.bounds.tails import log10_survival, survival, survivals, survivals_over_trials
 from testbed.privacy.accounting import Divergences, Skellam, epsilon
@@ -149,9 +149,9 @@ def least_epsilon(
     p, q = dishonest, lru_cache(maxsize=None)(repeated)
     if not p or p[-1] >= delta:
         return PrivacyCost(inf, None, None, reason="more dishonest participants than allowed for are too likely")
-    first = _first(lambda r: q(r) < delta, rounds)
+    first = smallest(lambda r: q(r) < delta, 0, rounds)
     best = PrivacyCost(inf, None, None, reason="without noise nothing is private")
-    for k in range(_first(lambda k: p[k] < delta, len(p) - 1), len(p)):
+    for k in range(smallest(lambda k: p[k] < delta, 0, len(p) - 1), len(p)):
         if cost(k, first, delta) >= best.epsilon:
             break
         for r in range(first, rounds + 1):
@@ -222,15 +222,6 @@ def _divergences(training: Training, k: int) -> Divergences:
     return training.mechanism.divergences((s - k) / s)
 
 
-def _first(holds: Callable[[int], bool], last: int) -> int:
-    """The smallest i for which it holds, given that it holds from there on up to `last`."""
-    low, high = 0, last
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low
-
-
 def _too_many(training: Training, chance: float) -> str:
     k = min(training.dishonest, training.tolerated)
     return (
@@ -293,10 +284,6 @@ class BrokenRounds:
         """The highest number that can have been announced in so many announcements."""
         return self.rounds if self.gap is None else min(announced * self.gap, self.rounds)
 
-    def among(self, announced: int) -> float:
-        """Pr[one of the first so many announced rounds is broken], at most, for any server."""
-        return self.some_of(self.reached(announced))
-
     @property
     def expected(self) -> float:
         """How many of all R rounds are broken, in expectation, at most."""
@@ -333,15 +320,10 @@ def cost_with_parallel_lists(training: Training, population: int) -> PrivacyCost
 
 def candidates_at_most(training: Training, population: int) -> tuple[int, float]:
     """m, at least s, and the chance that a round of R has more candidates: a thousandth of delta at most."""
-    low, high = min(training.participants, population), population
-    while low < high:
-        middle = (low + high) // 2
-        enough = at_least_one(training.rounds, survival(middle, population, training.p)) <= training.delta / _SPARED
-        low, high = (low, middle) if enough else (middle + 1, high)
-    return low, at_least_one(training.rounds, survival(low, population, training.p))
 
+    def more(m: int) -> float:
+        return at_least_one(training.rounds, survival(m, population, training.p))
 
-def lists_at_once(candidates: int, dishonest: int, participants: int) -> int:
-    """L: how many lists of s so many candidates make, with the dishonest among them in each and no other twice."""
-    ours = min(dishonest, participants - 1)
-    return (candidates - dishonest) // (participants - ours)
+    fewest = min(training.participants, population)
+    most = smallest(lambda m: more(m) <= training.delta / _SPARED, fewest, population)
+    return most, more(most)

@@ -21,7 +21,7 @@ import pandas as pd
 from analysis.comparison.measures import per_round
 from analysis.comparison.rows import Row, baselines_of, rows_of
 from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S, summarise
-from analysis.statistics import mean_interval, ratio_interval
+from analysis.statistics import Interval, mean_interval, ratio_interval
 from testbed.emulation.traces.schedule import FATES
 from testbed.records import RunRecords
 from testbed.records.reader import recorded_schedule, summed_up
@@ -106,11 +106,10 @@ def _measured(row: Row, privacy_time_limit_s: float) -> dict[str, Any]:
     costs: dict[str, float | None] = {}
     for cost, key in _COSTS.items():
         if len(summaries) == 1:
-            mean, half_width = summaries[0][key], summaries[0][f"{key}_half_width"]
+            interval = Interval(summaries[0][key], summaries[0][f"{key}_half_width"])
         else:
             interval = mean_interval(_values(summaries, key))
-            mean, half_width = interval.mean, interval.half_width
-        costs |= {cost: mean, f"{cost}_half_width": half_width, f"{cost}_ratio": None}
+        costs |= {**interval.named(cost), f"{cost}_ratio": None}
     ends = (end for run in row.runs for end in zip(run.rounds["outcome"], run.rounds["reason"], strict=True))
     return {
         "setting": row.setting,
@@ -201,10 +200,9 @@ def _paired(row: Row, base: Row | None) -> dict[str, Any]:
         sides = [frame[[f"{cost}_x", f"{cost}_y"]].dropna().to_numpy(np.float64) for frame in rounds]
         sides = [side for side in sides if len(side)]
         pairs = sides[0] if len(sides) == 1 else np.array([side.mean(axis=0) for side in sides]).reshape(-1, 2)
-        mean, ratio = mean_interval(pairs[:, 0]), ratio_interval(pairs[:, 0], pairs[:, 1])
-        record |= {cost: mean.mean, f"{cost}_half_width": mean.half_width}
+        record |= mean_interval(pairs[:, 0]).named(cost)
         record[f"{cost}_baseline"] = mean_interval(pairs[:, 1]).mean
-        record |= {f"{cost}_ratio": ratio.mean, f"{cost}_ratio_half_width": ratio.half_width}
+        record |= ratio_interval(pairs[:, 0], pairs[:, 1]).named(f"{cost}_ratio")
     record |= {"pairs": sum(map(len, rounds)), "pairs_identical": 0, "pairs_same_stages": 0}
     for (run, other), frame in zip(together, rounds, strict=True):
         mine, theirs = _fates(run), _fates(other)

@@ -74,11 +74,7 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         "rounds_completed": len(completed),
         "rounds_skipped": failed["rounds"]["skipped"],
         "rounds_aborted": failed["rounds"]["aborted"],
-        **{
-            f"{name}{end}": value
-            for name, cost in costs.items()
-            for end, value in (("", cost.mean), ("_half_width", cost.half_width))
-        },
+        **{key: value for name, cost in costs.items() for key, value in cost.named(name).items()},
         "failed_rounds_s": failed["seconds"].sum(),
         "failed_rounds_bytes": failed["bytes"].sum(),
         "server_compute_s_per_round": mean_interval(completed["server_compute_s"]).mean,

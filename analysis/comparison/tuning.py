@@ -80,14 +80,9 @@ def best_values(frame: pd.DataFrame, keys: Sequence[str]) -> dict[str, Any]:
 
 def _accuracies(runs: Sequence[RunRecords]) -> dict[str, float | None]:
     measured = [per_round(run)["accuracy"].dropna() for run in runs]
-    of = {
-        "final": mean_interval([values.iloc[-1] if len(values) else math.nan for values in measured]),
-        "best": mean_interval([values.max() if len(values) else math.nan for values in measured]),
-    }
-    found: dict[str, float | None] = {}
-    for measure in _MEASURES:
-        found |= {f"{measure}_accuracy": of[measure].mean, f"{measure}_accuracy_half_width": of[measure].half_width}
-    return found
+    final = mean_interval([values.iloc[-1] if len(values) else math.nan for values in measured])
+    best = mean_interval([values.max() if len(values) else math.nan for values in measured])
+    return final.named("final_accuracy") | best.named("best_accuracy")
 
 
 def _told(key: str, value: Any) -> str:

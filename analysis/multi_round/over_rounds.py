@@ -79,18 +79,9 @@ class OverRounds:
 
     def frame(self) -> pd.DataFrame:
         """One row per round: its number (from 1), the metrics under their names here, certified and proof."""
-        columns: dict[str, Any] = {
-            "round": np.arange(1, len(self) + 1),
-            "strong": self.strong,
-            "weak": self.weak,
-            "lower_bound": self.lower_bound,
-            "certified": self.certified,
-            "rank": self.rank,
-            "fairness": self.fairness,
-            "cardinality": self.cardinality,
-            "proof": list(self.proof),
-        }
-        return pd.DataFrame(columns)
+        names = ("strong", "weak", "lower_bound", "certified", "rank", "fairness", "cardinality")
+        columns: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return pd.DataFrame({"round": np.arange(1, len(self) + 1), **columns, "proof": list(self.proof)})
 
 
 def over_rounds(

@@ -1,7 +1,7 @@
 """Training runs of reproductions: the data in words, accuracies over the rounds, and the best learning rate."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +9,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 import workloads
+from analysis.reproduction.contract import ReproductionContext
 from analysis.statistics import mean_interval
 from testbed.arrays import Floats, Ids
+from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 from testbed.workload.section import WorkloadSection
 
@@ -69,6 +71,36 @@ class AccuracyCurves:
         axes.plot(self.rounds, mean, color=color, linestyle=linestyle, label=label)
         axes.fill_between(self.rounds, mean - half, mean + half, color=color, alpha=0.13, linewidth=0)
         return mean
+
+
+def runs_by_scheme(
+    context: ReproductionContext,
+    schemes: Collection[str],
+    rounds: int,
+    seeds: int,
+    swept: Callable[[int], Experiment],
+    setting: str = "",
+    folder: str = "runs",
+) -> dict[str, list[RunRecords]]:
+    """Run one sweep over the schemes for each seed from 1 on; the runs of each scheme, by seed.
+
+    Args:
+        context: where and how to run.
+        schemes: their names, in the order of the sweep's points.
+        rounds: of each run.
+        seeds: repetitions.
+        swept: a seed's experiment.
+        setting: what the schemes are compared in, where there are several.
+        folder: of the runs, below the context's.
+    """
+    runs: dict[str, list[RunRecords]] = {scheme: [] for scheme in schemes}
+    for seed in range(1, seeds + 1):
+        where = f"{setting}, " if setting else ""
+        context.progress(f"{where}seed {seed} of {seeds}: {len(schemes)} schemes, {rounds} rounds each")
+        directory = context.out / folder / f"{setting}{'-' if setting else ''}seed-{seed}".lower()
+        for scheme, run in zip(schemes, context.run_experiment(swept(seed), directory), strict=True):
+            runs[scheme].append(run)
+    return runs
 
 
 def best_of(rates: Sequence[float], reached: Sequence[float]) -> float:

@@ -18,6 +18,7 @@ ROWS = {
 """What a row of each table is."""
 
 _BYTES, _SECONDS, _CLIENTS, _EPSILON = "bytes", "seconds of the run's clock", "clients", "epsilon"
+_SHARE = "share of the planned variance"
 
 MEANINGS: dict[str, dict[str, tuple[str, str]]] = {
     "rounds": {
@@ -29,7 +30,7 @@ MEANINGS: dict[str, dict[str, tuple[str, str]]] = {
         "server_compute_s": (_SECONDS, "The server's own work in it."),
         "behind_s": (
             _SECONDS,
-            "Live runs: how long the machine, and not links and devices, held the round up; else 0.",
+            "Live runs: how long the machine, not links and devices, held the round up; else 0.",
         ),
         "population": (_CLIENTS, "Clients that were there when it began."),
         "candidates": (_CLIENTS, "Clients that could have become participants: what selection chose from."),
@@ -52,9 +53,9 @@ MEANINGS: dict[str, dict[str, tuple[str, str]]] = {
         "bytes_up": (_BYTES, "The answer, from this client to the server."),
         "transport_down": (
             _BYTES,
-            "Headers and acknowledgements around both messages, from the server to this client.",
+            "Headers and acknowledgements around both messages, server to this client.",
         ),
-        "transport_up": (_BYTES, "The same from this client to the server."),
+        "transport_up": (_BYTES, "The same, this client to the server."),
         "pki_bytes_down": (_BYTES, "From the key directory (PKI) to this client."),
         "pki_bytes_up": (_BYTES, "From this client to the key directory."),
         "compute_s": (_SECONDS, "Work on this client's device: from the cost table and its speed, or measured."),
@@ -81,15 +82,15 @@ MEANINGS: dict[str, dict[str, tuple[str, str]]] = {
         "planned_epsilon": (_EPSILON, "So far, had every round had all of its planned noise."),
         "colluding_epsilon": (
             _EPSILON,
-            "So far, against a malicious server whose accomplices are the dishonest clients.",
+            "So far, against a malicious server with the dishonest clients as accomplices.",
         ),
         "delta": ("probability", "At which the three hold."),
         "noise": (
-            "share of the planned variance",
+            _SHARE,
             "If all survivors have added theirs; null: the client is in no sum.",
         ),
-        "honest_noise": ("share of the planned variance", "What was really added."),
-        "colluding_noise": ("share of the planned variance", "What server and accomplices cannot subtract."),
+        "honest_noise": (_SHARE, "What was really added."),
+        "colluding_noise": (_SHARE, "What server and accomplices cannot subtract."),
     },
 }
 """By table and column: the unit (empty: none) and the meaning."""

@@ -9,7 +9,7 @@ from docs._ext.schema_keys import OWN_CLASS, REQUIRED, Key, Reference, Variant, 
 from docs._ext.units import NO_UNIT
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "reference" / "examples"
-"""An experiment file for each section, with that section alone: ``links.yaml``; the keys of no section: ``general.yaml``."""
+"""An experiment file for each section, ``links.yaml`` for `links`; for the keys of no section ``general.yaml``."""
 
 GENERAL = "general"
 
@@ -31,13 +31,13 @@ def _index(reference: Reference, plain: list[Key], sections: list[Key]) -> str:
     every = "\n".join(f"- {{confval}}`{path}`" for path in sorted(reference.keys))
     return f"""# The experiment file
 
-An experiment is one YAML file; every key has a default unless it says *required*, and what is misspelt is refused in a line
-with file, key and what is allowed. These pages are made from the schema that `testbed validate` uses
+An experiment is one YAML file; every key has a default unless it says *required*, and what is misspelt is refused in a
+line with file, key and what is allowed. These pages are made from the schema that `testbed validate` uses
 (`testbed schema` prints it as JSON schema, with which editors complete keys).
 
 {table(["section", "what it says"], rows)}
-`KEY=VALUE` after `--set` overrides a key: `testbed run FILE --set selection.participants=20`. A path here is what stands
-before the `=`; `sweep` takes the same paths. `null` is YAML's word for *none*.
+`KEY=VALUE` after `--set` overrides a key: `testbed run FILE --set selection.participants=20`. A path here is what
+stands before the `=`; `sweep` takes the same paths. `null` is YAML's word for *none*.
 
 ```{{toctree}}
 :hidden:
@@ -58,8 +58,7 @@ def _general(reference: Reference, keys: list[Key]) -> str:
 
 
 def _section(reference: Reference, section: Key) -> str:
-    parts = [f"# `{section.path}`\n\n{escaped(section.variants[0].description)}.\n\n", _example(section.path)]
-    parts.append(_entry(reference, section) if _optional(reference, section) else "")
+    parts = [f"# `{section.path}`\n\n", _entry(reference, section), _example(section.path)]
     if section.path in reference.alternatives:
         parts.append(_alternatives(reference, section.path))
         parts.append("## Keys\n\n")
@@ -75,35 +74,26 @@ def _section(reference: Reference, section: Key) -> str:
     return "".join(parts)
 
 
-def _optional(reference: Reference, section: Key) -> bool:
-    return any(option.get("type") == "null" for option in section.variants[0].schema.get("anyOf", ()))
-
-
 def _example(name: str) -> str:
     path = EXAMPLES / f"{name}.yaml"
     return f"```yaml\n{path.read_text()}```\n\n" if path.is_file() else ""
 
 
 def _alternatives(reference: Reference, section: str) -> str:
-    """The table of a section's alternatives, each with the keys that it has."""
+    """A section's alternatives, each with the keys that it has."""
     by = reference.alternatives[section][0].chosen_by
     named = {}
     for alternative in reference.alternatives[section]:
         keys = [f"{section}.{name}" for name in alternative.keys if f"{section}.{name}" != by]
         named[alternative.value] = (alternative, keys)
     everywhere = set.intersection(*(set(keys) for _, keys in named.values()))
-    rows = []
+    parts = [f"{{confval}}`{by}` chooses one of:\n\n"]
     for value, (alternative, keys) in named.items():
         own = ", ".join(_link(key) for key in keys if key not in everywhere)
-        rows.append([f"`{value}`", escaped(_of_choice(reference, by, value) or alternative.description), own or "–"])
+        parts.append(f"`{value}`\n: {escaped(_of_choice(reference, by, value) or alternative.description)}\n")
+        parts.append(f"\n  Keys: {own}\n\n" if own else "\n")
     shared = ", ".join(_link(key) for key in reference.keys if key in everywhere)
-    also = f"All of them have {shared}.\n\n" if shared else ""
-    return (
-        f"{{confval}}`{by}` chooses one of:\n\n"
-        + table([f"`{by}`", "what it is", "keys of its own"], rows)
-        + "\n"
-        + also
-    )
+    return "".join(parts) + (f"All of them have {shared}.\n\n" if shared else "")
 
 
 def _of_choice(reference: Reference, by: str, value: str) -> str:
@@ -165,14 +155,14 @@ def _variant(reference: Reference, key: Key, variant: Variant) -> str:
     facts = [("Type", reference.form(variant.schema))]
     if variant.default is REQUIRED:
         facts.append(("Default", "*required*"))
-    elif not key.section or variant.default is None and "section" != facts[0][1]:
-        facts.append(("Default", _default(variant.default)))
-    elif not isinstance(variant.default, dict) and variant.default is not None:
-        facts.append(("Default", _default(variant.default)))
+    elif not (key.section and (facts[0][1] == "section" or isinstance(variant.default, dict))):
+        facts.append(("Default", _default(variant.default)))  # a section's default is that of its keys
     if key.unit and key.unit != NO_UNIT:
         facts.append(("Unit", key.unit))
     if variant.alternatives and (only := _only(reference, key, variant)):
         facts.append(("Only with", only))
+    if facts == [("Type", "section")]:
+        facts = []
     return f"{escaped(variant.description)}\n\n{_facts(facts)}"
 
 

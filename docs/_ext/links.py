@@ -13,15 +13,14 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,}|:{3,})")
 
 
 def repository() -> str:
-    """Where the repository's files can be read, without a slash at the end; empty where pyproject.toml has no address."""
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"].get("urls", {})
-    address = str(urls.get("Repository", "")).rstrip("/")
-    return f"{address}/blob/main" if address else ""
+    """Where the repository's files can be read, without a slash at the end."""
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    return f"{urls['Repository'].rstrip('/')}/blob/main"
 
 
 def local_links(page: Path) -> Iterator[tuple[int, Path, str]]:
     """The links of a page to files: line, file, and the heading (with ``#``) or ''."""
-    for number, line in _prose(page.read_text()):
+    for number, line in prose(page.read_text()):
         for match in _LINK.finditer(line):
             if "://" not in match[2] and not match[2].startswith("mailto:"):
                 yield number, _target(page, match[2]), match[3] or ""
@@ -32,7 +31,7 @@ def _target(page: Path, link: str) -> Path:
     return Path(normpath(start / link.lstrip("/")))
 
 
-def _prose(text: str) -> Iterator[tuple[int, str]]:
+def prose(text: str) -> Iterator[tuple[int, str]]:
     """Lines outside of blocks of code, with their numbers."""
     fence = ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -47,12 +46,8 @@ def _prose(text: str) -> Iterator[tuple[int, str]]:
 
 
 def in_site(text: str, page: Path, address: str) -> str:
-    """A page's source with its links to files outside of docs/ leading to the repository.
-
-    Without an address they lead to the files beside the built site, which is there when somebody builds it.
-    """
+    """A page's source with its links to files outside of docs/ leading to `address`."""
     lines = text.splitlines(keepends=True)
-    up = "../" * (len(page.relative_to(DOCS).parts) + 2)  # docs/_build/html/PAGE
 
     def replaced(match: re.Match[str]) -> str:
         if "://" in match[2] or match[2].startswith("mailto:"):
@@ -60,9 +55,8 @@ def in_site(text: str, page: Path, address: str) -> str:
         target = _target(page, match[2])
         if target.is_relative_to(DOCS) or not target.exists():
             return match[0]
-        start = f"{address}/" if address else f"{up}"
-        return f"{match[1]}{start}{target.relative_to(ROOT)}{match[3] or ''}{match[4]}"
+        return f"{match[1]}{address}/{target.relative_to(ROOT)}{match[3] or ''}{match[4]}"
 
-    for number, line in _prose(text):
+    for number, line in prose(text):
         lines[number - 1] = _LINK.sub(replaced, line) + lines[number - 1][len(line) :]
     return "".join(lines)

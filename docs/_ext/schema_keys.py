@@ -58,8 +58,13 @@ class Key:
 
     @property
     def unit(self) -> str:
-        """The unit of its numbers, `units.NO_UNIT` where they have none; empty: it has no numbers, or nobody has said."""
-        return unit_of(self.path) if any(_numeric(variant.schema) for variant in self.variants) else ""
+        """The unit of its numbers, `units.NO_UNIT` where they have none; empty: no numbers, or nobody has said."""
+        return unit_of(self.path) if self.has_numbers else ""
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether a number can be written for it."""
+        return any(_numeric(variant.schema) for variant in self.variants)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The Sphinx extension that makes this site of the pages and of the code: it writes the reference before pages are read."""
+"""The Sphinx extension that makes the site of pages and code: it writes the reference before pages are read."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from docs._ext import api, columns, commands, configuration, diagrams, links
 from docs._ext.schema_keys import reference
 
 GENERATED = links.DOCS / "reference" / "generated"
-_TABLES = "% columns of all tables"
+_TABLES = re.compile(r"^In the built site.*?^% columns of all tables$", re.DOTALL | re.MULTILINE)
 _log = logging.getLogger(__name__)
 
 
@@ -49,9 +49,7 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
         if not target.exists():
             _log.warning("no such file: %s", target, location=(name, number))
     text = links.in_site(source[0], path, links.repository())
-    if _TABLES in text:
-        text = text.replace(_TABLES, columns.tables())
-    source[0] = text
+    source[0] = _TABLES.sub(lambda _: columns.tables(), text)
 
 
 _CODE = re.compile(r"(``[^`]+``|:\w+:`[^`]+`|`[^`]+`)")

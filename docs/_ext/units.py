@@ -68,12 +68,47 @@ UNITS = {
 """By the last part of a key's path, or by the whole path."""
 
 UNITLESS = frozenset(
-    """
-    seed alpha learning_rate momentum weight_decay learning_rate_decay client_rate assumed_unavailable exploration
-    exploration_decay exploration_minimum penalty cut_off clip blacklist_share over_selection exclude epsilon delta bias
-    dishonest dropouts sample_rate factor fastest slowest exponent median sigma rate hazard unavailable lowest highest
-    online_shape offline_shape amplitude scale column
-    """.split()
+    [
+        "seed",
+        "alpha",
+        "learning_rate",
+        "momentum",
+        "weight_decay",
+        "learning_rate_decay",
+        "client_rate",
+        "assumed_unavailable",
+        "exploration",
+        "exploration_decay",
+        "exploration_minimum",
+        "penalty",
+        "cut_off",
+        "clip",
+        "blacklist_share",
+        "over_selection",
+        "exclude",
+        "epsilon",
+        "delta",
+        "bias",
+        "dishonest",
+        "dropouts",
+        "sample_rate",
+        "factor",
+        "fastest",
+        "slowest",
+        "exponent",
+        "median",
+        "sigma",
+        "rate",
+        "hazard",
+        "unavailable",
+        "lowest",
+        "highest",
+        "online_shape",
+        "offline_shape",
+        "amplitude",
+        "scale",
+        "column",
+    ]
 )
 _LIKE_THEIR_LINK = ("minimum", "maximum", "mean", "median", "sigma")
 

@@ -22,7 +22,7 @@ from testbed.commands.invocation import (
     quoted,
     reads_records,
 )
-from testbed.commands.results import Directories, runs_in
+from testbed.commands.results import Directories, TableFormat, runs_in
 from testbed.commands.terminal import echo, messages
 from testbed.errors import ExperimentError
 
@@ -50,9 +50,7 @@ def summary(
     eta: Annotated[
         float, typer.Option(help="How often x/s > eta c/n: x of s participants and c of n clients are dishonest.")
     ] = 2.0,
-    format: Annotated[
-        Literal["text", "markdown", "csv", "json"], typer.Option(help="csv and json hold every column.")
-    ] = "text",
+    format: TableFormat = "text",
     debug: Debug = False,
 ) -> None:
     """Print which attacks honest parties refused, by which check, and how far the others biased the selection."""

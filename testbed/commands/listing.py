@@ -96,7 +96,8 @@ _LISTS: dict[str, Callable[[], _Rows]] = {
 
 def list_(
     what: Annotated[
-        Literal["protocols", "datasets", "models", "misbehaviours", "figures"], typer.Argument(show_default=False)
+        Literal["protocols", "datasets", "models", "misbehaviours", "figures"],
+        typer.Argument(help="What to list.", show_default=False),
     ],
     format: Annotated[Literal["text", "markdown", "csv", "json"], typer.Option(help="How to print it.")] = "text",
     debug: Debug = False,

@@ -45,7 +45,9 @@ DROPOUTS_EPILOG = examples(
 PLOT_EPILOG = examples("testbed plot runs/quickstart", "testbed plot runs/monday runs/tuesday --out figures")
 
 Directories = Annotated[list[str], argument("DIR|URI", "Directories of runs or of sweeps, also s3://, gs://.")]
-Format = Literal["text", "markdown", "csv", "latex", "json"]
+TableFormat = Annotated[
+    Literal["text", "markdown", "csv", "json"], typer.Option(help="csv and json hold every column.")
+]
 
 
 def compare(
@@ -53,7 +55,10 @@ def compare(
     baseline: Annotated[
         str | None, option("NAME", "The run that the others are compared with; default: selection random.")
     ] = None,
-    format: Annotated[Format, typer.Option(help="csv and json hold every column, in seconds and bytes.")] = "text",
+    format: Annotated[
+        Literal["text", "markdown", "csv", "latex", "json"],
+        typer.Option(help="csv and json hold every column, in seconds and bytes."),
+    ] = "text",
     paired: Annotated[bool, flag("Match rounds by number: the same drop-outs, round by round.", "--paired")] = False,
     debug: Debug = False,
 ) -> None:
@@ -67,9 +72,7 @@ def compare(
 
 def dropouts(
     directories: Directories,
-    format: Annotated[
-        Literal["text", "markdown", "csv", "json"], typer.Option(help="csv and json hold every column.")
-    ] = "text",
+    format: TableFormat = "text",
     debug: Debug = False,
 ) -> None:
     """Print who was lost at which stage: offline, dropped out, too late or refusing, participants and all asked."""
@@ -131,9 +134,7 @@ METRICS_EPILOG = examples(
 
 def metrics(
     directories: Directories,
-    format: Annotated[
-        Literal["text", "markdown", "csv", "json"], typer.Option(help="csv and json hold every column.")
-    ] = "text",
+    format: TableFormat = "text",
     every: Annotated[
         int | None, option("K", "Every K-th round and the last; default: the last (json: all).", min=1)
     ] = None,

@@ -118,7 +118,7 @@ def convert(
 
 
 def _converted(format: str, source: Path, given: dict[str, Any], round_s: float) -> "tuple[AvailabilityTrace, Counts]":
-    from testbed.emulation.traces.conversion import csv_intervals, flash_events, matrix, phone_intervals
+    from testbed.emulation.traces.conversion import csv_intervals, flash, matrix
     from testbed.emulation.traces.conversion.collector import Outside
 
     if format == "matrix":
@@ -127,11 +127,8 @@ def _converted(format: str, source: Path, given: dict[str, Any], round_s: float)
         client, begin, end = (given[f"--{name}-column"] for name in ("client", "from", "until"))
         return csv_intervals.convert(source, client, begin, end, given["--unit"] or "s")
     outside: Outside = given["--outside"] or "repeat"
-    return (
-        phone_intervals.convert(source, outside)
-        if format == "phone-intervals"
-        else flash_events.convert(source, outside)
-    )
+    convert = flash.convert_timers if format == "phone-intervals" else flash.convert_events
+    return convert(source, outside)
 
 
 _READS = {  # the options that a format needs, and those that it may have

@@ -180,14 +180,11 @@ class HostAnswers:
         if not parts:
             return cls.empty()
         order = np.argsort(np.concatenate([part.clients for part in parts]), kind="stable")
-        merged = cls(
-            clients=np.concatenate([part.clients for part in parts])[order],
-            answered=np.concatenate([part.answered for part in parts])[order],
-            sizes=np.concatenate([part.sizes for part in parts])[order],
-            compute_s=np.concatenate([part.compute_s for part in parts])[order],
-            pki_up=np.concatenate([part.pki_up for part in parts])[order],
-            pki_down=np.concatenate([part.pki_down for part in parts])[order],
-        )
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts])[order]
+            for name in ("clients", "answered", "sizes", "compute_s", "pki_up", "pki_down")
+        }
+        merged = cls(**columns)
         for part in parts:
             merged.headers.update(part.headers)
             merged.refusals += part.refusals

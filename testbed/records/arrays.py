@@ -25,6 +25,7 @@ import re
 import shutil
 import zipfile
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -36,8 +37,8 @@ from testbed.errors import RunError
 from testbed.files import limits
 from testbed.files.atomic import atomic_write
 
-ERRORS = (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile)
-"""What `Arrays` raises: of the system, and when a file is damaged."""
+ERRORS = (OSError, ValueError, TypeError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile)
+"""What reading `Arrays` raises: of the system, and when a file is damaged."""
 
 _LONGEST_HEADER = 10_000
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -91,7 +92,6 @@ class Arrays:
 CHECKPOINT = "checkpoint.npz"
 PREVIOUS = "checkpoint-previous.npz"
 _MEMORY = "memory/"  # what the selection protocol's arrays are called in a checkpoint, before their names
-_DAMAGE = (TypeError, *ERRORS)
 
 
 @dataclass(frozen=True)
@@ -147,13 +147,13 @@ def read_checkpoint(path: Path) -> Found:
         return Found(_load(path / CHECKPOINT))
     except FileNotFoundError:
         lost, whole = f"{CHECKPOINT} is missing", "restore it"
-    except _DAMAGE as error:
+    except ERRORS as error:
         lost, whole = f"damaged checkpoint ({error})", "put an intact one in its place"
     try:
         return Found(_load(path / PREVIOUS), lost)
     except FileNotFoundError:
         pass
-    except _DAMAGE as error:
+    except ERRORS as error:
         lost += f", and so is the one before ({error})"
     recorded = _rounds_recorded(path)
     if lost.endswith("missing") and recorded < 2:  # killed in the middle of recording round 1: it did not count yet
@@ -165,12 +165,25 @@ def read_checkpoint(path: Path) -> Found:
 
 
 def stamp(path: Path) -> Stamp | None:
-    """As `read`, of a run whose model need not be read; None: no round has been recorded."""
+    """As `read_checkpoint`, of a run whose model need not be read; None: no round has been recorded."""
     for name in (CHECKPOINT, PREVIOUS):
-        with contextlib.suppress(*_DAMAGE), Arrays(path / name) as stored:
-            return Stamp(int(stored["round_number"]), float(stored["now_s"]), float(stored["wall_s"]))
+        with contextlib.suppress(*ERRORS), Arrays(path / name) as stored:
+            return _stamp(stored)
     found = read_checkpoint(path).checkpoint  # says what is wrong
     return None if found is None else Stamp(found.round_number, found.now_s, found.wall_s)
+
+
+def stamp_of(checkpoint: Path | bytes) -> Stamp | None:
+    """The stamp of a checkpoint file (its path, which need not exist, or its bytes); raises `RunError` when damaged."""
+    try:
+        with Arrays(io.BytesIO(checkpoint) if isinstance(checkpoint, bytes) else checkpoint) as stored:
+            return _stamp(stored)
+    except FileNotFoundError:
+        return None
+    except ERRORS as error:
+        where = "the checkpoint at the URI" if isinstance(checkpoint, bytes) else str(checkpoint)
+        advice = "restore it, or start again with another --out"
+        raise RunError(f"{where}: damaged checkpoint ({error}); {advice}") from None
 
 
 def restored(path: Path) -> Stamp | None:
@@ -183,21 +196,10 @@ def restored(path: Path) -> Stamp | None:
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint, *, keep_last: bool) -> None:
     """Put a checkpoint in its place, on disk; `keep_last`: the last one becomes the one before, in case it is lost."""
-    memory: dict[str, Any] = {_MEMORY + name: array for name, array in checkpoint.memory.items()}
-    stored = io.BytesIO()  # first in memory: a zip file that a full disk cuts off complains when it is collected
-    np.savez(
-        stored,
-        round_number=checkpoint.round_number,
-        now_s=checkpoint.now_s,
-        model=checkpoint.model,
-        participations=checkpoint.participations,
-        wall_s=checkpoint.wall_s,
-        **memory,
-    )
     if keep_last:
         keep_checkpoint(path)
-    with atomic_write(path / CHECKPOINT, lambda why: cannot_write(path / CHECKPOINT, why)) as file:
-        file.write(stored.getbuffer())
+    plain = {name: value for name, value in vars(checkpoint).items() if name != "memory"}
+    _save(path / CHECKPOINT, plain | {_MEMORY + name: array for name, array in checkpoint.memory.items()})
 
 
 def keep_checkpoint(path: Path, *, copy: bool = False) -> None:
@@ -231,17 +233,27 @@ def cannot_write(path: Path, why: str) -> RunError:
     return RunError(f"{path}: cannot write: {why}; what was recorded before is intact, rerun with --resume")
 
 
-def _load(file: Path | IO[bytes]) -> Checkpoint:
+def replacing(path: Path) -> AbstractContextManager[IO[bytes]]:
+    """A file of a run, open to be written; see `atomic_write`. Raises `cannot_write`."""
+    return atomic_write(path, lambda why: cannot_write(path, why))
+
+
+def _save(path: Path, arrays: Mapping[str, Any]) -> None:
+    stored = io.BytesIO()  # first in memory: a zip file that a full disk cuts off complains when it is collected
+    np.savez(stored, **arrays)
+    with replacing(path) as file:
+        file.write(stored.getbuffer())
+
+
+def _stamp(stored: Arrays) -> Stamp:
+    return Stamp(int(stored["round_number"]), float(stored["now_s"]), float(stored["wall_s"]))
+
+
+def _load(file: Path) -> Checkpoint:
     with Arrays(file) as stored:
         memory = {name.removeprefix(_MEMORY): stored[name] for name in stored.names if name.startswith(_MEMORY)}
-        return Checkpoint(
-            int(stored["round_number"]),
-            float(stored["now_s"]),
-            stored["model"],
-            stored["participations"],
-            float(stored["wall_s"]),
-            memory,
-        )
+        at, model, participations = _stamp(stored), stored["model"], stored["participations"]
+    return Checkpoint(at.round_number, at.now_s, model, participations, at.wall_s, memory)
 
 
 def _rounds_recorded(path: Path) -> int:
@@ -297,10 +309,7 @@ def write_aggregate(path: Path, round_number: int, aggregate: RoundAggregate | N
         file_path.parent.mkdir(exist_ok=True)
     except OSError as error:
         raise cannot_write(file_path, error.strerror or str(error)) from None
-    stored = io.BytesIO()  # first in memory: a zip file that a full disk cuts off complains when it is collected
-    np.savez(stored, model=aggregate.model, mean=aggregate.mean, weight=aggregate.weight)
-    with atomic_write(file_path, lambda why: cannot_write(file_path, why)) as file:
-        file.write(stored.getbuffer())
+    _save(file_path, vars(aggregate))
 
 
 def read_aggregate(path: Path, round_number: int) -> RoundAggregate | None:
@@ -311,5 +320,5 @@ def read_aggregate(path: Path, round_number: int) -> RoundAggregate | None:
             return RoundAggregate(stored["model"], stored["mean"], float(stored["weight"]))
     except FileNotFoundError:
         return None
-    except (TypeError, *ERRORS) as error:
+    except ERRORS as error:
         raise RunError(f"{file}: damaged ({type(error).__name__}); run the experiment again") from None

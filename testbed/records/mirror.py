@@ -22,7 +22,7 @@ from testbed.errors import ExperimentError, RunError
 from testbed.files import limits
 from testbed.files.atomic import atomic_write
 from testbed.files.names import inside, path_or_uri
-from testbed.records.arrays import CHECKPOINT, PREVIOUS, Stamp, aggregate_files, restored, round_of_aggregate
+from testbed.records.arrays import CHECKPOINT, PREVIOUS, Stamp, aggregate_files, restored, round_of_aggregate, stamp_of
 from testbed.records.log import FILE as LOG
 from testbed.records.store import Store, Stored, each
 from testbed.records.tables import merged_up_to
@@ -35,7 +35,6 @@ from testbed.records.uploads import (
     Memory,
     Mirror,
     round_of,
-    stamp_of,
     tables_in,
 )
 from testbed.records.writer import LOCK, WRITER, decoded_attempts, held, unite_attempts

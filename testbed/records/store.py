@@ -100,7 +100,7 @@ class Store:
     def files(self) -> dict[str, Stored]:
         """All files at and below this directory, by their names from here; empty when there is no such directory.
 
-        Raises `RunError` also when a name is none that may lie below a directory (see `confinement`).
+        Raises `RunError` also when a name is none that may lie below a directory (see `names.check_name`).
         """
         selector = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
         found = self._retried("list", "", lambda: self._fs.get_file_info(selector))

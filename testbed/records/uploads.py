@@ -13,14 +13,12 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from io import BytesIO
 from pathlib import Path
-from typing import IO
 
 from testbed.errors import RunError
 from testbed.files import limits
 from testbed.files.atomic import atomic_write
-from testbed.records.arrays import CHECKPOINT, ERRORS, Arrays, Stamp, aggregate_files, round_of_aggregate
+from testbed.records.arrays import CHECKPOINT, Stamp, aggregate_files, round_of_aggregate, stamp_of
 from testbed.records.log import FILE as LOG
 from testbed.records.store import Store, Stored, each
 from testbed.records.tables import OPTIONAL_TABLES, SCHEMAS
@@ -46,20 +44,6 @@ class Memory:
     same: Stamp | None = None
     pending: Stamp | None = None
     seen: Stored | None = None
-
-
-def stamp_of(checkpoint: Path | bytes) -> Stamp | None:
-    """The stamp of a checkpoint file (its path, which need not exist, or its bytes); raises `RunError` when damaged."""
-    source: Path | IO[bytes] = BytesIO(checkpoint) if isinstance(checkpoint, bytes) else checkpoint
-    try:
-        with Arrays(source) as stored:
-            return Stamp(int(stored["round_number"]), float(stored["now_s"]), float(stored["wall_s"]))
-    except FileNotFoundError:
-        return None
-    except (TypeError, *ERRORS) as error:
-        where = "the checkpoint at the URI" if isinstance(checkpoint, bytes) else str(checkpoint)
-        advice = "restore it, or start again with another --out"
-        raise RunError(f"{where}: damaged checkpoint ({error}); {advice}") from None
 
 
 def round_of(name: str) -> int | None:

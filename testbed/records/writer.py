@@ -27,11 +27,10 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +42,7 @@ from testbed.files import limits
 from testbed.files import parquet as parquet_files
 from testbed.files.atomic import atomic_write
 from testbed.records import arrays
-from testbed.records.arrays import Checkpoint, cannot_write
+from testbed.records.arrays import Checkpoint, cannot_write, replacing
 from testbed.records.tables import (
     MERGED_UP_TO,
     SCHEMAS,
@@ -193,10 +192,6 @@ _Dumper.add_implicit_resolver(
 )
 
 
-def _replacing(path: Path) -> AbstractContextManager[IO[bytes]]:
-    return atomic_write(path, lambda reason: cannot_write(path, reason))
-
-
 class RunDirectory:
     """One run's directory, open for writing.
 
@@ -232,7 +227,7 @@ class RunDirectory:
 
     def replace_experiment(self, experiment: Mapping[str, Any]) -> None:
         """Write the experiment, wholly or not at all; raises `RunError` where it cannot be written."""
-        with _replacing(self.path / EXPERIMENT) as file:
+        with replacing(self.path / EXPERIMENT) as file:
             file.write(yaml.dump(dict(experiment), Dumper=_Dumper, sort_keys=False, allow_unicode=True).encode())
         if self._mirror is not None:
             self._mirror.push_experiment()
@@ -274,7 +269,7 @@ class RunDirectory:
         except OSError as error:
             raise cannot_write(part, error.strerror or str(error)) from None
         for name, table in tables.items():
-            with _replacing(part / f"{name}.parquet") as file:
+            with replacing(part / f"{name}.parquet") as file:
                 parquet_files.write_table(table, file)
         arrays.write_aggregate(self.path, checkpoint.round_number, aggregate)
         arrays.write_checkpoint(self.path, checkpoint, keep_last=not self.lost)
@@ -334,7 +329,7 @@ class RunDirectory:
             if not is_kept(self.path, name, checkpoint):
                 continue
             parts = recorded_files(self.path, name, checkpoint)
-            with _replacing(self.path / f"{name}.parquet") as file:
+            with replacing(self.path / f"{name}.parquet") as file:
                 write_merged(file, parts, name, metadata)
         shutil.rmtree(self.path / "parts", ignore_errors=True)
         if self._mirror is not None:
@@ -342,7 +337,7 @@ class RunDirectory:
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write ``summary.json``: one flat object."""
-        with _replacing(self.path / SUMMARY) as file:
+        with replacing(self.path / SUMMARY) as file:
             file.write((json.dumps(summary, indent=2) + "\n").encode())
         if self._mirror is not None:
             self._mirror.push_summary()

@@ -2,13 +2,12 @@
 
 `validation` tells what is wrong with an experiment before anything runs and without data, `preparation` decides where
 each point goes and what is there already, `execution` runs the points, by `workers` of this process or on Ray,
-`open_runs` keeps two processes out of one directory, which says where its numbers come from, `observers` are told how
-it goes, `status` says how runs stand, and `results` what came of them.
+and compares them, `open_runs` keeps two processes out of one directory, which says where its numbers come from,
+`observers` are told how it goes, and `status` says how runs stand.
 """
 
-from testbed.running.execution import run, run_all
+from testbed.running.execution import compare, run, run_all, runs_below
 from testbed.running.observers import Observer
 from testbed.running.preparation import PlannedRun, default_directory
-from testbed.running.results import compare, runs_below
 
 __all__ = ["Observer", "PlannedRun", "compare", "default_directory", "run", "run_all", "runs_below"]

@@ -1,16 +1,19 @@
-"""Running an experiment's points into their run directories, several at the same time where there is room.
+"""Running an experiment's points into their run directories, several at the same time where there is room; comparing.
 
 An experiment without a sweep is one run, and its directory is `out`; each point of a sweep is a run in
 ``out/<label>``. All points are checked before the first one starts.
 
 Points with the same cluster section share workers. A point that keeps a real clock (`time.clock: wall`) has the machine
 to itself, because what it measures would be the others' work too; so has one that runs in this process.
+
+What takes seconds to import is imported when it is first needed, and only here: `analysis` (pandas, scipy) at a run's
+end and to compare, `ray_workers` (Ray) for runs on a cluster; in-process runs do without Ray.
 """
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import workloads
 from testbed.crashes import locating_crashes
@@ -21,7 +24,8 @@ from testbed.experiment.inputs import plugin_classes
 from testbed.experiment.reading import set_key
 from testbed.experiment.schema import Experiment, Point, check_points, load, points, stages_of, validated
 from testbed.experiment.sections import Cluster
-from testbed.records.mirror import local_staging_dir
+from testbed.records import RunRecords, find_runs
+from testbed.records.mirror import fetched, local_staging_dir
 from testbed.running import workers
 from testbed.running.observers import Observer, Serialised
 from testbed.running.open_runs import OpenRun
@@ -29,6 +33,9 @@ from testbed.running.preparation import PlannedRun, default_directory, planned
 from testbed.running.validation import check_addresses, check_plan, warnings
 from testbed.running.workers import LocalWorker, PointWorker
 from testbed.signals import stopping_on_signals
+
+if TYPE_CHECKING:
+    import pandas
 
 
 def run(
@@ -68,6 +75,22 @@ def run(
         experiment, directory, where=where, resume=resume, observer=observer, accept_changed_code=accept_changed_code
     )
     return directory
+
+
+def compare(runs: str | Path | Sequence[str | Path], baseline: str | None = None) -> "pandas.DataFrame":
+    """The overhead table of the runs at or below some directories; see `analysis.comparison.overhead.compare`.
+
+    Raises `RunError` when there are no runs and `ExperimentError` for a baseline that is not among them.
+    """
+    from analysis.comparison import overhead
+
+    return overhead.compare(runs_below([runs] if isinstance(runs, str | Path) else runs), baseline)
+
+
+def runs_below(directories: Sequence[str | Path]) -> list[RunRecords]:
+    """The runs at or below the directories (or URIs), each once; raises `RunError` for a directory without any."""
+    found = {run.path.resolve(): run for directory in directories for run in find_runs(fetched(directory))}
+    return list(found.values())
 
 
 def with_values(experiment: Experiment, values: Mapping[str, Any], where: str) -> Experiment:
@@ -122,7 +145,7 @@ def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
 
     def summarised(run: PlannedRun, ended: OpenRun) -> None:
         observer.doing("summarising", run)
-        observer.ended(run, ended.finish())
+        observer.ended(run, ended.finish(_summary))
 
     try:
         with WorkerPool(observer, open_run) as pool:
@@ -131,6 +154,13 @@ def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
     finally:
         for run in opened:  # at its end, and not summarised
             run.end()
+
+
+def _summary(run: RunRecords) -> dict[str, Any]:
+    """What ``summary.json`` says of a finished run."""
+    from analysis.comparison.summary import summarise
+
+    return summarise(run)
 
 
 def group_by_resources(runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
@@ -175,7 +205,6 @@ class WorkerPool:
         first = group[0].point.experiment
         if first.cluster.network == "in-process":
             return [LocalWorker(self._observer, self._open_run)]
-        # Ray takes seconds to import, and in-process runs do without it.
         from testbed.running import ray_workers
 
         if not self._connected:

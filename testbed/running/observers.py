@@ -46,35 +46,17 @@ class Serialised(Observer):
         self._observer = observer
         self._turn = threading.RLock()
 
-    def planned(self, runs: Sequence[PlannedRun]) -> None:
-        """See `Observer`."""
-        with self._turn:
-            self._observer.planned(runs)
 
-    def doing(self, what: str, run: PlannedRun | None = None) -> None:
-        """See `Observer`."""
+def _in_turn(name: str) -> Any:
+    def tell(self: Serialised, *told: Any) -> None:
         with self._turn:
-            self._observer.doing(what, run)
+            getattr(self._observer, name)(*told)
 
-    def warned(self, run: PlannedRun, line: str) -> None:
-        """See `Observer`."""
-        with self._turn:
-            self._observer.warned(run, line)
+    return tell
 
-    def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
-        """See `Observer`."""
-        with self._turn:
-            self._observer.started(run, outcomes)
 
-    def progressed(self, run: PlannedRun, progress: Progress) -> None:
-        """See `Observer`."""
-        with self._turn:
-            self._observer.progressed(run, progress)
-
-    def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
-        """See `Observer`."""
-        with self._turn:
-            self._observer.ended(run, summary)
+for _name in [name for name in vars(Observer) if not name.startswith("_")]:
+    setattr(Serialised, _name, _in_turn(_name))
 
 
 class Pace:

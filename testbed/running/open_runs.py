@@ -9,7 +9,7 @@ import contextlib
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -21,7 +21,6 @@ from testbed.records import RunDirectory, RunRecords
 from testbed.records.log import RunLog
 from testbed.records.writer import held
 from testbed.running.preparation import PlannedRun
-from testbed.running.results import summary
 from testbed.version import VERSION
 
 _PACKAGES = ("ray", "torch", "numpy")
@@ -142,10 +141,10 @@ class OpenRun:
         else:
             self._log.write("run-started", **said, population=experiment.population, network=experiment.cluster.network)
 
-    def finish(self) -> Mapping[str, Any]:
+    def finish(self, summarise: Callable[[RunRecords], Mapping[str, Any]]) -> Mapping[str, Any]:
         """Summarise the run; returns the summary."""
         try:
-            told = summary(RunRecords(self.run.path))
+            told = summarise(RunRecords(self.run.path))
             self.records.write_summary(told)
         except BaseException as error:
             self.end(error)

@@ -182,7 +182,7 @@ def status(path: Path) -> RunStatus:
         except FileNotFoundError as error:  # it has been merged, or finished, since the checkpoint was read
             if not left:
                 raise RunError(f"{path}: no run, or one that is damaged: {error.filename}: no such file") from None
-        except (OSError, pa.ArrowException, yaml.YAMLError, *ERRORS, TypeError) as error:
+        except (OSError, pa.ArrowException, yaml.YAMLError, *ERRORS) as error:
             if not left:
                 raise RunError(f"{path}: damaged: {reason(error)}") from None
     raise AssertionError

@@ -193,6 +193,11 @@ class SmallFederation:
         return [(int(event.party.removeprefix("client:")), event.detail) for event in events]
 
 
+def sets_of(*clients: int) -> Any:
+    """A set of clients, as a network asks it."""
+    return np.array(clients, np.int64)
+
+
 @dataclass
 class Stand:
     """Where an honest run has got to."""

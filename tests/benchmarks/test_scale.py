@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.report import REQUIRED
 from benchmarks.scale import growth, line
-from benchmarks.scale_measuring import PARTS, parts_of
+from benchmarks.scale_runs import PARTS, parts_of
 from tests.repository import ROOT
 
 

@@ -1,6 +1,9 @@
 """`testbed reproduce`: the real command, with a reproduction that takes seconds."""
 
+import contextlib
+import io
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +14,16 @@ import pytest
 
 from analysis.reproduction import catalogue
 from analysis.reproduction.lotto.overhead import SCALES, OverheadScale
+from testbed.commands import main
 from testbed.running.observers import Serialised
 
 TINY = OverheadScale(
     ("FEMNIST",), {12: 4}, {"FEMNIST": 2}, workload={"dataset": "digits", "model": "logistic", "samples_per_client": 20}
 )
 Call = Callable[..., Any]
+ARGUMENTS = ("reproduce", "lotto-table2", "--network", "in-process", "--quiet", "--out")
+
+pytestmark = pytest.mark.xdist_group("reproduce")  # in one process, which makes the table once
 
 
 @pytest.fixture
@@ -25,8 +32,25 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SCALES, "small", TINY)
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The table made: its directory, and what was printed."""
+    out = tmp_path_factory.mktemp("finished") / "out"
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as printed:
+        patch.setitem(SCALES, "small", TINY)
+        assert main([*ARGUMENTS, str(out)]) == 0
+    return out, printed.getvalue()
+
+
+@pytest.fixture
+def copied(finished: tuple[Path, str], tmp_path: Path) -> Path:
+    """The finished directory, to go on with."""
+    shutil.copytree(finished[0], tmp_path / "out")
+    return tmp_path / "out"
+
+
 def _reproduce(call: Call, out: Path, *more: str) -> Any:
-    return call("reproduce", "lotto-table2", "--network", "in-process", "--out", out, "--quiet", *more)
+    return call(*ARGUMENTS, out, *more)
 
 
 def test_list_says_what_there_is_in_every_format(call: Call) -> None:
@@ -53,13 +77,11 @@ def test_bad_names_are_one_line(call: Call, arguments: list[str], said: str) -> 
     assert said in ended.errors[0]
 
 
-@pytest.mark.usefixtures("tiny")
-def test_a_table_is_made_printed_and_written(call: Call, tmp_path: Path) -> None:
-    ended = _reproduce(call, tmp_path / "out")
-    assert ended.code == 0, ended.err
-    assert "Cli-Ctr, silent" in ended.out
-    assert "agrees?" in ended.out
-    table = pd.read_csv(tmp_path / "out" / "table.csv")
+def test_a_table_is_made_printed_and_written(finished: tuple[Path, str]) -> None:
+    out, printed = finished
+    assert "Cli-Ctr, silent" in printed
+    assert "agrees?" in printed
+    table = pd.read_csv(out / "table.csv")
     assert len(table) == 8  # two tables of costs, four protocols
     rand = table[table["protocol"] == "Rand"]
     assert (rand["server ×"] == 1).all()
@@ -70,18 +92,18 @@ def test_a_table_is_made_printed_and_written(call: Call, tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("tiny")
-def test_what_is_finished_is_not_run_again(call: Call, tmp_path: Path) -> None:
-    first = _reproduce(call, tmp_path)
-    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
-    again = _reproduce(call, tmp_path)
+def test_what_is_finished_is_not_run_again(call: Call, finished: tuple[Path, str], copied: Path) -> None:
+    files = {path: path.stat().st_mtime_ns for path in copied.rglob("*.parquet")}
+    again = _reproduce(call, copied)
     assert files
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")} == files
-    assert again.out == first.out
+    assert {path: path.stat().st_mtime_ns for path in copied.rglob("*.parquet")} == files
+    assert again.out == finished[1]
 
 
 @pytest.mark.usefixtures("tiny")
-def test_one_that_was_stopped_goes_on(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = _reproduce(call, tmp_path / "whole")
+def test_one_that_was_stopped_goes_on(
+    call: Call, finished: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     progressed, heard = Serialised.progressed, 0
 
     def stop_after_a_while(self: Serialised, run: Any, progress: Any) -> None:
@@ -100,17 +122,16 @@ def test_one_that_was_stopped_goes_on(call: Call, tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(SCALES, "small", TINY)
     resumed = _reproduce(call, tmp_path / "stopped")
     assert resumed.code == 0, resumed.err
-    assert resumed.out == whole.out
+    assert resumed.out == finished[1]
 
 
 @pytest.mark.usefixtures("tiny")
 def test_another_experiment_in_the_directory_is_one_line(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: Call, copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert _reproduce(call, tmp_path).code == 0
     longer = replace(TINY, rounds={"FEMNIST": 3})
     monkeypatch.setitem(SCALES, "small", longer)
-    ended = _reproduce(call, tmp_path)
+    ended = _reproduce(call, copied)
     assert ended.code == 2
     assert len(ended.errors) == 1
     assert "give another --out" in ended.errors[0]
@@ -150,6 +171,6 @@ def test_what_another_has_written_is_not_overwritten(call: Call, tmp_path: Path,
 
 
 @pytest.mark.usefixtures("tiny")
-def test_json_is_all_that_standard_output_holds(call: Call, tmp_path: Path) -> None:
-    ended = _reproduce(call, tmp_path, "--format", "json")
-    assert json.loads(ended.out) == json.loads((tmp_path / "result.json").read_text())
+def test_json_is_all_that_standard_output_holds(call: Call, copied: Path) -> None:
+    ended = _reproduce(call, copied, "--format", "json")
+    assert json.loads(ended.out) == json.loads((copied / "result.json").read_text())

@@ -104,3 +104,12 @@ class Run:
         """A table's rows."""
         assert self.records is not None
         return self.records.table(table).to_pylist()
+
+
+def checks_by_round(run: Any) -> dict[int, set[tuple[str, str]]]:
+    """The checks by which honest clients refused, and the stages, by round."""
+    found: dict[int, set[tuple[str, str]]] = {}
+    for event in run.rows("events"):
+        if event["kind"] == "refusal" and int(event["party"].partition(":")[2]) not in run.plan.dishonest:
+            found.setdefault(event["round"], set()).add((event["detail"].partition(":")[0], event["stage"]))
+    return found

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.engine.federations import checks_by_round
+
 POPULATION, PARTICIPANTS, ROUNDS = 30, 5, 4
 LOTTO = ["lotto-client-centric", "lotto-server-centric"]
 BASELINES = ["random", "weighted-random", "bernoulli", "partition", "batch-partition"]
@@ -20,15 +22,6 @@ def lotto(protocol: str, server: Any, dishonest: Any = 0.4, **selection: Any) ->
         "aggregation": {"protocol": "plain"},
         "adversary": {"dishonest": dishonest, "server": server},
     }
-
-
-def checks_by_round(run: Any) -> dict[int, set[tuple[str, str]]]:
-    """The checks by which honest clients refused, and the stages, by round."""
-    found: dict[int, set[tuple[str, str]]] = {}
-    for event in run.rows("events"):
-        if event["kind"] == "refusal" and int(event["party"].partition(":")[2]) not in run.plan.dishonest:
-            found.setdefault(event["round"], set()).add((event["detail"].partition(":")[0], event["stage"]))
-    return found
 
 
 def attacked(run: Any, name: str) -> set[int]:

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.bounds.lotto_rounds import lists_at_once
-
 POPULATION, PARTICIPANTS, DISHONEST, ROUNDS = 40, 6, 8, 6
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "lotto-client-centric": {"over_selection": 3.5},
@@ -21,6 +19,12 @@ AGGREGATIONS: dict[str, dict[str, Any]] = {
         "protocol": "secagg-plus", "neighbours": 4, "threshold": 4, "weights": "equal", "accept_weaker": True,
     },
 }  # fmt: skip
+
+
+def lists_at_once(candidates: int, dishonest: int, participants: int) -> int:
+    """L: how many lists of s so many candidates make, with the dishonest among them in each and no other twice."""
+    ours = min(dishonest, participants - 1)
+    return (candidates - dishonest) // (participants - ours)
 
 
 def parallel(

@@ -10,6 +10,7 @@ from scipy.stats import binomtest
 from analysis.bounds.verifiable_batch_partition import Setting, bound
 from analysis.multi_round import strong_privacy
 from testbed.selection.verifiable_batch_partition import assign_batches
+from tests.engine.federations import checks_by_round
 
 POPULATION, PARTICIPANTS, PRIVACY, ROUNDS = 36, 6, 3, 4
 BEACON = "drawn in public"
@@ -38,15 +39,6 @@ def in_batches(count: int, members: int, first: int = 0) -> list[int]:
     """`members` clients of each of `count` batches."""
     batches = assign_batches(POPULATION, PRIVACY, BEACON)
     return [client for batch in range(first, first + count) for client in batches.members([batch])[:members].tolist()]
-
-
-def checks_by_round(run: Any) -> dict[int, set[tuple[str, str]]]:
-    """The checks by which honest clients refused, and the stages, by round."""
-    found: dict[int, set[tuple[str, str]]] = {}
-    for event in run.rows("events"):
-        if event["kind"] == "refusal" and int(event["party"].partition(":")[2]) not in run.plan.dishonest:
-            found.setdefault(event["round"], set()).add((event["detail"].partition(":")[0], event["stage"]))
-    return found
 
 
 def attacked(run: Any, name: str) -> set[int]:

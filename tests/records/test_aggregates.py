@@ -17,7 +17,7 @@ from testbed.experiment.schema import validated
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.arrays import RoundAggregate, aggregate_files
 from testbed.records.mirror import fetched, local_staging_dir
-from testbed.workload.contract import LocalUpdate
+from tests.records.mirrored import Drifting
 
 ROUNDS = 6
 BASE = {
@@ -30,23 +30,6 @@ BASE = {
 @pytest.fixture(autouse=True)
 def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda file: None)
-
-
-class Drifting:
-    """What a client learns depends on (client, round, model) alone."""
-
-    dimension = 5
-    sample_counts = np.arange(1, 9)
-
-    def initial_model(self) -> np.ndarray:
-        return np.zeros(self.dimension, np.float32)
-
-    def train(self, client: int, model: np.ndarray, round_number: int) -> Any:
-        delta = np.random.default_rng((client, round_number)).normal(0, 0.1, self.dimension) - 0.3 * model
-        return LocalUpdate(delta=delta.astype(np.float32), samples=client + 1, loss=1.0, examples_processed=3)
-
-    def evaluate(self, model: np.ndarray) -> None:
-        return None
 
 
 def run_on(path: Path, rounds: int = ROUNDS, *, finish: bool = True, **sections: Any) -> RunRecords:

@@ -14,8 +14,8 @@ import pytest
 from testbed.errors import RunError
 from testbed.files import limits
 from testbed.records import RunDirectory, uploads, writer
+from testbed.records.arrays import stamp_of
 from testbed.records.log import RunLog
-from testbed.records.uploads import stamp_of
 from testbed.running.status import status
 from tests.records.rounds import record_round
 

@@ -5,6 +5,7 @@ import functools
 import itertools
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -320,3 +321,24 @@ def test_a_run_that_is_finished_while_it_is_read(run_path: Path, monkeypatch: py
     checkpoint = directory.checkpoint()
     monkeypatch.setattr(parquet, "read_table", slow)
     assert tables.read_table(run_path, "rounds", checkpoint).to_pylist() == expected_rows("rounds", 3)
+
+
+def test_threads_that_write_the_same_file_take_turns(tmp_path: Path) -> None:
+    path, open_first = tmp_path / "file", threading.Event()
+
+    def second() -> None:
+        open_first.wait(60)
+        with atomic.atomic_write(path, RuntimeError) as file:
+            file.write(b"second")
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    with atomic.atomic_write(path, RuntimeError) as file:
+        file.write(b"fi")
+        open_first.set()
+        thread.join(0.2)  # not for ever: it is to wait for this one
+        file.write(b"rst")
+    assert path.read_bytes() in (b"first", b"second")
+    thread.join(60)
+    assert path.read_bytes() == b"second"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]

@@ -41,7 +41,7 @@ from testbed.workload.section import Form, WorkloadSection
 from workloads.data.clients import owners
 from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import LabelledImages, ScaledImages, Scaling, joined
-from workloads.data.clients.owners import ClientDataCache, in_groups, sample_counts
+from workloads.data.clients.owners import ClientDataCache, class_counts, in_groups, sample_counts
 from workloads.determinism import Purpose, stream
 
 if TYPE_CHECKING:
@@ -343,9 +343,7 @@ class SyntheticFemnist(ScaledImages):
 
     def _class_counts(self, client: int) -> NDArray[np.int64]:
         """(62,) int64: training samples of each class at one client."""
-        random = stream(self._seed, Purpose.CLASS_MIX, client)
-        mix = random.dirichlet(_CONCENTRATION * _CLASS_SHARES)
-        return random.multinomial(self.sample_counts[client], mix)
+        return class_counts(_CONCENTRATION * _CLASS_SHARES, self.sample_counts[client], self._seed, client)
 
     def label_counts(self) -> NDArray[np.int64]:
         """(population, 62) int64; about 30 us and 496 bytes for each client, trained or not."""

@@ -29,7 +29,7 @@ from testbed.files import limits
 from testbed.workload.section import Form, WorkloadSection
 from workloads.data.clients import owners
 from workloads.data.clients.contract import Batch, ClientImages, Dataset
-from workloads.data.clients.owners import ClientDataCache, in_groups, sample_counts
+from workloads.data.clients.owners import ClientDataCache, class_counts, in_groups, sample_counts
 from workloads.determinism import Purpose, stream
 
 CLASSES = 596
@@ -204,9 +204,7 @@ class SyntheticOpenImage(ClientImages):
 
     def _class_counts(self, client: int) -> NDArray[np.int64]:
         """(596,) int64: training samples of each class at one client."""
-        random = stream(self._seed, Purpose.CLASS_MIX, client)
-        mix = random.dirichlet(_CONCENTRATION * self._shares)
-        return random.multinomial(self.sample_counts[client], mix)
+        return class_counts(_CONCENTRATION * self._shares, self.sample_counts[client], self._seed, client)
 
     def _labels(self, client: int) -> NDArray[np.int64]:
         return np.repeat(np.arange(CLASSES), self._class_counts(client))

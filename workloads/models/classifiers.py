@@ -26,6 +26,8 @@ gradients); three things only make it faster on a CPU: images go through convolu
 before ReLU (they commute) and dropout draws one byte per unit.
 """
 
+from itertools import pairwise
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -70,43 +72,42 @@ class SeededDropout(nn.Module):
         return values * mask.view(values.shape)
 
 
+def _pooled(convolution: nn.Conv2d, step: int = 2) -> tuple[nn.Module, ...]:
+    """A convolution, maximum pooling of 2x2 by `step`, ReLU."""
+    return convolution, nn.MaxPool2d(2, step), nn.ReLU(inplace=True)
+
+
+def _dense(*widths: int) -> list[nn.Module]:
+    """Linear layers between these widths, ReLU between the layers."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    for inputs, outputs in pairwise(widths):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU(inplace=True)]
+    return layers[:-1]
+
+
 def logistic(sizes: Sizes) -> nn.Sequential:
-    return nn.Sequential(nn.Flatten(), nn.Linear(sizes.height * sizes.width, sizes.outputs))
+    return nn.Sequential(*_dense(sizes.height * sizes.width, sizes.outputs))
 
 
 def mlp(sizes: Sizes) -> nn.Sequential:
     pixels = sizes.height * sizes.width
     hidden = min(200, pixels)
-    return nn.Sequential(
-        nn.Flatten(),
-        nn.Linear(pixels, hidden),
-        nn.ReLU(inplace=True),
-        nn.Linear(hidden, hidden),
-        nn.ReLU(inplace=True),
-        nn.Linear(hidden, sizes.outputs),
-    )
+    return nn.Sequential(*_dense(pixels, hidden, hidden, sizes.outputs))
 
 
 def cnn(sizes: Sizes) -> nn.Sequential:
     return nn.Sequential(
         ChannelsLast(),
-        nn.Conv2d(1, 16, 3, padding=1),
-        nn.MaxPool2d(2),
-        nn.ReLU(inplace=True),
-        nn.Conv2d(16, 32, 3, padding=1),
-        nn.MaxPool2d(2),
-        nn.ReLU(inplace=True),
-        nn.Flatten(),
-        nn.Linear(32 * (sizes.height // 4) * (sizes.width // 4), sizes.outputs),
+        *_pooled(nn.Conv2d(1, 16, 3, padding=1)),
+        *_pooled(nn.Conv2d(16, 32, 3, padding=1)),
+        *_dense(32 * (sizes.height // 4) * (sizes.width // 4), sizes.outputs),
     )
 
 
 def femnist_cnn(sizes: Sizes) -> nn.Sequential:
     return nn.Sequential(
         ChannelsLast(),
-        nn.Conv2d(1, 32, 3),
-        nn.MaxPool2d(2),
-        nn.ReLU(inplace=True),
+        *_pooled(nn.Conv2d(1, 32, 3)),
         nn.Conv2d(32, 64, 3),
         nn.ReLU(inplace=True),
         nn.Flatten(),
@@ -121,32 +122,18 @@ def femnist_cnn(sizes: Sizes) -> nn.Sequential:
 def mnist_cnn(sizes: Sizes) -> nn.Sequential:
     return nn.Sequential(
         ChannelsLast(),
-        nn.Conv2d(1, 32, 5, padding=2),
-        nn.MaxPool2d(2),
-        nn.ReLU(inplace=True),
-        nn.Conv2d(32, 64, 5, padding=2),
-        nn.MaxPool2d(2),
-        nn.ReLU(inplace=True),
-        nn.Flatten(),
-        nn.Linear(3136, 512),
-        nn.ReLU(inplace=True),
-        nn.Linear(512, sizes.outputs),
+        *_pooled(nn.Conv2d(1, 32, 5, padding=2)),
+        *_pooled(nn.Conv2d(32, 64, 5, padding=2)),
+        *_dense(3136, 512, sizes.outputs),
     )
 
 
 def emnist_cnn(sizes: Sizes) -> nn.Sequential:
     return nn.Sequential(
         ChannelsLast(),
-        nn.Conv2d(1, 16, 8, stride=2, padding=3),
-        nn.MaxPool2d(2, stride=1),
-        nn.ReLU(inplace=True),
-        nn.Conv2d(16, 32, 4, stride=2),
-        nn.MaxPool2d(2, stride=1),
-        nn.ReLU(inplace=True),
-        nn.Flatten(),
-        nn.Linear(512, 256),
-        nn.ReLU(inplace=True),
-        nn.Linear(256, sizes.outputs),
+        *_pooled(nn.Conv2d(1, 16, 8, stride=2, padding=3), step=1),
+        *_pooled(nn.Conv2d(16, 32, 4, stride=2), step=1),
+        *_dense(512, 256, sizes.outputs),
     )
 
 
@@ -154,18 +141,9 @@ def lenet(sizes: Sizes) -> nn.Sequential:
     padding = 2 if sizes.channels == 1 else 0  # grey images are of 28x28
     return nn.Sequential(
         ChannelsLast(),
-        nn.Conv2d(sizes.channels, 6, 5, padding=padding),
-        nn.MaxPool2d(2),
-        nn.ReLU(inplace=True),
-        nn.Conv2d(6, 16, 5),
-        nn.MaxPool2d(2),
-        nn.ReLU(inplace=True),
-        nn.Flatten(),
-        nn.Linear(400, 120),
-        nn.ReLU(inplace=True),
-        nn.Linear(120, 84),
-        nn.ReLU(inplace=True),
-        nn.Linear(84, sizes.outputs),
+        *_pooled(nn.Conv2d(sizes.channels, 6, 5, padding=padding)),
+        *_pooled(nn.Conv2d(6, 16, 5)),
+        *_dense(400, 120, 84, sizes.outputs),
     )
 
 
@@ -195,7 +173,7 @@ class VGG11(FederatedModel):
 
     initial_weights = staticmethod(he_uniform)
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         super().__init__()
         layers: list[nn.Module] = [_Planes()]
         channels = 3
@@ -206,16 +184,11 @@ class VGG11(FederatedModel):
             layers.append(nn.ReLU(inplace=True))
             channels = out
         self.features = nn.Sequential(*layers, nn.Flatten())
-        self.output = nn.Linear(channels, classes)
+        self.output = nn.Linear(channels, sizes.outputs)
 
     def forward(self, images: Tensor) -> Tensor:
         logits: Tensor = self.output(self.features(images))
         return logits
-
-
-def vgg11(sizes: Sizes) -> VGG11:
-    """For the registry."""
-    return VGG11(sizes.outputs)
 
 
 _FIRST, _LAST = 8, 1280
@@ -285,7 +258,7 @@ class MobileNetV2(FederatedModel):
 
     initial_weights = staticmethod(he_uniform)
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         super().__init__()
         layers: list[nn.Module] = [_Bytes(), _Convolution(3, _FIRST, 3, stride=2)]
         channels = _FIRST
@@ -294,13 +267,8 @@ class MobileNetV2(FederatedModel):
                 layers.append(_Unit(channels, out, expansion, stride if number == 0 else 1))
                 channels = out
         self.features = nn.Sequential(*layers, _Convolution(channels, _LAST, 1))
-        self.output = nn.Linear(_LAST, classes, bias=False)
+        self.output = nn.Linear(_LAST, sizes.outputs, bias=False)
 
     def forward(self, images: Tensor) -> Tensor:
         logits: Tensor = self.output(self.features(images).mean(dim=(2, 3)))
         return logits
-
-
-def mobilenet_v2(sizes: Sizes) -> MobileNetV2:
-    """For the registry."""
-    return MobileNetV2(sizes.outputs)

@@ -33,7 +33,7 @@ class Model(ModelSpec):
     """A built-in model.
 
     Attributes:
-        constructor: ``module:function`` under `workloads.models`, from `Sizes` to a network.
+        constructor: ``module:callable`` under `workloads.models`, from `Sizes` to a network.
     """
 
     constructor: str
@@ -70,13 +70,13 @@ _MODELS = (
     Model(
         name="vgg11",
         takes={Form.COLOUR: 32},
-        constructor="classifiers:vgg11",
+        constructor="classifiers:VGG11",
         summary="9,271,780 at 100 classes; 32x32 in colour",
     ),
     Model(
         name="mobilenet-v2",
         takes={Form.PHOTO: None},
-        constructor="classifiers:mobilenet_v2",
+        constructor="classifiers:MobileNetV2",
         summary="width 0.25; a vector of 1,009,736 at 596 classes",
     ),
     Model(

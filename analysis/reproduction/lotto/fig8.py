@@ -19,11 +19,10 @@ from matplotlib.figure import Figure
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import (
     BATCH_SIZE,
-    CLIENT_MBIT_S,
     EPOCHS,
     LEARNING_RATES,
+    LINKS,
     PARAMETERS,
-    SERVER_MBIT_S,
     derived,
 )
 from analysis.style import COLUMN_INCHES, house_style, save
@@ -95,12 +94,7 @@ def experiment(
             },
             "selection": {"participants": setting.participants, **selection},
             "aggregation": {"protocol": "plain"},
-            "links": {
-                "down_mbit_s": CLIENT_MBIT_S,
-                "up_mbit_s": CLIENT_MBIT_S,
-                "server_down_mbit_s": SERVER_MBIT_S,
-                "server_up_mbit_s": SERVER_MBIT_S,
-            },
+            "links": LINKS,
             "devices": {"model": "zipf", "exponent": ZIPF, "fastest": 1.0, "slowest": setting.slowest},
             "time": {"compute": "modelled", "costs": {"train.parameter_example": training}, "deadline_s": 86_400.0},
             "sweep": {key: list(values) for key, values in sweep.items()},

@@ -27,6 +27,13 @@ LEARNING_RATES = {"FEMNIST": 0.01, "OpenImage": 0.05, "Reddit": 8e-5}
 BATCH_SIZE = 20
 CLIENT_MBIT_S = 44.0
 SERVER_MBIT_S = 25_000.0
+LINKS = {
+    "down_mbit_s": CLIENT_MBIT_S,
+    "up_mbit_s": CLIENT_MBIT_S,
+    "server_down_mbit_s": SERVER_MBIT_S,
+    "server_up_mbit_s": SERVER_MBIT_S,
+}
+"""The links section of the experiments."""
 
 VRF_PROVE_S, VRF_VERIFY_S = 0.302, 0.226
 """What the pure-Python VRF of the authors' published code takes on one core of the testbed's reference machine."""

@@ -32,14 +32,14 @@ class LeastSquaresScale:
     seeds: tuple[int, ...]
 
 
+_ONE_LABEL_EACH = {"partition": {"scheme": "label-shards", "shards_per_client": 1}, "momentum": 0.0}
 SCALES = {
     "small": LeastSquaresScale(
         {
+            **_ONE_LABEL_EACH,
             "dataset": "digits",
             "model": "mlp",
-            "partition": {"scheme": "label-shards", "shards_per_client": 1},
             "batch_size": 100,
-            "momentum": 0.0,
             "learning_rate": 0.1,
             "learning_rate_decay": 0.005,
             "learning_rate_decay_every": 300,
@@ -49,11 +49,10 @@ SCALES = {
     ),
     "paper": LeastSquaresScale(
         {
+            **_ONE_LABEL_EACH,
             "dataset": "cifar10",
             "model": "lenet",
-            "partition": {"scheme": "label-shards", "shards_per_client": 1},
             "batch_size": 50,
-            "momentum": 0.0,
             "learning_rate": 0.03,
             "learning_rate_decay": 0.4,
             "learning_rate_decay_every": 400,

@@ -4,8 +4,7 @@ So et al., Securing Secure Aggregation, arXiv 2106.03328, section 6: N = 120, K 
 there; but with its certificate: the paper does not say how it has found the minimum.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,7 @@ from analysis.reproduction.multi_round_secagg.published import (
     RANDOM,
     WEIGHTED,
 )
-from analysis.statistics import Interval, mean_interval
+from analysis.statistics import mean_interval
 from analysis.style import one_panel, protocol_colours, save
 from testbed.arrays import Floats
 from testbed.selection.batch_partition import BatchPartitionParameters, PartitionParameters
@@ -55,25 +54,19 @@ REMARK_DROPOUTS = (
 )
 
 
-@dataclass(frozen=True)
-class SimulationScale:
-    """How much is simulated."""
-
-    rounds: int
-    seeds: int
+SCALES = {"small": (1500, 5), "paper": (1500, 20)}
+"""Rounds and seeds."""
 
 
-SCALES: dict[str, SimulationScale] = {"small": SimulationScale(1500, 5), "paper": SimulationScale(1500, 20)}
-
-
-def measured(scale: SimulationScale, note: Callable[[str], None]) -> dict[str, list[OverRounds]]:
+def measured(context: ReproductionContext) -> dict[str, list[OverRounds]]:
     """The metrics over the rounds of each scheme, one for each seed."""
+    rounds, seeds = SCALES[context.scale]
     found: dict[str, list[OverRounds]] = {name: [] for name in SCHEMES}
-    for seed in range(1, scale.seeds + 1):
-        note(f"seed {seed} of {scale.seeds}: {scale.rounds} rounds of {len(SCHEMES)} schemes")
+    for seed in range(1, seeds + 1):
+        context.progress(f"seed {seed} of {seeds}: {rounds} rounds of {len(SCHEMES)} schemes")
         unavailable = dropout_probabilities(POPULATION, seed)
         for name, parameters in SCHEMES.items():
-            found[name].append(over_rounds(simulate(parameters, unavailable, scale.rounds, seed), SEED_TIME_S))
+            found[name].append(over_rounds(simulate(parameters, unavailable, rounds, seed), SEED_TIME_S))
     return found
 
 
@@ -88,17 +81,13 @@ def first_round_with_one(metrics: OverRounds) -> float:
     return float(ones[0] + 1) if len(ones) else float("nan")
 
 
-def shown(interval: Interval, digits: int = 3) -> str:
-    """A mean and its half-width as text."""
+def over_seeds(values: npt.NDArray[np.float64], digits: int = 3) -> str:
+    """The mean over the seeds with its 95% interval, as text."""
+    interval = mean_interval(values)
     if interval.mean is None:
         return "–"
     half = "" if not interval.half_width else f" ± {interval.half_width:.{max(1, digits - 1)}g}"
     return f"{interval.mean:.{digits}g}{half}"
-
-
-def over_seeds(values: npt.NDArray[np.float64], digits: int = 3) -> str:
-    """The mean over the seeds with its 95% interval, as text."""
-    return shown(mean_interval(values), digits)
 
 
 Metrics = Mapping[str, list[OverRounds]]
@@ -112,8 +101,7 @@ _KEPT = [name for name in SCHEMES if PRIVACY[name] > 1]
 
 def run_fig4(context: ReproductionContext) -> ReproductionResult:
     """Simulate, measure every round, and hold the paper's observations against it."""
-    scale = SCALES[context.scale]
-    found = measured(scale, context.progress)
+    found = measured(context)
     lines = [Line(name, _protocol(name), metrics) for name, metrics in found.items()]
     return ReproductionResult(
         table(found),
@@ -212,7 +200,7 @@ def remarks(found: Metrics) -> list[str]:
 
 def run_fig5a(context: ReproductionContext) -> ReproductionResult:
     """Figure 5 (a): T against C of the six schemes."""
-    found = measured(SCALES[context.scale], context.progress)
+    found = measured(context)
     frame = table(found)[["scheme", "T (paper)", "T weak", "C"]]
     cardinality = {name: last(metrics, "cardinality") for name, metrics in found.items()}
     privacy = {name: last(metrics, "weak") for name, metrics in found.items()}

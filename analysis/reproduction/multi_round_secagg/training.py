@@ -12,6 +12,7 @@ have smaller models and fewer samples.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from analysis.reproduction.multi_round_secagg.published import (
     UNAVAILABLE,
     Setting,
 )
-from analysis.reproduction.training_runs import AccuracyCurves, best_of, describe_data
+from analysis.reproduction.training_runs import AccuracyCurves, best_of, describe_data, runs_by_scheme
 from testbed.arrays import Floats, Ids
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import Experiment
@@ -153,15 +154,8 @@ def train(context: ReproductionContext, task: Task, folder: str = "runs") -> tup
     rates: dict[Setting, float] = {}
     for setting in [setting for setting in SETTINGS if setting in task.settings]:
         rates[setting] = best_rate(context, task, setting, folder)
-        runs: dict[str, list[RunRecords]] = {scheme: [] for scheme in SCHEMES}
-        for seed in range(1, task.seeds + 1):
-            context.progress(
-                f"{setting}, seed {seed} of {task.seeds}: {len(SCHEMES)} schemes, {task.rounds} rounds each"
-            )
-            swept = experiment(task, setting, seed, list(SCHEMES.values()), [rates[setting]])
-            points = context.run_experiment(swept, context.out / folder / f"{setting}-seed-{seed}".lower())
-            for scheme, run in zip(SCHEMES, points, strict=True):
-                runs[scheme].append(run)
+        swept = partial(experiment, task, setting, selections=list(SCHEMES.values()), rates=[rates[setting]])
+        runs = runs_by_scheme(context, SCHEMES, task.rounds, task.seeds, swept, setting, folder)
         results[setting] = {scheme: trained(of_scheme) for scheme, of_scheme in runs.items()}
     return results, rates
 

@@ -1,10 +1,7 @@
-"""Max-min fair sharing of one link: equal rates for all whom their own links do not hold back more.
+"""The max-min level L of a shared link (see `transfers`), followed from event to event.
 
-At any moment transfer i moves at `min(c_i, L)` bytes per second: c_i is the rate of its own link, and the
-level L is the one number at which the rates of all active transfers add up to the link's capacity
-(water-filling; Bertsekas and Gallager, Data Networks, section 6.5.2). While the caps c_i add up to at most
-the capacity, nobody is held back and L plays no part. `contended_finish` is for caps that are constant; in
-`time_varying` they change, and a change is a transfer that leaves one group and joins another.
+`contended_finish` is for caps (the rates of transfers' own links) that are constant; in `time_varying` they change, and
+a change is a transfer that leaves one group and joins another.
 
 Transfers with the same cap form a group. Groups with caps of at most L are *capped*
 (they move at their cap), the others are *shared* (they move at L). Only the largest capped and the smallest

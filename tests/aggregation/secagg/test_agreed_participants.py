@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace as changed
 
 from testbed.aggregation.secagg.messages import (
     AdvertiseKeys,
@@ -17,20 +17,10 @@ from testbed.aggregation.secagg.round import CompleteGraph, listed
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import RoundAborted
-from tests.aggregation.federations import SmallFederation, Stand
+from tests.aggregation.federations import SmallFederation, Stand, sets_of
 
 N = 6
 T = 4
-EVERYBODY = np.arange(N, dtype=np.int64)
-VICTIM = np.array([2], np.int64)
-STRANGER = 40
-
-changed = msgspec.structs.replace
-
-
-def sets_of(*clients: int) -> Any:
-    return np.array(clients, np.int64)
-
 
 FRESH = PrivateKey.from_seed(bytes(range(32))).public
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace as changed
 
 from testbed.aggregation.secagg.messages import (
     AdvertiseKeys,
@@ -19,20 +19,12 @@ from testbed.aggregation.secagg.messages import (
 )
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.crypto.key_agreement import PrivateKey
-from tests.aggregation.federations import SmallFederation, Stand, refused_by_the_victim, stand_before
+from tests.aggregation.federations import SmallFederation, Stand, refused_by_the_victim, sets_of, stand_before
 
 N = 6
 T = 4
 EVERYBODY = np.arange(N, dtype=np.int64)
-VICTIM = np.array([2], np.int64)
 STRANGER = 40
-
-changed = msgspec.structs.replace
-
-
-def sets_of(*clients: int) -> Any:
-    return np.array(clients, np.int64)
-
 
 # -- advertise keys -------------------------------------------------------------------------------------------------
 

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace as changed
 
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import (
@@ -17,20 +17,10 @@ from testbed.aggregation.secagg.messages import (
     SignatureOf,
     Unmask,
 )
-from tests.aggregation.federations import refused_by_the_victim, stand_before
+from tests.aggregation.federations import refused_by_the_victim, sets_of, stand_before
 
 N = 6
 T = 4
-EVERYBODY = np.arange(N, dtype=np.int64)
-VICTIM = np.array([2], np.int64)
-STRANGER = 40
-
-changed = msgspec.structs.replace
-
-
-def sets_of(*clients: int) -> Any:
-    return np.array(clients, np.int64)
-
 
 # -- order ----------------------------------------------------------------------------------------------------------
 

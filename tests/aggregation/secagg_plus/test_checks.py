@@ -2,8 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -40,6 +38,7 @@ from testbed.aggregation.secagg_plus.protocol import SecAggPlus, SecAggPlusClien
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import RoundAborted
 from testbed.parties.client import RoleSpec, handles
+from tests.aggregation import federations
 from tests.aggregation.federations import SmallFederation, run_until
 
 N, K, T, VICTIM = 16, 6, 5, 2
@@ -56,20 +55,11 @@ FRESH = PrivateKey.from_seed(bytes(range(32))).public
 changed = msgspec.structs.replace
 
 
-@dataclass
-class Stand:
+class Stand(federations.Stand):
     """Where an honest run has got to."""
 
-    small: Any
-    start: Any
-
-    @cached_property
-    def state(self) -> Any:
-        """What the server knows of the round."""
-        return self.small.protocol.begin(self.start)
-
-    def keys_for(self, client: int, **other: AdvertOf) -> list[AdvertOf]:
-        rows = {c: AdvertOf(c, a.sealing_key, a.mask_key, a.signature) for c, a in self.state.adverts.items()}
+    def keys_for(self, client: int) -> list[AdvertOf]:
+        rows = {row.client: row for row in self.listed}
         return [rows[one] for one in sorted(AROUND[client])]
 
     def signatures_for(self, client: int) -> list[SignatureOf]:
@@ -78,12 +68,9 @@ class Stand:
     def shown(self, client: int, signatures: list[SignatureOf]) -> NeighbourSignatures:
         return NeighbourSignatures(signatures, self.state.graph.tags_for(self.state.inputs, client))
 
-    async def ask(self, message: Any, private: Any = None, who: int = VICTIM) -> list[str]:
+    async def checks(self, message: Any, private: Any = None, who: int = VICTIM) -> list[str]:
         """The checks that the question fails."""
-        known = None if private is None else {who: private}
-        replies = await self.small.network.ask(np.array([who]), message, private=known)
-        assert len(replies) + len(replies.missing.refused) == 1
-        return [refusal.check for refusal in replies.missing.refusals]
+        return [check for _, check in await self.ask(message, private, (who,))]
 
 
 async def stand_before(stage: str, **keywords: Any) -> Stand:
@@ -99,7 +86,7 @@ def refused(stage: str, question: Callable[[Stand], tuple[Any, ...]], **keywords
 
     async def play() -> list[str]:
         stand = await stand_before(stage, **keywords)
-        return await stand.ask(*question(stand))
+        return await stand.checks(*question(stand))
 
     return asyncio.run(play())
 
@@ -138,7 +125,7 @@ def test_a_threshold_that_does_not_exceed_half_is_refused_even_if_the_experiment
 
     async def play() -> list[str]:
         small = SmallFederation(DELTAS, low, protocol=SecAggPlus)
-        return await Stand(small, await small.begin()).ask(AnnounceGraph(1, EVERYBODY, K, 3))
+        return await Stand(small, await small.begin()).checks(AnnounceGraph(1, EVERYBODY, K, 3))
 
     assert asyncio.run(play()) == ["secagg.threshold-too-low"]
 
@@ -148,7 +135,7 @@ def test_a_number_of_participants_for_which_nothing_is_safe_is_refused() -> None
 
     async def play() -> list[str]:
         small = SmallFederation(DELTAS, unsafe, protocol=SecAggPlus)
-        return await Stand(small, await small.begin()).ask(AnnounceGraph(1, EVERYBODY, K, T))
+        return await Stand(small, await small.begin()).checks(AnnounceGraph(1, EVERYBODY, K, T))
 
     assert asyncio.run(play()) == ["secagg-plus.no-neighbourhood"]
 
@@ -166,7 +153,7 @@ def test_where_participants_have_agreed_on_a_list_it_is_that_list() -> None:
         stand = Stand(small, await small.train(1))
         lists = ([*EVERYBODY[:-1], N], EVERYBODY[:-1], EVERYBODY)
         return [
-            await stand.ask(AnnounceGraph(1, those, K, T), who=who) for who, those in enumerate(lists, start=VICTIM)
+            await stand.checks(AnnounceGraph(1, those, K, T), who=who) for who, those in enumerate(lists, start=VICTIM)
         ]
 
     assert asyncio.run(play()) == [["secagg-plus.other-list"], ["secagg.other-participants"], []]
@@ -218,7 +205,7 @@ def test_neighbours_that_were_told_another_list_are_noticed() -> None:
             replies = await small.network.ask(np.array([client]), AnnounceGraph(1, those, K, T))
             adverts.update(replies.valid())
         rows = listed(dict(sorted(adverts.items())))
-        return await stand.ask(ShareKeysAmongNeighbours(1), NeighbourKeys(rows))
+        return await stand.checks(ShareKeysAmongNeighbours(1), NeighbourKeys(rows))
 
     assert NEAR[0] < N - 1
     assert asyncio.run(play()) == ["secagg.other-keys-or-training"]
@@ -289,7 +276,7 @@ def test_neighbours_who_signed_other_survivors_anywhere_in_the_round_are_noticed
             replies = await stand.small.network.ask(np.array([client]), CheckSurvivors(1, survivors))
             signed.update({c: answer.signature for c, answer in replies.valid().items()})
         stand.state.signed = signed
-        return await stand.ask(UnmaskNeighbours(1), stand.shown(VICTIM, stand.signatures_for(VICTIM)))
+        return await stand.checks(UnmaskNeighbours(1), stand.shown(VICTIM, stand.signatures_for(VICTIM)))
 
     assert asyncio.run(play()) == ["secagg.inconsistent-survivors"]
 
@@ -325,7 +312,7 @@ def test_both_shares_of_a_client_cannot_be_had_by_two_stories() -> None:
                 for one in sorted(AROUND[client])
                 if one in signed and stories.get(one, EVERYBODY) == stories[client]
             ]
-            refusals.append(await stand.ask(UnmaskNeighbours(1), stand.shown(client, agreeing), who=client))
+            refusals.append(await stand.checks(UnmaskNeighbours(1), stand.shown(client, agreeing), who=client))
         dead = [refusals[position] for position in range(0, K, 2)]
         return [check for found in dead for check in found], [check for found in refusals for check in found]
 

@@ -14,7 +14,6 @@ from analysis.bounds.lotto_rounds import (
     candidates_at_most,
     cost_with_lotto,
     cost_with_parallel_lists,
-    lists_at_once,
     repeated,
     repeated_by_any,
 )
@@ -56,7 +55,7 @@ def test_no_server_gets_further_and_the_best_one_as_far(gap: int, announced: int
     best = np.array([most_broken(case, announced, gap) for case in cases])
     assert (best <= cases[:, : bound.reached(announced)].sum(axis=1)).all()  # case by case
     low, high = stats.binomtest(int((best > 0).sum()), times).proportion_ci(0.9999)
-    assert low <= bound.among(announced) <= high
+    assert low <= bound.some_of(bound.reached(announced)) <= high
     assert best.mean() / announced <= bound.share * 1.15 + 1e-9
 
 
@@ -65,8 +64,8 @@ def test_without_a_gap_the_first_round_is_the_best_of_all() -> None:
     bound = BrokenRounds(*SETTING, rounds, None)
     found = int(simulated(rounds, times, 8).any(axis=1).sum())
     low, high = stats.binomtest(found, times).proportion_ci(0.9999)
-    assert low <= bound.among(1) <= high
-    assert bound.among(1) == bound.some_of(rounds)
+    assert low <= bound.some_of(bound.reached(1)) <= high
+    assert bound.some_of(bound.reached(1)) == bound.some_of(rounds)
     assert bound.share == 1.0
     chance = secagg_fails(*SETTING)
     assert bound.chance == chance
@@ -152,9 +151,3 @@ def test_a_server_that_keeps_everybody_stays_within_it() -> None:
     bound = min(1.0, repeated_by_any(population, r, rounds, one.p))
     assert counted.mean() <= bound * 1.1
     assert (draws.sum(axis=2) > most).any(axis=1).mean() <= max(5 * beyond, 5 / times)
-
-
-def test_how_many_lists_there_are_candidates_for() -> None:
-    assert lists_at_once(13, 2, 10) == 1
-    assert lists_at_once(22, 6, 10) == 4
-    assert [lists_at_once(candidates, 0, 5) for candidates in (4, 5, 9, 10)] == [0, 1, 1, 2]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.emulation.traces.conversion import flash_events, phone_intervals
+from testbed.emulation.traces.conversion import flash
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
 
@@ -37,7 +37,7 @@ def rows(trace: AvailabilityTrace) -> list[tuple[int, float, float]]:
 
 def test_real_phones(shared: Path) -> None:
     source = shared / "traces" / "availability-phones" / "cached_timers.json"
-    trace, counts = phone_intervals.convert(source)
+    trace, counts = flash.convert_timers(source)
     assert counts["devices"] == 1000
     assert counts["devices_unusable"] == counts["devices_unusable_not_successful"] == 290
     assert counts["devices_kept"] == len(trace) == 710
@@ -54,7 +54,7 @@ def test_real_phones_are_ready_when_flash_says_so(shared: Path) -> None:
     """The oracle is FLASH's `Timer.ready`: the time modulo the phone's own recording, one phone after the other."""
     source = shared / "traces" / "availability-phones" / "cached_timers.json"
     document = json.loads(source.read_text())
-    trace, _ = phone_intervals.convert(source)
+    trace, _ = flash.convert_timers(source)
     origin = min(entry["trace_start"] for entry in document.values() if entry["isSuccess"]) // DAY * DAY
     for moment in np.linspace(1000.5, 13 * DAY - 1000.5, 40):  # between whole seconds: nowhere an end
         expected = []
@@ -76,7 +76,7 @@ def test_the_time_of_day_is_kept_and_recordings_repeat(tmp_path: Path) -> None:
             "4": UNUSABLE,
         },
     )
-    trace, counts = phone_intervals.convert(source)
+    trace, counts = flash.convert_timers(source)
     assert trace.horizon == (0.0, 4 * DAY)
     assert rows(trace) == [
         *((3, day * DAY + noon, day * DAY + noon + 60) for day in (0, 2)),
@@ -84,7 +84,7 @@ def test_the_time_of_day_is_kept_and_recordings_repeat(tmp_path: Path) -> None:
     ]
     assert counts["intervals_kept"] == 2
     assert counts["intervals_after_repeating"] == 6
-    trace, _ = phone_intervals.convert(source, "offline")
+    trace, _ = flash.convert_timers(source, "offline")
     assert trace.horizon == (0.0, 4 * DAY)
     assert rows(trace) == [(3, 2 * DAY + noon, 2 * DAY + noon + 60), (7, noon, noon + 60)]
 
@@ -100,7 +100,7 @@ def test_everything_dropped_is_counted(tmp_path: Path) -> None:
             "5": UNUSABLE,
         },
     )
-    trace, counts = phone_intervals.convert(source)
+    trace, counts = flash.convert_timers(source)
     assert rows(trace) == [(1, 10.0, 30.0), (1, 50.0, 60.0), (1, DAY - 5, DAY)]
     assert trace.never_online.tolist() == [2]
     assert counts == {
@@ -124,7 +124,7 @@ def test_everything_dropped_is_counted(tmp_path: Path) -> None:
 
 def test_devices_without_numbers_are_numbered_in_order(tmp_path: Path) -> None:
     ready = phone(0, DAY, [1, 2])
-    trace, counts = phone_intervals.convert(written(tmp_path / "t.json", {"b": ready, "007": ready, "a": ready}))
+    trace, counts = flash.convert_timers(written(tmp_path / "t.json", {"b": ready, "007": ready, "a": ready}))
     assert trace.clients.tolist() == [0, 1, 2]
     assert counts["devices_renumbered"] == 3
 
@@ -149,9 +149,9 @@ def test_online_exactly_when_some_interval_says_so(
         for begin, end in entry["ready_time"]
     ):
         with pytest.raises(TraceError, match="no device is ever online"):
-            phone_intervals.convert(source)
+            flash.convert_timers(source)
         return
-    trace, _ = phone_intervals.convert(source)
+    trace, _ = flash.convert_timers(source)
     moment = data.draw(st.integers(0, int(trace.horizon_s) - 1)) + 0.5
     for place, number in enumerate(trace.clients.tolist()):
         entry = document[str(number)]
@@ -185,7 +185,7 @@ def test_bad_files_are_one_line(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "timers.json"
     path.write_text(text)
     with pytest.raises(TraceError) as raised:
-        phone_intervals.convert(path)
+        flash.convert_timers(path)
     (line,) = str(raised.value).splitlines()
     assert line.startswith(f"{path}: ")
     assert said in line
@@ -195,7 +195,7 @@ def test_binary_and_missing_files_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00\x80")
     for name, said in (("binary", "not a text file"), ("absent", "cannot be read"), (".", "cannot be read")):
         with pytest.raises(TraceError, match=said):
-            phone_intervals.convert(tmp_path / name)
+            flash.convert_timers(tmp_path / name)
 
 
 # -- event logs -----------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ NIGHT = (
 
 
 def test_available_when_locked_on_wifi_and_charging(tmp_path: Path) -> None:
-    trace, counts = flash_events.convert(written(tmp_path / "t.json", {"5": log(*NIGHT)}), "offline")
+    trace, counts = flash.convert_events(written(tmp_path / "t.json", {"5": log(*NIGHT)}), "offline")
     hour = 3600.0
     assert trace.horizon == (0.0, 2 * DAY)  # from midnight on the 29th
     assert rows(trace) == [
@@ -234,7 +234,7 @@ def test_available_when_locked_on_wifi_and_charging(tmp_path: Path) -> None:
     ]
     assert counts["events"] == len(NIGHT)
     assert counts["events_unknown"] == counts["events_out_of_order"] == counts["intervals_open_at_the_end"] == 0
-    trace, _ = flash_events.convert(written(tmp_path / "t.json", {"5": log(*NIGHT)}))
+    trace, _ = flash.convert_events(written(tmp_path / "t.json", {"5": log(*NIGHT)}))
     assert (np.array(rows(trace))[:, 1] >= 0).all()
     assert (trace.online_until(np.array([0]), 2 * hour) > -np.inf).item()  # the one night, again and again
     assert (trace.online_until(np.array([0]), 26 * hour) > -np.inf).item()
@@ -242,14 +242,14 @@ def test_available_when_locked_on_wifi_and_charging(tmp_path: Path) -> None:
 
 def test_unknown_events_end_the_interval(tmp_path: Path) -> None:
     events = (*NIGHT[:6], ("30 00:00:00", "phone_off"), ("30 00:00:01", "wifi"), NIGHT[-1])
-    trace, counts = flash_events.convert(written(tmp_path / "t.json", {"5": log(*events)}), "offline")
+    trace, counts = flash.convert_events(written(tmp_path / "t.json", {"5": log(*events)}), "offline")
     assert rows(trace) == [(5, 23.5 * 3600, DAY)]
     assert counts["events_unknown"] == 1
 
 
 def test_available_up_to_the_last_event_and_in_the_order_of_time(tmp_path: Path) -> None:
     events = (*NIGHT[:5], NIGHT[6], NIGHT[5])
-    trace, counts = flash_events.convert(written(tmp_path / "t.json", {"5": log(*events)}), "offline")
+    trace, counts = flash.convert_events(written(tmp_path / "t.json", {"5": log(*events)}), "offline")
     assert rows(trace) == [(5, 23.5 * 3600, 26 * 3600)]
     assert counts["intervals_open_at_the_end"] == 1
     assert counts["events_out_of_order"] == 1
@@ -268,7 +268,7 @@ def test_available_up_to_the_last_event_and_in_the_order_of_time(tmp_path: Path)
 )
 def test_logs_that_flash_does_not_use_are_counted(messages: str, reason: str, tmp_path: Path) -> None:
     source = written(tmp_path / "t.json", {"5": log(*NIGHT), "6": {"messages": messages}})
-    trace, counts = flash_events.convert(source)
+    trace, counts = flash.convert_events(source)
     assert len(trace) == 1
     assert counts["devices"] == 2
     assert counts["devices_unusable"] == counts[f"devices_unusable_{reason}"] == 1
@@ -285,7 +285,7 @@ def test_logs_that_flash_does_not_use_are_counted(messages: str, reason: str, tm
 )
 def test_bad_logs_are_one_line(document: Any, said: str, tmp_path: Path) -> None:
     with pytest.raises(TraceError) as raised:
-        flash_events.convert(written(tmp_path / "t.json", document))
+        flash.convert_events(written(tmp_path / "t.json", document))
     (line,) = str(raised.value).splitlines()
     assert said in line
 
@@ -312,8 +312,8 @@ def test_as_a_minute_by_minute_replay(events: list[Any], tmp_path_factory: Any) 
     source = written(tmp_path_factory.mktemp("log") / "t.json", {"1": {"messages": messages}})
     if not any(expected):
         with pytest.raises(TraceError):
-            flash_events.convert(source, "offline")
+            flash.convert_events(source, "offline")
         return
-    trace, _ = flash_events.convert(source, "offline")
+    trace, _ = flash.convert_events(source, "offline")
     found = [(trace.online_until(np.array([0]), 60 * now + 30) > -np.inf).item() for now in range(last)]
     assert found == expected

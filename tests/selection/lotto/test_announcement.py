@@ -3,40 +3,16 @@
 Each malicious server is the honest one with a decision overridden.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace as replaced
 
 from testbed.selection.lotto.messages import Announce, ListSignatures, ParticipantList
-from testbed.selection.lotto.variants import (
-    ClientCentricParameters,
-    ClientCentricServer,
-    ServerCentricParameters,
-    ServerCentricServer,
-)
-from tests.selection.federations import Selecting, malicious_server, refused_round
-
-POPULATION, PARTICIPANTS = 40, 5
-CLIENT_CENTRIC = (ClientCentricServer, ClientCentricParameters)
-SERVER_CENTRIC = (ServerCentricServer, ServerCentricParameters)
-VARIANTS = [CLIENT_CENTRIC, SERVER_CENTRIC]
-replaced = msgspec.structs.replace
-
-
-def showing(alter: Callable[[Any, ParticipantList], ParticipantList]) -> Callable:
-    """Shows everybody an altered list."""
-
-    def list_for(self: Any, participants: Any, message: ParticipantList) -> Any:
-        return [(participants, alter(self, message))]
-
-    return list_for
-
-
-def everybody(clients: Sequence[int], check: str) -> dict[int, str]:
-    """All refuse with the same check."""
-    return dict.fromkeys(clients, check)
+from testbed.selection.lotto.variants import ClientCentricServer, ServerCentricParameters
+from tests.selection.federations import PARTICIPANTS, POPULATION, Selecting, malicious_server, refused_round
+from tests.selection.lotto.malicious import CLIENT_CENTRIC, SERVER_CENTRIC, everybody, showing
 
 
 def announcing(**changes: Any) -> Callable:

@@ -3,42 +3,16 @@
 Each malicious server is the honest one with a decision overridden.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace as replaced
 
-from testbed.selection.lotto.messages import ListSignatures, ParticipantEntry, ParticipantList, SignedBy
-from testbed.selection.lotto.variants import (
-    ClientCentricParameters,
-    ClientCentricServer,
-    ServerCentricParameters,
-    ServerCentricServer,
-)
-from tests.selection.federations import Selecting, malicious_server, refused_round
-
-POPULATION, PARTICIPANTS = 40, 5
-CLIENT_CENTRIC = (ClientCentricServer, ClientCentricParameters)
-SERVER_CENTRIC = (ServerCentricServer, ServerCentricParameters)
-VARIANTS = [CLIENT_CENTRIC, SERVER_CENTRIC]
-replaced = msgspec.structs.replace
-
-
-def with_rows(message: ParticipantList, rows: Sequence[ParticipantEntry]) -> ParticipantList:
-    """The list with other rows."""
-    return replaced(message, participants=list(rows))
-
-
-def everybody(clients: Sequence[int], check: str) -> dict[int, str]:
-    """All refuse with the same check."""
-    return dict.fromkeys(clients, check)
-
-
-def one_more(self: Any, candidates: Any, round_: Any) -> Any:
-    """Chooses s + 1 of the candidates, so that there are several valid lists of s."""
-    return np.sort(round_.rng("residual removal").choice(candidates, PARTICIPANTS + 1, replace=False))
+from testbed.selection.lotto.messages import ListSignatures, ParticipantList, SignedBy
+from tests.selection.federations import PARTICIPANTS, POPULATION, Selecting, malicious_server, refused_round
+from tests.selection.lotto.malicious import VARIANTS, everybody, one_more, with_rows
 
 
 def flipped(value: bytes, at: int) -> bytes:

@@ -6,40 +6,22 @@ Each malicious server is the honest one with a decision overridden.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
-import numpy as np
 import pytest
+from msgspec.structs import replace as replaced
 
 from testbed.crypto import prf, signatures
 from testbed.network.contract import ids
 from testbed.selection.lotto.messages import ParticipantEntry, ParticipantList, selection_input
-from testbed.selection.lotto.variants import (
-    ClientCentricParameters,
-    ClientCentricServer,
-    ServerCentricParameters,
-    ServerCentricServer,
+from tests.selection.federations import PARTICIPANTS, POPULATION, Selecting, malicious_server, refused_round
+from tests.selection.lotto.malicious import (
+    CLIENT_CENTRIC,
+    SERVER_CENTRIC,
+    VARIANTS,
+    everybody,
+    one_more,
+    showing,
+    with_rows,
 )
-from tests.selection.federations import Selecting, malicious_server, refused_round
-
-POPULATION, PARTICIPANTS = 40, 5
-CLIENT_CENTRIC = (ClientCentricServer, ClientCentricParameters)
-SERVER_CENTRIC = (ServerCentricServer, ServerCentricParameters)
-VARIANTS = [CLIENT_CENTRIC, SERVER_CENTRIC]
-replaced = msgspec.structs.replace
-
-
-def showing(alter: Callable[[Any, ParticipantList], ParticipantList]) -> Callable:
-    """Shows everybody an altered list."""
-
-    def list_for(self: Any, participants: Any, message: ParticipantList) -> Any:
-        return [(participants, alter(self, message))]
-
-    return list_for
-
-
-def with_rows(message: ParticipantList, rows: Sequence[ParticipantEntry]) -> ParticipantList:
-    """The list with other rows."""
-    return replaced(message, participants=list(rows))
 
 
 def changing_rows(rows: Callable[[list[ParticipantEntry]], list[ParticipantEntry]]) -> Callable:
@@ -47,19 +29,9 @@ def changing_rows(rows: Callable[[list[ParticipantEntry]], list[ParticipantEntry
     return showing(lambda self, message: with_rows(message, rows(message.participants)))
 
 
-def everybody(clients: Sequence[int], check: str) -> dict[int, str]:
-    """All refuse with the same check."""
-    return dict.fromkeys(clients, check)
-
-
 def others(clients: Sequence[int], one: int, own: str, check: str) -> dict[int, str]:
     """One client refuses with `own`, the others with `check`."""
     return {client: own if client == one else check for client in clients}
-
-
-def one_more(self: Any, candidates: Any, round_: Any) -> Any:
-    """Chooses s + 1 of the candidates, so that there are several valid lists of s."""
-    return np.sort(round_.rng("residual removal").choice(candidates, PARTICIPANTS + 1, replace=False))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -87,6 +87,15 @@ def test_the_images_can_be_learned() -> None:
     assert losses[2] < 0.8 * losses[0]
 
 
+SHARED = {"scheme": "label-shards", "shards_per_client": 1, "shared_samples": 200}
+FEW = {"test_samples": 20, "batch_size": 50}
+FINGERPRINTED = [
+    (PHOTOS, 4),
+    (WORDS, 4),
+    (PHOTOS | {"training": "simulated"}, 4),
+    ({"dataset": "synthetic-cifar10", "partition": SHARED, "samples_per_client": 260, **FEW}, 40),
+    ({"dataset": "synthetic-cifar100", "samples_per_client": 12, **FEW}, 40),
+]
 FINGERPRINT = f"""
 import hashlib, json, random, sys
 import numpy as np
@@ -95,8 +104,8 @@ from testbed.workload.section import WorkloadSection
 from workloads.registry import built_in
 before = torch.get_rng_state(), random.getstate()
 found = {{}}
-for place, keys in enumerate(({PHOTOS!r}, {WORDS!r}, {PHOTOS | {"training": "simulated"}!r})):
-    workload = built_in(WorkloadSection(**keys), 4, 2**65 + 9)
+for place, (keys, population) in enumerate({FINGERPRINTED!r}):
+    workload = built_in(WorkloadSection(**keys), population, 2**65 + 9)
     model = workload.initial_model()
     for client, number in json.loads(sys.argv[1]):
         update = workload.train(client, model, number)
@@ -121,7 +130,7 @@ def test_results_do_not_depend_on_the_process_or_the_order_and_start_light() -> 
         outputs.append(done.stdout)
     assert outputs[0] == outputs[1]
     digests = [digest for digest, _ in json.loads(outputs[0]).values()]
-    assert len(set(digests)) == len(digests) == 12
+    assert len(set(digests)) == len(digests) == 5 * (1 + len(jobs))
 
 
 @pytest.mark.parametrize("dataset", ["synthetic-femnist", "synthetic-openimage", "synthetic-reddit", "digits"])

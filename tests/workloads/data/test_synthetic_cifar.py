@@ -1,16 +1,10 @@
 """Generated data in the shapes of CIFAR: sizes, repeatability, that there is something to learn, and what is said."""
 
-import hashlib
-import json
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
 
 from testbed.workload.section import WorkloadSection
-from tests.repository import ROOT
 from workloads.data.cifar import GeneratedImages
 from workloads.determinism import Purpose
 from workloads.registry import built_in
@@ -82,43 +76,6 @@ def test_the_images_can_be_learned_and_not_at_once() -> None:
     assert accuracies[-1] > 0.4
 
 
-FINGERPRINT = f"""
-import hashlib, json, random, sys
-import torch
-from testbed.workload.section import WorkloadSection
-from workloads.registry import built_in
-before = torch.get_rng_state(), random.getstate()
-found = {{}}
-for data, partition, most in (("synthetic-cifar10", {NON_IID!r}, 260), ("synthetic-cifar100", {{}}, 12)):
-    keys = {{"partition": partition, "samples_per_client": most, "test_samples": 20, "batch_size": 50}}
-    section = WorkloadSection(dataset=data, **keys)
-    workload = built_in(section, 40, 2**65 + 9)
-    model = workload.initial_model()
-    for client, number in json.loads(sys.argv[1]):
-        update = workload.train(client, model, number)
-        found[f"{{data}} {{client}} {{number}}"] = [hashlib.sha256(update.delta.tobytes()).hexdigest(), update.loss]
-    found[data] = [hashlib.sha256(model.tobytes()).hexdigest(), repr(workload.evaluate(model))]
-assert torch.equal(torch.get_rng_state(), before[0])
-assert random.getstate() == before[1]
-assert not {{"torch._dynamo", "torch._inductor", "sympy"}} & sys.modules.keys()
-print(json.dumps(found, sort_keys=True))
-"""
-
-
-def test_results_do_not_depend_on_the_process_or_the_order_and_start_light() -> None:
-    jobs, outputs = [(3, 1), (3, 2)], []
-    for order in (jobs, jobs[::-1]):
-        done = subprocess.run(
-            [sys.executable, "-c", FINGERPRINT, json.dumps(order)], capture_output=True, text=True, check=False,
-            cwd=ROOT,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        outputs.append(done.stdout)
-    assert outputs[0] == outputs[1]
-    digests = [digest for digest, _ in json.loads(outputs[0]).values()]
-    assert len(set(digests)) == len(digests) == 6
-
-
 def test_simulated_training_has_the_same_sizes() -> None:
     keys = {"dataset": "synthetic-cifar10", "partition": NON_IID}
     sections = (WorkloadSection(**keys, training=training) for training in ("real", "simulated"))
@@ -128,4 +85,4 @@ def test_simulated_training_has_the_same_sizes() -> None:
     assert np.array_equal(simulated.own_label_counts(), real.own_label_counts())
     update = simulated.train(5, simulated.initial_model(), 1)
     assert update.samples == 615
-    assert hashlib.sha256(update.delta.tobytes()).digest() != hashlib.sha256(bytes(update.delta.nbytes)).digest()
+    assert update.delta.any()

@@ -119,6 +119,12 @@ def sample_counts(
     return np.clip(np.rint(drawn), minimum, maximum).astype(np.int64)
 
 
+def class_counts(weights: NDArray[np.float64], samples: int, seed: int, client: int) -> NDArray[np.int64]:
+    """(classes,) int64: how many of a client's `samples` are of each class; its mix is drawn from Dir(weights)."""
+    random = stream(seed, Purpose.CLASS_MIX, client)
+    return random.multinomial(samples, random.dirichlet(weights))
+
+
 def in_groups(count: int, each: int) -> Iterator[tuple[int, int]]:
     """(owner's number, its samples) for `count` samples of owners with `each`; the last one may have fewer."""
     for owner, start in enumerate(range(0, count, each)):

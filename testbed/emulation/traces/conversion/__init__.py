@@ -1,1 +1,1 @@
-"""Availability traces from other people's formats: one module per format, each with one function `convert`."""
+"""Availability traces from other people's formats: one module per format, or per source of several."""

@@ -8,17 +8,14 @@ seven days out of thirteen. Outside its own recording a device is either
 - ``offline``: offline, which understates availability by as much as recordings are shorter than the horizon.
 """
 
-import json
 from array import array
-from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import numpy as np
 
 from testbed.arrays import Floats, Ids
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
-from testbed.files import limits
 
 Counts = dict[str, int]
 Outside = Literal["repeat", "offline"]
@@ -232,38 +229,3 @@ def seconds(value: Any) -> float:
 
 def _told(counts: Counts) -> str:
     return ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in counts.items() if value) or "it is empty"
-
-
-def read_object(path: Path, what: str) -> dict[str, dict[str, Any]]:
-    """The objects in a JSON object, by name.
-
-    Args:
-        path: the file; it is read as a whole.
-        what: what the file should be, for messages.
-
-    Raises:
-        TraceError: the file cannot be read, is not JSON, not an object of objects, empty, or holds NaN or Infinity.
-    """
-
-    def no_number(text: str) -> NoReturn:
-        raise TraceError(f"{path}: {text} is not a number in JSON; correct it")
-
-    try:
-        document = json.loads(limits.text(path, limits.TRACE_BYTES, "utf-8-sig"), parse_constant=no_number)
-    except limits.TooLarge as why:
-        raise TraceError(f"{path}: {why}; split it") from None
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise TraceError(f"{path}: not a text file; {what}") from None
-    except json.JSONDecodeError as error:
-        raise TraceError(f"{path}: not JSON (line {error.lineno}: {error.msg}); {what}") from None
-    except (RecursionError, ValueError):  # nested too deep; a number of thousands of digits
-        raise TraceError(f"{path}: not JSON that can be read; {what}") from None
-    if not isinstance(document, dict) or not document:
-        kind = "an empty object" if document == {} else f"a {type(document).__name__}"
-        raise TraceError(f"{path}: {kind} in JSON; {what}")
-    for name, entry in document.items():
-        if not isinstance(entry, dict):
-            raise TraceError(f"{path}: device {shown(name)}: a {type(entry).__name__}, not an object; {what}")
-    return document

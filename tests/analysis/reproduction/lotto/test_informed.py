@@ -1,7 +1,5 @@
 """Table 3 and Figures 8 and 9, tiny: through the real runs, and what is made of them."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -9,25 +7,9 @@ from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.lotto import fig8, fig9, tables
 from analysis.reproduction.lotto.fig8 import Setting
 from analysis.reproduction.lotto.overhead import INFORMED_SCALES, OverheadScale
-from testbed.experiment.reading import apply_override
-from testbed.experiment.schema import Experiment, points, validated
-from testbed.records import RunRecords
-from testbed.running import run_all
+from testbed.experiment.schema import points
 
 SETTING = Setting(20, 4, model="logistic", samples_per_client=12, test_samples=100)
-
-
-@pytest.fixture
-def context(tmp_path: Path) -> ReproductionContext:
-    """Runs without Ray."""
-
-    def run(experiment: Experiment, directory: Path) -> list[RunRecords]:
-        data = experiment.model_dump(mode="json", exclude_unset=True)
-        apply_override(data, "cluster.network=in-process")
-        local = validated(data, experiment.name)
-        return [RunRecords(path) for path in run_all(local, directory, where=experiment.name, resume=True)]
-
-    return ReproductionContext("small", tmp_path, run, lambda line: None)
 
 
 @pytest.mark.parametrize("scale", ["small", "paper"])

@@ -36,28 +36,13 @@ from analysis.reproduction.multi_round_secagg.training import (
 )
 from analysis.reproduction.training_runs import AccuracyCurves
 from testbed.errors import ExperimentError
-from testbed.experiment.reading import apply_override
-from testbed.experiment.schema import Experiment, points, validated
+from testbed.experiment.schema import points
 from testbed.records import RunRecords
-from testbed.running import run_all
 
 TINY = replace(
     DIGITS, workload={"dataset": "digits", "model": "logistic", "batch_size": 20}, population=60, participants=12,
     rounds=6, seeds=2, evaluations=3,
 )  # fmt: skip
-
-
-@pytest.fixture
-def context(tmp_path: Path) -> ReproductionContext:
-    """Runs without Ray."""
-
-    def run(swept: Experiment, directory: Path) -> list[RunRecords]:
-        data = swept.model_dump(mode="json", exclude_unset=True)
-        apply_override(data, "cluster.network=in-process")
-        local = validated(data, swept.name)
-        return [RunRecords(path) for path in run_all(local, directory, where=swept.name, resume=True)]
-
-    return ReproductionContext("small", tmp_path, run, lambda line: None)
 
 
 def _reproduction(name: str) -> Reproduction:

@@ -13,7 +13,7 @@ from analysis.reproduction.multi_round_secagg import fig3, fig4, table1
 @pytest.fixture
 def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReproductionContext:
     """The scale small is tiny."""
-    monkeypatch.setitem(fig4.SCALES, "small", fig4.SimulationScale(140, 2))
+    monkeypatch.setitem(fig4.SCALES, "small", (140, 2))
     monkeypatch.setitem(fig3.SCALES, "small", (60, 2))
     monkeypatch.setattr(fig3, "DROPOUTS", (0.2, 0.5))
     monkeypatch.setattr(fig4, "SEED_TIME_S", 0.0)

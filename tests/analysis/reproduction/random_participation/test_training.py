@@ -9,7 +9,8 @@ import pytest
 from analysis.bounds.random_participation import Participation
 from analysis.reproduction.catalogue import named
 from analysis.reproduction.contract import ReproductionContext, Scale
-from analysis.reproduction.random_participation import accuracy, training
+from analysis.reproduction.random_participation import accuracy
+from analysis.reproduction.random_participation.accuracy import DIGITS, RateSearch, TrainingTask
 from analysis.reproduction.random_participation.published import (
     EPSILON,
     FEW_CLIENTS,
@@ -20,32 +21,16 @@ from analysis.reproduction.random_participation.published import (
     WCS,
     Scenario,
 )
-from analysis.reproduction.random_participation.training import DIGITS, RateSearch, TrainingTask
 from analysis.reproduction.training_runs import AccuracyCurves
 from testbed.errors import ExperimentError
-from testbed.experiment.reading import apply_override
-from testbed.experiment.schema import Experiment, validated
+from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
-from testbed.running import run_all
 from testbed.selection.random_selection import BernoulliParameters
-
-
-@pytest.fixture
-def context(tmp_path: Path) -> ReproductionContext:
-    """Runs without Ray."""
-
-    def run(swept: Experiment, directory: Path) -> list[RunRecords]:
-        data = swept.model_dump(mode="json", exclude_unset=True)
-        apply_override(data, "cluster.network=in-process")
-        local = validated(data, swept.name)
-        return [RunRecords(path) for path in run_all(local, directory, where=swept.name, resume=True)]
-
-    return ReproductionContext("small", tmp_path, run, lambda line: None)
 
 
 @pytest.mark.parametrize("scenario", [MANY_CLIENTS, FEW_CLIENTS])
 def test_the_noise_is_the_papers(scenario: Scenario) -> None:
-    noise = training.required_noise(scenario)
+    noise = accuracy.required_noise(scenario)
     assert list(noise) == [NONE, PROPOSED, WCS, OLS]
     for scheme, published in scenario.sigmas.items():
         assert noise[scheme] == pytest.approx(published, rel=0.005)
@@ -58,7 +43,7 @@ TINY = TrainingTask(
 
 
 def test_a_tiny_figure_through_real_runs(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "DIGITS", TINY)
+    monkeypatch.setattr(accuracy, "DIGITS", TINY)
     result = accuracy.run_training(MANY_CLIENTS, context)
     assert result.table["scheme"].tolist() == [NONE, PROPOSED, WCS, OLS]
     assert result.table["accuracy [%]"].between(0, 100).all()
@@ -73,9 +58,9 @@ def test_a_tiny_figure_through_real_runs(context: ReproductionContext, monkeypat
     written = {path: path.stat().st_mtime_ns for path in (context.out / "runs").rglob("rounds.parquet")}
     assert len(written) == 2 * 4 + 2 * 4
 
-    noise = training.required_noise(MANY_CLIENTS)
-    tried = training.search_rates(context, MANY_CLIENTS.title, TINY, noise)
-    again = training.train(
+    noise = accuracy.required_noise(MANY_CLIENTS)
+    tried = accuracy.search_rates(context, MANY_CLIENTS.title, TINY, noise)
+    again = accuracy.train(
         context, MANY_CLIENTS.title, TINY, noise, {scheme: grid.best for scheme, grid in tried.items()}
     )
     assert [grid.best for grid in tried.values()] == result.table["learning rate"].tolist()
@@ -92,9 +77,9 @@ def test_every_scheme_is_compared_at_the_best_of_its_rates_on_another_seed(conte
 
     watched = replace(context, run_experiment=run)
     noise = {NONE: 0.0, WCS: 7.665}
-    tried = training.search_rates(watched, "tiny", TINY, noise)
+    tried = accuracy.search_rates(watched, "tiny", TINY, noise)
     rates = {scheme: grid.best for scheme, grid in tried.items()}
-    training.train(watched, "tiny", TINY, noise, rates)
+    accuracy.train(watched, "tiny", TINY, noise, rates)
     assert [one.seed for one in swept] == [0, 1, 2]
     points = [[(one["sigma"], one["learning_rate"]) for one in given.sweep["aggregation"]] for given in swept]
     assert points[0] == [(sigma, rate) for sigma in noise.values() for rate in TINY.rates]
@@ -130,7 +115,7 @@ def test_claims_follow_the_accuracies_seed_by_seed() -> None:
 def test_the_proposed_noise_is_found_to_be_no_guarantee() -> None:
     for scenario in (MANY_CLIENTS, FEW_CLIENTS):
         task = replace(TINY, rounds=2)
-        noise = {PROPOSED: training.required_noise(scenario)[PROPOSED]}
+        noise = {PROPOSED: accuracy.required_noise(scenario)[PROPOSED]}
         frame = accuracy.table(scenario, task, noise, {PROPOSED: 0.03}, {PROPOSED: learned(70)})
         claim = accuracy.privacy_claim(scenario, task, frame)
         assert claim.agrees == "no"
@@ -147,8 +132,8 @@ def test_the_papers_scale_needs_the_papers_data(context: ReproductionContext) ->
 @pytest.mark.parametrize("scenario", [MANY_CLIENTS, FEW_CLIENTS])
 @pytest.mark.parametrize("scale", ["small", "paper"])
 def test_with_the_papers_data_the_federation_is_the_papers(scenario: Scenario, scale: Scale) -> None:
-    task = training.task_of(scenario, scale, Path("/data"))
-    swept = training.experiment(scenario.title, task, [(0.0, 0.1), (1.0, 0.1)], 1)
+    task = accuracy.task_of(scenario, scale, Path("/data"))
+    swept = accuracy.experiment(scenario.title, task, [(0.0, 0.1), (1.0, 0.1)], 1)
     assert (swept.workload.dataset, swept.workload.samples_per_client) == ("emnist", scenario.who.local_samples)
     assert isinstance(swept.selection, BernoulliParameters)
     assert (swept.population, swept.selection.client_rate) == (scenario.population, scenario.who.client_rate)
@@ -157,7 +142,7 @@ def test_with_the_papers_data_the_federation_is_the_papers(scenario: Scenario, s
         assert set(scenario.rates.values()) <= set(task.rates)
 
 
-@pytest.mark.parametrize("task", [DIGITS, training.task_of(MANY_CLIENTS, "paper", Path("/data"))])
+@pytest.mark.parametrize("task", [DIGITS, accuracy.task_of(MANY_CLIENTS, "paper", Path("/data"))])
 def test_a_batch_has_about_seventy_samples(task: TrainingTask) -> None:
     who = task.who
     assert task.population * who.local_samples * who.client_rate * who.sample_rate == pytest.approx(70, rel=0.02)

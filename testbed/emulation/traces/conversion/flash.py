@@ -1,0 +1,224 @@
+"""Phones as FLASH has them: cached ready times (`cached_timers.json`), and event logs (`state_traces.json`).
+
+A phone is ready, or available, while locked, on wifi and charging.
+
+- Times are the phone's local time, so the time of day is known; all phones share one clock.
+- Time 0 of the trace is the midnight before the first recording begins; the horizon is whole days. Time of day is
+  therefore `time % 86400`.
+- Few recordings last as long as the data set; see `collector` for what happens outside. FLASH repeats each recording,
+  which keeps the time of day; that is the default here.
+
+Yang et al., Characterizing Impacts of Heterogeneity in Federated Learning upon Large-Scale Smartphone Data (WWW 2021).
+"""
+
+import json
+import math
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NoReturn
+
+from testbed.emulation.traces.conversion.collector import DAY_S, Collected, Counts, Outside, seconds, shown
+from testbed.emulation.traces.intervals import AvailabilityTrace
+from testbed.errors import TraceError
+from testbed.files import limits
+
+_TIMERS = "phone intervals are {device: {isSuccess, trace_start, trace_end, ready_time: [[from, until], ...]}}"
+_KEYS = ("isSuccess", "trace_start", "trace_end", "ready_time")
+_EVENTS = 'FLASH event logs are {device: {"messages": "2020-01-29 21:29:56\\tscreen_lock\\n..."}}'
+_FORMAT = "%Y-%m-%d %H:%M:%S"
+_REFERENCE = datetime(2020, 1, 2)
+
+_CHARGING, _WIFI, _LOCKED = 1, 2, 4
+_AVAILABLE = _CHARGING | _WIFI | _LOCKED
+_SETS = {"battery_charged_on": _CHARGING, "wifi": _WIFI, "screen_lock": _LOCKED}
+_CLEARS = {
+    "battery_charged_off": _CHARGING,
+    "screen_unlock": _LOCKED,
+    **dict.fromkeys(("2g", "3g", "4g", "5g", "unknown"), _WIFI),
+}
+_WITHOUT_EFFECT = ("screen_on", "screen_off")
+
+Event = tuple[float, str]
+
+
+def convert_timers(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace, Counts]:
+    """The trace in a `cached_timers.json`, also in the data of FLHetBench.
+
+        {"681": {"isSuccess": true, "trace_start": 2410196.0, "trace_end": 2928596.0,
+                 "ready_time": [[2413687.0, 2413697.0], ...]}, ...}
+
+    Times are seconds since 2020-01-02 00:00:00 (FLASH, `models/timer.py`, `refer_time`). Phones whose log FLASH could
+    not use have `isSuccess` false. A recording is a whole number of days. FLASH calls a phone ready at both ends of an
+    interval; the trace's intervals are half-open, and those of length zero are dropped and counted.
+
+    Args:
+        path: the file.
+        outside: what a phone is outside its own recording.
+
+    Returns:
+        the trace, its clients numbered as the devices are (in order of appearance if a name is not a number), and
+        the counts: devices seen, unusable and why, never online, kept; intervals seen, dropped and why, kept.
+
+    Raises:
+        TraceError: not such a file, or nothing in it is usable.
+    """
+    collected = Collected(str(path))
+    for name, entry in read_object(path, _TIMERS).items():
+        where = f"{path}: device {shown(name)}"
+        if missing := [key for key in _KEYS if key not in entry]:
+            raise TraceError(f"{where}: no {missing[0]}; {_TIMERS}")
+        if not isinstance(entry["ready_time"], list):
+            raise TraceError(f"{where}: ready_time is not a list; {_TIMERS}")
+        begin_s, end_s = seconds(entry["trace_start"]), seconds(entry["trace_end"])
+        if not entry["isSuccess"]:
+            collected.unusable("not_successful")
+        elif not entry["ready_time"]:
+            collected.unusable("no_ready_time")
+        elif not 0 < end_s - begin_s < float("inf"):
+            collected.unusable("no_recording")
+        else:
+            device = collected.device(name, begin_s, end_s)
+            for place, interval in enumerate(entry["ready_time"], start=1):
+                collected.online(device, *_ends(interval, f"{where}: ready_time: interval {place}"))
+    return collected.trace(outside, *collected.whole_days())
+
+
+def _ends(interval: Any, where: str) -> tuple[float, float]:
+    if not isinstance(interval, list) or len(interval) != 2:
+        raise TraceError(f"{where}: not a pair [from, until]; correct it")
+    return seconds(interval[0]), seconds(interval[1])
+
+
+def convert_events(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace, Counts]:
+    """The trace in a `state_traces.json`.
+
+        {"681": {"guid": ..., "model": "CPH1801", "messages": "2020-01-29 21:29:56\\tscreen_off\\n..."}, ...}
+
+    `messages` has one event per line, time and event separated by a tab. What the events mean is in FLASH's own parser
+    (`models/timer.py`, github.com/PKU-Chengxu/FLASH):
+
+    - `battery_charged_on`, `battery_charged_off`: charging or not;
+    - `wifi`; `2G`, `3G`, `4G`, `5G`, `Unknown`: on wifi or not;
+    - `screen_lock`, `screen_unlock`: locked or not, which is what FLASH calls idle;
+    - `screen_on`, `screen_off`, and battery levels (`87.0%`): no effect on availability.
+
+    Nothing holds before its first event. As in that parser, a line that does not parse makes the phone unusable. It
+    differs in three things, each counted: an unknown event ends the interval and resets the phone's state (there the
+    same, and then the program ends); events out of order are sorted; a phone that is available at its last event was
+    available up to then (there this last interval is lost).
+
+    Args:
+        path: the file.
+        outside: what a phone is outside its own recording, which goes from its first event to its last; it is repeated
+            after a whole number of days.
+
+    Returns:
+        the trace, its clients numbered as the devices are (in order of appearance if a name is not a number), and
+        the counts: those of `convert_timers`, and events seen, unknown and out of order.
+
+    Raises:
+        TraceError: not such a file, or nothing in it is usable.
+    """
+    collected = Collected(str(path))
+    counts = collected.counts
+    counts |= {"events": 0, "events_unknown": 0, "events_out_of_order": 0, "intervals_open_at_the_end": 0}
+    for name, entry in read_object(path, _EVENTS).items():
+        if not isinstance(entry.get("messages"), str):
+            raise TraceError(f"{path}: device {shown(name)}: no messages; {_EVENTS}")
+        events = _events(entry["messages"])
+        if events is None:
+            collected.unusable("does_not_parse")
+            continue
+        counts["events"] += len(events)
+        counts["events_out_of_order"] += sum(later < earlier for (earlier, _), (later, _) in pairwise(events))
+        events.sort(key=lambda event: event[0])
+        if not events or events[0][0] == events[-1][0]:
+            collected.unusable("no_recording")
+            continue
+        begin_s, end_s = events[0][0], events[-1][0]
+        if outside == "repeat":  # after whole days, so that the time of day stays what it was
+            end_s = begin_s + math.ceil((end_s - begin_s) / DAY_S) * DAY_S
+        _replay(collected, collected.device(name, begin_s, end_s), events)
+    if counts["events"] and counts["events_unknown"] == counts["events"]:
+        raise TraceError(f"{path}: not one of the {counts['events']} events is known; {_EVENTS}")
+    return collected.trace(outside, *collected.whole_days())
+
+
+def _replay(collected: Collected, device: int, events: list[Event]) -> None:
+    """Follow the phone's state from event to event."""
+    state, since = 0, None
+    for time_s, event in events:
+        if event in _SETS:
+            state |= _SETS[event]
+        elif event in _CLEARS:
+            state &= ~_CLEARS[event]
+        elif event not in _WITHOUT_EFFECT and not event.endswith("%"):
+            collected.counts["events_unknown"] += 1
+            state = 0
+        if state == _AVAILABLE and since is None:
+            since = time_s
+        elif state != _AVAILABLE and since is not None:
+            collected.online(device, since, time_s)
+            since = None
+    if since is not None:
+        collected.counts["intervals_open_at_the_end"] += 1
+        collected.online(device, since, events[-1][0])
+
+
+def _events(messages: str) -> list[Event] | None:
+    """(seconds since the reference, event in lower case) per line; None when a line does not parse."""
+    events = []
+    try:
+        for line in messages.split("\n"):
+            if not line.strip():
+                continue
+            time, event = line.strip().split("\t")
+            event = event.strip().lower()
+            if event.endswith("%"):
+                float(event[:-1])
+            events.append(((_time(time.strip()) - _REFERENCE).total_seconds(), event))
+    except ValueError:
+        return None
+    return events
+
+
+def _time(text: str) -> datetime:
+    if len(text) == 19 and text[10] == " " and text.isascii():
+        return datetime.fromisoformat(text)  # ten times as fast, and there are millions
+    return datetime.strptime(text, _FORMAT)
+
+
+def read_object(path: Path, what: str) -> dict[str, dict[str, Any]]:
+    """The objects in a JSON object, by name.
+
+    Args:
+        path: the file; it is read as a whole.
+        what: what the file should be, for messages.
+
+    Raises:
+        TraceError: the file cannot be read, is not JSON, not an object of objects, empty, or holds NaN or Infinity.
+    """
+
+    def no_number(text: str) -> NoReturn:
+        raise TraceError(f"{path}: {text} is not a number in JSON; correct it")
+
+    try:
+        document = json.loads(limits.text(path, limits.TRACE_BYTES, "utf-8-sig"), parse_constant=no_number)
+    except limits.TooLarge as why:
+        raise TraceError(f"{path}: {why}; split it") from None
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise TraceError(f"{path}: not a text file; {what}") from None
+    except json.JSONDecodeError as error:
+        raise TraceError(f"{path}: not JSON (line {error.lineno}: {error.msg}); {what}") from None
+    except (RecursionError, ValueError):  # nested too deep; a number of thousands of digits
+        raise TraceError(f"{path}: not JSON that can be read; {what}") from None
+    if not isinstance(document, dict) or not document:
+        kind = "an empty object" if document == {} else f"a {type(document).__name__}"
+        raise TraceError(f"{path}: {kind} in JSON; {what}")
+    for name, entry in document.items():
+        if not isinstance(entry, dict):
+            raise TraceError(f"{path}: device {shown(name)}: a {type(entry).__name__}, not an object; {what}")
+    return document

@@ -1,0 +1,109 @@
+"""Pages whose blocks of code are run as a reader would type them: those with ``executed: true`` in their front matter.
+
+In an empty folder, in the order of the page, with `examples` of the repository beside it:
+
+- ```` ```yaml ```` (or any other language) with a first line ``# file: NAME`` is written to that file;
+- ```` ```bash ```` is run by bash, which stops at the first command that fails; ``# exits with CODE`` as first line
+  says that the last one is meant to;
+- ```` ```python ```` is run in one interpreter for the whole page: names stay from block to block.
+
+A block of another language, or below a comment ``% not executed``, is left out.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.repository import ROOT
+
+DOCS = ROOT / "docs"
+_FRONT = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
+_FILE = re.compile(r"# file: (\S+)[ ]*$", re.MULTILINE)
+_EXIT = re.compile(r"# exits with (\d+)[ ]*$", re.MULTILINE)
+_FENCE = re.compile(r"^```(\w*)\s*$")
+_SKIPPED = "% not executed"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code.
+
+    Attributes:
+        line: of the page, where its text begins.
+        language: as written behind the backticks.
+        text: what stands in it.
+    """
+
+    line: int
+    language: str
+    text: str
+
+    @property
+    def file(self) -> str:
+        """The file that it is written to; empty: none."""
+        match = _FILE.match(self.text)
+        return match[1] if match else ""
+
+
+def is_executed(page: Path) -> bool:
+    """Whether the page asks for it."""
+    front = _FRONT.match(page.read_text())
+    return bool(front and re.search(r"^executed: true$", front[1], re.MULTILINE))
+
+
+def pages() -> list[Path]:
+    """All pages that are executed."""
+    return sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts and is_executed(page))
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """The blocks that are to be run or written, in order."""
+    lines = page.read_text().splitlines()
+    at = 0
+    while at < len(lines):
+        opened = _FENCE.match(lines[at])
+        at += 1
+        if not opened:
+            continue
+        before = next((line for line in reversed(lines[: at - 1]) if line.strip()), "")
+        end = lines.index("```", at)
+        block = Block(at + 1, opened[1], "\n".join(lines[at:end]) + "\n")
+        at = end + 1
+        if before != _SKIPPED and (block.file or block.language in ("bash", "python")):
+            yield block
+
+
+def execute(page: Path, folder: Path) -> None:
+    """Run a page in `folder`, which has to be the working directory; `AssertionError` says which line failed."""
+    (folder / "examples").symlink_to(ROOT / "examples")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    where = str(page.relative_to(ROOT)) if page.is_relative_to(ROOT) else page.name
+    for block in blocks(page):
+        if block.file:
+            path = folder / block.file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text)
+        elif block.language == "python":
+            code = compile("\n" * (block.line - 1) + block.text, where, "exec")
+            exec(code, names)
+        else:
+            _bash(block, folder, where)
+
+
+def _bash(block: Block, folder: Path, where: str) -> None:
+    command = shlex.join([sys.executable, "-m", "testbed"])
+    script = f'set -euo pipefail\ntestbed() {{ {command} "$@"; }}\n{block.text}'
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]), "COLUMNS": "120"}
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    match = _EXIT.match(block.text)
+    expected = int(match[1]) if match else 0
+    said = f"{where}:{block.line}: exit code {done.returncode}, expected {expected}\n{done.stdout}{done.stderr}"
+    assert done.returncode == expected, said

@@ -1,0 +1,72 @@
+"""What the tutorials show works as it is written."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs import executed
+from tests.repository import ROOT
+
+
+@pytest.mark.parametrize("page", executed.pages(), ids=lambda page: str(page.relative_to(ROOT / "docs")))
+def test_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    executed.execute(page, tmp_path)
+
+
+def test_every_tutorial_is_executed() -> None:
+    tutorials = set((ROOT / "docs" / "tutorials").glob("*.md")) - {ROOT / "docs" / "tutorials" / "index.md"}
+    assert tutorials
+    assert tutorials <= set(executed.pages())
+
+
+PAGE = """---
+executed: true
+---
+```yaml
+# file: folder/one.yaml
+key: 1
+```
+
+```python
+number = 2
+```
+
+% not executed
+
+```bash
+exit 1
+```
+
+```text
+exit 2
+```
+
+```bash
+# exits with 3
+grep -q "key: 1" folder/one.yaml
+exit 3
+```
+
+```python
+open("two.txt", "w").write(str(number + 1))
+```
+"""
+
+
+def test_blocks_are_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    assert executed.is_executed(page)
+    executed.execute(page, tmp_path)
+    assert (tmp_path / "two.txt").read_text() == "3"
+
+
+def test_a_block_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text("```bash\ntrue\nfalse\ntrue\n```\n")
+    with pytest.raises(AssertionError, match=r"page\.md:2: exit code 1, expected 0"):
+        executed.execute(page, tmp_path)

@@ -1,0 +1,115 @@
+"""The generated reference is whole: keys, columns, commands, modules, examples. `make docs` builds the site itself."""
+
+import re
+
+import pytest
+
+from docs._ext import api, columns, commands, configuration, schema_keys
+from testbed.experiment import load
+from testbed.experiment.sweep import points
+from testbed.records.tables import SCHEMAS
+
+REFERENCE = schema_keys.reference()
+KEYS = list(REFERENCE.keys.values())
+PAGES = configuration.pages(REFERENCE)
+
+
+def keys_of(node: dict, schema: dict, prefix: str = "") -> set[str]:
+    """Paths of all keys below a node of a JSON schema, by another way than the reference's own."""
+    found = set()
+    if "$ref" in node:
+        found |= keys_of(schema["$defs"][node["$ref"].split("/")[-1]], schema, prefix)
+    for one in (*node.get("anyOf", ()), *node.get("oneOf", ())):
+        found |= keys_of(one, schema, prefix)
+    for name, value in node.get("properties", {}).items():
+        path = f"{prefix}.{name}".strip(".")
+        found |= {path} | keys_of(value, schema, path)
+    return found
+
+
+def test_every_key_of_the_schema_is_there() -> None:
+    from testbed.experiment import Experiment
+
+    schema = Experiment.model_json_schema()
+    assert keys_of(schema, schema) == set(REFERENCE.keys)
+    pages = "".join(PAGES.values())
+    assert [key.path for key in KEYS if pages.count(f"{{confval}} {key.path}\n") != 1] == []
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.path)
+def test_a_key_is_described(key: schema_keys.Key) -> None:
+    """A key that chooses among alternatives is described by what it chooses."""
+    section = key.path.rpartition(".")[0]
+    choosing = [one.chosen_by for one in REFERENCE.alternatives.get(section, ()) if one.value]
+    assert key.path in choosing or all(variant.description for variant in key.variants)
+    assert all(one.description for one in REFERENCE.alternatives.get(section, ()))
+
+
+def test_every_number_has_a_unit_or_is_known_to_have_none() -> None:
+    """A new key with a number wants a line in docs/_ext/units.py, unless its name ends in a unit."""
+    assert [key.path for key in KEYS if key.has_numbers and not key.unit] == []
+
+
+def test_the_reference_says_what_a_key_takes() -> None:
+    text = PAGES["selection"]
+    entry = text[text.index("{confval} selection.over_selection") :].split("::::")[0]
+    assert ":Type: number, 1 to 100\n:Default: `1.3`\n" in entry
+    assert "`lotto-client-centric`" in entry
+    deadline = PAGES["time"][PAGES["time"].index("{confval} time.deadline_s") :].split("::::")[0]
+    assert ":Type: number, more than 0\n:Default: `60.0`\n:Unit: seconds\n" in deadline
+
+
+@pytest.mark.parametrize("name", sorted(set(PAGES) - {"index"}))
+def test_a_section_has_an_example_that_is_valid(name: str) -> None:
+    path = configuration.EXAMPLES / f"{name}.yaml"
+    assert path.read_text() in PAGES[name]
+    experiment = load(path)
+    assert list(points(experiment, str(path)))
+    if name != configuration.GENERAL:
+        assert name in experiment.model_fields_set
+
+
+def test_every_column_is_described() -> None:
+    declared = {table: set(schema.names) for table, schema in SCHEMAS.items()}
+    assert {table: set(meanings) for table, meanings in columns.MEANINGS.items()} == declared
+    assert set(columns.ROWS) == set(declared)
+    assert all(meaning for table in columns.MEANINGS.values() for _, meaning in table.values())
+    text = columns.tables()
+    assert [name for names in declared.values() for name in names if f"| `{name}` |" not in text] == []
+
+
+def test_columns_that_end_in_a_unit_say_so() -> None:
+    ends = {"_s": "seconds", "_bytes": "bytes"}
+    for table in columns.MEANINGS.values():
+        for name, (unit, _) in table.items():
+            assert all(unit.startswith(word) for end, word in ends.items() if name.endswith(end)), name
+            assert ("bytes" in name) <= (unit == "bytes"), name
+
+
+def test_every_command_and_option_is_there() -> None:
+    pages = commands.pages()
+    text = "".join(pages.values())
+    for words, command in commands.leaves(commands.command_line()):
+        assert f"{{program}} {' '.join(words)}\n" in text
+        page = pages[words[1]]
+        for parameter in command.params:
+            assert parameter.help or parameter.hidden, (words, parameter.name)
+            if parameter.opts[0].startswith("-") and not parameter.hidden:
+                assert re.search(rf"^:::\{{option\}} .*{re.escape(parameter.opts[0])}\b", page, re.MULTILINE)
+
+
+def test_every_command_has_an_example_of_itself() -> None:
+    """In its own help, or in that of the group that it belongs to."""
+    root = commands.command_line()
+    for words, command in commands.leaves(root):
+        shown = commands.examples(command)[0] + commands.examples(root.commands[words[1]])[0]
+        assert any(line.startswith(" ".join(words)) for line in shown), words
+
+
+def test_the_library_is_there() -> None:
+    pages = api.pages()
+    assert {"Experiment", "run", "compare", "find_runs"} <= set(re.findall(r"\w+", pages["library"]))
+    contracts = pages["contracts"]
+    assert all(f"testbed.{name}.contract`" in contracts for name in ("selection", "aggregation", "workload"))
+    shown = [module for part in api.parts().values() for module in api.modules(part)]
+    assert len(shown) == len(set(shown)) > 100
