@@ -30,6 +30,10 @@ extensions = [
 ]
 exclude_patterns = ["_build", "_ext", "reference/examples", "README.md"]
 nitpicky = False
+suppress_warnings = [
+    "ref.python"
+]  # what stands before a colon below Returns: may be prose that several attributes are called
+smartquotes = False  # they would make dashes of options
 default_role = "py:obj"
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "fieldlist"]

@@ -95,6 +95,70 @@ MEANINGS: dict[str, dict[str, tuple[str, str]]] = {
 }
 """By table and column: the unit (empty: none) and the meaning."""
 
+SUMMARY: dict[str, tuple[str, str]] = {
+    "label": ("", "What the run is called in tables."),
+    "name": ("", "The experiment's name."),
+    "seed": ("", "Its seed; null: none."),
+    "selection": ("", "Its selection protocol."),
+    "aggregation": ("", "Its aggregation protocol."),
+    "population": (_CLIENTS, "All clients."),
+    "rounds_completed": ("rounds", "Rounds that gave a new model."),
+    "rounds_skipped": ("rounds", "Rounds in which nobody could be selected."),
+    "rounds_aborted": ("rounds", "Rounds that began and gave nothing."),
+    "mean_round_s": (_SECONDS, "Mean duration of a completed round."),
+    "mean_client_s": (_SECONDS, "Mean time of a participant in a completed round, first question to last answer."),
+    "server_bytes_per_round": (_BYTES, "Mean traffic of the server in a completed round, both ways."),
+    "client_bytes_per_round": (
+        _BYTES,
+        "Mean traffic of a participant in a completed round, key directory included.",
+    ),
+    "transport_bytes_per_round": (_BYTES, "Headers and acknowledgements, on top of the server's traffic."),
+    "round_s_per_update": (_SECONDS, "Duration of all rounds, failed ones too, over the completed ones."),
+    "server_bytes_per_update": (_BYTES, "Traffic of all rounds, failed ones too, over the completed ones."),
+    "failed_rounds_s": (_SECONDS, "Duration of all skipped and aborted rounds."),
+    "failed_rounds_bytes": (_BYTES, "Traffic of all skipped and aborted rounds."),
+    "server_compute_s_per_round": (_SECONDS, "Mean of the server's own work in a completed round."),
+    "participants_mean": (_CLIENTS, "Mean number of participants of a completed round."),
+    "survivors_mean": (_CLIENTS, "Mean number of survivors of a completed round."),
+    "participants_lost": (_CLIENTS, "Participants whose update is in no sum, for whatever reason, over all rounds."),
+    "dropouts": (_CLIENTS, "Clients that went away in the middle of a stage, over all rounds."),
+    "dropped_by_stage.STAGE": (_CLIENTS, "Those of one stage."),
+    "offline": (_CLIENTS, "Clients that were away when they were first asked in a round, over all rounds."),
+    "late": ("answers", "Answers after the deadline."),
+    "refusals": ("", "How many refusals are on record."),
+    "unexpected_refusals": ("", "Which they were, where nobody was to be dishonest; null: none."),
+    "crashes": ("", "How often a client's code crashed (`on_crash: drop`)."),
+    "reasons": ("", "Why rounds were skipped or aborted, in a line; null: none was."),
+    "reasons.NAME": ("rounds", "How many for each reason."),
+    "behind_rounds": ("rounds", "Live: rounds in which the machine could not keep up."),
+    "behind_factor": ("", "Live: how many times as long these took as links and devices say; null: there are none."),
+    "final_accuracy": ("share, 0 to 1", "The last that was measured."),
+    "best_accuracy": ("share, 0 to 1", "The best that was measured."),
+    "final_perplexity": ("", "exp(mean loss of a word), the last that was measured; null: no language model."),
+    "best_perplexity": ("", "The best that was measured."),
+    "training": ("", "`real` or `simulated`."),
+    "fairness_gap": ("", "F: largest less smallest share of rounds that a client has taken part in."),
+    "aggregation_cardinality": (_CLIENTS, "C: mean number of updates in a round's sum, failed rounds counted as 0."),
+    "multi_round_privacy_strong": (_CLIENTS, "T strong (equation 5 of Multi-RoundSecAgg)."),
+    "multi_round_privacy_weak": (_CLIENTS, "T weak: the fewest clients whose sum the server can compute."),
+    "multi_round_privacy_weak_certified": ("", "Whether it is proved that there are no fewer."),
+    "multi_round_privacy_weak_lower_bound": (_CLIENTS, "What is proved if not."),
+    "privacy_delta": ("probability", "At which the epsilons hold (runs with noise, like all that follow)."),
+    "privacy_clients": (_CLIENTS, "Honest clients that have been charged."),
+    "epsilon_max": (_EPSILON, "The largest of these clients'."),
+    "epsilon_median": (_EPSILON, "Their median."),
+    "planned_epsilon_max": (_EPSILON, "The largest, had every round had its planned noise."),
+    "colluding_epsilon_max": (_EPSILON, "The largest against a malicious server and its accomplices."),
+    "privacy_caveats": ("", "What the epsilons do not cover."),
+    "stopped": ("", "Why the budget ended the run; null: it did not."),
+    "clock": ("", "`virtual` or `wall`."),
+    "virtual_s": (_SECONDS, "When the last round ended."),
+    "wall_s": ("seconds of wall-clock time", "How long the run really took."),
+}
+"""The keys of summary.json. A key with `HALF_WIDTH` behind it is half of the mean's 95% interval over rounds."""
+
+HALF_WIDTH = "_half_width"
+
 
 def dtype(kind: pa.DataType) -> str:
     """The type of a column, as pandas and Parquet readers see it."""
@@ -112,4 +176,9 @@ def tables() -> str:
             unit, meaning = MEANINGS[name][column.name]
             rows.append([f"`{column.name}`", escaped(meaning), unit or "–", dtype(column.type)])
         parts.append(table(["column", "meaning", "unit", "type"], rows) + "\n")
-    return "".join(parts)
+    rows = [[f"`{key}`", escaped(meaning), unit or "–"] for key, (unit, meaning) in SUMMARY.items()]
+    parts.append("### `summary.json`\n\nOne flat object, after the last round; null: not known, or not measured.\n\n")
+    parts.append(
+        f"{table(['key', 'meaning', 'unit'], rows)}\nMeans over completed rounds also have `KEY{HALF_WIDTH}`: "
+    )
+    return "".join(parts) + "half of their 95% confidence interval (Student's t over rounds).\n"

@@ -152,10 +152,11 @@ def _default_choice(reference: Reference, section: str) -> str:
 
 
 def _variant(reference: Reference, key: Key, variant: Variant) -> str:
-    facts = [("Type", reference.form(variant.schema))]
+    form = reference.form(variant.schema)
+    facts = [("Allowed" if form.startswith("`") else "Type", form)]
     if variant.default is REQUIRED:
         facts.append(("Default", "*required*"))
-    elif not (key.section and (facts[0][1] == "section" or isinstance(variant.default, dict))):
+    elif not (key.section and (form == "section" or isinstance(variant.default, dict))):
         facts.append(("Default", _default(variant.default)))  # a section's default is that of its keys
     if key.unit and key.unit != NO_UNIT:
         facts.append(("Unit", key.unit))

@@ -52,6 +52,17 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
     source[0] = _TABLES.sub(lambda _: columns.tables(), text)
 
 
+def attribute(_app: Sphinx, what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
+    """Before napoleon, which takes what stands before the first colon of an attribute's docstring for its type."""
+    if what in ("attribute", "data", "property") and lines:
+        lines.insert(0, "\\ ")  # nothing, without a colon
+
+
+def skipped(_app: Sphinx, _what: str, name: str, _object: Any, _skip: bool, _options: Any) -> bool | None:
+    """What pydantic brings, and no reader asks for."""
+    return True if name == "model_config" else None
+
+
 _CODE = re.compile(r"(``[^`]+``|:\w+:`[^`]+`|`[^`]+`)")
 _PAGE = re.compile(r"(?<![\w/])docs/([\w/-]+)\.md")
 
@@ -85,5 +96,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("mermaid", Mermaid)
     app.connect("builder-inited", write_reference)
     app.connect("source-read", read)
-    app.connect("autodoc-process-docstring", docstring)
+    app.connect("autodoc-process-docstring", attribute, priority=400)
+    app.connect("autodoc-process-docstring", docstring, priority=600)
+    app.connect("autodoc-skip-member", skipped)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,12 +1,15 @@
 """The generated reference is whole: keys, columns, commands, modules, examples. `make docs` builds the site itself."""
 
+import ast
+import inspect
 import re
 
 import pytest
 
+import analysis.comparison.summary
 from docs._ext import api, columns, commands, configuration, schema_keys
 from testbed.experiment import load
-from testbed.experiment.sweep import points
+from testbed.experiment.schema import points
 from testbed.records.tables import SCHEMAS
 
 REFERENCE = schema_keys.reference()
@@ -76,6 +79,18 @@ def test_every_column_is_described() -> None:
     assert all(meaning for table in columns.MEANINGS.values() for _, meaning in table.values())
     text = columns.tables()
     assert [name for names in declared.values() for name in names if f"| `{name}` |" not in text] == []
+
+
+def test_every_key_of_the_summary_is_described() -> None:
+    """All keys that its module writes, read from its source: no run has all of them."""
+    written = set()
+    for node in ast.walk(ast.parse(inspect.getsource(analysis.comparison.summary))):
+        for key in node.keys if isinstance(node, ast.Dict) else ():
+            if isinstance(key, ast.Constant):
+                written.add(key.value.removesuffix(columns.HALF_WIDTH))
+        if isinstance(node, ast.DictComp) and isinstance(node.key, ast.JoinedStr):
+            written |= {part.value for part in node.key.values[:1] if isinstance(part, ast.Constant)}
+    assert written == {re.sub(r"\.[A-Z]+$", ".", key) for key in columns.SUMMARY}
 
 
 def test_columns_that_end_in_a_unit_say_so() -> None:
