@@ -17,9 +17,9 @@ import numpy as np
 
 from benchmarks.report import arguments, emit
 from testbed.arrays import Floats
-from testbed.privacy.mechanisms.noise import Noise
-from testbed.privacy.mechanisms.rotation import rotation_seed
-from testbed.privacy.mechanisms.sampling import table_of
+from testbed.privacy.encoding import rotation_seed
+from testbed.privacy.noise import Noise
+from testbed.privacy.sampling import table_of
 
 SEED = bytes(range(32))
 

@@ -17,10 +17,10 @@ from benchmarks.report import arguments, emit
 from benchmarks.secagg import Measured, floor_seconds, measured
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.aggregation.secagg.peer_graph import PeerGraph
+from testbed.aggregation.secagg.round import PeerGraph
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
-from testbed.aggregation.secagg_plus.server import SecAggPlus
+from testbed.aggregation.secagg_plus.protocol import SecAggPlus
 
 
 class Counting(SecAggPlus):

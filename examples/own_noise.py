@@ -37,7 +37,7 @@ class GaussianAccountant:
     mechanism: ClassVar[str] = "gaussian"
 
     def epsilon(self, rounds: Mapping[float, int], delta: float) -> float:
-        """See `testbed.privacy.accounting.accountant.Accountant`."""
+        """See `testbed.privacy.noise_plan.Accountant`."""
         if 0.0 in rounds:
             return inf
         rho = sum(count / (2 * share * self.noise_multiplier**2) for share, count in rounds.items())

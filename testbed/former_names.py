@@ -46,6 +46,12 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     # -- training --
     "Trainer": {"instead_of_not_finite": "handle_non_finite"},
     # -- aggregation --
+    "AggregationParameters": {
+        "accountant": "AggregationProtocol.accountant",
+        "guarantees": "AggregationProtocol.guarantees",
+        "prepare": "AggregationProtocol.prepare",
+        "shares_noise": "AggregationProtocol.shares_noise",
+    },
     "SecAgg": {
         "_usable": "usable_adverts",
         "_whole": "complete_shares",
@@ -103,9 +109,9 @@ NAMES: Mapping[str, Mapping[str, str]] = {
 """By class of the testbed: what its methods and attributes were called, and what each is now, or is part of."""
 
 MODULES: Mapping[str, str] = {
-    "testbed.adversary.colluding": "testbed.adversary.secagg.accomplices",
+    "testbed.adversary.colluding": "testbed.adversary.secagg.dishonest_clients",
     "testbed.aggregation.combining": "testbed.aggregation.contract",
-    "testbed.aggregation.noisy_sums": "testbed.aggregation.noise",
+    "testbed.aggregation.noisy_sums": "testbed.aggregation.ring_elements",
     "testbed.aggregation.secagg_client": "testbed.aggregation.secagg.client",
     "testbed.aggregation.secagg_messages": "testbed.aggregation.secagg.messages",
     "testbed.aggregation.secagg_parameters": "testbed.aggregation.secagg.parameters",
@@ -116,13 +122,11 @@ MODULES: Mapping[str, str] = {
     "testbed.experiment.workload": "testbed.workload.section",
     "testbed.links": "testbed.emulation.links",
     "testbed.network.asking": "testbed.network.contract",
-    "testbed.privacy.accountant": "testbed.privacy.accounting.accountant",
-    "testbed.privacy.discrete_gaussian": "testbed.privacy.mechanisms.discrete_gaussian",
-    "testbed.privacy.gaussian": "testbed.privacy.mechanisms.gaussian",
-    "testbed.privacy.noise": "testbed.privacy.mechanisms.noise",
-    "testbed.privacy.renyi": "testbed.privacy.accounting.renyi",
-    "testbed.privacy.skellam": "testbed.privacy.mechanisms.skellam",
-    "testbed.privacy.subsampled_gaussian": "testbed.privacy.accounting.subsampled_gaussian",
+    "testbed.privacy.accountant": "testbed.privacy.noise_plan",
+    "testbed.privacy.discrete_gaussian": "testbed.privacy.accounting",
+    "testbed.privacy.renyi": "testbed.privacy.accounting",
+    "testbed.privacy.skellam": "testbed.privacy.accounting",
+    "testbed.privacy.subsampled_gaussian": "testbed.privacy.gaussian",
     "testbed.selection.choosing": "testbed.selection.contract",
     "testbed.selection.lotto_announcing": "testbed.selection.lotto.variants",
     "testbed.selection.lotto_client_centric": "testbed.selection.lotto.variants",
@@ -135,7 +139,7 @@ MODULES: Mapping[str, str] = {
 IMPORTED: Mapping[str, Mapping[str, str]] = {
     "testbed.adversary.misbehaviour": {"Conspiracy": "AttackContext"},
     "testbed.aggregation.secagg": {"SecAgg": "testbed.aggregation.secagg.server.SecAgg"},
-    "testbed.aggregation.secagg_plus": {"SecAggPlus": "testbed.aggregation.secagg_plus.server.SecAggPlus"},
+    "testbed.aggregation.secagg_plus": {"SecAggPlus": "testbed.aggregation.secagg_plus.protocol.SecAggPlus"},
     "testbed.selection.check_in": {"Attendant": "CheckInRole", "Present": "CheckInReply"},
     "testbed.selection.lotto": {
         "Lot": "testbed.selection.lotto.messages.ParticipantEntry",

@@ -26,7 +26,7 @@ from testbed.adversary.crafted_models import (
 )
 from testbed.adversary.section import AdversarySection, name_of, options
 from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.noise import noise_of
+from testbed.aggregation.ring_elements import noise_of
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError

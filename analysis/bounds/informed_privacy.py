@@ -35,9 +35,8 @@ from analysis.bounds.verifiable_batch_partition import bound as batches_exceed
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.batches import Batches
 from testbed.engine.plan import Plan
-from testbed.privacy.accounting.accountant import Accountant
-from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
-from testbed.privacy.noise_plan import Guarantees
+from testbed.privacy.gaussian import SubsampledGaussianAccountant
+from testbed.privacy.noise_plan import Accountant, Guarantees
 
 MAX_SIZES_EXAMINED = 2**16
 """So many sizes at most are looked at one by one; of more, each update counts as seen by itself in the largest."""

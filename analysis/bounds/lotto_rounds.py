@@ -35,8 +35,7 @@ import numpy as np
 from analysis.bounds.lotto import selection_probability, smallest, tolerated
 from analysis.bounds.rows import require_at_least, require_inside
 from analysis.bounds.tails import log10_survival, survival, survivals, survivals_over_trials
-from testbed.privacy.accounting.renyi import Divergences, epsilon
-from testbed.privacy.mechanisms.skellam import Skellam
+from testbed.privacy.accounting import Divergences, Skellam, epsilon
 
 Variant = Literal["client-centric", "server-centric"]
 

@@ -13,7 +13,7 @@ from analysis.multi_round.participation import participation_matrix
 from analysis.privacy.spent import of_honest, why_stopped
 from analysis.statistics import mean_interval, per_update_interval
 from analysis.tables import plain, protocol_name
-from testbed.privacy.caveats import caveats
+from testbed.privacy.section import caveats
 from testbed.records import RunRecords
 from testbed.records.reader import counted, refusals_told, summed_up
 from testbed.workload.section import is_language

@@ -17,9 +17,8 @@ from testbed.engine.privacy_recorder import records_of
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, validated
 from testbed.plugins.classes import NotImportedError
-from testbed.privacy.caveats import caveats
 from testbed.privacy.noise_plan import NoisePlan
-from testbed.privacy.section import PrivacySection
+from testbed.privacy.section import PrivacySection, caveats
 from testbed.records import RunRecords
 
 

@@ -9,7 +9,7 @@ from types import ModuleType
 
 from testbed.adversary import clients, crafted_models
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
-from testbed.adversary.secagg import broken_batches, inconsistent_shares, parallel_sums, reconstruction, small_sums
+from testbed.adversary.secagg import dishonest_clients, parallel_sums, reconstruction, small_sums
 from testbed.adversary.selection import batches, candidates, lists, rounds
 
 _MODULES: tuple[ModuleType, ...] = (
@@ -20,10 +20,9 @@ _MODULES: tuple[ModuleType, ...] = (
     batches,
     reconstruction,
     small_sums,
-    broken_batches,
     crafted_models,
     clients,
-    inconsistent_shares,
+    dishonest_clients,
 )
 
 

@@ -7,9 +7,9 @@ from pydantic import Field
 
 from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions
 from testbed.adversary.selection.lotto import ALL_LISTS, CLIENT_CENTRIC, VERIFIABLE_BATCHES
-from testbed.aggregation.noise import NoisyRole, noise_of
+from testbed.aggregation.ring_elements import NoisyRole, noise_of
 from testbed.parties.client import Role, RoleSpec, handles
-from testbed.privacy.mechanisms.noise import NoiseShare
+from testbed.privacy.noise import NoiseShare
 from testbed.selection.lotto.client import LottoClient
 from testbed.selection.lotto.messages import LIST_DOMAIN, Announce, Candidacy, ListSignature, ParticipantList
 from testbed.selection.lotto.variants import ClientCentricClient

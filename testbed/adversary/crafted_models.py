@@ -24,7 +24,7 @@ from pydantic import Field
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions, TrainingMisbehaviour
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
 from testbed.aggregation.secagg.messages import KeyAdvert
-from testbed.aggregation.secagg.round_state import SecAggRound
+from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError

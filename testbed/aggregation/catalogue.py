@@ -6,7 +6,7 @@ from testbed.aggregation.plain import Plain, PlainParameters
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
-from testbed.aggregation.secagg_plus.server import SecAggPlus
+from testbed.aggregation.secagg_plus.protocol import SecAggPlus
 
 PROTOCOLS: dict[type[AggregationParameters], type[AggregationProtocol]] = {
     PlainParameters: Plain,

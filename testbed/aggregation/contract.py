@@ -16,8 +16,7 @@ from testbed.messages import Vector
 from testbed.network import Network
 from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
-from testbed.privacy.accounting.accountant import Accountant
-from testbed.privacy.noise_plan import Guarantees, NoisePlan, NoiseSource
+from testbed.privacy.noise_plan import Accountant, Guarantees, NoisePlan, NoiseSource
 from testbed.randomness import Randomness
 from testbed.training import Train
 from testbed.workload.contract import Workload
@@ -79,26 +78,6 @@ class AggregationParameters(BaseModel):
 
     def check_before_data(self, participants: int) -> None:
         """The part of `check_dimension` that holds whatever the dimension is; it is asked where no data are read."""
-
-    def guarantees(self, participants: int) -> Guarantees:
-        """What holds of sums among so many participants; raises `ValueError` where there is no sum of so many."""
-        return Guarantees.none(participants)
-
-    def accountant(self, participants: int, dimension: int, client_rate: float = 1.0) -> Accountant | None:
-        """What taking part costs in privacy, for so many planned participants and parameters; None: no noise.
-
-        Args:
-            participants: the most that a round may have.
-            dimension: number of model parameters.
-            client_rate: probability with which each is drawn, where nobody can tell who was; else 1.
-        """
-        return None
-
-    shares_noise: ClassVar[bool] = True
-    """Whether the noise of `accountant` is a sum of the participants' shares; else it depends on nobody's share."""
-
-    def prepare(self, participants: int, dimension: int) -> None:
-        """Make what clients need once in a process, before anybody's work is measured."""
 
 
 @dataclass
@@ -172,8 +151,7 @@ class AggregationProtocol(ABC):
     defaults.
 
     A class may have one attribute more, `Parameters`: a subclass of `AggregationParameters` that says which keys its
-    section of the experiment has. What is a property here may be a class attribute there. What the privacy ledger asks
-    (`accountant`, `shares_noise`, `guarantees`) is answered by the parameters, unless the class does.
+    section of the experiment has. What is a property here may be a class attribute there.
 
     Args:
         parameters: the section of the experiment.
@@ -182,11 +160,14 @@ class AggregationProtocol(ABC):
         stages: its stages, in order.
         needs_registration: whether clients must be registered with the PKI.
         allows_empty_selection: whether a round in which nobody was drawn is run all the same, not skipped.
+        shares_noise: whether the noise of `accountant` is a sum of the participants' shares; else it depends on
+            nobody's share.
     """
 
     stages: tuple[str, ...] = ()
     needs_registration: bool = False
     allows_empty_selection: bool = False
+    shares_noise: bool = True
 
     def __init__(self, parameters: Any) -> None:
         self.parameters = parameters
@@ -205,6 +186,9 @@ class AggregationProtocol(ABC):
         """Whether every available client gets the model and is a participant, whomever selection has drawn."""
         return False
 
+    def prepare(self, participants: int, dimension: int) -> None:  # noqa: B027  # there may be nothing to make
+        """Make what clients need once in a process, before anybody's work is measured."""
+
     def accountant(self, participants: int, dimension: int, client_rate: float = 1.0) -> Accountant | None:
         """What taking part costs in privacy, for so many planned participants and parameters; None: no noise.
 
@@ -214,18 +198,11 @@ class AggregationProtocol(ABC):
             client_rate: probability with which each is drawn; given where it `broadcasts_to_all`, so that nobody can
                 tell who was: then it is the rate that counts.
         """
-        accountant: Accountant | None = self.parameters.accountant(participants, dimension)
-        return accountant
-
-    @property
-    def shares_noise(self) -> bool:
-        """Whether the noise is a sum of the participants' shares."""
-        return bool(self.parameters.shares_noise)
+        return None
 
     def guarantees(self, participants: int) -> Guarantees:
         """What holds of sums among so many participants; raises `ValueError` where there is no sum of so many."""
-        guarantees: Guarantees = self.parameters.guarantees(participants)
-        return guarantees
+        return Guarantees.none(participants)
 
     def noise_plan(self, smallest: int, largest: int, dimension: int, client_rate: float | None) -> NoisePlan | None:
         """What the accountant, the ledger and the bounds take; None where there is no noise.

@@ -30,8 +30,7 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import ExperimentError, Refusal, RoundAborted, RoundSkipped, RunError
 from testbed.messages import Message, RoundNumber, Vector
 from testbed.parties.client import Client, Role, RoleSpec, handles
-from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
-from testbed.privacy.mechanisms.gaussian import coins, with_noise
+from testbed.privacy.gaussian import SubsampledGaussianAccountant, coins, with_noise
 from testbed.privacy.noise_plan import Guarantees
 from testbed.training import Train, Trained, Trainer, trained_update
 from testbed.workload.contract import GradientWorkload, LocalUpdate, Workload
@@ -79,8 +78,6 @@ class RandomParticipationParameters(AggregationParameters):
     learning_rate: float = Field(0.05, gt=0, le=1000, allow_inf_nan=False, description="The server's step (eta)")
     momentum: float = Field(0.0, ge=0, lt=1, description="Of the server's steps, kept from round to round")
 
-    shares_noise: ClassVar[bool] = False  # the server, or every client by itself, adds all that hides a sample
-
     def clip_for(self, held: int) -> float | None:
         """What a client that holds so many samples clips to; None: gradients are not clipped.
 
@@ -98,10 +95,6 @@ class RandomParticipationParameters(AggregationParameters):
             raise ValueError(f"sigma: {self.sigma:g}; must be at most {_LARGEST_SIGMA:g}, or noise is not exact")
         if self.weights != "samples":
             raise ValueError(f"weights: {self.weights}; in {_NAME} every sample counts the same, leave it out")
-
-    def guarantees(self, participants: int) -> Guarantees:
-        """Sums are seen as they are; all of the noise is in them, whoever drops out."""
-        return Guarantees.none(participants, min_noise_share=1.0)
 
     def check_experiment(self, selection: Any, workload: Any) -> None:
         """Clients are drawn independently, and what is said about local training would go unread."""
@@ -129,17 +122,6 @@ class RandomParticipationParameters(AggregationParameters):
                 "in testbed/workload/contract.py"
             )
         workload.check_gradient_sum()
-
-    def accountant(self, participants: int, dimension: int, client_rate: float = 1.0) -> SubsampledGaussianAccountant:
-        """What a client's rounds cost.
-
-        With a trusted server they are those that it took part in. With another one they are all in which it answered,
-        of which the server does not know in which it took part; then give the client rate, without which each counts
-        as if it had.
-        """
-        rate = client_rate if self.server == "untrusted" else 1.0
-        noise_multiplier = self.sigma / self.clip if self.clip != "none" else 0.0
-        return SubsampledGaussianAccountant(noise_multiplier, self.sample_rate, rate)
 
 
 _LEAST_SIGMA = 2.0**-16
@@ -232,15 +214,28 @@ class RandomParticipation(AggregationProtocol):
     parameters: RandomParticipationParameters
     stages = RandomParticipationParameters.stages
     allows_empty_selection = True
+    shares_noise = False  # the server, or every client by itself, adds all that hides a sample
 
     @property
     def broadcasts_to_all(self) -> bool:
         """Every available client gets the model and answers a server that is not trusted."""
         return self.parameters.server == "untrusted"
 
+    def guarantees(self, participants: int) -> Guarantees:
+        """Sums are seen as they are; all of the noise is in them, whoever drops out."""
+        return Guarantees.none(participants, min_noise_share=1.0)
+
     def accountant(self, participants: int, dimension: int, client_rate: float = 1.0) -> SubsampledGaussianAccountant:
-        """See `RandomParticipationParameters.accountant`."""
-        return self.parameters.accountant(participants, dimension, client_rate)
+        """What a client's rounds cost.
+
+        With a trusted server they are those that it took part in. With another one they are all in which it answered,
+        of which the server does not know in which it took part; then give the client rate, without which each counts
+        as if it had.
+        """
+        given = self.parameters
+        rate = client_rate if given.server == "untrusted" else 1.0
+        noise_multiplier = given.sigma / given.clip if given.clip != "none" else 0.0
+        return SubsampledGaussianAccountant(noise_multiplier, given.sample_rate, rate)
 
     @property
     def roles(self) -> list[RoleSpec]:

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
-from testbed.aggregation.noise import NoisePolicy, NoisyParameters, NoisyRole, noise_policy_of
+from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
+from testbed.aggregation.ring_elements import NoisePolicy, NoisyParameters, NoisyProtocol, NoisyRole, noise_policy_of
 from testbed.arrays import Ids
 from testbed.errors import Refusal, RoundAborted, RunError
 from testbed.messages import Count, Message, RoundNumber, Vector
@@ -88,7 +88,7 @@ class PlainClient(NoisyRole):
         return NoisyUpdate(Vector(elements, self.parameters.bits))
 
 
-class Plain(AggregationProtocol):
+class Plain(NoisyProtocol):
     """Server side."""
 
     parameters: PlainParameters

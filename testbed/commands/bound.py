@@ -154,7 +154,7 @@ def bound_lotto_dp(
     from analysis.bounds.lotto_report import lotto_dp_costs, text
     from analysis.bounds.lotto_rounds import Training
     from analysis.bounds.rows import render
-    from testbed.privacy.mechanisms.skellam import Skellam
+    from testbed.privacy.accounting import Skellam
 
     with in_options():
         training = Training(

@@ -11,7 +11,7 @@ import hmac
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from testbed.crypto.failures import InvalidKey, OpeningFailed, require_length
+from testbed.crypto import InvalidKey, OpeningFailed, require_length
 from testbed.crypto.key_agreement import PUBLIC_KEY_BYTES, PrivateKey
 
 KEY_BYTES = 32

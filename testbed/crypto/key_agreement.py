@@ -4,7 +4,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from testbed.crypto.failures import InvalidKey, require_length
+from testbed.crypto import InvalidKey, require_length
 
 SEED_BYTES = 32
 PUBLIC_KEY_BYTES = 32

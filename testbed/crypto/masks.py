@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
-from testbed.crypto.failures import require_length
+from testbed.crypto import require_length
 
 SEED_BYTES = 32
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from testbed.crypto.failures import InvalidShares
+from testbed.crypto import InvalidShares
 
 SECRET_BYTES = 32
 SHARE_BYTES = 33

@@ -6,8 +6,7 @@ that are not canonical, which the RFC leaves open, and it takes half of OpenSSL'
 
 from nacl import bindings, exceptions
 
-from testbed.crypto import edwards25519
-from testbed.crypto.failures import InvalidSignature, require_length
+from testbed.crypto import InvalidSignature, edwards25519, require_length
 
 SEED_BYTES = 32
 PUBLIC_KEY_BYTES = 32

@@ -14,8 +14,7 @@ is refused.
 from enum import Enum
 from hashlib import sha512
 
-from testbed.crypto import edwards25519, hash_to_curve
-from testbed.crypto.failures import InvalidProof, require_length
+from testbed.crypto import InvalidProof, edwards25519, require_length
 
 SEED_BYTES = 32
 PUBLIC_KEY_BYTES = 32
@@ -136,7 +135,7 @@ def validate_public_key(public: bytes) -> None:
 def encode_to_curve(public: bytes, alpha: bytes, suite: Suite) -> bytes:
     """H, 32 bytes: the point of prime order that ``alpha`` is hashed to (RFC 9381 section 5.4.1)."""
     if suite is Suite.ELL2:
-        return hash_to_curve.encode_to_curve(public + alpha, _ELLIGATOR_DOMAIN)
+        return edwards25519.encode_to_curve(public + alpha, _ELLIGATOR_DOMAIN)
     prefix = sha512(suite.string + b"\x01" + public + alpha)
     for counter in range(256):
         attempt = prefix.copy()

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from testbed.aggregation.quantisation import Quantisation
+from testbed.aggregation.ring_elements import Quantisation
 from testbed.crypto import encryption, masks, prf, shamir, vrf
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.signatures import SigningKey, verify
 from testbed.emulation.compute.cost import REFERENCE_COSTS, thread_cpu_s
 from testbed.messages import Vector, decode, encode
 from testbed.parties.sums import float_total, ring_total
-from testbed.privacy.mechanisms.encoding import rounded
-from testbed.privacy.mechanisms.gaussian import with_noise
-from testbed.privacy.mechanisms.noise import Noise
+from testbed.privacy.encoding import rounded
+from testbed.privacy.gaussian import with_noise
+from testbed.privacy.noise import Noise
 from testbed.selection.lotto.messages import ParticipantEntry
 
 DIMENSION = 1_018_174  # parameters of the FEMNIST CNN

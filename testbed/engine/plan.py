@@ -57,7 +57,8 @@ class Plan:
             self.selection = selection_protocol(experiment.selection, experiment.population)
             self.aggregation = aggregation_protocol(experiment.aggregation)
         else:
-            colluders = experiment.aggregation.guarantees(experiment.selection.participants).max_colluders
+            honest = aggregation_protocol(experiment.aggregation)
+            colluders = honest.guarantees(experiment.selection.participants).max_colluders
             self.adversary = Adversary(
                 experiment.adversary, experiment.population, experiment.rounds, self.randomness, max(1, colluders + 1)
             )
@@ -145,7 +146,7 @@ class Plan:
 
     def environment(self, workload: Workload) -> Environment:
         """What the clients of one host share; the directory comes after registration."""
-        self.aggregation_parameters.prepare(self.maximum_participants, workload.dimension)
+        self.aggregation.prepare(self.maximum_participants, workload.dimension)
         return Environment(
             population=self.experiment.population,
             randomness=self.randomness,

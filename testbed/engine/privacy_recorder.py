@@ -7,14 +7,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from testbed.aggregation.noise import NoisyParameters
+from testbed.aggregation.ring_elements import NoisyParameters
 from testbed.engine.plan import Plan
 from testbed.engine.round import Outcome
 from testbed.errors import ExperimentError
 from testbed.network.contract import no_ids
 from testbed.network.recorder import Exchanges
-from testbed.privacy.charges import PrivacyCharge
-from testbed.privacy.ledger import Ledger, Shares
+from testbed.privacy.ledger import Ledger, PrivacyCharge, Shares
 from testbed.privacy.section import PrivacySection, Unit
 from testbed.records import RunDirectory
 from testbed.records.tables import privacy_table, read_chunks, recorded_files

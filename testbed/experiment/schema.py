@@ -19,7 +19,7 @@ from testbed.adversary.section import AdversarySection, name_of
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
-from testbed.aggregation.noise import noise_of
+from testbed.aggregation.ring_elements import noise_of
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.emulation.availability import Always, AvailabilitySection
 from testbed.emulation.availability.section import AvailabilityModel

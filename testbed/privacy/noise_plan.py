@@ -1,16 +1,39 @@
-"""What an aggregation promises of its sums, and of the noise in them: all that accounting asks of it.
+"""What an aggregation promises of its sums and of the noise in them, and what rounds with that noise cost: all that the
+ledger asks.
 
 A protocol's parameters configure it; what follows from them for so many participants is a `Guarantees`. What the
 accountant, the ledger and the bounds take is one `NoisePlan`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
-from typing import Literal
+from typing import ClassVar, Literal, Protocol
 
-from testbed.privacy.accounting.accountant import Accountant
+
+class Accountant(Protocol):
+    """What taking part costs in privacy, under one mechanism with fixed parameters.
+
+    Attributes:
+        unit: what is protected, a client's whole data or one sample of it; neighbours differ in one of them.
+        mechanism: its name, as experiments write it.
+    """
+
+    unit: ClassVar[Literal["client", "sample"]]
+    mechanism: ClassVar[str]
+
+    def epsilon(self, rounds: Mapping[float, int], delta: float) -> float:
+        """The epsilon at `delta` of all the rounds that one client took part in; inf where there was no noise.
+
+        It holds for observers who see who takes part.
+
+        Args:
+            rounds: how many rounds had which share of the planned noise variance in their sum, as in
+                ``{1.0: 7, 0.9: 2}``.
+            delta: in (0, 1).
+        """
+
 
 NoiseSource = Literal["shares", "server", "clients"]
 """Whose noise hides a client: the sum of the participants' shares; what the server adds; each client's own alone."""

@@ -20,7 +20,7 @@ import yaml
 from testbed.errors import RunError, reason
 from testbed.files import parquet as parquet_files
 from testbed.files import plain_yaml
-from testbed.privacy.caveats import caveats
+from testbed.privacy.section import caveats
 from testbed.records.arrays import ERRORS, stamp
 from testbed.records.log import RunLog
 from testbed.records.mirror import fetched

@@ -13,7 +13,7 @@ import numpy as np
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.messages import AdvertOf, ShareKeys, SharesFor, SignatureOf
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.aggregation.secagg.round_state import SecAggRound
+from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.batches import Batches
 from testbed.emulation.availability import Presence

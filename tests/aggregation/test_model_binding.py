@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.adversary.secagg.accomplices import SecAggAccomplice
+from testbed.adversary.secagg.dishonest_clients import SecAggAccomplice
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.messages import KEYS_DOMAIN, AdvertOf, KeyAdvert, ShareKeys, advert_content
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.graph import RegularGraph
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
-from testbed.aggregation.secagg_plus.server import SecAggPlus
+from testbed.aggregation.secagg_plus.protocol import SecAggPlus
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
+from testbed.engine.registry import aggregation_protocol
 from testbed.errors import RoundAborted
 from testbed.messages import Vector
 from testbed.parties.client import RoleSpec
@@ -207,7 +208,7 @@ def answers_of_the_victim(accomplices: list[int], listed: list[int]) -> list[str
 def test_accomplices_sign_for_both_models_and_are_too_few() -> None:
     """2t - s - 1 = 2 of them, as many as the protocol tolerates: no list that holds the victim passes."""
     accomplices = [5, 6]
-    assert len(accomplices) == PARAMETERS["signed"][0].guarantees(N).max_colluders
+    assert len(accomplices) == aggregation_protocol(PARAMETERS["signed"][0]).guarantees(N).max_colluders
     for size in range(1, N + 1):
         for listed in itertools.combinations(range(N), size):
             if VICTIM not in listed:
@@ -219,6 +220,6 @@ def test_accomplices_sign_for_both_models_and_are_too_few() -> None:
 def test_with_enough_of_them_the_victim_is_summed_with_nobody_else() -> None:
     """t - 1 of them, more than 2t - s: what they sign is theirs to say, and the bound is what it was."""
     accomplices = [3, 4, 5, 6]
-    assert len(accomplices) == T - 1 > PARAMETERS["signed"][0].guarantees(N).max_colluders
+    assert len(accomplices) == T - 1 > aggregation_protocol(PARAMETERS["signed"][0]).guarantees(N).max_colluders
     assert answers_of_the_victim(accomplices, [VICTIM, *accomplices]) == []
     assert answers_of_the_victim(accomplices, [1, VICTIM, *accomplices]) == [CHECK]

@@ -17,14 +17,13 @@ from testbed.aggregation.plain import Plain, PlainClient, PlainParameters, SendN
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
-from testbed.aggregation.secagg_plus.client import SecAggPlusClient
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
-from testbed.aggregation.secagg_plus.server import SecAggPlus
+from testbed.aggregation.secagg_plus.protocol import SecAggPlus, SecAggPlusClient
 from testbed.batches import Batches
 from testbed.errors import RoundAborted
 from testbed.parties.client import RoleSpec
-from testbed.privacy.mechanisms.noise import Noise
-from testbed.privacy.mechanisms.rotation import rotation_seed
+from testbed.privacy.encoding import rotation_seed
+from testbed.privacy.noise import Noise
 from tests.aggregation.federations import SmallFederation
 
 N, D = 12, 20

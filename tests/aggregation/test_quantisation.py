@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.aggregation.quantisation import Quantisation
+from testbed.aggregation.ring_elements import Quantisation
 from testbed.crypto.masks import word_dtype
 from testbed.errors import ExperimentError, Refusal, RoundAborted
 

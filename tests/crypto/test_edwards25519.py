@@ -7,8 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from nacl import bindings
 
-from testbed.crypto import edwards25519, hash_to_curve
-from testbed.crypto.failures import InvalidKey
+from testbed.crypto import InvalidKey, edwards25519
 from tests.crypto.published import vectors
 
 P = 2**255 - 19
@@ -53,14 +52,14 @@ def test_hash_to_curve_gives_rfc_9380():
     suite = vectors("hash_to_curve/rfc9380")
     for vector in suite["vectors"]:
         message, domain = vector["msg"].encode(), suite["domain"].encode()
-        u = hash_to_curve.hash_to_field(message, domain)
+        u = edwards25519.hash_to_field(message, domain)
         assert u == int(vector["u"], 16)
-        x, y, z = (int(one) for one in hash_to_curve.map_to_curve(u))
+        x, y, z = (int(one) for one in edwards25519.map_to_curve(u))
         q = x * pow(z, -1, P) % P, y * pow(z, -1, P) % P
         assert q == (int(vector["Q_x"], 16), int(vector["Q_y"], 16))
         point = int(vector["P_x"], 16), int(vector["P_y"], 16)
         assert edwards25519.clear_cofactor(x, y, z) == point
-        assert edwards25519.decode(hash_to_curve.encode_to_curve(message, domain)) == point
+        assert edwards25519.decode(edwards25519.encode_to_curve(message, domain)) == point
 
 
 @given(field_elements)
@@ -68,7 +67,7 @@ def test_hash_to_curve_gives_rfc_9380():
 @example(1)
 @example(P - 1)
 def test_map_to_curve_is_elligator_2(u):
-    x, y, z = (int(one) for one in hash_to_curve.map_to_curve(u))
+    x, y, z = (int(one) for one in edwards25519.map_to_curve(u))
     assert (x * pow(z, -1, P) % P, y * pow(z, -1, P) % P) == elligator(u)
 
 
@@ -76,15 +75,15 @@ def test_map_to_curve_is_elligator_2(u):
 def test_libsodium_maps_to_the_same_point_up_to_its_sign(u):
     """Its from_uniform takes the sign of x from the input's top bit, which is why it is not used here."""
     theirs = bindings.crypto_core_ed25519_from_uniform(u.to_bytes(32, "little"))
-    ours = edwards25519.encode(edwards25519.clear_cofactor(*hash_to_curve.map_to_curve(u)))
+    ours = edwards25519.encode(edwards25519.clear_cofactor(*edwards25519.map_to_curve(u)))
     negated = bindings.crypto_core_ed25519_sub(b"\x01" + bytes(31), ours)
     assert theirs in (ours, negated)
 
 
 def test_a_domain_tag_longer_than_255_bytes_is_refused():
-    hash_to_curve.hash_to_field(b"", bytes(255))
+    edwards25519.hash_to_field(b"", bytes(255))
     with pytest.raises(ValueError, match="255"):
-        hash_to_curve.hash_to_field(b"", bytes(256))
+        edwards25519.hash_to_field(b"", bytes(256))
 
 
 @given(st.binary(min_size=32, max_size=32))

@@ -5,8 +5,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.crypto import encryption
-from testbed.crypto.failures import InvalidKey, OpeningFailed
+from testbed.crypto import InvalidKey, OpeningFailed, encryption
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import ProtocolError
 from tests.crypto.published import vectors

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.crypto.failures import InvalidKey
+from testbed.crypto import InvalidKey
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import ProtocolError
 from tests.crypto.published import vectors

@@ -10,8 +10,7 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.crypto import masks
-from testbed.crypto.failures import InvalidKey
+from testbed.crypto import InvalidKey, masks
 
 all_bits = st.integers(1, 64)
 seed_lists = st.lists(st.binary(min_size=32, max_size=32), max_size=5)

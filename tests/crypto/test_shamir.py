@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.crypto import shamir
-from testbed.crypto.failures import InvalidShares
+from testbed.crypto import InvalidShares, shamir
 from testbed.errors import ProtocolError
 
 P = 2**256 + 297

@@ -5,8 +5,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.crypto import edwards25519, signatures
-from testbed.crypto.failures import InvalidKey, InvalidSignature
+from testbed.crypto import InvalidKey, InvalidSignature, edwards25519, signatures
 from testbed.errors import ProtocolError
 from tests.crypto.published import vectors
 

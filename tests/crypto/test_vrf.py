@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nacl import bindings
 
-from testbed.crypto import edwards25519, vrf
-from testbed.crypto.failures import InvalidKey, InvalidProof
+from testbed.crypto import InvalidKey, InvalidProof, edwards25519, vrf
 from testbed.errors import ProtocolError
 from tests.crypto.published import vectors
 

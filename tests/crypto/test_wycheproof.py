@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from testbed.crypto import encryption, key_agreement, signatures
-from testbed.crypto.failures import InvalidKey, InvalidSignature, OpeningFailed
+from testbed.crypto import InvalidKey, InvalidSignature, OpeningFailed, encryption, key_agreement, signatures
 from testbed.crypto.key_agreement import PrivateKey
 
 VECTORS = Path(__file__).parents[1] / "vectors"

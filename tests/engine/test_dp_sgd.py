@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, kstest, norm
 
-from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters, SendGradient
+from testbed.aggregation.dp_sgd_random_participation import (
+    RandomParticipation,
+    RandomParticipationParameters,
+    SendGradient,
+)
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
-from testbed.privacy.mechanisms.gaussian import coins
+from testbed.privacy.gaussian import coins
 from testbed.records.tables import SCHEMAS
 from testbed.workload.contract import Evaluation, LocalUpdate
 
@@ -294,12 +298,13 @@ def test_a_workload_without_gradients_is_refused(run: Callable) -> None:
 @pytest.mark.parametrize("clip", [1.0, "none"])
 def test_without_noise_nothing_is_promised(clip: Any) -> None:
     parameters = RandomParticipationParameters(sample_rate=0.1, clip=clip, sigma=0.0)
-    assert parameters.accountant(10, 100).epsilon({1.0: 3}, 1e-5) == math.inf
+    assert RandomParticipation(parameters).accountant(10, 100).epsilon({1.0: 3}, 1e-5) == math.inf
 
 
 def test_the_accountant_counts_what_the_server_sees() -> None:
     for server, rates in (("trusted", (1.0, 1.0)), ("untrusted", (1.0, 0.01))):
         parameters = RandomParticipationParameters(sample_rate=0.1, clip=0.5, sigma=0.6, server=server)
-        assert parameters.accountant(10, 100).client_rate == rates[0]
-        accountant = parameters.accountant(10, 100, client_rate=0.01)
+        protocol = RandomParticipation(parameters)
+        assert protocol.accountant(10, 100).client_rate == rates[0]
+        accountant = protocol.accountant(10, 100, client_rate=0.01)
         assert (accountant.noise_multiplier, accountant.sample_rate, accountant.client_rate) == (1.2, 0.1, rates[1])

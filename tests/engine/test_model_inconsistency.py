@@ -13,6 +13,7 @@ import workloads
 from testbed.aggregation.secagg_plus.graph import RegularGraph
 from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
+from testbed.engine.registry import aggregation_protocol
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
 
@@ -170,4 +171,6 @@ def test_a_malicious_server_sees_single_updates_where_nothing_is_bound() -> None
         for binding in ("signed", "none"):
             keys = {"protocol": name, "model_binding": binding}
             experiment = validated({"selection": {"participants": 10}, "aggregation": keys}, "test")
-            assert (experiment.aggregation.guarantees(10).max_colluders == -1) == (binding == "none")
+            assert (aggregation_protocol(experiment.aggregation).guarantees(10).max_colluders == -1) == (
+                binding == "none"
+            )

@@ -7,6 +7,7 @@ import pytest
 
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.engine.plan import Plan
+from testbed.engine.registry import aggregation_protocol
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, validated
 from testbed.records.tables import SCHEMAS
@@ -87,7 +88,8 @@ def test_the_least_noise_for_an_epsilon(mechanism: str, run: Callable[..., Any])
     done = run(noisy(noise=given), "epsilon").rounds(1)
     noise = done.experiment.aggregation.noise
     assert (noise.rounds, noise.delta) == (6, 1 / 300)  # of the experiment
-    accountant = done.experiment.aggregation.accountant(8, 23)
+    accountant = aggregation_protocol(done.experiment.aggregation).accountant(8, 23)
+    assert accountant is not None
     assert accountant.mechanism == mechanism
     assert 5.99 < accountant.epsilon({1.0: 6}, 1 / 300) <= 6.0
     again = validated(done.experiment.plain(), "there")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from analysis.bounds.lotto_rounds import Training, cost_without_lotto
-from testbed.privacy.mechanisms.skellam import Skellam
+from testbed.privacy.accounting import Skellam
 
 ROUNDS, PARTICIPANTS, DELTA, MULTIPLIER = 4, 10, 0.005, 3.0
 EVERYBODY: dict[str, Any] = {

@@ -187,7 +187,7 @@ def test_the_rows_are_written_with_their_round(run: Callable[..., Any], tmp_path
 
 
 def test_dp_sgd_charges_whoever_takes_part(run: Callable[..., Any]) -> None:
-    from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
+    from testbed.privacy.gaussian import SubsampledGaussianAccountant
 
     class WithGradients:
         """Gradients that are all alike."""

@@ -6,13 +6,12 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import numpy as np
 import pytest
 
-from testbed.adversary.secagg.accomplices import HandOver
+from testbed.adversary.secagg.dishonest_clients import HandOver
 from testbed.aggregation.secagg.client import SecAggClient
-from testbed.aggregation.secagg.dealt_shares import ProveShare
-from testbed.aggregation.secagg.messages import CheckSurvivors
+from testbed.aggregation.secagg.messages import CheckSurvivors, ProveShare
 from testbed.aggregation.secagg.noise import UnmaskAndRemove
-from testbed.aggregation.secagg_plus.client import SecAggPlusClient
-from testbed.aggregation.secagg_plus.messages import AnnounceGraph
+from testbed.aggregation.secagg_plus.graph import AnnounceGraph
+from testbed.aggregation.secagg_plus.protocol import SecAggPlusClient
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.engine.plan import Plan
 from testbed.experiment.schema import validated

@@ -8,8 +8,8 @@ import pytest
 from testbed.aggregation.plain import PlainParameters
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
-from testbed.privacy.charges import PrivacyCharge
-from testbed.privacy.ledger import Shares
+from testbed.engine.registry import aggregation_protocol
+from testbed.privacy.ledger import PrivacyCharge, Shares
 from testbed.privacy.noise_plan import NoisePlan, NoiseSource
 
 TEN = np.arange(10, 20)
@@ -18,8 +18,9 @@ SECAGG = SecAggParameters(threshold=7, **NOISY)  # withstands 2 * 7 - 10 - 1 = 3
 
 
 def charging(dishonest: Any = (), parameters: Any = SECAGG, source: NoiseSource = "shares") -> PrivacyCharge:
-    accountant = parameters.accountant(10, 3)
-    return PrivacyCharge(NoisePlan(accountant, parameters.guarantees, 10, 10, source), frozenset(dishonest))
+    protocol = aggregation_protocol(parameters)
+    accountant: Any = protocol.accountant(10, 3)
+    return PrivacyCharge(NoisePlan(accountant, protocol.guarantees, 10, 10, source), frozenset(dishonest))
 
 
 def ended(survivors: Any, noise: float | None) -> tuple[Any, Any, float | None]:
@@ -102,14 +103,14 @@ def test_an_attempt_costs_what_a_round_does_that_ended_in_its_last_stage() -> No
     ],
 )
 def test_what_aggregations_withstand(parameters: Any, participants: int, max_colluders: int, least: float) -> None:
-    guarantees = parameters.guarantees(participants)
+    guarantees = aggregation_protocol(parameters).guarantees(participants)
     assert (guarantees.max_colluders, guarantees.min_noise_share) == (max_colluders, least)
 
 
 def test_secagg_plus_withstands_what_a_neighbourhood_does() -> None:
     parameters = SecAggPlusParameters(dropouts=0.2, **NOISY)
     chosen = parameters.neighbourhood(200)
-    guarantees = parameters.guarantees(200)
+    guarantees = aggregation_protocol(parameters).guarantees(200)
     assert guarantees.max_colluders == 2 * chosen.threshold - chosen.neighbours - 2
     assert guarantees.max_colluders >= 0
     assert guarantees.min_noise_share == chosen.survivors / 200 == 0.8

@@ -6,7 +6,9 @@ import pytest
 
 from testbed.aggregation.plain import PlainParameters
 from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
+from testbed.engine.registry import aggregation_protocol
 from testbed.privacy.noise_plan import NoisePlan
 
 NOISY: Any = {"weights": "equal", "noise": {"noise_multiplier": 1.0}}
@@ -18,14 +20,14 @@ REMOVED: Any = {
 
 def least(parameters: Any, minimum: int, maximum: int) -> float:
     accountant: Any = None  # not asked
-    return NoisePlan(accountant, parameters.guarantees, minimum, maximum).min_share
+    return NoisePlan(accountant, aggregation_protocol(parameters).guarantees, minimum, maximum).min_share
 
 
 def of_each(parameters: Any, minimum: int, maximum: int) -> float:
-    found = [1.0]
+    found, protocol = [1.0], aggregation_protocol(parameters)
     for size in range(minimum, maximum + 1):
         try:
-            found.append(parameters.guarantees(size).min_noise_share)
+            found.append(protocol.guarantees(size).min_noise_share)
         except ValueError:
             continue
     return min(found)
@@ -50,9 +52,10 @@ def test_it_is_that_of_the_worst_size(parameters: Any, minimum: int, maximum: in
 
 def test_neither_end_of_the_range_need_be_the_worst() -> None:
     parameters = SecAggParameters(threshold=0.7, **NOISY)
-    assert least(parameters, 11, 33) == parameters.guarantees(20).min_noise_share == 0.7
-    assert parameters.guarantees(11).min_noise_share > 0.7
-    assert parameters.guarantees(33).min_noise_share > 0.7
+    protocol = SecAgg(parameters)
+    assert least(parameters, 11, 33) == protocol.guarantees(20).min_noise_share == 0.7
+    assert protocol.guarantees(11).min_noise_share > 0.7
+    assert protocol.guarantees(33).min_noise_share > 0.7
 
 
 @pytest.mark.parametrize("threshold", [0.7, 0.6667, 20_000])

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from testbed.privacy.charges import PrivacyCharge
+from testbed.engine.registry import aggregation_protocol
+from testbed.privacy.ledger import PrivacyCharge
 from tests.search.knowledge import Knowledge, Update
 from tests.search.oracle import Combination, carried_out, derivable, smallest
 from tests.search.selecting import agreeing
@@ -64,12 +65,12 @@ def promised(federation: Federation, knowledge: Knowledge, number: int) -> int:
     parameters = federation.aggregation
     if getattr(parameters, "model_binding", "signed") == "none":  # what is promised with it; the attack is to be found
         parameters = parameters.model_copy(update={"model_binding": "signed"})
-    fewest = len(federation.honest)
+    protocol, fewest = aggregation_protocol(parameters), len(federation.honest)
     for one in knowledge.inputs:
         if one.update.round != number:
             continue
         x = len(accomplices & one.around)
-        guarantees = parameters.guarantees(one.participants)
+        guarantees = protocol.guarantees(one.participants)
         if x > guarantees.max_colluders:
             return 0 if not federation.mix.known_broken else 2
         least = min(guarantees.min_sum_size, guarantees.min_partition_size)

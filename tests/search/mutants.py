@@ -18,7 +18,7 @@ from testbed.aggregation.secagg import client as secagg_client
 from testbed.aggregation.secagg.batches import CompleteBatches
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.participant import Participant
-from testbed.aggregation.secagg_plus.client import SecAggPlusClient
+from testbed.aggregation.secagg_plus.protocol import SecAggPlusClient
 from testbed.parties.client import Progress
 from testbed.selection.lotto.client import LottoClient
 from testbed.selection.lotto.variants import AnnouncedClient, ServerCentricClient

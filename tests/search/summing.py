@@ -12,32 +12,29 @@ from typing import Any
 import numpy as np
 
 from testbed.aggregation.secagg.client import SEALING_PURPOSE
-from testbed.aggregation.secagg.dealt_shares import (
-    MASK_KEY,
-    SELF_MASK,
-    ProveShare,
-    open_share,
-    open_shares,
-    seal_shares,
-    sealed_bytes,
-)
 from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
+    MASK_KEY,
+    SELF_MASK,
     SURVIVORS_DOMAIN,
     AdvertiseKeys,
     AdvertOf,
     CheckSurvivors,
     MaskInput,
+    ProveShare,
     SealedFromPeers,
     ShareKeys,
     Shares,
     SharesFor,
     SignatureOf,
     UnmaskSurvivors,
+    open_share,
+    open_shares,
+    seal_shares,
+    sealed_bytes,
 )
 from testbed.aggregation.secagg.noise import PROTOCOL_SECRETS
-from testbed.crypto import shamir
-from testbed.crypto.failures import OpeningFailed
+from testbed.crypto import OpeningFailed, shamir
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.messages import Vector
 from testbed.training import Train

@@ -4,7 +4,7 @@ from typing import Any
 
 from testbed.aggregation.secagg.client import SEALING_PURPOSE
 from testbed.aggregation.secagg.messages import AdvertOf, SealedFromPeers, SharesFor
-from testbed.aggregation.secagg_plus.messages import (
+from testbed.aggregation.secagg_plus.graph import (
     AnnounceGraph,
     MaskedWith,
     MaskInputAmongNeighbours,

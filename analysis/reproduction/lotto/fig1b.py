@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
 from analysis.style import one_panel, save
-from testbed.privacy.mechanisms.skellam import Skellam
+from testbed.privacy.accounting import Skellam
 
 POPULATION, PARTICIPANTS, ROUNDS = 700, 70, 50
 DIMENSION = 2**20  # the FEMNIST CNN of 1,018,174 parameters, padded

@@ -21,7 +21,7 @@ from analysis.bounds.tails import log10_survival, survival
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
 from analysis.style import COLUMN_INCHES, house_style, one_panel, protocol_colours, save
-from testbed.privacy.mechanisms.skellam import Skellam
+from testbed.privacy.accounting import Skellam
 
 DISHONEST, OVER_SELECTION, ROUNDS, DIMENSION = 1000, 1.3, 50, 2**20
 MULTIPLIER = 6.27  # consistent with the paper's 1.8 and 265; the paper states none

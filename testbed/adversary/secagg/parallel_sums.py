@@ -6,11 +6,11 @@ from typing import ClassVar
 import numpy as np
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour
-from testbed.adversary.secagg.accomplices import SecAggAccomplice, SecAggPlusAccomplice
+from testbed.adversary.secagg.dishonest_clients import SecAggAccomplice, SecAggPlusAccomplice
 from testbed.adversary.selection.lists import LISTS, ListsOptions, ParallelLists
 from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.secagg.server import SecAgg
-from testbed.aggregation.secagg_plus.server import SecAggPlus
+from testbed.aggregation.secagg_plus.protocol import SecAggPlus
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec

@@ -18,10 +18,9 @@ import numpy.typing as npt
 from pydantic import Field
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
-from testbed.adversary.secagg.accomplices import HandedOver, HandOver, SecAggAccomplice
 from testbed.adversary.secagg.contradictions import InconsistentView, two_views
+from testbed.adversary.secagg.dishonest_clients import HandedOver, HandOver, SecAggAccomplice
 from testbed.aggregation.secagg.client import MASK_PURPOSE
-from testbed.aggregation.secagg.mask_threads import add_masks_in_threads
 from testbed.aggregation.secagg.messages import (
     CheckSurvivors,
     ShareOf,
@@ -30,14 +29,15 @@ from testbed.aggregation.secagg.messages import (
     Unmask,
     UnmaskSurvivors,
 )
-from testbed.aggregation.secagg.round_state import SecAggRound
+from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
-from testbed.aggregation.secagg.share_correction import recover
+from testbed.aggregation.secagg.share_recovery import recover
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec
+from testbed.parties.sums import add_masks_in_threads
 
 
 class ReconstructionOptions(MisbehaviourOptions):

@@ -1,15 +1,21 @@
-"""A malicious SecAgg server that has a sum over few honest clients unmasked where nobody signs who has survived.
+"""Malicious SecAgg servers that sum over fewer clients than they may.
 
-Every client believes at least t survivors, but each its own: those who are declared gone to t - x clients in all lose
-their mask keys, and the sum over the others, far fewer than t, comes out. In a second variant the members of that sum
-are told before, too, that fewer have shared, so that they mask with fewer; then the sum is often over one alone. The
-counting is in `testbed.adversary.secagg.contradictions`. Where the survivors are signed, both fail: no t clients sign
-one set.
+Where nobody signs who has survived, a sum over few honest clients can be unmasked (`ShrinkTheSum`). Every client
+believes at least t survivors, but each its own: those who are declared gone to t - x clients in all lose their mask
+keys, and the sum over the others, far fewer than t, comes out. In a second variant the members of that sum are told
+before, too, that fewer have shared, so that they mask with fewer; then the sum is often over one alone. The counting is
+in `testbed.adversary.secagg.contradictions`. Where the survivors are signed, both fail: no t clients sign one set.
+
+`BreakBatch` claims that one member of a batch has dropped out, and sums the others. Multi-RoundSecAgg (arXiv
+2106.03328, section 4) has batches in a round with all their members or none. The sum over a batch in one round less the
+sum without one member in another is that member's update, if updates do not change: the multi-round privacy T falls to
+1. Clients that keep batches whole refuse it (`testbed.aggregation.secagg.batches`).
 """
 
 from collections.abc import Mapping
 from typing import ClassVar
 
+from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
 from testbed.adversary.secagg.contradictions import (
     InconsistentView,
     Isolation,
@@ -17,9 +23,11 @@ from testbed.adversary.secagg.contradictions import (
     smallest_among_all,
     smallest_among_few,
 )
-from testbed.adversary.secagg.reconstruction import Attempt, Contradicting
+from testbed.adversary.secagg.reconstruction import Attempt, Contradicting, ReconstructionOptions
 from testbed.aggregation.contract import Aggregate, AggregationRound
-from testbed.aggregation.secagg.round_state import SecAggRound
+from testbed.aggregation.secagg.round import SecAggRound
+from testbed.aggregation.secagg.server import SecAgg
+from testbed.arrays import Ids
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
 
@@ -113,3 +121,24 @@ class SplitTheSharing(ShrinkTheSum):
         room = {client: max(0, len(self._peers[client]) + 1 - t) for client in honest}
         denied = denials(room, gone, t - len(accomplices))
         return None if denied is None else Isolation(plan.members, gone, denied)
+
+
+class BreakBatch(AggregationMisbehaviour, SecAgg):
+    """Leaves one honest client out of the survivors that it names, and its batch-mates in."""
+
+    name: ClassVar[str] = "break-batch"
+    applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus")
+    Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
+
+    def choose_survivors(self, state: SecAggRound) -> Ids:
+        """As the honest server's, without the victim; in a round without batches, or without the victim, no other."""
+        survivors, round_ = super().choose_survivors(state), state.start
+        honest = [client for client in survivors.tolist() if client not in self.dishonest]
+        victim = self.context.options_of(BreakBatch).victim
+        if victim is None and honest and round_.randomness is not None:
+            victim = int(round_.randomness.generator("server", round_.number, "victim").choice(honest))
+        if not self.attacking or round_.batches is None or victim not in honest:
+            return survivors
+        self.record_attack(BreakBatch, f"claimed that client {victim} of batch {round_.batches.of[victim]} dropped out")
+        others: Ids = survivors[survivors != victim]
+        return others

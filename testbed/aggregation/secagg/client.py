@@ -2,7 +2,7 @@
 
 What the server says is believed where a client cannot check it: who has dropped out, as long as t clients say that
 they were told the same (``consistency: none``: without that). Everything else is checked, and a check that fails ends
-the client's part in the round. Which question may come when is a table: `stages`.
+the client's part in the round. Which question may come when is a table: `participant.STAGES`.
 """
 
 from collections.abc import Sequence
@@ -12,18 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.secagg.dealt_shares import (
-    MASK_KEY,
-    SELF_MASK,
-    ProveShare,
-    ShareKey,
-    associated_data,
-    open_shares,
-    seal_shares,
-    share_key,
-)
 from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
+    MASK_KEY,
+    SELF_MASK,
     SURVIVORS_DOMAIN,
     AdvertiseKeys,
     AdvertOf,
@@ -31,8 +23,10 @@ from testbed.aggregation.secagg.messages import (
     KeyAdvert,
     Masked,
     MaskInput,
+    ProveShare,
     SealedForPeers,
     SealedFromPeers,
+    ShareKey,
     ShareKeys,
     ShareOf,
     Shares,
@@ -41,15 +35,18 @@ from testbed.aggregation.secagg.messages import (
     SurvivorsSignature,
     Unmask,
     UnmaskSurvivors,
+    associated_data,
+    open_shares,
     point_of,
+    seal_shares,
+    share_key,
     survivors_content,
 )
 from testbed.aggregation.secagg.noise import SecAggNoise, SharesAndNoise, UnmaskAndRemove
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.participant import Participant
-from testbed.aggregation.secagg.peer_graph import CompleteGraph, PeerGraph
-from testbed.crypto import shamir
-from testbed.crypto.failures import InvalidSignature, OpeningFailed
+from testbed.aggregation.secagg.round import CompleteGraph, PeerGraph
+from testbed.crypto import InvalidSignature, OpeningFailed, shamir
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.masks import add_masks, word_dtype
 from testbed.crypto.shamir import SHARE_BYTES
@@ -387,7 +384,7 @@ class SecAggClient(Participant):
 
     @handles(ProveShare)
     def on_prove_share(self, message: ProveShare) -> ShareKey:
-        """Show the key of the share that this client has revealed: it opens nothing else (`share_disputes`)."""
+        """Show the key of the share that this client has revealed: it opens nothing else (`share_recovery`)."""
         self.progress.check(message, message.round)
         dealer = message.dealer
         if self.revealed.get(dealer) != message.kind or dealer == self.number:

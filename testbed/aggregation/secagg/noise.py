@@ -1,6 +1,6 @@
 """Noise within secure aggregation: none, noise that stays, or noise beyond the planned one that the server removes.
 
-Noise that stays as planned when participants drop out (`privacy.mechanisms.removable`): each participant shares the
+Noise that stays as planned when participants drop out (`privacy.noise.RemovableNoise`): each participant shares the
 secrets of its removable components among its peers, sealed with its other shares (stage share-keys). Once t clients
 have signed the survivors, everybody reveals, with its share of a survivor's self-mask seed, one of that survivor's
 secret number D + 1, where D is how many participants are missing among the survivors that it has signed itself. The
@@ -18,21 +18,18 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.contract import AggregationRound
-from testbed.aggregation.noise import AddedNoise, NoisePolicy, NoisyRole
-from testbed.aggregation.quantisation import Quantisation
-from testbed.aggregation.secagg.dealt_shares import sealed_bytes
-from testbed.aggregation.secagg.mask_threads import add_in_threads
-from testbed.aggregation.secagg.messages import Many, ShareOf, Shares, Unmask
-from testbed.aggregation.secagg.share_correction import recover
+from testbed.aggregation.ring_elements import AddedNoise, NoisePolicy, NoisyRole, Quantisation
+from testbed.aggregation.secagg.messages import Many, ShareOf, Shares, Unmask, sealed_bytes
+from testbed.aggregation.secagg.share_recovery import recover
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.errors import Refusal
 from testbed.messages import Message
-from testbed.privacy.mechanisms.noise import Noise, NoiseShare
-from testbed.privacy.mechanisms.removable import RemovableNoise, chain, seed_of
+from testbed.parties.sums import add_in_threads
+from testbed.privacy.noise import Noise, NoiseShare, RemovableNoise, chain, seed_of
 from testbed.workload.contract import LocalUpdate
 
 if TYPE_CHECKING:
-    from testbed.aggregation.secagg.round_state import SecAggRound
+    from testbed.aggregation.secagg.round import SecAggRound
 
 PROTOCOL_SECRETS = 2  # of the protocol itself, shared before those of the noise: the mask key and the self-mask seed
 

@@ -6,12 +6,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from testbed.aggregation.noise import NoisyParameters
-from testbed.aggregation.quantisation import Quantisation
+from testbed.aggregation.ring_elements import NoisyParameters, Quantisation
 from testbed.aggregation.secagg.batches import AtomicBatches, BatchPolicy
 from testbed.aggregation.secagg.noise import KeptNoise, RemovedNoise, SecAggNoise, WithoutNoise
 from testbed.batches import Batches
-from testbed.privacy.noise_plan import Guarantees
 
 
 class SecAggParameters(NoisyParameters):
@@ -98,27 +96,6 @@ class SecAggParameters(NoisyParameters):
         if isinstance(self.threshold, int):
             return self.threshold
         return ceil(Fraction(str(self.threshold)) * participants)
-
-    def guarantees(self, participants: int) -> Guarantees:
-        """See `AggregationParameters.guarantees`.
-
-        Colluders, 2t - s - 1: with one more, t shares of either kind can be had for one client (CCS 2017, Theorem 6.5).
-        None at all, not even 0, where nobody signs the survivors or what was trained, or `smallest_sum` lets a
-        malicious server sum single batches: then it has sums over few clients without any accomplice, and each counts
-        as seen by itself.
-
-        Smallest sum: t, or with whole batches `smallest_sum`; against a malicious server only with signed survivors.
-        """
-        t = self.threshold_for(participants)
-        unsigned = self.consistency == "none" or self.model_binding == "none"
-        fewest = min(t, self.smallest_sum or t)
-        return Guarantees(
-            participants,
-            max_colluders=-1 if unsigned or self.smallest_sum is not None else 2 * t - participants - 1,
-            min_sum_size=fewest,
-            min_partition_size=participants,
-            min_noise_share=self.noise_policy().kept(fewest, participants),
-        )
 
     def least_threshold(self, participants: int) -> int:
         """The smallest t allowed: above s/2, and above 2s/3 where nobody signs the survivors."""

@@ -1,15 +1,50 @@
-"""Who a client is in one round of secure aggregation: its secrets and signatures, and whom it takes part with."""
+"""Who a client is in one round of secure aggregation: its secrets and signatures, whom it takes part with, and which
+question it answers when (`testbed.parties.client`): once each and in order.
+
+Whoever could ask for a stage again, or go on after a refusal, could have both shares of a peer.
+"""
 
 from typing import ClassVar
 
-from testbed.aggregation.noise import NoisyRole
+from testbed.aggregation.ring_elements import NoisyRole
+from testbed.aggregation.secagg.messages import (
+    AdvertiseKeys,
+    CheckSurvivors,
+    MaskInput,
+    ProveShare,
+    ShareKeys,
+    Unmask,
+    UnmaskSurvivors,
+)
+from testbed.aggregation.secagg.noise import UnmaskAndRemove
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.aggregation.secagg.stages import STAGES
 from testbed.crypto import signatures
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
-from testbed.parties.client import Client, StageTable
+from testbed.parties.client import Client, Row, StageTable
 from testbed.training import RoundUpdate, training_digest
+
+STATES = ("new", "advertised", "shared", "masked", "signed", "revealed")
+
+
+def row(after: str, then: str) -> Row:
+    """One that comes after one state alone; the first begins the round."""
+    return Row(after={after}, then=then, check="secagg.out-of-order", begins=after == "new")
+
+
+STAGES = StageTable(
+    start="new",
+    rows={
+        AdvertiseKeys: row("new", "advertised"),
+        ShareKeys: row("advertised", "shared"),
+        MaskInput: row("shared", "masked"),
+        CheckSurvivors: row("masked", "signed"),
+        Unmask: row("signed", "revealed"),
+        UnmaskAndRemove: row("signed", "revealed"),
+        UnmaskSurvivors: row("masked", "revealed"),  # not "signed", in which it would reveal more
+        ProveShare: row("revealed", "revealed"),
+    },
+)
 
 
 class Participant(NoisyRole):

@@ -15,7 +15,7 @@ Pasquini, Francati, Ateniese, CCS 2022 (`testbed.adversary.crafted_models`). One
 one.
 
 What participants may add to their inputs, who may be summed with whom, who are peers, and what becomes of shares that
-contradict each other is decided beside the protocol: `noise`, `batches`, `peer_graph`, `share_disputes`.
+contradict each other is decided beside the protocol: `noise`, `batches`, `round.PeerGraph`, `share_recovery`.
 """
 
 from typing import Any
@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
+from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
+from testbed.aggregation.ring_elements import NoisyProtocol
 from testbed.aggregation.secagg.batches import BatchPolicy
 from testbed.aggregation.secagg.client import MASK_PURPOSE, SecAggClient
-from testbed.aggregation.secagg.mask_threads import add_masks_in_threads
 from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
     SURVIVORS_DOMAIN,
@@ -38,9 +38,8 @@ from testbed.aggregation.secagg.messages import (
     survivors_content,
 )
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.aggregation.secagg.peer_graph import CompleteGraph, PeerGraph, Question, listed
-from testbed.aggregation.secagg.round_state import SecAggRound
-from testbed.aggregation.secagg.share_disputes import Secrets, recovered_secrets
+from testbed.aggregation.secagg.round import CompleteGraph, PeerGraph, Question, SecAggRound, listed
+from testbed.aggregation.secagg.share_recovery import Secrets, recovered_secrets
 from testbed.arrays import Ids
 from testbed.crypto import signatures
 from testbed.crypto.key_agreement import PrivateKey
@@ -49,12 +48,14 @@ from testbed.errors import ProtocolError, RoundAborted
 from testbed.network import Replies
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec
+from testbed.parties.sums import add_masks_in_threads
+from testbed.privacy.noise_plan import Guarantees
 from testbed.training import training_digest
 
 _PROBE = PrivateKey.from_seed(bytes(32))  # shows which public keys are of small order
 
 
-class SecAgg(AggregationProtocol):
+class SecAgg(NoisyProtocol):
     """Server side; `aggregate` follows the paper's rounds 0 to 4. A malicious server overrides some decisions."""
 
     parameters: SecAggParameters
@@ -70,6 +71,28 @@ class SecAgg(AggregationProtocol):
     def roles(self) -> list[RoleSpec]:
         """See `AggregationProtocol.roles`."""
         return [RoleSpec(SecAggClient, self.parameters)]
+
+    def guarantees(self, participants: int) -> Guarantees:
+        """See `AggregationProtocol.guarantees`.
+
+        Colluders, 2t - s - 1: with one more, t shares of either kind can be had for one client (CCS 2017, Theorem 6.5).
+        None at all, not even 0, where nobody signs the survivors or what was trained, or `smallest_sum` lets a
+        malicious server sum single batches: then it has sums over few clients without any accomplice, and each counts
+        as seen by itself.
+
+        Smallest sum: t, or with whole batches `smallest_sum`; against a malicious server only with signed survivors.
+        """
+        given = self.parameters
+        t = given.threshold_for(participants)
+        unsigned = given.consistency == "none" or given.model_binding == "none"
+        fewest = min(t, given.smallest_sum or t)
+        return Guarantees(
+            participants,
+            max_colluders=-1 if unsigned or given.smallest_sum is not None else 2 * t - participants - 1,
+            min_sum_size=fewest,
+            min_partition_size=participants,
+            min_noise_share=self.noise.kept(fewest, participants),
+        )
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
         """See `AggregationProtocol.aggregate`. The sum over the survivors, or `RoundAborted` below t of them."""
@@ -271,9 +294,7 @@ class SecAgg(AggregationProtocol):
             question: Question = (everybody, UnmaskSurvivors(state.start.number, state.survivors.tolist()), None)
         else:
             kind = self.noise.unmask_kind(len(state.start.participants))
-            question = state.graph.unmask_question(
-                state.start.number, state.signed, state.counting(state.signed), state.inputs, kind
-            )
+            question = state.graph.unmask_question(state, kind)
         replies = await _ask(state, question)
         state.revealed = {}
         for client, shares in replies.valid().items():

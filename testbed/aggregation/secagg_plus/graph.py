@@ -3,36 +3,131 @@
 This is the Harary graph H(s, k) of even k under a random permutation of its vertices (Bell et al., CCS 2020, ePrint
 2020/704, section 3). The permutation is no party's choice: it sorts the participants by the SHAKE-256 stream of a
 digest of the experiment, the round and the list of participants, so that everybody who has the list has the graph.
+
+Beside it, what the parties send each other where it differs from `secagg`: what is for one client is private. The
+stages have the names of those of `secagg`, so that the two can be compared stage by stage.
 """
 
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Annotated, ClassVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.secagg.messages import AdvertOf, KeyAdvert, Masked, ShareOf, Shares, SignatureOf, Unmask
-from testbed.aggregation.secagg.peer_graph import PeerGraph, Question, listed
-from testbed.aggregation.secagg_plus.bound import Neighbourhood
-from testbed.aggregation.secagg_plus.messages import (
-    AnnounceGraph,
-    MaskedAmongNeighbours,
-    MaskedWith,
-    MaskInputAmongNeighbours,
-    NeighbourKeys,
-    NeighbourSignatures,
-    ShareKeysAmongNeighbours,
-    UnmaskNeighbours,
-    common_digest,
-    graph_advert_content,
+from testbed.aggregation.secagg.messages import (
+    AdvertOf,
+    KeyAdvert,
+    Many,
+    Masked,
+    MaskInput,
+    SealedForPeers,
+    ShareOf,
+    Shares,
+    SignatureOf,
+    Unmask,
 )
+from testbed.aggregation.secagg.round import PeerGraph, Question, SecAggRound, listed
+from testbed.aggregation.secagg_plus.bound import Neighbourhood
 from testbed.arrays import Ids
 from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted
-from testbed.messages import Message, signed_content
+from testbed.messages import ClientId, Count, Message, RoundNumber, signed_content
 from testbed.network.contract import ids
+
+_COMMON_DOMAIN = b"testbed/secagg-plus/common/v1"
+
+Tag16 = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+
+
+def graph_advert_content(
+    round_number: int, client: int, sealing_key: bytes, mask_key: bytes, list_digest: bytes, training: bytes
+) -> bytes:
+    """What the signature on advertised keys covers: also the list, so that neighbours know that they share one.
+
+    `training` is as in `secagg.messages.advert_content`.
+    """
+    return signed_content(round_number, client, sealing_key, mask_key, list_digest, training)
+
+
+def common_digest(list_digest: bytes, training: bytes) -> bytes:
+    """32 bytes that only clients have in common that were told the same participants and trained the same.
+
+    Not the digest that the graph is drawn by: a server that could change that with the model would try models until the
+    graph suits it.
+    """
+    return hashlib.sha256(_COMMON_DOMAIN + signed_content(list_digest, training)).digest()
+
+
+class AnnounceGraph(Message, frozen=True):
+    """Aggregation begins among these; the list gives the graph, k and t say how many neighbours and holders."""
+
+    stage: ClassVar[str] = "secagg/advertise-keys"
+    Answer: ClassVar[type[Message] | None] = KeyAdvert
+
+    round: RoundNumber
+    participants: Annotated[list[ClientId], Many]
+    neighbours: Count
+    threshold: Count
+
+
+class NeighbourKeys(Message, frozen=True):
+    """The advertised keys of one client's neighbours, and its own."""
+
+    adverts: Annotated[list[AdvertOf], Many]
+
+
+class ShareKeysAmongNeighbours(Message, frozen=True):
+    """Share your secrets with those whose keys you are sent."""
+
+    stage: ClassVar[str] = "secagg/share-keys"
+    Answer: ClassVar[type[Message] | None] = SealedForPeers
+    Private: ClassVar[type[Message] | None] = NeighbourKeys
+
+    round: RoundNumber
+
+
+class MaskedWith(Message, frozen=True):
+    """A client's word to one neighbour (from it, or to it) that its input is masked with that one, too.
+
+    Authenticated under the key that the two share, and not secret.
+    """
+
+    client: ClientId
+    tag: Tag16
+
+
+class MaskedAmongNeighbours(Masked, frozen=True):
+    """The masked, quantised update; and for each neighbour that it is masked with, a tag that says so."""
+
+    masked_with: Annotated[list[MaskedWith], Many]
+
+
+class MaskInputAmongNeighbours(MaskInput, frozen=True):
+    """Mask your update against the neighbours that have shared."""
+
+    Answer: ClassVar[type[Message] | None] = MaskedAmongNeighbours
+
+
+class NeighbourSignatures(Message, frozen=True):
+    """The signatures of one client's neighbours on the set of survivors, and which of them have masked with it."""
+
+    signatures: Annotated[list[SignatureOf], Many]
+    masked_with: Annotated[list[MaskedWith], Many]
+
+
+class UnmaskNeighbours(Message, frozen=True):
+    """Reveal the shares that the signed set calls for."""
+
+    stage: ClassVar[str] = "secagg/unmask"
+    Answer: ClassVar[type[Message] | None] = Shares
+    Private: ClassVar[type[Message] | None] = NeighbourSignatures
+
+    round: RoundNumber
+
 
 _DOMAIN = b"testbed/secagg-plus/participants/v1"
 _KEY_WORDS = 2  # 128 bits to sort by: no two participants have the same
@@ -160,16 +255,9 @@ class RegularGraph(PeerGraph):
         """See `PeerGraph.input_question`."""
         return MaskInputAmongNeighbours(round_number)
 
-    def unmask_question(
-        self,
-        round_number: int,
-        signed: Mapping[int, bytes],
-        counting: Mapping[int, bytes],
-        inputs: Mapping[int, Masked],
-        kind: type[Unmask],
-    ) -> Question:
+    def unmask_question(self, state: SecAggRound, kind: type[Unmask]) -> Question:
         """Each client is sent t of its neighbours' signatures, and their tags; some cannot be sent so many."""
-        t = self.threshold
+        t, signed, inputs = self.threshold, state.signed, state.inputs
         private: dict[int, Message] = {}
         for client in signed:
             around = sorted(self.around(client).intersection(signed))
@@ -179,7 +267,7 @@ class RegularGraph(PeerGraph):
                 private[client] = NeighbourSignatures([SignatureOf(one, signed[one]) for one in around[:t]], told)
         if len(private) < t:
             raise RoundAborted("below-threshold", f"{len(private)} of {t} needed are shown {t} signatures")
-        return ids(list(private)), UnmaskNeighbours(round_number), private
+        return ids(list(private)), UnmaskNeighbours(state.start.number), private
 
     def tags_for(self, inputs: Mapping[int, Masked], client: int) -> list[MaskedWith]:
         """The words of those whose inputs have arrived that they are masked with this client."""

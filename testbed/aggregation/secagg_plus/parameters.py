@@ -15,7 +15,6 @@ from testbed.aggregation.secagg_plus.bound import (
     with_neighbours,
 )
 from testbed.batches import Batches
-from testbed.privacy.noise_plan import Guarantees
 
 
 class SecAggPlusParameters(SecAggParameters):
@@ -85,23 +84,6 @@ class SecAggPlusParameters(SecAggParameters):
         """Batches are complete; a client's are not its neighbours, so that more cannot be had."""
         complete = self.atomic_batches(batches)
         return BatchPolicy() if complete is None else CompleteBatches(complete)
-
-    def guarantees(self, participants: int) -> Guarantees:
-        """See `AggregationParameters.guarantees`.
-
-        Colluders, 2t - (k + 1) - 1: even if all of them are among the k + 1 holders of one client's shares; -1 where
-        nobody signs what was trained, as in `secagg`. Smallest sum: those who survive when as many drop out as
-        `dropouts` allows. Smallest part: t of a neighbourhood: the honest among them, t - x or more, share masks that
-        stay (`secagg_plus.server`).
-        """
-        chosen = self.neighbourhood(participants)
-        return Guarantees(
-            participants,
-            max_colluders=-1 if self.model_binding == "none" else 2 * chosen.threshold - (chosen.neighbours + 1) - 1,
-            min_sum_size=chosen.survivors,
-            min_partition_size=chosen.threshold,
-            min_noise_share=self.noise_policy().kept(chosen.survivors, participants),
-        )
 
     def weakness(self, participants: int) -> str:
         """What given neighbours and threshold fail to achieve, in one line; empty when they meet the requirements."""

@@ -13,7 +13,7 @@ from testbed.aggregation.secagg.messages import (
     Unmask,
 )
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.aggregation.secagg.peer_graph import CompleteGraph, listed
+from testbed.aggregation.secagg.round import CompleteGraph, listed
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import RoundAborted

@@ -24,7 +24,7 @@ from testbed.aggregation.secagg.messages import (
     UnmaskSurvivors,
 )
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.aggregation.secagg.share_correction import recover
+from testbed.aggregation.secagg.share_recovery import recover
 from testbed.batches import Batches
 from testbed.errors import ProtocolError
 from testbed.messages import Message

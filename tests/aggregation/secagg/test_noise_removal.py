@@ -9,12 +9,10 @@ from scipy.stats import chi2
 
 from testbed.aggregation.plain import PlainParameters
 from testbed.aggregation.secagg.client import SecAggClient
-from testbed.aggregation.secagg.dealt_shares import seal_shares
-from testbed.aggregation.secagg.mask_threads import add_in_threads
-from testbed.aggregation.secagg.messages import CheckSurvivors, ShareKeys, ShareOf, SharesFor
+from testbed.aggregation.secagg.messages import CheckSurvivors, ShareKeys, ShareOf, SharesFor, seal_shares
 from testbed.aggregation.secagg.noise import SharesAndNoise, UnmaskAndRemove
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.aggregation.secagg.round_state import SecAggRound
+from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.crypto.shamir import SHARE_BYTES
@@ -22,8 +20,8 @@ from testbed.emulation.compute.cost import metered
 from testbed.errors import RoundAborted
 from testbed.messages import decode
 from testbed.parties.client import RoleSpec, handles
-from testbed.privacy.mechanisms.noise import NoiseShare
-from testbed.privacy.mechanisms.removable import RemovableNoise
+from testbed.parties.sums import add_in_threads
+from testbed.privacy.noise import NoiseShare, RemovableNoise
 from tests.aggregation.federations import SmallFederation, refused_by_the_victim
 
 N, D, T = 8, 4000, 3

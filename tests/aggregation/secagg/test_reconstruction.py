@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.adversary.misbehaviour import AttackContext, malicious_server
-from testbed.adversary.secagg.accomplices import HandedOver, HandOver
+from testbed.adversary.secagg.dishonest_clients import HandedOver, HandOver
 from testbed.adversary.secagg.reconstruction import Attempt, ContradictDropouts, ReconstructionOptions
 from testbed.adversary.secagg.small_sums import ShrinkTheSum, SplitTheSharing
 from testbed.aggregation.secagg.parameters import SecAggParameters
@@ -175,7 +175,7 @@ def test_rounds_that_are_not_attacked_are_honest() -> None:
 
 def test_an_accomplice_that_lies_to_the_server_spoils_it() -> None:
     """A wrong mask key shows at the public one: the attack fails, and says so."""
-    from testbed.adversary.secagg.accomplices import SecAggAccomplice
+    from testbed.adversary.secagg.dishonest_clients import SecAggAccomplice
     from testbed.aggregation.secagg.messages import ShareOf
     from testbed.parties.client import RoleSpec, handles
 

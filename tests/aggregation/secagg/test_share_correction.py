@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.aggregation.secagg.messages import ShareOf, point_of
-from testbed.aggregation.secagg.share_correction import decode, recover
+from testbed.aggregation.secagg.share_recovery import decode, recover
 from testbed.crypto.shamir import PRIME, reconstruct, share
 from testbed.emulation.compute.cost import metered
 from testbed.errors import ProtocolError, RoundAborted

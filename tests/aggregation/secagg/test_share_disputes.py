@@ -10,8 +10,17 @@ import numpy as np
 import pytest
 
 from testbed.aggregation.secagg.client import SecAggClient
-from testbed.aggregation.secagg.dealt_shares import MASK_KEY, SELF_MASK, ProveShare, ShareKey
-from testbed.aggregation.secagg.messages import ShareOf, Shares, SharesFor, Unmask, UnmaskSurvivors
+from testbed.aggregation.secagg.messages import (
+    MASK_KEY,
+    SELF_MASK,
+    ProveShare,
+    ShareKey,
+    ShareOf,
+    Shares,
+    SharesFor,
+    Unmask,
+    UnmaskSurvivors,
+)
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.crypto import shamir
@@ -232,8 +241,8 @@ def test_only_what_was_revealed_is_opened(unsigned: bool) -> None:
 
 
 def test_a_key_opens_one_kind_of_share_of_one_dealer_for_one_holder() -> None:
-    from testbed.aggregation.secagg.dealt_shares import open_share, open_shares, seal_shares, sealed_bytes, share_key
-    from testbed.crypto.failures import OpeningFailed
+    from testbed.aggregation.secagg.messages import open_share, open_shares, seal_shares, sealed_bytes, share_key
+    from testbed.crypto import OpeningFailed
 
     pair, shares = bytes(range(32)), bytes(range(33)) + bytes(33) + bytes([7]) * 99
     sealed = seal_shares(pair, 1, 2, shares, b"round")

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.quantisation import Quantisation
-from testbed.aggregation.secagg.mask_threads import add_masks_in_threads
+from testbed.aggregation.ring_elements import Quantisation
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.aggregation.secagg.round_state import SecAggRound
+from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.crypto.masks import add_masks, word_dtype
 from testbed.engine.round import run_round
 from testbed.errors import ExperimentError, RoundAborted
+from testbed.parties.sums import add_masks_in_threads
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
 from tests.aggregation.federations import SmallFederation
 

@@ -22,19 +22,19 @@ from testbed.aggregation.secagg.messages import (
     SignatureOf,
     Unmask,
 )
-from testbed.aggregation.secagg.peer_graph import listed
-from testbed.aggregation.secagg_plus.client import SecAggPlusClient
-from testbed.aggregation.secagg_plus.graph import NeighbourGraph, list_digest
-from testbed.aggregation.secagg_plus.messages import (
+from testbed.aggregation.secagg.round import listed
+from testbed.aggregation.secagg_plus.graph import (
     AnnounceGraph,
     MaskInputAmongNeighbours,
+    NeighbourGraph,
     NeighbourKeys,
     NeighbourSignatures,
     ShareKeysAmongNeighbours,
     UnmaskNeighbours,
+    list_digest,
 )
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
-from testbed.aggregation.secagg_plus.server import SecAggPlus
+from testbed.aggregation.secagg_plus.protocol import SecAggPlus, SecAggPlusClient
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import RoundAborted
 from testbed.parties.client import RoleSpec, handles

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.aggregation.secagg.messages import SURVIVORS_DOMAIN, CheckSurvivors, SignatureOf, survivors_content
-from testbed.aggregation.secagg_plus.graph import NeighbourGraph, list_digest
-from testbed.aggregation.secagg_plus.messages import NeighbourSignatures, UnmaskNeighbours
+from testbed.aggregation.secagg_plus.graph import NeighbourGraph, NeighbourSignatures, UnmaskNeighbours, list_digest
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
-from testbed.aggregation.secagg_plus.server import SecAggPlus
+from testbed.aggregation.secagg_plus.protocol import SecAggPlus
 from tests.aggregation.federations import SmallFederation
 
 N, K, T = 18, 6, 5

@@ -12,20 +12,19 @@ import numpy as np
 import pytest
 
 from testbed.adversary.misbehaviour import AttackContext, malicious_server
-from testbed.adversary.secagg.accomplices import HandOver, SecAggAccomplice
+from testbed.adversary.secagg.dishonest_clients import HandOver, SecAggAccomplice
 from testbed.adversary.secagg.reconstruction import Attempt, Contradicting
 from testbed.aggregation.secagg.messages import CheckSurvivors, Shares, SignatureOf
-from testbed.aggregation.secagg.round_state import SecAggRound
-from testbed.aggregation.secagg_plus.client import SecAggPlusClient
-from testbed.aggregation.secagg_plus.graph import RegularGraph
-from testbed.aggregation.secagg_plus.messages import (
+from testbed.aggregation.secagg.round import SecAggRound
+from testbed.aggregation.secagg_plus.graph import (
     MaskedAmongNeighbours,
     MaskInputAmongNeighbours,
     NeighbourSignatures,
+    RegularGraph,
     UnmaskNeighbours,
 )
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
-from testbed.aggregation.secagg_plus.server import SecAggPlus
+from testbed.aggregation.secagg_plus.protocol import SecAggPlus, SecAggPlusClient
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec, StageTable, handles

@@ -14,8 +14,8 @@ from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.batches import Batches
 from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
-from testbed.privacy.charges import PrivacyCharge
-from testbed.privacy.mechanisms.skellam import Skellam
+from testbed.privacy.accounting import Skellam
+from testbed.privacy.ledger import PrivacyCharge
 
 N, S, R, DELTA, DIMENSION = 200, 20, 30, 1e-3, 64
 SECAGG: dict[str, Any] = {"protocol": "secagg", "weights": "equal", "noise": {"noise_multiplier": 8.0, "scale": 64}}
@@ -83,10 +83,10 @@ def test_half_of_sixty_that_come_by_a_coin_of_their_own() -> None:
 def test_no_round_costs_more_than_is_guaranteed(section: dict[str, Any], dishonest: int) -> None:
     """The ledger's colluding share of every size, with every number of accomplices, survivors and drop-outs."""
     plan = plan_of({"protocol": "bernoulli"}, dishonest, population=24, aggregation=SECAGG | section)
-    left, parameters, noise = ResidualNoise.of(plan), plan.experiment.aggregation, plan.noise_plan(DIMENSION)
+    left, noise = ResidualNoise.of(plan), plan.noise_plan(DIMENSION)
     assert noise is not None
     for s in range(2, 25):
-        fewest = parameters.guarantees(s).min_sum_size
+        fewest = plan.aggregation.guarantees(s).min_sum_size
         for accomplices in range(min(dishonest, s - 1) + 1):
             charge = PrivacyCharge(noise, range(s - accomplices, s))
             for survivors in {s, fewest}:
@@ -286,7 +286,7 @@ def test_the_worst_coalition_has_as_many_batches_as_a_round() -> None:
 
 
 def test_dp_sgd_is_weak_client_sampling_and_a_trusted_server_guarantees_nothing_of_itself() -> None:
-    from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
+    from testbed.privacy.gaussian import SubsampledGaussianAccountant
 
     aggregation = {"protocol": "dp-sgd-random-participation", "sample_rate": 0.2, "sigma": 3.0}
     selection = {"protocol": "bernoulli", "client_rate": 0.1}

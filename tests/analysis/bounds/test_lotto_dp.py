@@ -20,7 +20,7 @@ from analysis.bounds.lotto_rounds import (
     repeated,
     too_many_dishonest,
 )
-from testbed.privacy.mechanisms.skellam import Skellam
+from testbed.privacy.accounting import Skellam
 
 PAPER = Training(1000, 200, 1.3, 200_000, 140, 50, 1 / 200_000, Skellam(6.27, 2**20))
 SMALL = Training(30, 10, 1.3, 300, 8, 12, 1e-3, Skellam(4.0, 2**10), 10**4)

@@ -18,7 +18,7 @@ from analysis.bounds.lotto_rounds import (
     repeated_by_any,
 )
 from testbed.crypto.vrf import SecretKey
-from testbed.privacy.mechanisms.skellam import Skellam
+from testbed.privacy.accounting import Skellam
 from testbed.selection.lotto.messages import selection_input, under_threshold
 
 SETTING = (8, 6, 1.5, 40, 5)  # c, s, a, n_min, t

@@ -10,9 +10,8 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.privacy.accounting.accountant import Accountant
-from testbed.privacy.accounting.renyi import REAL_ORDERS
-from testbed.privacy.mechanisms.discrete_gaussian import DiscreteGaussian, DiscreteGaussianAccountant, distance
+from testbed.privacy.accounting import REAL_ORDERS, DiscreteGaussian, DiscreteGaussianAccountant, distance
+from testbed.privacy.noise_plan import Accountant
 
 
 def sum_of(parts: int, variance: float) -> np.ndarray:

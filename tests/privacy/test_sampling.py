@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from testbed.crypto.failures import InvalidKey
-from testbed.privacy.mechanisms.keystream import CHUNK, word_beside, words
-from testbed.privacy.mechanisms.sampling import add_noise, noise, table_of
+from testbed.crypto import InvalidKey
+from testbed.privacy.sampling import CHUNK, add_noise, noise, table_of, word_beside, words
 
 MECHANISMS = ("skellam", "discrete-gaussian")
 SEED = bytes(range(32))

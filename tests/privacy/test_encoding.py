@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from scipy import linalg, stats
 
 from testbed.errors import ExperimentError, RoundAborted
-from testbed.privacy.mechanisms.encoding import Encoding, centred
-from testbed.privacy.mechanisms.noise import Noise
-from testbed.privacy.mechanisms.rotation import flip_signs, padded, rotation_seed
-from testbed.privacy.mechanisms.rounded import squared_norm_bound
+from testbed.privacy.accounting import squared_norm_bound
+from testbed.privacy.encoding import Encoding, centred, flip_signs, padded, rotation_seed
+from testbed.privacy.noise import Noise
 
 ROTATION = rotation_seed(b"a test", 1)
 ROUNDING = bytes(range(32))
@@ -128,8 +127,8 @@ def test_centring(bits, values):
 EVERYWHERE = """
 import hashlib
 import numpy as np
-from testbed.privacy.mechanisms.noise import Noise
-from testbed.privacy.mechanisms.rotation import rotation_seed
+from testbed.privacy.noise import Noise
+from testbed.privacy.encoding import rotation_seed
 
 for dimension in (5, 1000, 300_000):
     noise, rotation = Noise(noise_multiplier=0.8, scale=3000.7), rotation_seed(b"a test", 3)

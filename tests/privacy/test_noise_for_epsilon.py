@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.privacy.accounting.accountant import Accountant
-from testbed.privacy.accounting.noise_for_epsilon import noise_multiplier_for
-from testbed.privacy.mechanisms.discrete_gaussian import DiscreteGaussianAccountant
-from testbed.privacy.mechanisms.skellam import SkellamAccountant
+from testbed.privacy.accounting import DiscreteGaussianAccountant, SkellamAccountant
+from testbed.privacy.noise import noise_multiplier_for
+from testbed.privacy.noise_plan import Accountant
 
 ACCOUNTANTS = (SkellamAccountant, DiscreteGaussianAccountant)
 

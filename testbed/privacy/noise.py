@@ -2,25 +2,152 @@
 
 The sum of all participants' shares is the noise of the round, distributed as if one had added it: each adds noise of
 the planned variance over the number of planned participants. Who drops out takes its share along.
+
+Enforced noise is more noise than planned, of which the server can take away what drop-outs did not cost: Jiang, Wang,
+Chen, Dordis: Efficient Federated Learning with Dropout-Resilient Differential Privacy, EuroSys 2024, arXiv 2209.12528
+(XNoise).
+
+To keep the planned variance v of a sum over s participants when up to T of them drop out, each adds components
+0, 1, ..., T of independent Skellam noise with the variances
+
+    v / s,    and    v / ((s - k + 1)(s - k)) = v / (s - k) - v / (s - k + 1)    for k = 1, ..., T,
+
+so that the first j + 1 of them have v / (s - j) together. When s - j are left, the server takes the components after
+the j-th away from each of them, and (s - j) v / (s - j) = v remains: exactly, since Skellam noise adds up.
+
+The components' seeds are a chain: a secret gives its component's seed and, by another hash, the next secret. Who is
+given the (j+1)-th secret can compute all components that are to go, and none that is to stay.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
+from math import sqrt
 from typing import Any, Literal
 
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from testbed.crypto import prf
 from testbed.errors import ExperimentError
-from testbed.privacy.accounting.accountant import Accountant
-from testbed.privacy.accounting.noise_for_epsilon import noise_multiplier_for
-from testbed.privacy.mechanisms.discrete_gaussian import LEAST_DEVIATION, DiscreteGaussianAccountant
-from testbed.privacy.mechanisms.encoding import CONDITIONAL_BIAS, Encoding
-from testbed.privacy.mechanisms.removable import Enforcement, RemovableNoise
-from testbed.privacy.mechanisms.rotation import padded
-from testbed.privacy.mechanisms.sampling import LARGEST_VARIANCE, SMALLEST_VARIANCE, Mechanism, add_noise, table_of
-from testbed.privacy.mechanisms.skellam import SkellamAccountant
+from testbed.privacy.accounting import LEAST_DEVIATION, DiscreteGaussianAccountant, SkellamAccountant
+from testbed.privacy.encoding import CONDITIONAL_BIAS, Encoding, padded
+from testbed.privacy.noise_plan import Accountant
+from testbed.privacy.sampling import LARGEST_VARIANCE, SMALLEST_VARIANCE, Mechanism, add_noise, table_of
+
+MOST_TOLERATED = 1000
+
+_SEED, _NEXT = b"testbed/xnoise/seed/v1", b"testbed/xnoise/next/v1"
+
+
+class Enforcement(BaseModel):
+    """The planned noise is kept when participants drop out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tolerated_dropouts: int = Field(
+        ...,
+        ge=1,
+        le=MOST_TOLERATED,
+        description="T: participants that may drop out before their input arrives without any of the planned noise "
+        "missing; each participant adds T more noise vectors",
+    )
+
+
+@dataclass(frozen=True)
+class RemovableNoise:
+    """How the noise of one sum is made up.
+
+    Attributes:
+        participants: s, who plan to take part.
+        tolerated: T, below s.
+    """
+
+    participants: int
+    tolerated: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.tolerated < self.participants:
+            raise ValueError(f"tolerated_dropouts: {self.tolerated} of {self.participants} participants; fewer must be")
+
+    def part(self, component: int) -> float:
+        """A component's variance, as a part of the planned variance of the sum."""
+        if component == 0:
+            return 1 / self.participants
+        before = self.participants - component + 1
+        return 1 / (before * (before - 1))
+
+    @property
+    def added(self) -> float:
+        """The variance of everything that one participant adds, as a part of that of the sum."""
+        return 1 / (self.participants - self.tolerated)
+
+    def first_removed(self, left: int) -> int | None:
+        """The first component to be taken away when so many are left; None where all stay."""
+        first = self.participants - left + 1
+        return first if first <= self.tolerated else None
+
+    def kept(self, left: int) -> float:
+        """The variance in the sum when so many are left, once the rest is taken away: 1.0 up to T drop-outs."""
+        dropouts = self.participants - left
+        return 1.0 if dropouts <= self.tolerated else left * self.added
+
+
+def chain(secret: bytes, length: int) -> list[bytes]:
+    """`length` secrets, this one first; each gives those after it, and nothing about those before it."""
+    secrets = [secret]
+    while len(secrets) < length:
+        secrets.append(prf.evaluate(secrets[-1], _NEXT))
+    return secrets[:length]
+
+
+def seed_of(secret: bytes) -> bytes:
+    """The seed of the component that a secret of the chain stands for."""
+    return prf.evaluate(secret, _SEED)
+
+
+_LEAST, _MOST = 2.0**-10, 2.0**20  # noise that hides nothing; noise beside which there is no signal
+_TOLERANCE = 1e-6
+
+
+def noise_multiplier_for(accountant: Callable[[float], Accountant], epsilon: float, delta: float, rounds: int) -> float:
+    """The least noise multiplier that keeps a client's epsilon, to a relative 1e-6 and never below it; at least 2**-10.
+
+    Args:
+        accountant: of a noise multiplier; its epsilon falls as that grows.
+        epsilon: not to be exceeded.
+        delta: in (0, 1).
+        rounds: that the client takes part in, with all of the planned noise.
+
+    Raises:
+        ValueError: an argument out of range, or an epsilon that no noise of up to 2**20 times the clip attains.
+    """
+    if not epsilon > 0:
+        raise ValueError(f"epsilon: {epsilon}; must be above 0")
+    if rounds < 1:
+        raise ValueError(f"rounds: {rounds}; must be at least 1")
+
+    def cost(multiplier: float) -> float:
+        return accountant(multiplier).epsilon({1.0: rounds}, delta)
+
+    low = high = 1.0
+    while cost(high) > epsilon:
+        if high >= _MOST:
+            raise ValueError(
+                f"epsilon: {epsilon:g} cannot be kept over {rounds} rounds at delta {delta:g}: noise of {_MOST:g} "
+                f"times the clip still costs {cost(_MOST):.3g}; allow more, or take finer steps (scale)"
+            )
+        low, high = high, 2 * high
+    while low == high or cost(low) <= epsilon:
+        if low <= _LEAST:
+            return low
+        low, high = low / 2, low
+    while high / low - 1 > _TOLERANCE:
+        middle = sqrt(low * high)
+        low, high = (low, middle) if cost(middle) <= epsilon else (middle, high)
+    return high
+
 
 _FINEST = 2**14
 _LARGEST_RING = 64  # bits

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import linalg
 
-from testbed.privacy.mechanisms.rotation import flip_signs, hadamard, padded, rotation_seed
+from testbed.privacy.encoding import flip_signs, hadamard, padded, rotation_seed
 
 
 @pytest.mark.parametrize("bits", range(13))

@@ -15,9 +15,13 @@ How far is the noise from the exact distribution? Entries are off by less than 2
 2**-130 is left). So d coordinates of n clients in T rounds are within d n T times the number of entries times 2**-120
 in total variation, which is what is added to delta (times 1 + exp(epsilon)): for d = 2**24, n T = 2**20 and tables of
 2**19 entries that is 2**-57.
+
+The key stream is AES-256-CTR under a 32-byte seed, read as little-endian 64-bit words. Whoever does not know the seed
+cannot tell the words from uniform ones. The same seed gives the same words on every machine. Counters from 2**127 on
+are a stream of their own (`word_beside`), for the rare draw that needs more bits.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -28,9 +32,45 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
 
+from testbed.crypto import require_length
 from testbed.emulation.compute.cost import meter
-from testbed.privacy.mechanisms.keystream import CHUNK, word_beside, words
+
+SEED_BYTES = 32
+CHUNK = 1 << 15  # words at a time: they and what is made of them stay in the second-level cache
+
+_BLOCK_BYTES = 16
+_WORD_BYTES = 8
+_ZEROS = memoryview(bytes(CHUNK * _WORD_BYTES))
+_BESIDE = 1 << 127
+
+Words = npt.NDArray[np.uint64]
+
+
+def words(seed: bytes, count: int) -> Iterator[Words]:
+    """The first `count` words, `CHUNK` at a time (fewer in the last part); each part is overwritten by the next.
+
+    Raises:
+        InvalidKey: if the seed is not 32 bytes long.
+    """
+    require_length(seed, SEED_BYTES, "a key stream's seed")
+    encryptor = Cipher(AES(seed), CTR(bytes(_BLOCK_BYTES))).encryptor()
+    stream = np.empty(CHUNK * _WORD_BYTES + _BLOCK_BYTES, np.uint8)  # the cipher asks for a block of slack
+    words = stream[: CHUNK * _WORD_BYTES].view("<u8")
+    for begin in range(0, count, CHUNK):
+        size = min(CHUNK, count - begin)
+        encryptor.update_into(_ZEROS[: size * _WORD_BYTES], stream.data)
+        yield words[:size]
+
+
+def word_beside(seed: bytes, position: int) -> int:
+    """One more word for a position, of another stream than `words`."""
+    encryptor = Cipher(AES(seed), CTR((_BESIDE + position).to_bytes(_BLOCK_BYTES, "big"))).encryptor()
+    return int.from_bytes(encryptor.update(bytes(_WORD_BYTES)), "little")
+
 
 Mechanism = Literal["skellam", "discrete-gaussian"]
 

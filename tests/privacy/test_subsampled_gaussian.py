@@ -15,7 +15,7 @@ from analysis.bounds.random_participation import (
 )
 from analysis.bounds.random_participation_composed import only_local_sampling as composed_ols
 from analysis.bounds.random_participation_composed import weak_client_sampling as composed_wcs
-from testbed.privacy.accounting.subsampled_gaussian import SubsampledGaussianAccountant
+from testbed.privacy.gaussian import SubsampledGaussianAccountant
 
 WHO = Participation(30, 0.01, 0.1, clip=0.5)
 SIGMA = 0.6

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 from scipy.stats import skellam
 
-from testbed.privacy.accounting.accountant import Accountant
-from testbed.privacy.accounting.renyi import ORDERS, amplified, epsilon
-from testbed.privacy.mechanisms.skellam import Skellam, SkellamAccountant
+from testbed.privacy.accounting import ORDERS, Skellam, SkellamAccountant, amplified, epsilon
+from testbed.privacy.noise_plan import Accountant
 
 
 def divergence(order: int, shift: int, variance: float) -> float:

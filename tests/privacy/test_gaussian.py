@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest, kstest, norm
 
 from testbed.aggregation.dp_sgd_random_participation import _LARGEST_SIGMA
-from testbed.privacy.mechanisms.gaussian import GRID, coins, gaussian, with_noise
+from testbed.privacy.gaussian import GRID, coins, gaussian, with_noise
 
 SUSPICIOUS = 1e-4
 SEED = bytes(range(32))

@@ -1,15 +1,20 @@
-"""What the accomplices of a malicious SecAgg server do for it, and the messages in which they do."""
+"""Dishonest clients of secure aggregation: accomplices of a malicious server, with the messages in which they help it;
+and a client that deals shares of no secret, so that nobody can take its masks from the sum.
+"""
 
+import hashlib
+from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
+from testbed.adversary.misbehaviour import ClientMisbehaviour
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import AdvertiseKeys, CheckSurvivors, Many, ShareOf, SurvivorsSignature
-from testbed.aggregation.secagg.stages import STATES
-from testbed.aggregation.secagg_plus.client import SecAggPlusClient
-from testbed.aggregation.secagg_plus.messages import AnnounceGraph
+from testbed.aggregation.secagg.participant import STATES
+from testbed.aggregation.secagg_plus.graph import AnnounceGraph
+from testbed.aggregation.secagg_plus.protocol import SecAggPlusClient
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.messages import Key32, Message, RoundNumber
-from testbed.parties.client import Row, StageTable, handles
+from testbed.parties.client import Role, Row, StageTable, handles
 
 
 class HandedOver(Message, frozen=True):
@@ -75,3 +80,20 @@ class SecAggPlusAccomplice(SecAggPlusClient):
     def check_size(self, participants: int) -> None:
         """Any list will do, whatever it has agreed on."""
         self.client.agreed_participants = None
+
+
+class DealInconsistentShares(ClientMisbehaviour, SecAggClient):
+    """Gives each holder another number instead of a share; it is left out after the first round that it ends so."""
+
+    name: ClassVar[str] = "deal-inconsistent-shares"
+    applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus")
+    extends: ClassVar[type[Role]] = SecAggClient
+
+    def deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
+        """Shares that look like shares."""
+        if not self.attacks(self.round):
+            return super().deal(name, secret, points)
+        if name == "the mask key":  # once in a round
+            self.record_attack(DealInconsistentShares, f"{len(points)} shares that belong to no secret")
+        numbers = (hashlib.sha256(secret + point.to_bytes(8, "big")).digest() for point in points)
+        return [number.rjust(SHARE_BYTES, b"\0") for number in numbers]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from testbed.privacy.mechanisms.removable import Enforcement, RemovableNoise, chain, seed_of
+from testbed.privacy.noise import Enforcement, RemovableNoise, chain, seed_of
 
 
 @given(st.integers(2, 500), st.data())

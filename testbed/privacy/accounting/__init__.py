@@ -1,1 +1,0 @@
-"""What noise is worth: Renyi divergences and epsilon."""

@@ -1,1 +1,0 @@
-"""Noise: how it is drawn, encoded and added."""
