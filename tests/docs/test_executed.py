@@ -7,7 +7,6 @@ import pytest
 from tests.docs import executed
 from tests.repository import ROOT
 
-
 PAGES = [
     pytest.param(
         page,
