@@ -246,6 +246,10 @@ def test_what_is_looked_for_under_a_former_name_is_said_to_be_elsewhere() -> Non
             ModuleNotFoundError("no module", name="testbed.links.rates"),
             "; testbed.links is now testbed.emulation.links",
         ),
+        (
+            ModuleNotFoundError("no module", name="testbed.links.building"),
+            "; testbed.links.building is now testbed.emulation.links.factory",
+        ),
         (ModuleNotFoundError("no module", name="testbed.linksmiths"), ""),
         (
             ImportError("cannot import name 'Attendant' from 'x'", name="testbed.selection.check_in"),
