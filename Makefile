@@ -2,6 +2,9 @@
 #   make demo    the main job: four ways to select participants, compared (minutes)
 #   make test    lint, types and tests
 #   make docs    the documentation, into docs/_build/html
+# Two more look closer:
+#   make test-all    with the slow tests, and hypothesis' examples all of them
+#   make coverage    which lines the tests of `make test` run
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -11,7 +14,7 @@ DOCS   := $(VENV)/.ready-docs
 LOWEST ?= .venv-lowest
 LOWEST_TESTS := tests/crypto tests/messages tests/cluster tests/commands tests/records tests/engine tests/network
 
-.PHONY: demo test docs test-all test-lowest lint fuzz search bench hashes faults wheel clean
+.PHONY: demo test docs test-all coverage test-lowest lint fuzz search bench hashes faults wheel clean
 
 demo: $(READY)
 	$(BIN)/testbed run examples/quickstart.yaml --out runs/quickstart --resume
@@ -21,7 +24,12 @@ test: $(READY) lint
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup
 
 test-all: $(READY) lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	TESTBED_TESTS=thorough $(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# By file where it is below 80 per cent, and in total. What runs in processes that tests start is not seen.
+coverage: $(READY)
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup --cov=testbed --cov=cluster --cov=workloads --cov=analysis --cov-report=
+	@$(BIN)/python -m tests.coverage_table
 
 # The documentation's site: warnings are errors, links within it are checked. Nothing is fetched, neither now nor when read.
 docs: $(DOCS)
@@ -94,4 +102,4 @@ $(DOCS): $(READY)
 	touch $(DOCS)
 
 clean:
-	rm -rf $(VENV) $(LOWEST) lowest.txt requirements-hashed.txt build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) lowest.txt requirements-hashed.txt build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

@@ -2,13 +2,16 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-settings.register_profile("ci", deadline=None, print_blob=True)
-settings.load_profile("ci")
+from tests.thoroughness import examples
+
+settings.register_profile("suite", deadline=None, print_blob=True, max_examples=examples())
+settings.load_profile("suite")
 
 
 def pytest_configure() -> None:
@@ -32,8 +35,33 @@ def shared() -> Path:
     pytest.skip("no shared data folder beside the checkout")
 
 
+@pytest.fixture
+def ray_here() -> None:
+    """A Ray of this process. The first test that asks for it starts it, and it stays for those after it."""
+    from cluster.hosts.session import connect
+
+    connect(None)
+
+
+@pytest.fixture
+def no_ray() -> Iterator[None]:
+    """No Ray in this process, for a test that starts one of its own; none is left."""
+    import ray
+
+    ray.shutdown()
+    yield
+    ray.shutdown()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start Ray stay together in one process (`make test` uses two), the others fill the rest."""
+    """Tests that start Ray stay together in one process (`make test` uses two), the others fill the rest.
+
+    xdist begins with the largest group, which is theirs. Those that share a Ray come first, so that it is started once.
+    """
+    alone = dict[pytest.Item, None]()
     for item in items:
         if item.get_closest_marker("ray") or item.get_closest_marker("launch"):
             item.add_marker(pytest.mark.xdist_group("ray"))
+            if "ray_here" not in getattr(item, "fixturenames", ()):
+                alone[item] = None
+    items[:] = [item for item in items if item not in alone] + list(alone)

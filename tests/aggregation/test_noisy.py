@@ -25,6 +25,7 @@ from testbed.parties.client import RoleSpec
 from testbed.privacy.encoding import rotation_seed
 from testbed.privacy.noise import Noise
 from tests.aggregation.federations import SmallFederation
+from tests.thoroughness import examples
 
 N, D = 12, 20
 DELTAS = np.random.default_rng(8).normal(0, 0.1, (N, D)).astype(np.float32)
@@ -90,7 +91,7 @@ def test_the_sum_is_that_of_the_survivors_and_their_shares(protocol: str, stage:
     assert small.misbehaviour() == []
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.sampled_from([None] * 6 + list(STAGES)), min_size=N, max_size=N), st.integers(1, 3))
 def test_drop_outs_at_all_stages_at_once(fates: list[str | None], hosts: int) -> None:
     leaving = {stage: {client for client, fate in enumerate(fates) if fate == stage} for stage in STAGES}

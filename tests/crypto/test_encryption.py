@@ -9,6 +9,7 @@ from testbed.crypto import InvalidKey, OpeningFailed, encryption
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import ProtocolError
 from tests.crypto.published import vectors
+from tests.thoroughness import examples
 
 keys = st.binary(min_size=32, max_size=32)
 nonces = st.binary(min_size=12, max_size=12)
@@ -55,7 +56,7 @@ def test_wrong_lengths_are_refused():
         encryption.open_sealed(KEY, NONCE, bytes(15), b"")
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.binary(max_size=14), st.binary(max_size=100), texts)
 def test_random_bytes_do_not_open(nonce, sealed, associated):
     with pytest.raises(ProtocolError):
@@ -64,7 +65,7 @@ def test_random_bytes_do_not_open(nonce, sealed, associated):
         encryption.open_from(PrivateKey.from_seed(KEY), sealed, associated)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(keys, keys, texts, texts)
 def test_what_is_sealed_to_a_key_opens_with_it(recipient_seed, ephemeral_seed, plaintext, associated):
     recipient = PrivateKey.from_seed(recipient_seed)
@@ -125,7 +126,7 @@ def test_the_kem_is_that_of_rfc_9180():
         assert shared.hex() == vector["shared_secret"]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(keys, texts, texts)
 def test_another_implementation_of_hpke_reads_and_is_read(seed, plaintext, associated):
     hpke = pytest.importorskip("cryptography.hazmat.primitives.hpke")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from testbed.crypto import InvalidShares, shamir
 from testbed.errors import ProtocolError
+from tests.thoroughness import examples
 
 P = 2**256 + 297
 SECRET, ENTROPY = bytes(range(32)), bytes(range(32, 64))
@@ -160,7 +161,7 @@ def test_a_wrong_share_gives_another_secret():
     assert shamir.reconstruct([1, 2, 3], [shares[0], changed, shares[2]], 3) != SECRET
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.lists(st.integers(-1, 2**33), max_size=4),
     st.lists(st.one_of(st.binary(max_size=35), st.binary(min_size=33, max_size=33)), max_size=4),

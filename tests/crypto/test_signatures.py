@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from testbed.crypto import InvalidKey, InvalidSignature, edwards25519, signatures
 from testbed.errors import ProtocolError
 from tests.crypto.published import vectors
+from tests.thoroughness import examples
 
 seeds = st.binary(min_size=32, max_size=32)
 
@@ -103,14 +104,14 @@ def test_the_secret_is_not_shown():
     assert repr(key) == f"SigningKey(public={key.public.hex()})"
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=40), st.binary(max_size=10), st.binary(max_size=70))
 def test_random_bytes_are_refused_with_a_typed_error(public, content, signature):
     with pytest.raises(ProtocolError):
         signatures.verify(public, b"d", content, signature)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(min_size=64, max_size=64))
 def test_random_signatures_under_a_good_key_are_refused_with_a_typed_error(signature):
     with pytest.raises(ProtocolError):

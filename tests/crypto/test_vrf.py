@@ -11,6 +11,7 @@ from nacl import bindings
 from testbed.crypto import InvalidKey, InvalidProof, edwards25519, vrf
 from testbed.errors import ProtocolError
 from tests.crypto.published import vectors
+from tests.thoroughness import examples
 
 P = 2**255 - 19
 Q = 2**252 + 27742317777372353535851937790883648493
@@ -117,7 +118,7 @@ def test_elligator_is_the_default_suite(published):
     assert key.output(vector["alpha"]) == vrf.verify(key.public, vector["alpha"], vector["pi"])
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(seeds, inputs, suites)
 def test_what_is_proved_verifies(seed, alpha, suite):
     key = vrf.SecretKey.from_seed(seed)
@@ -231,7 +232,7 @@ def test_the_secret_is_not_shown(published):
     assert vector["sk"].hex() not in repr(key)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=40), inputs, st.binary(max_size=100), suites)
 def test_random_bytes_are_refused_with_a_typed_error(public, alpha, proof, suite):
     with pytest.raises(ProtocolError):
@@ -247,7 +248,7 @@ def test_only_points_have_an_output(gamma, suite):
         assert len(vrf.proof_to_hash(gamma, suite)) == vrf.OUTPUT_BYTES
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(min_size=80, max_size=80), suites)
 def test_random_proofs_under_a_good_key_are_refused_with_a_typed_error(proof, suite):
     public = bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")

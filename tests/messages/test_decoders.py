@@ -17,6 +17,7 @@ from testbed.messages import Message, RefusalNotice, RemoteVector, Vector, attac
 from testbed.parties.pki import Entries, Lookup
 from testbed.training import Train
 from tests.messages.strategies import messages_of
+from tests.thoroughness import examples
 
 
 def survives(kind: type[Message], data: bytes) -> None:
@@ -51,7 +52,7 @@ random_data = st.one_of(
 )
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(random_data)
 def test_random_bytes(kinds: Any, data: bytes) -> None:
     for kind in kinds:  # 250 * 30 cases or more
@@ -77,7 +78,7 @@ def damage(draw: st.DrawFn) -> Any:
     return spoil
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.data(), st.lists(damage(), min_size=10, max_size=10))
 def test_spoilt_messages(kinds: Any, data: st.DataObject, damages: Any) -> None:
     kind = data.draw(st.sampled_from(kinds))
@@ -88,7 +89,7 @@ def test_spoilt_messages(kinds: Any, data: st.DataObject, damages: Any) -> None:
         survives(other, valid)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data(), st.lists(damage(), min_size=10, max_size=10))
 def test_spoilt_headers_of_detached_messages(kinds: Any, data: st.DataObject, damages: Any) -> None:
     kind = data.draw(st.sampled_from([kind for kind in kinds if "Vector" in str(kind.__annotations__)]))

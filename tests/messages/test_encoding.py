@@ -12,9 +12,10 @@ from testbed.aggregation.secagg.messages import Masked
 from testbed.messages import Vector, attach, decode, detach, encode, signed_content
 from testbed.training import Train, Trained
 from tests.messages.strategies import messages_of, vectors
+from tests.thoroughness import examples
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_detaching_keeps_the_message_and_counts_its_bytes(kinds: Any, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(kinds))

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from testbed.messages import RefusalNotice, encode
 from tests.network import emulated
+from tests.thoroughness import examples
 
 NEVER = Fraction(10**12)
 NEAR = Fraction(1, 10**7)  # seconds; decisions as close as that are rounding's
@@ -249,7 +250,7 @@ stages = st.builds(
 )
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=stages)
 def test_a_stage_is_what_the_rules_say(case: Case) -> None:
     try:

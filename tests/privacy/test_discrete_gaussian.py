@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from testbed.privacy.accounting import REAL_ORDERS, DiscreteGaussian, DiscreteGaussianAccountant, distance
 from testbed.privacy.noise_plan import Accountant
+from tests.thoroughness import examples
 
 
 def sum_of(parts: int, variance: float) -> np.ndarray:
@@ -61,7 +62,7 @@ def test_one_share_is_the_discrete_gaussian_of_dp_accounting(multiplier: float) 
 
 
 @given(st.floats(0.3, 20), st.integers(1, 100), st.integers(1, 200), st.floats(1e-9, 1e-2))
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 def test_fine_steps_cost_what_gaussian_noise_costs(
     multiplier: float, participants: int, rounds: int, delta: float
 ) -> None:

@@ -15,6 +15,7 @@ from testbed.errors import ExperimentError, RoundAborted
 from testbed.privacy.accounting import squared_norm_bound
 from testbed.privacy.encoding import Encoding, centred, flip_signs, padded, rotation_seed
 from testbed.privacy.noise import Noise
+from tests.thoroughness import examples
 
 ROTATION = rotation_seed(b"a test", 1)
 ROUNDING = bytes(range(32))
@@ -57,7 +58,7 @@ def test_rounding_is_right_on_average():
     assert (np.abs(total / times - exact) < 4.5 * deviation + 1e-9).all()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.integers(1, 600), st.floats(1, 300), st.floats(0.001, 10), st.sampled_from([0.0, exp(-0.5), 0.01, 0.99]))
 def test_no_encoded_update_is_longer_than_the_bound(dimension, scale, norm, bias):
     encoding = Encoding(dimension, 1.0, scale, 32, bias)

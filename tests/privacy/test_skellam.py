@@ -13,6 +13,7 @@ from scipy.stats import skellam
 
 from testbed.privacy.accounting import ORDERS, Skellam, SkellamAccountant, amplified, epsilon
 from testbed.privacy.noise_plan import Accountant
+from tests.thoroughness import examples
 
 
 def divergence(order: int, shift: int, variance: float) -> float:
@@ -42,7 +43,7 @@ def test_bound_holds_for_the_distribution_itself_and_is_close(multiplier: float,
     assert l1 >= l2 >= steps
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(st.floats(0.5, 20), st.integers(1, 200), st.floats(1e-9, 1e-2))
 def test_fine_steps_cost_what_gaussian_noise_costs(multiplier: float, rounds: int, delta: float) -> None:
     accountant = RdpAccountant(ORDERS)

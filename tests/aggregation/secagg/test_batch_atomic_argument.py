@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from testbed.aggregation.secagg.batches import AtomicBatches
 from testbed.batches import Batches
 from testbed.errors import Refusal
+from tests.thoroughness import examples
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def tellings(draw: st.DrawFn) -> Telling:
     return Telling(batches, t, accomplices, peers, survivors)
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(tellings())
 def test_below_2t_minus_s_accomplices_no_batch_is_broken_whatever_the_server_says(telling: Telling) -> None:
     assert len(telling.accomplices) < 2 * telling.t - len(telling.batches.of)

@@ -17,6 +17,7 @@ from testbed.aggregation.secagg_plus.protocol import SecAggPlus
 from testbed.batches import Batches
 from testbed.errors import RoundAborted
 from tests.aggregation.federations import SmallFederation
+from tests.thoroughness import examples
 
 STAGES = ("train", *SecAgg.stages)
 UNSIGNED = (*STAGES[:4], "secagg/unmask-survivors")
@@ -87,7 +88,7 @@ def expected(case: dict[str, Any]) -> list[int] | None:
     return sorted(whole)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(rounds())
 def test_the_sum_is_exact_and_of_whole_batches_or_the_round_is_aborted(case: dict[str, Any]) -> None:
     fates, batches = case["fates"], case["batches"]

@@ -18,6 +18,7 @@ from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.errors import RoundAborted
 from tests.aggregation.federations import SmallFederation
+from tests.thoroughness import examples
 
 D = 6
 VARIANTS = ["signed", "none"]
@@ -97,7 +98,7 @@ def test_one_accomplice_fewer_has_nothing(s: int, t: int, consistency: str) -> N
     assert noticed == ({"secagg.too-few-signatures"} if consistency == "signed" and s > t > x + 1 else set())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data(), s=st.integers(3, 11), consistency=st.sampled_from(VARIANTS))
 def test_it_takes_exactly_twice_the_threshold_with_drop_outs_too(data: Any, s: int, consistency: str) -> None:
     """Who drops out before it unmasks counts for nobody: of those that are left, h + 2x >= 2t decides."""
@@ -221,7 +222,7 @@ def test_with_signatures_it_does_not(kind: Any, s: int, t: int, x: int) -> None:
     assert {check for _, check in small.refusals()} == {"secagg.too-few-signatures"}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(data=st.data(), s=st.integers(4, 10), kind=st.sampled_from([ShrinkTheSum, SplitTheSharing]))
 def test_with_signatures_no_sum_is_over_fewer_than_t_minus_x(data: Any, s: int, kind: Any) -> None:
     t = data.draw(st.integers(s // 2 + 1, s), label="t")
@@ -243,7 +244,7 @@ def test_split_sharing_isolates_one_where_dropouts_alone_cannot(s: int, t: int, 
     assert outcome.survivors.tolist() == [1]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(data=st.data(), s=st.integers(4, 11), kind=st.sampled_from([ShrinkTheSum, SplitTheSharing]))
 def test_small_sums_are_right_or_are_not_had(data: Any, s: int, kind: Any) -> None:
     """With drop-outs, too: what comes out is the members' sum bit for bit, and honest clients refuse nothing for it."""

@@ -13,6 +13,7 @@ from testbed.aggregation.secagg.share_recovery import decode, recover
 from testbed.crypto.shamir import PRIME, reconstruct, share
 from testbed.emulation.compute.cost import metered
 from testbed.errors import ProtocolError, RoundAborted
+from tests.thoroughness import examples
 
 
 def polynomial_through(points: list[int], values: list[int], t: int) -> list[int]:
@@ -59,7 +60,7 @@ def received(draw: st.DrawFn) -> tuple[list[int], list[int], int]:
     return points, values, t
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(received())
 def test_decoding_finds_what_trying_everything_finds(case: tuple[list[int], list[int], int]) -> None:
     points, values, t = case

@@ -19,6 +19,7 @@ from testbed.errors import ExperimentError, RoundAborted
 from testbed.parties.sums import add_masks_in_threads
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
 from tests.aggregation.federations import SmallFederation
+from tests.thoroughness import examples
 
 STAGES = ("train", *SecAgg.stages)
 
@@ -72,7 +73,7 @@ def rounds(draw: st.DrawFn) -> dict[str, Any]:
     return {"parameters": parameters, "samples": samples, "deltas": deltas, "fates": fates}
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(rounds())
 def test_the_unmasked_sum_is_the_quantised_sum_of_the_survivors(case: dict[str, Any]) -> None:
     parameters, fates = case["parameters"], case["fates"]

@@ -14,6 +14,7 @@ from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.errors import RoundAborted
 from tests.aggregation.federations import SmallFederation, Stand
+from tests.thoroughness import examples
 
 N, D, T = 6, 5, 5
 DELTAS = np.random.default_rng(4).uniform(-1, 1, (N, D)).astype(np.float32)
@@ -124,7 +125,7 @@ def test_where_survivors_are_signed_nobody_unmasks_without() -> None:
     assert asyncio.run(play()) == [(2, "secagg.unsigned-survivors")]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(data=st.data(), participants=st.integers(2, 9))
 def test_sums_with_drop_outs(data: Any, participants: int) -> None:
     t = data.draw(st.integers(2 * participants // 3 + 1, participants))

@@ -19,6 +19,7 @@ from testbed.aggregation.secagg_plus.bound import (
     with_neighbours,
 )
 from testbed.aggregation.secagg_plus.graph import NeighbourGraph, list_digest
+from tests.thoroughness import examples
 
 ROUNDING = 1 + 1e-9  # some bounds are met exactly
 
@@ -45,7 +46,7 @@ def exact_bits(s: int, k: int, t: int, requirements: Requirements) -> FailureBit
 
 
 @given(st.integers(1, 400), st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_tails_are_those_of_the_hypergeometric_distribution(total: int, data: st.DataObject) -> None:
     marked, drawn = data.draw(st.integers(0, total)), data.draw(st.integers(0, total))
     below, above = log_tails(total, marked, drawn)

@@ -17,6 +17,7 @@ from testbed.aggregation.secagg_plus.protocol import SecAggPlus
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.errors import RoundAborted
 from tests.aggregation.federations import SmallFederation
+from tests.thoroughness import examples
 
 EXPERIMENT = b"a test's own id."
 STAGES = ("train", *SecAgg.stages)
@@ -77,7 +78,7 @@ def expected_end(around: dict[int, frozenset[int]], fates: list[str | None], cho
     return sorted(sent)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.sampled_from([None] * 16 + list(STAGES)), min_size=N, max_size=N), st.integers(1, 4))
 def test_the_unmasked_sum_is_the_quantised_sum_of_the_survivors(fates: list[str | None], hosts: int) -> None:
     leaving = {stage: {i for i, fate in enumerate(fates) if fate == stage} for stage in STAGES}

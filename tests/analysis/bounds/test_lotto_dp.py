@@ -21,6 +21,7 @@ from analysis.bounds.lotto_rounds import (
     too_many_dishonest,
 )
 from testbed.privacy.accounting import Skellam
+from tests.thoroughness import examples
 
 PAPER = Training(1000, 200, 1.3, 200_000, 140, 50, 1 / 200_000, Skellam(6.27, 2**20))
 SMALL = Training(30, 10, 1.3, 300, 8, 12, 1e-3, Skellam(4.0, 2**10), 10**4)
@@ -71,7 +72,7 @@ def test_tiny_chances_keep_their_digits() -> None:
     assert repeated(training, "client-centric", 12) == pytest.approx(exact, rel=1e-12, abs=0)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(
     st.integers(0, 30), st.sampled_from([1.0, 1.3, 2.0]), st.integers(20, 3000), st.integers(6, 10), st.integers(1, 14),
     st.floats(1e-7, 0.2), st.floats(1.5, 8), st.sampled_from(VARIANTS),

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from analysis.bounds import lotto
 from analysis.bounds.lotto import candidates_suffice, dishonest_fraction_exceeds, secagg_fails
+from tests.thoroughness import examples
 
 TARGETS = st.sampled_from([1e-12, 1e-6, 1e-3, 0.1, 0.9])
 STEP = Fraction(1, 1000)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.integers(20, 2000), st.integers(0, 200), st.integers(2, 20), TARGETS, st.data())
 def test_smallest_min_population(
     population: int, dishonest: int, participants: int, target: float, data: st.DataObject
@@ -27,7 +28,7 @@ def test_smallest_min_population(
     assert found == participants or secagg_fails(dishonest, participants, 1.3, found - 1, t) > target
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.integers(20, 2000), st.integers(0, 20), st.integers(2, 20), TARGETS, st.sampled_from([1.5, 3, 10]))
 def test_smallest_min_population_for_a_fraction(
     population: int, dishonest: int, participants: int, target: float, eta: float
@@ -41,7 +42,7 @@ def test_smallest_min_population_for_a_fraction(
         assert dishonest_fraction_exceeds(population, dishonest, participants, 1.3, eta, found - 1) > target
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, 200), st.integers(2, 60), st.integers(60, 2000), TARGETS)
 def test_smallest_threshold(dishonest: int, participants: int, least: int, target: float) -> None:
     found = lotto.smallest_threshold(dishonest, participants, 1.3, least, target)
@@ -53,7 +54,7 @@ def test_smallest_threshold(dishonest: int, participants: int, least: int, targe
     assert found == lowest or secagg_fails(dishonest, participants, 1.3, least, found - 1) > target
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.integers(10, 500), st.integers(1, 10), st.sampled_from([0.5, 0.9, 0.99, 0.999999]))
 def test_smallest_over_selection(population: int, participants: int, sufficiency: float) -> None:
     found = lotto.smallest_over_selection(population, participants, sufficiency)
@@ -62,7 +63,7 @@ def test_smallest_over_selection(population: int, participants: int, sufficiency
     assert found == 1 or candidates_suffice(population, participants, found - STEP) < sufficiency
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.integers(0, 100), st.integers(2, 20), st.integers(50, 2000), TARGETS, st.data())
 def test_largest_over_selection(
     dishonest: int, participants: int, least: int, target: float, data: st.DataObject

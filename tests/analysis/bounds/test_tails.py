@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from analysis.bounds.tails import cdf, log10_survival, survival, survivals, survivals_over_trials
+from tests.thoroughness import examples
 
 PROBABILITIES = st.one_of(
     st.fractions(0, 1, max_denominator=1000),
@@ -32,7 +33,7 @@ def nearest(value: Fraction) -> float:
         return float(gmpy2.mpfr(gmpy2.mpq(value.numerator, value.denominator)))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, 120), st.integers(-2, 122), PROBABILITIES)
 @example(100, 99, 1e-3)  # 1e-300
 @example(100, 60, 1e-4)
@@ -42,7 +43,7 @@ def test_both_tails_are_the_sums_to_the_last_digit(trials: int, k: int, p: Fract
     assert cdf(k, trials, p) == pytest.approx(nearest(1 - above), rel=1e-15, abs=0)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.integers(1_000, 2_000), st.data())
 def test_large_numbers_of_trials(trials: int, data: st.DataObject) -> None:
     p = Fraction(data.draw(st.integers(1, 99)), 100)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from analysis.multi_round import dependent_columns, mixed_integer, small_codes
 from analysis.multi_round.row_spaces import PRIMES, Chain, Space, inverses, solution
 from tests.analysis.multi_round import brute_force
+from tests.thoroughness import examples
 
 NEVER = float("inf")
 
@@ -97,7 +98,7 @@ def test_the_search_over_several_bases(monkeypatch: pytest.MonkeyPatch, prime: i
 
 
 @pytest.mark.parametrize("prime", [2, 3])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_saturated_rows_are_all_integer_vectors(prime: int, data: st.DataObject) -> None:
     matrix = data.draw(brute_force.matrices(rounds=5, clients=7))

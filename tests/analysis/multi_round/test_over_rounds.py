@@ -16,6 +16,7 @@ from analysis.multi_round.simulation import dropout_probabilities, simulate
 from testbed.selection.batch_partition import BatchPartitionParameters
 from testbed.selection.random_selection import RandomParameters, WeightedRandomParameters
 from tests.analysis.multi_round import brute_force
+from tests.thoroughness import examples
 
 AMPLE_S = 600.0
 
@@ -33,7 +34,7 @@ def check_combinations(found: OverRounds, matrix: np.ndarray) -> None:
         assert len(left) == (found.weak[number] if found.rank[number] else 0)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_every_round_is_as_the_rounds_up_to_it_define(data: st.DataObject) -> None:
     matrix = data.draw(brute_force.matrices(rounds=7, clients=9))
@@ -49,7 +50,7 @@ def test_every_round_is_as_the_rounds_up_to_it_define(data: st.DataObject) -> No
         assert found.cardinality[number] == aggregation_cardinality(prefix)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_without_time_every_round_still_has_its_bounds(data: st.DataObject) -> None:
     matrix = data.draw(brute_force.matrices(rounds=7, clients=9))

@@ -19,12 +19,13 @@ from analysis.multi_round import (
 from analysis.multi_round.bound_search import BoundSearch
 from analysis.multi_round.mixed_integer import standard_output_silenced
 from tests.analysis.multi_round import brute_force
+from tests.thoroughness import examples
 
 AMPLE_S = 600.0
 METHODS = ("_few_columns", "_modulo_2", "_modulo_3", "_columns", "_program")
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(data=st.data())
 def test_weak_privacy_is_the_minimum(data: st.DataObject) -> None:
     matrix = data.draw(brute_force.matrices(rounds=7, clients=10))
@@ -34,7 +35,7 @@ def test_weak_privacy_is_the_minimum(data: st.DataObject) -> None:
     assert found.certified
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_without_time_the_bounds_still_hold(data: st.DataObject) -> None:
     matrix = data.draw(brute_force.matrices(rounds=6, clients=9))
@@ -57,7 +58,7 @@ def test_each_method_on_its_own_proves_nothing_wrong(method: str) -> None:
     assert proved > 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_an_unlucky_prime_is_noticed(data: st.DataObject) -> None:
     matrix = data.draw(brute_force.matrices(rounds=6, clients=8))
@@ -74,7 +75,7 @@ def test_rows_that_are_dependent_only_modulo_two_are_independent() -> None:
     assert weak_privacy(triangle).value == 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_strong_privacy_is_equation_5(data: st.DataObject) -> None:
     matrix = data.draw(brute_force.matrices(rounds=4, clients=6))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from testbed.emulation.traces.conversion import flash
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
+from tests.thoroughness import examples
 
 DAY = 86_400.0
 UNUSABLE: dict[str, Any] = {"isSuccess": False, "trace_start": None, "trace_end": None, "ready_time": []}
@@ -133,7 +134,7 @@ INTERVAL = st.tuples(st.integers(0, 200), st.integers(0, 200)).map(list)
 PHONE = st.tuples(st.integers(0, 100), st.integers(1, 150), st.lists(INTERVAL, max_size=6))  # start, length, ready
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(phones=st.lists(PHONE, min_size=1, max_size=4), data=st.data())
 def test_online_exactly_when_some_interval_says_so(
     phones: list[Any], data: st.DataObject, tmp_path_factory: Any
@@ -293,7 +294,7 @@ def test_bad_logs_are_one_line(document: Any, said: str, tmp_path: Path) -> None
 EVENTS = ("battery_charged_on", "battery_charged_off", "wifi", "4G", "unknown", "screen_lock", "screen_unlock", "5.0%")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(events=st.lists(st.tuples(st.integers(0, 3), st.sampled_from(EVENTS)), min_size=2, max_size=40))
 def test_as_a_minute_by_minute_replay(events: list[Any], tmp_path_factory: Any) -> None:
     """Against setting three flags, minute by minute."""

@@ -17,6 +17,7 @@ from testbed.emulation.traces.conversion import csv_intervals, fedscale, matrix
 from testbed.emulation.traces.conversion.collector import disjoint
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
+from tests.thoroughness import examples
 
 
 def rows(trace: AvailabilityTrace) -> list[tuple[int, float, float]]:
@@ -71,7 +72,7 @@ def test_a_line_of_names_is_skipped(tmp_path: Path) -> None:
     assert rows(matrix.convert(path, 10)[0]) == [(0, 0, 10), (1, 10, 20)]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(data=st.data())
 def test_the_matrix_can_be_read_back_from_the_trace(data: st.DataObject, tmp_path_factory: Any) -> None:
     shape = data.draw(st.tuples(st.integers(1, 12), st.integers(1, 6)))

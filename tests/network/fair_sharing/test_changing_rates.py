@@ -14,6 +14,7 @@ from testbed.emulation.links import BandwidthTraces
 from testbed.emulation.links.rates import CONSTANT, Rates
 from testbed.network.fair_sharing import transfers
 from testbed.network.fair_sharing.transfers import transfer
+from tests.thoroughness import examples
 
 CLOSE = 1e-9
 NEVER = 10**6
@@ -159,7 +160,7 @@ def test_what_happens_after_a_transfer_is_complete_does_not_change_it(case: Case
     # And whoever is complete although others were cut off is not later for that.
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(cases())
 def test_no_link_carries_more_than_it_can(case: Case) -> None:
     start, size, stop = case.columns()
@@ -175,7 +176,7 @@ def test_no_link_carries_more_than_it_can(case: Case) -> None:
         assert by_then.sum() <= case.capacity * max(moment - start.min(), 0) * (1 + CLOSE) + 1e-6
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(cases())
 def test_bytes_are_delivered_at_the_fair_rates(case: Case) -> None:
     """What gets through between two close moments is the water-filling rate of those under way, times the time."""

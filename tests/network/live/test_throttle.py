@@ -24,6 +24,7 @@ from testbed.network.live.links import (
     sleep_until,
     varying,
 )
+from tests.thoroughness import examples
 
 
 class _Jumping(selectors.SelectSelector):
@@ -84,7 +85,7 @@ async def all_of(start: list[float], size: list[int], rate: list[float], capacit
 
 
 @given(st.integers(1, 10**7), st.floats(1e3, 1e9))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_a_lone_transfer_takes_its_size_over_its_rate(size: int, rate: float) -> None:
     (finish,) = run(all_of([0.0], [size], [rate], math.inf))
     assert finish == pytest.approx(size / rate, rel=1e-6)
@@ -95,7 +96,7 @@ def test_a_lone_transfer_takes_its_size_over_its_rate(size: int, rate: float) ->
     st.lists(st.tuples(st.floats(0, 2), st.integers(1, 3_000_000), st.floats(1e5, 1e7)), min_size=1, max_size=6),
     st.floats(2e5, 2e7),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_concurrent_transfers_share_the_servers_link_as_the_fluid_model_says(
     transfers: list[tuple[float, int, float]], capacity: float
 ) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.selection.lotto.questions import PROTOCOLS, AskedClient, questions_of
+from tests.thoroughness import examples
 
 RECORDED: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "recorded_client.json").read_text())
 
@@ -26,7 +27,7 @@ def assert_as_recorded(protocol: str, asked: list[str]) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_any_sequence_of_questions_is_answered_as_ever(protocol: str, data: st.DataObject) -> None:
     assert set(RECORDED[protocol]["questions"]) == questions_of(protocol).keys()
