@@ -27,6 +27,7 @@ LOTTO_UNDER_SECAGG = {
     "aggregation": {"protocol": "secagg"},
     "availability": {"model": "bernoulli", "unavailable": [0.1, 0.2], "dropout": {"rate": 0.1, "stage": "random"}},
 }
+LIGHT = {"dataset": "benchmarks.breaking:Means"}  # without torch, for processes that start quickly
 Call = Callable[..., Any]
 Written = Callable[..., Path]
 
@@ -79,9 +80,9 @@ def test_stopped_at_every_stage_it_ends_the_same(changes: dict[str, Any], writte
 STOPPED_BY_SIGNAL = """
 import os, sys
 from testbed.commands import main
-from workloads import ImageClassification
+from benchmarks.breaking import Means
 
-evaluate, seen = ImageClassification.evaluate, []
+evaluate, seen = Means.evaluate, []
 
 def evaluate_and_be_stopped(self, model):
     seen.append(model)
@@ -89,7 +90,7 @@ def evaluate_and_be_stopped(self, model):
         os.kill(os.getpid(), {number})
     return evaluate(self, model)
 
-ImageClassification.evaluate = evaluate_and_be_stopped
+Means.evaluate = evaluate_and_be_stopped
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -97,7 +98,7 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_signals(number: signal.Signals, call: Call, written: Written, tmp_path: Path) -> None:
     """Stopped in the middle of the second point of a sweep, the first is left alone and the second goes on."""
-    file = written(sweep=SWEEP)
+    file = written(workload=LIGHT, sweep=SWEEP)
     assert call("run", file, "--out", tmp_path / "whole", "--quiet").code == 0
     arguments = ["run", str(file), "--out", str(tmp_path / "stopped")]
     program = STOPPED_BY_SIGNAL.format(number=int(number))
@@ -218,7 +219,7 @@ def test_a_damaged_checkpoint_is_one_line(call: Call, written: Written, tmp_path
     assert "damaged checkpoint" in line
 
 
-@pytest.mark.parametrize("rounds_before", [0, 2])
+@pytest.mark.parametrize("rounds_before", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_a_full_disk(rounds_before: int, call: Call, written: Written, tmp_path: Path) -> None:
     """No file may grow beyond 12 kB, less than a checkpoint of the mlp: one line, and what was recorded stays."""
     file, out = written(workload={"dataset": "digits", "model": "mlp"}), tmp_path / "out"

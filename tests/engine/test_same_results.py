@@ -66,6 +66,14 @@ SELECTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+# One resume of each protocol; the other kind of it where nothing else is new.
+RESUMED = [
+    pytest.param(protocol, finished, marks=() if finished == (place % 2 == 1) else pytest.mark.slow)
+    for place, protocol in enumerate(SELECTIONS)
+    for finished in (False, True)
+]
+
+
 def experiment_with(protocol: str, aggregation: str = "secagg", **keys: Any) -> dict[str, Any]:
     selection = {"protocol": protocol, **SELECTIONS[protocol]}
     parameters = {"threshold": 0.6} if aggregation == "secagg" else {}
@@ -96,8 +104,7 @@ def test_float_sums_do_not_depend_on_the_hosts(protocol: str, run: Callable) -> 
     assert result(run(keys, "one").rounds()) == result(run(keys, "five", hosts=5).rounds())
 
 
-@pytest.mark.parametrize("protocol", SELECTIONS)
-@pytest.mark.parametrize("finished_between", [False, True])
+@pytest.mark.parametrize(("protocol", "finished_between"), RESUMED)
 def test_a_resumed_run_equals_an_uninterrupted_one(protocol: str, finished_between: bool, run: Callable) -> None:
     keys = experiment_with(protocol)
     uninterrupted = run(keys, "whole").rounds()

@@ -18,6 +18,7 @@ from testbed.files import atomic, parquet
 from testbed.records import RunDirectory, RunRecords, tables
 from testbed.records.tables import SCHEMAS
 from tests.records.rounds import expected_rows, record_round
+from tests.thoroughness import THOROUGH
 
 ROUNDS, MORE_ROUNDS = 2, 3
 
@@ -104,7 +105,7 @@ def test_a_kill_at_any_write_loses_at_most_the_round_it_was_in(tmp_path: Path, m
 
 def test_two_kills_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second during the clean-up of what the first has left."""
-    for first, second in itertools.product(range(4, 31, 2), (1, 3, 6)):
+    for first, second in itertools.product(range(4, 31, 2 if THOROUGH else 5), (1, 3, 6)):
         path = tmp_path / f"killed-{first}-{second}"
         killed_at(first, monkeypatch, functools.partial(whole_life, path))
         killed_at(second, monkeypatch, functools.partial(whole_life, path))
@@ -162,7 +163,7 @@ def test_a_full_disk_is_one_line_and_the_run_can_be_gone_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = 0
-    for space in itertools.count(0, 1700):
+    for space in itertools.count(0, 1700 if THOROUGH else 4300):
         path = tmp_path / f"space-{space}"
         left = [space]
         with monkeypatch.context() as patched:

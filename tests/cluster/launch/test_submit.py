@@ -21,7 +21,7 @@ def home(tmp_path: Path) -> Path:
     """A home directory as the launch files leave it, with an experiment."""
     (tmp_path / "sortition-testbed" / "examples").mkdir(parents=True)
     tiny = {
-        "name": "tiny", "seed": 3, "rounds": 2, "population": 8, "workload": {"dataset": "digits", "model": "logistic"},
+        "name": "tiny", "seed": 3, "rounds": 2, "population": 8, "workload": {"dataset": "benchmarks.breaking:Means"},
         "selection": {"participants": 4}, "aggregation": {"protocol": "plain"}, "cluster": {"network": "in-process"},
     }  # fmt: skip
     (tmp_path / "sortition-testbed" / "examples" / "tiny.yaml").write_text(yaml.safe_dump(tiny))
