@@ -168,7 +168,7 @@ def test_the_docs_list_every_metric_with_its_kind_and_tags() -> None:
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """A Ray of its own that reports every second; where it exports its metrics."""
-    assert not ray.is_initialized()
+    ray.shutdown()  # what other tests have shared
     folder = tempfile.mkdtemp(prefix="tb-", dir="/tmp")  # a short path: Ray puts sockets there
     ray.init(
         num_cpus=1, include_dashboard=False, log_to_driver=False, configure_logging=False, logging_level="error",

@@ -1,5 +1,6 @@
 """`testbed run` on a Ray that it starts itself: the same records as without Ray."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,26 +10,11 @@ from typing import Any
 import pytest
 
 from tests.fingerprints import fingerprint
+from tests.repository import ROOT
 
-
-@pytest.mark.ray
-def test_a_sweep_on_ray_equals_one_in_this_process(
-    call: Callable[..., Any],
-    written: Callable[..., Path],
-    tmp_path: Path,
-) -> None:
-    file = written(sweep={"selection.protocol": ["random", "lotto-server-centric"]})
-    command = [sys.executable, "-m", "testbed", "run", str(file), "--out", str(tmp_path / "ray")]
-    done = subprocess.run([*command, "--network", "ray", "--hosts", "2"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "lotto-server-centric" in done.stdout
-    for point in ("random", "lotto-server-centric"):
-        assert sum(f"{point}: round " in line for line in done.stderr.splitlines()) == 3
-    assert call("run", file, "--out", tmp_path / "here").code == 0
-    for point in ("random", "lotto-server-centric"):
-        assert fingerprint(tmp_path / "ray" / point) == fingerprint(tmp_path / "here" / point)
-
-
+pytestmark = pytest.mark.ray
+LIGHT = {"dataset": "benchmarks.breaking:Means"}  # without torch, so that hosts start quickly
+POINTS = ("random", "lotto-server-centric")
 OWN = """
 class Halves:
     def __init__(self, section, slow=4.0):
@@ -43,27 +29,49 @@ from testbed.plugins import sources
 from testbed.commands import main
 from testbed.running import preparation
 
-preparation.digests = lambda names: {name: "of other code" for name in sources.digests(names)}
+def digests(names):
+    found = sources.digests(names)
+    return {name: "of other code" if "their_phones" in name else digest for name, digest in found.items()}
+
+preparation.digests = digests
 sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.ray
-def test_own_code_on_ray_is_that_of_the_provenance(written: Callable[..., Path], tmp_path: Path) -> None:
-    """In the working directory, as on one machine; a node with other code than the driver's ends the run at once."""
+def in_a_process(folder: Path, *command: str) -> "subprocess.CompletedProcess[str]":
+    """Python with these arguments, with `folder` as its working directory."""
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.run(
+        [sys.executable, *command], cwd=folder, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+
+
+def test_a_sweep_on_ray_with_own_code_equals_one_in_this_process(
+    call: Callable[..., Any], written: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "their_phones.py").write_text(OWN)
-    file = written(devices={"model": "their_phones:Halves", "options": {"slow": 3.0}}, rounds=1)
-    arguments = ["run", str(file), "--hosts", "2", "--network"]
-    ended = {}
-    for name, start, network in (
-        ("here", ["-m", "testbed"], "in-process"),
-        ("ray", ["-m", "testbed"], "ray"),
-        ("other", ["-c", OTHER_CODE], "ray"),
-    ):
-        command = [sys.executable, *start, *arguments, network, "--out", name]
-        ended[name] = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (ended["here"].returncode, ended["ray"].returncode) == (0, 0), ended["ray"].stderr
-    assert fingerprint(tmp_path / "here") == fingerprint(tmp_path / "ray")
-    assert ended["other"].returncode == 2
-    (line,) = (line for line in ended["other"].stderr.splitlines() if line.startswith("error: "))
+    devices = {"model": "their_phones:Halves", "options": {"slow": 3.0}}
+    file = written(workload=LIGHT, devices=devices, sweep={"selection.protocol": list(POINTS)})
+    done = in_a_process(tmp_path, "-m", "testbed", "run", str(file), "--out", "ray", "--network", "ray", "--hosts", "2")
+    assert done.returncode == 0, done.stderr
+    assert "lotto-server-centric" in done.stdout
+    for point in POINTS:
+        assert sum(f"{point}: round " in line for line in done.stderr.splitlines()) == 3
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert call("run", file, "--out", tmp_path / "here").code == 0
+    for point in POINTS:
+        assert fingerprint(tmp_path / "ray" / point) == fingerprint(tmp_path / "here" / point)
+
+
+def test_a_node_with_other_code_than_the_provenance_ends_the_run(written: Callable[..., Path], tmp_path: Path) -> None:
+    """At once, and names the node."""
+    (tmp_path / "their_phones.py").write_text(OWN)
+    file = written(workload=LIGHT, devices={"model": "their_phones:Halves"}, rounds=1)
+    ended = in_a_process(
+        tmp_path, "-c", OTHER_CODE, "run", str(file), "--out", "other", "--network", "ray", "--hosts", "1"
+    )
+    assert ended.returncode == 2, ended.stderr
+    (line,) = (line for line in ended.stderr.splitlines() if line.startswith("error: "))
     assert "your own their_phones.py is other code than where the run was started on node " in line

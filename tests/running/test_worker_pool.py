@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from tests.running.sweeps import small_sweep
 
 POINTS = ("random", "batch-partition", "lotto-server-centric")
 TWO_WORKERS = {"network": "ray", "parallel_runs": 2, "hosts": 1}
+LIGHT = {"dataset": "benchmarks.breaking:Means"}  # without torch, so that hosts start quickly
 WAIT_S = 120  # turns a deadlock into a failure
 
 
@@ -181,28 +182,17 @@ def test_calls_of_an_observer_do_not_overlap(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def on_ray() -> Iterator[None]:
-    """One Ray for all tests of this module that need it."""
-    from cluster.hosts.session import connect, disconnect
-
-    started = connect(None)
-    yield
-    if started:
-        disconnect()
-
-
-@pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sweep in this process."""
     out = tmp_path_factory.mktemp("reference") / "sweep"
-    run_all(small_sweep(cluster={"network": "in-process"}), out, where="test")
+    run_all(small_sweep(workload=LIGHT, cluster={"network": "in-process"}), out, where="test")
     return out
 
 
 @pytest.mark.ray
-def test_workers_change_no_result(on_ray: None, reference: Path, tmp_path: Path) -> None:
+def test_workers_change_no_result(ray_here: None, reference: Path, tmp_path: Path) -> None:
     watching = Watching()
-    paths = run_all(small_sweep(cluster=TWO_WORKERS), tmp_path / "out", where="test", observer=watching)
+    paths = run_all(small_sweep(workload=LIGHT, cluster=TWO_WORKERS), tmp_path / "out", where="test", observer=watching)
     assert [path.name for path in paths] == list(POINTS)  # in the order of the sweep, whatever ended first
     for name in POINTS:
         assert fingerprint(tmp_path / "out" / name) == fingerprint(reference / name)
@@ -237,9 +227,14 @@ def workers_alive() -> list[str]:
 
 @pytest.mark.ray
 @pytest.mark.parametrize("what", ["error", "signal"])
-def test_one_ends_all_and_every_run_is_resumable(what: str, on_ray: None, tmp_path: Path) -> None:
+def test_one_ends_all_and_every_run_is_resumable(what: str, ray_here: None, tmp_path: Path) -> None:
     """With an error in one worker, or a signal for the main thread, in the middle of two runs."""
-    seeds = {"rounds": 6, "selection": {"participants": 5, "protocol": "random"}, "sweep": {"seed": [1, 2, 3]}}
+    seeds = {
+        "workload": LIGHT,
+        "rounds": 20,
+        "selection": {"participants": 5, "protocol": "random"},
+        "sweep": {"seed": [1, 2, 3]},
+    }
     out, here = tmp_path / "out", {"network": "in-process"}
 
     def act() -> None:

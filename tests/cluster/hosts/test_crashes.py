@@ -1,5 +1,6 @@
 """A bug in code of the user's own, on Ray: one line that says where, and a run that goes on once it is mended."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,11 @@ from typing import Any
 import pytest
 import ray
 
+import workloads
 from benchmarks import faulty_code
 from benchmarks.faults import identical, undisturbed
 from cluster.hosts.session import RaySession, connect
+from testbed.engine.in_process import run_in_process
 from testbed.errors import CodeCrashed
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory, RunRecords
@@ -26,33 +29,46 @@ OWN: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def ray_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """A Ray whose processes see what the environment names when it starts."""
+@contextlib.contextmanager
+def ray_with_a_bug(place: str) -> Iterator[None]:
+    """A Ray whose processes crash at this place: they see what the environment names when it starts. None is left."""
     ray.shutdown()
-    yield monkeypatch
-    ray.shutdown()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv(faulty_code.AT, place)
+        connect(None)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def bug_in_training() -> Iterator[None]:
+    """One Ray for the tests whose clients crash in training; this process has no bug."""
+    with ray_with_a_bug("train"):
+        yield
 
 
 def run_on_ray(described: Experiment, path: Path) -> RunRecords:
-    """Run it, or resume it, on a Ray of its own."""
-    if not path.exists():
-        RunDirectory.create(path, described.plain())
-    connect(None)
-    try:
-        with RaySession(None, 2) as session:
-            session.run(described, 0, path, lambda progress: None)
-    finally:
-        ray.shutdown()
+    """Run it from its beginning."""
+    RunDirectory.create(path, described.plain())
+    with RaySession(None, 2) as session:
+        session.run(described, 0, path, lambda progress: None)
     return RunRecords(path)
 
 
-@pytest.mark.parametrize("clock", ["virtual", "wall"])
-def test_a_clients_bug_ends_the_run_which_goes_on_once_it_is_mended(
-    clock: str, ray_here: pytest.MonkeyPatch, tmp_path: Path
+def resumed_here(described: Experiment, path: Path) -> RunRecords:
+    """Run it to its end in this process."""
+    workload = workloads.build(described.workload, described.population, 5)
+    run_in_process(described, workload, 0, RunDirectory.reopen(path), lambda progress: None)
+    return RunRecords(path)
+
+
+@pytest.mark.parametrize("clock", ["virtual", pytest.param("wall", marks=pytest.mark.slow)])
+def test_a_clients_bug_ends_the_run_which_goes_on_where_it_is_mended(
+    clock: str, bug_in_training: None, tmp_path: Path
 ) -> None:
     described = Experiment.model_validate(OWN | {"time": {"clock": clock, "deadline_s": 600}})
-    ray_here.setenv(faulty_code.AT, "train")
     with pytest.raises(CodeCrashed) as ended:
         run_on_ray(described, tmp_path / "run")
     said = str(ended.value)
@@ -61,8 +77,7 @@ def test_a_clients_bug_ends_the_run_which_goes_on_once_it_is_mended(
     assert "\n" not in said
     assert "in train" in ended.value.trace
     assert RunRecords(tmp_path / "run").rounds["outcome"].tolist() == ["completed"]
-    ray_here.delenv(faulty_code.AT)
-    mended = run_on_ray(described, tmp_path / "run")
+    mended = resumed_here(described, tmp_path / "run")
     whole = undisturbed(described, tmp_path / "whole")
     assert mended.model is not None
     assert whole.model is not None
@@ -70,20 +85,21 @@ def test_a_clients_bug_ends_the_run_which_goes_on_once_it_is_mended(
     assert clock == "wall" or identical(mended, whole)
 
 
-@pytest.mark.parametrize("place", ["select", "presence"])
-def test_the_servers_bug_says_where_too(place: str, ray_here: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    ray_here.setenv(faulty_code.AT, place)
-    with pytest.raises(
-        CodeCrashed, match=r"the server's side of round 1 crashed: ZeroDivisionError: a bug \("
-    ) as ended:
-        run_on_ray(Experiment.model_validate(OWN), tmp_path / "run")
-    assert f"in {place}" in ended.value.trace
-
-
-def test_dropped_crashes_are_the_same_events_on_ray_and_without(ray_here: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_dropped_crashes_are_the_same_events_on_ray_and_without(
+    bug_in_training: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     described = Experiment.model_validate(OWN | {"on_crash": "drop"})
-    ray_here.setenv(faulty_code.AT, "train")
-    here, there = undisturbed(described, tmp_path / "here"), run_on_ray(described, tmp_path / "there")
+    there = run_on_ray(described, tmp_path / "there")
+    monkeypatch.setenv(faulty_code.AT, "train")
+    here = undisturbed(described, tmp_path / "here")
     assert (here.events["kind"] == "crash").sum() == 2
     assert here.events.equals(there.events)
     assert identical(here, there)
+
+
+@pytest.mark.parametrize("place", ["select", pytest.param("presence", marks=pytest.mark.slow)])
+def test_the_servers_bug_says_where_too(place: str, tmp_path: Path) -> None:
+    said = r"the server's side of round 1 crashed: ZeroDivisionError: a bug \("
+    with ray_with_a_bug(place), pytest.raises(CodeCrashed, match=said) as ended:
+        run_on_ray(Experiment.model_validate(OWN), tmp_path / "run")
+    assert f"in {place}" in ended.value.trace

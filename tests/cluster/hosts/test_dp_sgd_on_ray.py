@@ -9,11 +9,14 @@ from cluster.hosts.session import RaySession
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory, RunRecords
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
+OTHERS = [("untrusted", 1), ("trusted", 1), ("trusted", 3)]
 
 
-@pytest.mark.parametrize("server", ["trusted", "untrusted"])
-def test_one_and_three_hosts_give_what_one_process_gives(server: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("server", "hosts"), [("untrusted", 3), *(pytest.param(*one, marks=pytest.mark.slow) for one in OTHERS)]
+)
+def test_one_and_three_hosts_give_what_one_process_gives(server: str, hosts: int, tmp_path: Path) -> None:
     experiment = Experiment.model_validate(
         {
             "name": "dp-sgd-on-ray", "seed": 5, "rounds": 4, "population": 12,
@@ -29,14 +32,13 @@ def test_one_and_three_hosts_give_what_one_process_gives(server: str, tmp_path: 
     )  # fmt: skip
     reference = undisturbed(experiment, tmp_path / "reference")
     assert (reference.rounds["outcome"] == "completed").all()
-    for hosts in (1, 3):
-        path = tmp_path / str(hosts)
-        RunDirectory.create(path, experiment.plain())
-        with RaySession(None, hosts) as session:
-            session.run(experiment, 0, path, lambda progress: None)
-        run = RunRecords(path)
-        for table in ("rounds", "exchanges", "participation"):
-            assert run.frame(table).equals(reference.frame(table)), table
-        assert run.model is not None
-        assert reference.model is not None
-        assert run.model.tobytes() == reference.model.tobytes()
+    path = tmp_path / str(hosts)
+    RunDirectory.create(path, experiment.plain())
+    with RaySession(None, hosts) as session:
+        session.run(experiment, 0, path, lambda progress: None)
+    run = RunRecords(path)
+    for table in ("rounds", "exchanges", "participation"):
+        assert run.frame(table).equals(reference.frame(table)), table
+    assert run.model is not None
+    assert reference.model is not None
+    assert run.model.tobytes() == reference.model.tobytes()

@@ -2,36 +2,26 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import ray
 
 import workloads
-from cluster.hosts.session import RaySession, connect
+from cluster.hosts.session import RaySession
 from testbed.engine.federation import Progress
 from testbed.engine.in_process import run_in_process
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory, RunRecords
 
-pytestmark = pytest.mark.ray
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ray_here() -> Iterator[None]:
-    """One Ray for all tests of this module."""
-    started = connect(None)
-    yield
-    if started:
-        ray.shutdown()
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
 
 def described(clock: str, rounds: int) -> Experiment:
     return Experiment.model_validate(
         {
             "name": "live-on-ray", "seed": 5, "rounds": rounds, "population": 12,
-            "workload": {"dataset": "digits", "model": "logistic"},
+            "workload": {"dataset": "benchmarks.breaking:Means"},
             "selection": {"protocol": "random", "participants": 5},
             "aggregation": {"protocol": "secagg", "threshold": 0.6},
             "links": {"latency_ms": 5},

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import ray
 
 from benchmarks import breaking
 from benchmarks.breaking import SUM, Poison
 from benchmarks.faults import HOSTS, Nodes, Trials, experiment, identical, node_lost
-from cluster.hosts.session import RaySession, connect
+from cluster.hosts.session import RaySession
 from testbed.records import RunDirectory, RunRecords
 
 pytestmark = pytest.mark.ray
@@ -20,8 +19,6 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trials]:
     """Three Ray nodes on this machine."""
     with Nodes() as nodes:
         yield Trials(nodes, tmp_path_factory.mktemp("trials"))
-    connect(None)  # other modules share one Ray
-    ray.shutdown()
 
 
 def test_a_host_is_killed_in_the_middle_of_every_stage(trials: Trials) -> None:
@@ -53,7 +50,7 @@ def test_a_host_that_dies_again_and_again_stops_the_run_and_resume_goes_on(trial
     assert row.identical
 
 
-def test_a_client_that_kills_its_host_is_found_and_left_out_also_after_resume(trials: Trials, tmp_path: Path) -> None:
+def test_a_client_that_kills_its_host_is_found_and_left_out_also_after_resume(ray_here: None, tmp_path: Path) -> None:
     described = experiment(
         workload={"dataset": "benchmarks.breaking:Poison"},
         on_crash="drop",

@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,16 +19,8 @@ from testbed.records import RunDirectory, RunRecords
 from testbed.records.log import RunLog
 
 pytestmark = pytest.mark.ray
+shares_ray = pytest.mark.usefixtures("ray_here")
 TABLES = ("rounds", "exchanges", "participation")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ray_here() -> Iterator[None]:
-    """One Ray for all tests of this module."""
-    started = connect(None)
-    yield
-    if started:
-        ray.shutdown()
 
 
 def described(**workload: str) -> Experiment:
@@ -80,18 +72,20 @@ def once(condition: Callable[[Progress], bool], action: Callable[[], None]) -> C
     return on_progress
 
 
-def test_one_and_three_hosts_give_what_one_process_gives(tmp_path: Path) -> None:
+@shares_ray
+@pytest.mark.parametrize("hosts", [pytest.param(1, marks=pytest.mark.slow), 3])
+def test_one_and_three_hosts_give_what_one_process_gives(hosts: int, tmp_path: Path) -> None:
     experiment = described(dataset="digits", model="logistic")
     reference = undisturbed(experiment, tmp_path / "reference")
-    for hosts in (1, 3):
-        run = tmp_path / str(hosts)
-        RunDirectory.create(run, experiment.plain())
-        with RaySession(None, hosts) as session:
-            session.run(experiment, 0, run, lambda progress: None)
-        assert_same(run, reference)
-        assert len(RunRecords(run).events) == len(reference.events)
+    run = tmp_path / str(hosts)
+    RunDirectory.create(run, experiment.plain())
+    with RaySession(None, hosts) as session:
+        session.run(experiment, 0, run, lambda progress: None)
+    assert_same(run, reference)
+    assert len(RunRecords(run).events) == len(reference.events)
 
 
+@shares_ray
 def test_a_killed_host_is_replaced_and_the_result_is_the_same(
     experiment: Experiment, reference: RunRecords, tmp_path: Path
 ) -> None:
@@ -109,6 +103,7 @@ def test_a_killed_host_is_replaced_and_the_result_is_the_same(
     assert events[events["kind"] == "restart"]["party"].item() == "host:1"
 
 
+@shares_ray
 def test_without_a_seed_a_killed_host_ends_the_run_resumably(experiment: Experiment, tmp_path: Path) -> None:
     unseeded = experiment.model_copy(update={"seed": None})
     run = tmp_path / "run"
@@ -127,6 +122,7 @@ def test_without_a_seed_a_killed_host_ends_the_run_resumably(experiment: Experim
     assert RunRecords(run).rounds["round"].tolist() == [1, 2, 3, 4]
 
 
+@shares_ray
 def test_a_killed_coordinator_is_replaced_and_goes_on_from_the_checkpoint(
     experiment: Experiment, reference: RunRecords, tmp_path: Path
 ) -> None:
@@ -144,6 +140,7 @@ def test_a_killed_coordinator_is_replaced_and_goes_on_from_the_checkpoint(
     assert [entry["event"] for entry in RunLog(run).read()].count("coordinator-restarted") == 1
 
 
+@shares_ray
 def test_a_coordinator_that_never_gets_anywhere_is_not_restarted_for_ever(
     experiment: Experiment, reference: RunRecords, tmp_path: Path
 ) -> None:
@@ -158,6 +155,7 @@ def test_a_coordinator_that_never_gets_anywhere_is_not_restarted_for_ever(
     assert_same(run, reference)
 
 
+@shares_ray
 def test_a_killed_pki_is_noticed_when_it_is_needed(
     experiment: Experiment, reference: RunRecords, tmp_path: Path
 ) -> None:
@@ -175,6 +173,7 @@ def test_a_killed_pki_is_noticed_when_it_is_needed(
     assert "the PKI's process died" in events[events["kind"] == "restart"]["detail"].str.cat()
 
 
+@shares_ray
 def test_closing_a_session_ends_a_run_in_another_thread(experiment: Experiment, tmp_path: Path) -> None:
     run = tmp_path / "run"
     RunDirectory.create(run, experiment.plain())
@@ -189,6 +188,7 @@ def test_closing_a_session_ends_a_run_in_another_thread(experiment: Experiment, 
         session.run(experiment, 0, run, close)
 
 
+@shares_ray
 def test_errors_inside_actors_arrive_typed(experiment: Experiment, tmp_path: Path) -> None:
     too_wide = experiment.aggregation.model_copy(update={"bits": 16})
     broken = experiment.model_copy(update={"aggregation": too_wide})
@@ -196,22 +196,14 @@ def test_errors_inside_actors_arrive_typed(experiment: Experiment, tmp_path: Pat
         session.run(broken, 0, None, lambda progress: None)
 
 
-def test_ray_client_is_refused_with_what_to_do_instead() -> None:
-    ray.shutdown()
-    try:
-        with pytest.raises(ClusterError, match="testbed submit"):
-            connect("ray://127.0.0.1:10001")
-    finally:
-        connect(None)
+def test_ray_client_is_refused_with_what_to_do_instead(no_ray: None) -> None:
+    with pytest.raises(ClusterError, match="testbed submit"):
+        connect("ray://127.0.0.1:10001")
 
 
-def test_an_address_without_a_cluster_is_one_line() -> None:
-    ray.shutdown()
-    try:
-        with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1") as caught:
-            RaySession("127.0.0.1:1", 1)
-    finally:
-        connect(None)
+def test_an_address_without_a_cluster_is_one_line(no_ray: None) -> None:
+    with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1") as caught:
+        RaySession("127.0.0.1:1", 1)
     assert "\n" not in str(caught.value)
 
 

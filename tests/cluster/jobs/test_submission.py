@@ -187,7 +187,8 @@ def test_submitted_followed_and_fetched_is_the_run_of_this_process(
 
 def test_a_running_job_is_stopped_and_its_rounds_stay(head: Head, testbed: Testbed, experiment: Path) -> None:
     from_here = ("--address", head.address)
-    long = ["--set", "name=long", "--set", "rounds=1000000", "--out", "results/long"]
+    long = ["--set", "name=long", "--set", "rounds=1000000", "--set", "cluster.network=in-process"]
+    long += ["--out", "results/long"]
     submitted = testbed("submit", "tiny.yaml", *from_here, *long)
     assert submitted.returncode == 0, submitted.stderr
     job = submitted.stdout.strip()

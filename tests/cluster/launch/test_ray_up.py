@@ -28,7 +28,7 @@ import yaml
 from testbed.records import RunRecords
 from tests.repository import ROOT
 
-pytestmark = [pytest.mark.ray, pytest.mark.launch, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.ray, pytest.mark.launch, pytest.mark.slow, pytest.mark.timeout(900)]
 PROJECT = ROOT
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin")
 TINY: dict[str, Any] = {

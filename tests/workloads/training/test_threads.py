@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import ray
 import yaml
 
-from cluster.hosts.session import RaySession, connect
+from cluster.hosts.session import RaySession
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory, RunRecords
 
@@ -49,14 +48,11 @@ def test_any_number_of_threads_gives_the_same_bits(with_two: bytes, tmp_path: Pa
 
 
 @pytest.mark.ray
-def test_ray_gives_the_same_bits_as_a_process_with_more_threads(with_two: bytes, tmp_path: Path) -> None:
+def test_ray_gives_the_same_bits_as_a_process_with_more_threads(
+    with_two: bytes, ray_here: None, tmp_path: Path
+) -> None:
     described = Experiment.model_validate(DESCRIBED)
     RunDirectory.create(tmp_path / "run", described.plain())
-    started = connect(None)
-    try:
-        with RaySession(None, 2) as session:
-            session.run(described, 0, tmp_path / "run", lambda progress: None)
-    finally:
-        if started:
-            ray.shutdown()
+    with RaySession(None, 1) as session:
+        session.run(described, 0, tmp_path / "run", lambda progress: None)
     assert model_of(tmp_path / "run") == with_two
