@@ -53,6 +53,7 @@ def no_ray() -> Iterator[None]:
     ray.shutdown()
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that start Ray stay together in one process (`make test` uses two), the others fill the rest.
 
