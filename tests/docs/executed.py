@@ -82,6 +82,21 @@ def blocks(page: Path) -> Iterator[Block]:
 def execute(page: Path, folder: Path) -> None:
     """Run a page in `folder`, which has to be the working directory; `AssertionError` says which line failed."""
     (folder / "examples").symlink_to(ROOT / "examples")
+    try:
+        _execute(page, folder)
+    finally:
+        _forget_modules(folder)
+
+
+def _forget_modules(folder: Path) -> None:
+    """Modules that a page has written and imported: the next page may have others of the same names."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and Path(file).is_relative_to(folder):
+            del sys.modules[name]
+
+
+def _execute(page: Path, folder: Path) -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     where = str(page.relative_to(ROOT)) if page.is_relative_to(ROOT) else page.name
     for block in blocks(page):
