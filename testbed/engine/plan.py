@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.adversary.section import Adversary
-from testbed.aggregation.contract import AggregationParameters, AggregationProtocol
-from testbed.aggregation.ring_elements import NoisyProtocol, noise_of
+from testbed.aggregation.contract import AggregationParameters
+from testbed.aggregation.ring_elements import noise_of
 from testbed.crypto.signatures import SigningKey
 from testbed.emulation.availability import Availability, Scheduled, availability_model
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
@@ -40,8 +40,8 @@ class Plan:
         simulation_seed: what stands in for the experiment's seed when it has none.
 
     Raises:
-        ExperimentError: a user-defined class cannot be found, or has noise and no accountant; a stage is named that
-            does not exist; or the aggregation cannot take as many participants as the selection may choose.
+        ExperimentError: a user-defined class cannot be found, a stage is named that does not
+            exist, or the aggregation cannot take as many participants as the selection may choose.
     """
 
     def __init__(self, experiment: Experiment, simulation_seed: int) -> None:
@@ -77,7 +77,6 @@ class Plan:
             check_overrides(kind)
         check_stages(experiment, self.stages)
         self.aggregation_parameters: AggregationParameters = self.aggregation.parameters
-        self._check_accountant(type(self.aggregation).accountant is not AggregationProtocol.accountant)
         self.maximum_participants = self.selection.maximum_participants
         try:
             self.aggregation_parameters.check(self.maximum_participants)
@@ -129,22 +128,17 @@ class Plan:
     def noise_plan(self, dimension: int) -> NoisePlan | None:
         """The noise that the aggregation adds, with so many model parameters; None where it adds none.
 
-        Raises `ExperimentError` where it adds some, and its class does not say what that costs.
+        Raises `ExperimentError` where participants add some and the accountant says None: the run would have no privacy
+        ledger, and nobody would notice.
         """
         sizes = self.minimum_participants, self.maximum_participants
         found = self.aggregation.noise_plan(*sizes, dimension, self.selection.client_rate)
-        self._check_accountant(found is not None)
+        if found is None and noise_of(self.aggregation_parameters) is not None:
+            raise ExperimentError(
+                f"aggregation.protocol: {self.experiment.aggregation.protocol}: participants add noise "
+                "(aggregation.noise), and its accountant says None; it must say what that costs"
+            )
         return found
-
-    def _check_accountant(self, has_one: bool) -> None:
-        """Noise that nobody accounts would leave a run without its privacy ledger, and nobody would notice."""
-        if has_one or noise_of(self.aggregation_parameters) is None:
-            return
-        base = f"{NoisyProtocol.__module__}.{NoisyProtocol.__name__}"
-        raise ExperimentError(
-            f"aggregation.noise: {self.experiment.aggregation.protocol} gives no accountant, so that no privacy ledger "
-            f"could be kept; let it inherit from {base}, or give it an accountant of its own, or leave out noise"
-        )
 
     def reports_training(self, dimension: int) -> bool:
         """Whether clients say what their mean loss was: not beside noise, unless the experiment says so.

@@ -198,56 +198,25 @@ def test_the_smallest_ring_that_is_named_is_accepted(run: Callable[..., Any]) ->
 
 
 NO_ACCOUNTANT = '''
-from testbed.aggregation.contract import AggregationProtocol
-from testbed.aggregation.plain import Plain, PlainParameters
+from testbed.aggregation.plain import Plain
 
 
-class Bare(AggregationProtocol):
-    """Has the section `noise`, and nothing says what it costs."""
+class Silent(Plain):
+    """Has the section `noise`, and does not say what it costs."""
 
-    Parameters = PlainParameters
-    stages = Plain.stages
-    roles = Plain.roles
-    aggregate = Plain.aggregate
-    _survivors, _with_noise = Plain._survivors, Plain._with_noise
-
-
-class Silent(Bare):
     def accountant(self, participants, dimension, client_rate=1.0):
         return None
-
-
-class Inheriting(Plain):
-    Parameters = PlainParameters
 '''
 
 
-@pytest.fixture
-def own_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("privacy", [{}, {"privacy": {"report_losses": True}}], ids=["losses kept", "losses reported"])
+def test_noise_that_the_accountant_denies_is_refused(
+    privacy: Any, run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "sums_without_accountant.py").write_text(NO_ACCOUNTANT)
     monkeypatch.syspath_prepend(str(tmp_path))
-
-
-@pytest.mark.usefixtures("own_sums")
-@pytest.mark.parametrize("name", ["Bare", "Silent"])
-@pytest.mark.parametrize("privacy", [{}, {"privacy": {"report_losses": True}}], ids=["losses kept", "losses reported"])
-def test_noise_that_no_accountant_knows_of_is_refused(name: str, privacy: Any, run: Callable[..., Any]) -> None:
-    keys = noisy(f"sums_without_accountant:{name}") | privacy
-    with pytest.raises(ExperimentError, match=r"^aggregation\.noise: .*:\w+ gives no accountant, .*NoisyProtocol"):
-        run(keys, "refused")
-    run(noisy("plain") | privacy)
-
-
-@pytest.mark.usefixtures("own_sums")
-def test_an_accountant_is_asked_for_where_there_is_noise_alone(run: Callable[..., Any]) -> None:
-    without = {"selection": SELECTION, "aggregation": {"protocol": "sums_without_accountant:Bare"}}
-    done = run(without, "without").rounds(1)
-    assert (done.outcomes[0].state, done.rows("privacy")) == ("completed", [])
-    inherited = run(noisy("sums_without_accountant:Inheriting"), "inherited").rounds(1)
-    assert len(inherited.rows("privacy")) == 8
-
-
-@pytest.mark.usefixtures("own_sums")
-def test_a_class_that_does_not_override_accountant_is_refused_before_any_data() -> None:
-    with pytest.raises(ExperimentError, match="gives no accountant"):
-        Plan(validated({"population": 30} | noisy("sums_without_accountant:Bare"), "here"), 0)
+    own = "sums_without_accountant:Silent"
+    with pytest.raises(ExperimentError, match=rf"^aggregation\.protocol: {own}: .* its accountant says None"):
+        run(noisy(own) | privacy, "refused")
+    without = {"selection": SELECTION, "aggregation": {"protocol": own}}
+    assert run(without, "without").rounds(1).rows("privacy") == []
