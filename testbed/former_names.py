@@ -109,22 +109,57 @@ NAMES: Mapping[str, Mapping[str, str]] = {
 """By class of the testbed: what its methods and attributes were called, and what each is now, or is part of."""
 
 MODULES: Mapping[str, str] = {
+    "testbed.adversary.batch_lists": "testbed.adversary.selection.batches",
+    "testbed.adversary.breaking": "testbed.adversary.secagg.small_sums",
     "testbed.adversary.colluding": "testbed.adversary.secagg.dishonest_clients",
+    "testbed.adversary.contradictions": "testbed.adversary.secagg.contradictions",
+    "testbed.adversary.dealing": "testbed.adversary.secagg.dishonest_clients",
+    "testbed.adversary.free_choice": "testbed.adversary.selection.candidates",
+    "testbed.adversary.lotto_lists": "testbed.adversary.selection.lists",
+    "testbed.adversary.lotto_rounds": "testbed.adversary.selection.lotto",
+    "testbed.adversary.lotto_skipping": "testbed.adversary.selection.rounds",
+    "testbed.adversary.model_inconsistency": "testbed.adversary.crafted_models",
+    "testbed.adversary.parallel_lists": "testbed.adversary.selection.lists",
+    "testbed.adversary.parallel_sums": "testbed.adversary.secagg.parallel_sums",
+    "testbed.adversary.reconstruction": "testbed.adversary.secagg.reconstruction",
+    "testbed.adversary.shrinking": "testbed.adversary.secagg.small_sums",
+    "testbed.aggregation.batch_atomic": "testbed.aggregation.secagg.batches",
     "testbed.aggregation.combining": "testbed.aggregation.contract",
+    "testbed.aggregation.dealt_shares": "testbed.aggregation.secagg.messages",
+    "testbed.aggregation.mask_threads": "testbed.parties.sums",
+    "testbed.aggregation.neighbourhood_bound": "testbed.aggregation.secagg_plus.bound",
+    "testbed.aggregation.neighbourhood_graph": "testbed.aggregation.secagg_plus.graph",
+    "testbed.aggregation.noise_removal": "testbed.aggregation.secagg.noise",
     "testbed.aggregation.noisy_sums": "testbed.aggregation.ring_elements",
+    "testbed.aggregation.quantisation": "testbed.aggregation.ring_elements",
     "testbed.aggregation.secagg_client": "testbed.aggregation.secagg.client",
     "testbed.aggregation.secagg_messages": "testbed.aggregation.secagg.messages",
     "testbed.aggregation.secagg_parameters": "testbed.aggregation.secagg.parameters",
+    "testbed.aggregation.secagg_plus_client": "testbed.aggregation.secagg_plus.protocol",
+    "testbed.aggregation.secagg_plus_messages": "testbed.aggregation.secagg_plus.graph",
+    "testbed.aggregation.share_correction": "testbed.aggregation.secagg.share_recovery",
+    "testbed.aggregation.share_disputes": "testbed.aggregation.secagg.share_recovery",
     "testbed.availability": "testbed.emulation.availability",
+    "testbed.availability.presence": "testbed.emulation.availability.models",
+    "testbed.availability.roundwise": "testbed.emulation.availability.models",
     "testbed.broadcast": "testbed.training",
     "testbed.cost": "testbed.emulation.compute.cost",
+    "testbed.crypto.failures": "testbed.crypto",
+    "testbed.crypto.hash_to_curve": "testbed.crypto.edwards25519",
+    "testbed.crypto.sealing": "testbed.crypto.encryption",
     "testbed.devices": "testbed.emulation.devices",
     "testbed.experiment.workload": "testbed.workload.section",
     "testbed.links": "testbed.emulation.links",
+    "testbed.links.building": "testbed.emulation.links.factory",
     "testbed.network.asking": "testbed.network.contract",
+    "testbed.parties.summing": "testbed.parties.sums",
     "testbed.privacy.accountant": "testbed.privacy.noise_plan",
     "testbed.privacy.discrete_gaussian": "testbed.privacy.accounting",
+    "testbed.privacy.planning": "testbed.privacy.noise",
+    "testbed.privacy.removable": "testbed.privacy.noise",
     "testbed.privacy.renyi": "testbed.privacy.accounting",
+    "testbed.privacy.rotation": "testbed.privacy.encoding",
+    "testbed.privacy.rounded": "testbed.privacy.accounting",
     "testbed.privacy.skellam": "testbed.privacy.accounting",
     "testbed.privacy.subsampled_gaussian": "testbed.privacy.gaussian",
     "testbed.selection.choosing": "testbed.selection.contract",
@@ -132,14 +167,29 @@ MODULES: Mapping[str, str] = {
     "testbed.selection.lotto_client_centric": "testbed.selection.lotto.variants",
     "testbed.selection.lotto_server": "testbed.selection.lotto.server",
     "testbed.selection.lotto_server_centric": "testbed.selection.lotto.variants",
+    "testbed.selection.oort_utility": "testbed.selection.oort",
+    "testbed.selection.refinement": "testbed.selection.lotto.refinement",
+    "testbed.selection.reports": "testbed.selection.contract",
     "testbed.traces": "testbed.emulation.traces",
+    "workloads.classification": "workloads.training.classification",
+    "workloads.clipped_gradients": "workloads.training.clipped_gradients",
+    "workloads.datasets": "workloads.data.clients.images",
+    "workloads.partition": "workloads.data.clients.partition",
+    "workloads.randomness": "workloads.determinism",
+    "workloads.simulated": "workloads.training.simulated",
+    "workloads.text": "workloads.data.clients.text",
+    "workloads.threads": "workloads.determinism",
+    "workloads.vector": "workloads.models.vector",
 }
 """Modules (or packages) that such classes import."""
 
 IMPORTED: Mapping[str, Mapping[str, str]] = {
     "testbed.adversary.misbehaviour": {"Conspiracy": "AttackContext"},
     "testbed.aggregation.secagg": {"SecAgg": "testbed.aggregation.secagg.server.SecAgg"},
-    "testbed.aggregation.secagg_plus": {"SecAggPlus": "testbed.aggregation.secagg_plus.protocol.SecAggPlus"},
+    "testbed.aggregation.secagg_plus": {
+        "SecAggPlus": "testbed.aggregation.secagg_plus.protocol.SecAggPlus",
+        "SecAggPlusParameters": "testbed.aggregation.secagg_plus.parameters.SecAggPlusParameters",
+    },
     "testbed.selection.check_in": {"Attendant": "CheckInRole", "Present": "CheckInReply"},
     "testbed.selection.lotto": {
         "Lot": "testbed.selection.lotto.messages.ParticipantEntry",
@@ -148,8 +198,11 @@ IMPORTED: Mapping[str, Mapping[str, str]] = {
     "testbed.training": {
         "Evaluation": "testbed.workload.contract.Evaluation",
         "LocalUpdate": "testbed.workload.contract.LocalUpdate",
+        "GradientWorkload": "testbed.workload.contract.GradientWorkload",
+        "InspectableWorkload": "testbed.workload.contract.InspectableWorkload",
         "Workload": "testbed.workload.contract.Workload",
     },
+    "workloads.contract": {"FederatedWorkload": "testbed.workload.contract.Workload"},
 }
 """By module: names in it that are called otherwise, or are elsewhere."""
 
@@ -186,7 +239,7 @@ def hint(error: BaseException) -> str:
         if re.search(r"property .* has no setter", str(error)):
             return "; say it with a class attribute or a property"
     if isinstance(error, ImportError) and error.name is not None:
-        for module, now in MODULES.items():
+        for module, now in sorted(MODULES.items(), reverse=True):  # what lies within a package, before the package
             if f"{error.name}.".startswith(f"{module}."):
                 return f"; {module} is now {now}"
         wanted = re.match(r"cannot import name '(\w+)'", str(error))

@@ -5,6 +5,7 @@ from typing import Any
 
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters, AggregationProtocol
+from testbed.aggregation.ring_elements import NoisyParameters, NoisyProtocol
 from testbed.errors import ExperimentError
 from testbed.former_names import CONTRACT, check_overrides
 from testbed.plugins import options as plugin_options
@@ -116,6 +117,12 @@ def _check_made(made: Any, parameters: type, where: str) -> None:
     if not isinstance(made.parameters, parameters):
         raise ExperimentError(
             f"{where}: its attribute parameters must be of {parameters.__module__}.{parameters.__name__}"
+        )
+    noisy = isinstance(made.parameters, NoisyParameters) and made.parameters.noise is not None
+    if noisy and type(made).accountant is AggregationProtocol.accountant:
+        raise ExperimentError(
+            f"{where}: participants add noise (aggregation.noise), and it does not say what that costs: override "
+            f"accountant, or inherit from {NoisyProtocol.__module__}.{NoisyProtocol.__name__}"
         )
     for one in vars(made):
         if one in CONTRACT:

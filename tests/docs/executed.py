@@ -1,10 +1,11 @@
-"""Pages whose blocks of code are run as a reader would type them: those with ``executed: true`` in their front matter.
+"""Pages whose blocks of code are run as a reader would type them: those with ``executed: true`` in their front matter
+(``executed: ray`` where a command starts Ray).
 
 In an empty folder, in the order of the page, with `examples` of the repository beside it:
 
 - ```` ```yaml ```` (or any other language) with a first line ``# file: NAME`` is written to that file;
 - ```` ```bash ```` is run by bash, which stops at the first command that fails; ``# exits with CODE`` as first line
-  says that the last one is meant to;
+  says that the last one is meant to. Lines that only call ``testbed`` are run in this process, seconds faster;
 - ```` ```python ```` is run in one interpreter for the whole page: names stay from block to block.
 
 A block of another language, or below a comment ``% not executed``, is left out.
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testbed.commands import main
 from tests.repository import ROOT
 
 DOCS = ROOT / "docs"
@@ -27,6 +29,7 @@ _FRONT = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 _FILE = re.compile(r"# file: (\S+)[ ]*$", re.MULTILINE)
 _EXIT = re.compile(r"# exits with (\d+)[ ]*$", re.MULTILINE)
 _FENCE = re.compile(r"^```(\w*)\s*$")
+_SHELL = re.compile(r"[|&;<>`$*?~\\(]")
 _SKIPPED = "% not executed"
 
 
@@ -53,8 +56,18 @@ class Block:
 
 def is_executed(page: Path) -> bool:
     """Whether the page asks for it."""
+    return _asked(page) in ("true", "ray")
+
+
+def needs_ray(page: Path) -> bool:
+    """Whether one of its commands starts Ray."""
+    return _asked(page) == "ray"
+
+
+def _asked(page: Path) -> str:
     front = _FRONT.match(page.read_text())
-    return bool(front and re.search(r"^executed: true$", front[1], re.MULTILINE))
+    match = re.search(r"^executed: (\w+)$", front[1], re.MULTILINE) if front else None
+    return match[1] if match else ""
 
 
 def pages() -> list[Path]:
@@ -92,8 +105,38 @@ def execute(page: Path, folder: Path) -> None:
         elif block.language == "python":
             code = compile("\n" * (block.line - 1) + block.text, where, "exec")
             exec(code, names)
+        elif arguments := _only_testbed(block):
+            _testbed(block, arguments, where)
         else:
             _bash(block, folder, where)
+
+
+def _only_testbed(block: Block) -> list[list[str]]:
+    """The arguments of its calls of ``testbed``; none where it needs a shell, or Ray, which wants its own process."""
+    calls = [shlex.split(line, comments=True) for line in block.text.splitlines() if not _SHELL.search(line)]
+    calls = [call for call in calls if call]
+    plain = not _SHELL.search(block.text) and all(call[0] == "testbed" for call in calls)
+    return [call[1:] for call in calls] if plain and not any(_starts_ray(call) for call in calls) else []
+
+
+def _starts_ray(call: list[str]) -> bool:
+    return call[1] in ("run", "tune", "reproduce", "cluster", "submit", "jobs") and "in-process" not in call
+
+
+def _testbed(block: Block, calls: list[list[str]], where: str) -> None:
+    codes = []
+    for arguments in calls:
+        codes.append(main(arguments))
+        if codes[-1]:
+            break
+    expected = _expected(block)
+    assert codes[-1] == expected, f"{where}:{block.line}: exit code {codes[-1]}, expected {expected}"
+    assert len(codes) == len(calls), f"{where}:{block.line}: ended before its last command"
+
+
+def _expected(block: Block) -> int:
+    match = _EXIT.match(block.text)
+    return int(match[1]) if match else 0
 
 
 def _bash(block: Block, folder: Path, where: str) -> None:
@@ -103,7 +146,6 @@ def _bash(block: Block, folder: Path, where: str) -> None:
     done = subprocess.run(
         ["bash", "-c", script], cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
-    match = _EXIT.match(block.text)
-    expected = int(match[1]) if match else 0
+    expected = _expected(block)
     said = f"{where}:{block.line}: exit code {done.returncode}, expected {expected}\n{done.stdout}{done.stderr}"
     assert done.returncode == expected, said

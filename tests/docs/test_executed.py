@@ -7,8 +7,17 @@ import pytest
 from tests.docs import executed
 from tests.repository import ROOT
 
+PAGES = [
+    pytest.param(
+        page,
+        id=str(page.relative_to(ROOT / "docs")),
+        marks=[pytest.mark.ray] if executed.needs_ray(page) else [],
+    )
+    for page in executed.pages()
+]
 
-@pytest.mark.parametrize("page", executed.pages(), ids=lambda page: str(page.relative_to(ROOT / "docs")))
+
+@pytest.mark.parametrize("page", PAGES)
 def test_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -62,6 +71,20 @@ def test_blocks_are_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert executed.is_executed(page)
     executed.execute(page, tmp_path)
     assert (tmp_path / "two.txt").read_text() == "3"
+
+
+def test_commands_alone_are_run_in_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```bash\ntestbed --version  # a comment\n```\n\n```bash\n# exits with 2\ntestbed validate no.yaml\n```\n"
+    )
+    executed.execute(page, tmp_path)
+    said = capsys.readouterr()
+    assert said.out.startswith("testbed ")
+    assert "no.yaml" in said.err
 
 
 def test_a_block_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from testbed.adversary.misbehaviour import ClientMisbehaviour, SelectionMisbehaviour
 from testbed.aggregation import catalogue as aggregations
-from testbed.aggregation.contract import AggregationProtocol
-from testbed.aggregation.plain import Plain, PlainParameters
+from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
+from testbed.aggregation.plain import Plain, PlainClient, PlainParameters
+from testbed.aggregation.ring_elements import NoisyProtocol
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.engine.plan import Plan
@@ -101,6 +102,23 @@ class OtherParameters(Plain):
         self.parameters: Any = {"weights": "equal"}
 
 
+class SumsNoise(AggregationProtocol):
+    """Sums what `Plain` sums, noise too, and says of no cost: its privacy ledger would be missing."""
+
+    Parameters = PlainParameters
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        return [RoleSpec(PlainClient, self.parameters)]
+
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
+        return await Plain(self.parameters).aggregate(round_)
+
+
+class SumsNoiseAtACost(NoisyProtocol, SumsNoise):
+    """The same, with what the section costs."""
+
+
 class FormerStep(SecAgg):
     async def collect_inputs(self, *given: Any) -> None:
         """Nothing."""
@@ -182,6 +200,18 @@ def test_parameters_with_names_of_a_former_contract_are_refused() -> None:
         plan(WithFormerParameters, "aggregation")
 
 
+def test_noise_without_an_accountant_is_refused() -> None:
+    def planned(kind: type, **noise: Any) -> Plan:
+        section = {"protocol": f"{__name__}:{kind.__name__}", "weights": "equal", "bits": 24, **noise}
+        return Plan(Experiment.model_validate({"aggregation": section}), 0)
+
+    noise = {"mechanism": "skellam", "clip": 0.5, "noise_multiplier": 2.0}
+    with pytest.raises(ExperimentError, match=r"SumsNoise: .*override accountant, or inherit from \S+NoisyProtocol$"):
+        planned(SumsNoise, noise=noise)
+    assert planned(SumsNoise).noise_plan(10) is None
+    assert planned(SumsNoiseAtACost, noise=noise).noise_plan(10) is not None
+
+
 @pytest.mark.parametrize(
     ("kind", "section", "line"),
     [
@@ -216,6 +246,10 @@ def test_what_is_looked_for_under_a_former_name_is_said_to_be_elsewhere() -> Non
             ModuleNotFoundError("no module", name="testbed.links.rates"),
             "; testbed.links is now testbed.emulation.links",
         ),
+        (
+            ModuleNotFoundError("no module", name="testbed.links.building"),
+            "; testbed.links.building is now testbed.emulation.links.factory",
+        ),
         (ModuleNotFoundError("no module", name="testbed.linksmiths"), ""),
         (
             ImportError("cannot import name 'Attendant' from 'x'", name="testbed.selection.check_in"),
@@ -230,7 +264,10 @@ def test_former_names_are_gone_and_the_present_ones_are_there() -> None:
     for name, renamed in NAMES.items():
         for former, now in renamed.items():
             assert not hasattr(kinds[name], former), (name, former)
-            assert all(hasattr(kinds[name], one) or _set_in_init(kinds[name], one) for one in now.split(" and ")), now
+            for one in now.split(" and "):
+                place, _, attribute = one.rpartition(".")  # without a place: of the same class
+                kind = kinds[place or name]
+                assert hasattr(kind, attribute) or _set_in_init(kind, attribute), (name, former, one)
     for modules in (MODULES.values(), IMPORTED):
         for module in modules:
             assert importlib.util.find_spec(module) is not None, module

@@ -153,8 +153,8 @@ class FullDisk:
         self._file.close()
 
 
-def open_on_full_disk(left: list[int], path: Path, mode: str) -> FullDisk:
-    return FullDisk(open(path, mode), left)
+def open_on_full_disk(left: list[int], path: Path, mode: str, **more: Any) -> FullDisk:
+    return FullDisk(open(path, mode, **more), left)
 
 
 @pytest.mark.filterwarnings("error")
