@@ -54,7 +54,8 @@ def use_token() -> None:
         loader.has_token()
     except (AuthenticationError, RuntimeError, OSError):
         if not os.environ.get(_PATH):
-            raise ClusterError(f"{_MODE}={os.environ.get(_MODE)} asks for a token, and none was found: {_PUT}") from None
+            mode = f"{_MODE}={os.environ.get(_MODE)}"
+            raise ClusterError(f"{mode} asks for a token, and none was found: {_PUT}") from None
         raise ClusterError(f"{_PATH}: no token can be read from {os.environ[_PATH]}") from None
 
 
