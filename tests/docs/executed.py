@@ -128,9 +128,10 @@ def _execute(page: Path, folder: Path) -> None:
 
 def _only_testbed(block: Block) -> list[list[str]]:
     """The arguments of its calls of ``testbed``; none where it needs a shell, or Ray, which wants its own process."""
-    calls = [shlex.split(line, comments=True) for line in block.text.splitlines() if not _SHELL.search(line)]
+    text = block.text.replace("\\\n", " ")
+    calls = [shlex.split(line, comments=True) for line in text.splitlines() if not _SHELL.search(line)]
     calls = [call for call in calls if call]
-    plain = not _SHELL.search(block.text) and all(call[0] == "testbed" for call in calls)
+    plain = not _SHELL.search(text) and all(call[0] == "testbed" for call in calls)
     return [call[1:] for call in calls] if plain and not any(_starts_ray(call) for call in calls) else []
 
 
