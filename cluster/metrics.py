@@ -1,7 +1,7 @@
 """What a run on Ray shows to Prometheus while it goes on, by `ray.util.metrics`.
 
 Ray's agent on the coordinator's node exports the metrics below with ``ray_`` before their names, on the node's metrics
-export port (docs/how-to/monitoring.md). They are for watching: no result is computed from them. Tags are few: the run,
+export port (docs/how-to/metrics.md). They are for watching: no result is computed from them. Tags are few: the run,
 its selection protocol, stages, names of checks, never clients or rounds.
 
 What is added up is a counter, also where a gauge would look simpler: Ray forgets a gauge that has not been set for some

@@ -136,7 +136,8 @@ def _combination(certificate: dict[str, Any]) -> str:
     rounds, coefficients = certificate["rounds"], certificate["coefficients"]
     if len(rounds) > _FEW_ROUNDS:
         digits = max(len(str(abs(coefficient))) for coefficient in coefficients)
-        return f"{len(rounds)} rounds, coefficients of up to {digits} digits (json has them)"
+        size = "1 digit" if digits == 1 else f"up to {digits} digits"
+        return f"{len(rounds)} rounds, coefficients of {size} (json has them)"
     terms = [f"{coefficient:+d} × round {number}" for number, coefficient in zip(rounds, coefficients, strict=True)]
     return ", ".join(terms).replace("+1 ×", "+").replace("-1 ×", "−").replace("-", "−")
 

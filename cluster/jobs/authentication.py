@@ -31,6 +31,7 @@ _ABOUT_TOKENS = (
 )
 _ABOUT_NONE = ("authentication required", "missing authentication token", "no authentication token was found")
 _WHERE_FROM = "`ray get-auth-token` prints it on the head"
+_PUT = f"put it into ~/.ray/auth_token, or set {_PATH} or {_TOKEN} ({_WHERE_FROM})"
 
 
 def use_token() -> None:
@@ -41,7 +42,8 @@ def use_token() -> None:
     file that RAY_AUTH_TOKEN_PATH names, or ``~/.ray/auth_token``.
 
     Raises:
-        ClusterError: RAY_AUTH_TOKEN_PATH names a file that cannot be read.
+        ClusterError: RAY_AUTH_TOKEN_PATH names a file that cannot be read, or RAY_AUTH_MODE asks for a token and there
+            is none.
     """
     if os.environ.get(_MODE) is None and _token_source() is not None:
         os.environ[_MODE] = "token"
@@ -51,7 +53,10 @@ def use_token() -> None:
     try:
         loader.has_token()
     except (AuthenticationError, RuntimeError, OSError):
-        raise ClusterError(f"{_PATH}: no token can be read from {os.environ.get(_PATH)}") from None
+        if not os.environ.get(_PATH):
+            mode = f"{_MODE}={os.environ.get(_MODE)}"
+            raise ClusterError(f"{mode} asks for a token, and none was found: {_PUT}") from None
+        raise ClusterError(f"{_PATH}: no token can be read from {os.environ[_PATH]}") from None
 
 
 def advice(text_of_error: str) -> str | None:
@@ -70,10 +75,7 @@ def advice(text_of_error: str) -> str | None:
             f"unset {_MODE}"
         )
     if source is None or any(words in text for words in _ABOUT_NONE):
-        return (
-            f"the Ray cluster asks for a token and none was found: put it into ~/.ray/auth_token, or set {_PATH} or "
-            f"{_TOKEN} ({_WHERE_FROM})"
-        )
+        return f"the Ray cluster asks for a token and none was found: {_PUT}"
     return f"the Ray cluster refuses the token from {source}: it is not this cluster's ({_WHERE_FROM})"
 
 

@@ -175,7 +175,7 @@ def remarks(summary: Mapping[str, Any]) -> list[str]:
         lines.append(f"{crashes_told(summary['crashes'])}, counted as lost (see log.jsonl and events.parquet)")
     if summary["behind_rounds"]:
         lines.append(
-            f"{behind_told(summary['behind_rounds'], summary['behind_factor'])} (docs/explanation/emulation.md, Live)"
+            f"{behind_told(summary['behind_rounds'], summary['behind_factor'])} (docs/explanation/time.md, Live)"
         )
     return lines
 

@@ -117,7 +117,7 @@ def verify(public: bytes, alpha: bytes, proof: bytes, suite: Suite = Suite.ELL2)
     try:
         u, v = recompute(public, h, gamma, c, s)
     except ValueError as refused:
-        raise InvalidProof(f"the VRF public key or Gamma is {refused}") from None
+        raise InvalidProof(f"the VRF public key, Gamma or s cannot be used: {refused}") from None
     if challenge(public, h, gamma, u, v, suite) != c:
         raise InvalidProof("the VRF proof's challenge does not match")
     return proof_to_hash(gamma, suite)

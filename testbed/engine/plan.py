@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from testbed.adversary.section import Adversary
 from testbed.aggregation.contract import AggregationParameters
+from testbed.aggregation.ring_elements import noise_of
 from testbed.crypto.signatures import SigningKey
 from testbed.emulation.availability import Availability, Scheduled, availability_model
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
@@ -125,9 +126,19 @@ class Plan:
         return frozenset() if self.adversary is None else self.adversary.dishonest
 
     def noise_plan(self, dimension: int) -> NoisePlan | None:
-        """The noise that the aggregation adds, with so many model parameters; None where it adds none."""
+        """The noise that the aggregation adds, with so many model parameters; None where it adds none.
+
+        Raises `ExperimentError` where participants add some and the accountant says None: the run would have no privacy
+        ledger, and nobody would notice.
+        """
         sizes = self.minimum_participants, self.maximum_participants
-        return self.aggregation.noise_plan(*sizes, dimension, self.selection.client_rate)
+        found = self.aggregation.noise_plan(*sizes, dimension, self.selection.client_rate)
+        if found is None and noise_of(self.aggregation_parameters) is not None:
+            raise ExperimentError(
+                f"aggregation.protocol: {self.experiment.aggregation.protocol}: participants add noise "
+                "(aggregation.noise), and its accountant says None; it must say what that costs"
+            )
+        return found
 
     def reports_training(self, dimension: int) -> bool:
         """Whether clients say what their mean loss was: not beside noise, unless the experiment says so.
@@ -215,4 +226,5 @@ class Plan:
         self.aggregation_parameters.check_dimension(self.maximum_participants, workload.dimension)
         if self.adversary is not None:
             self.adversary.check_workload(workload)
+        self.noise_plan(workload.dimension)
         self.reports_training(workload.dimension)

@@ -198,7 +198,7 @@ class WorkloadSection(BaseModel):
     )
     path: Path | None = Field(
         default=None,
-        description="Files that the user has; nothing is downloaded (see docs/how-to/workloads.md).",
+        description="Files that the user has; nothing is downloaded (see docs/how-to/data-files.md).",
         json_schema_extra=_list_files,
     )
     model: str = Field(

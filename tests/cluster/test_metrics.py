@@ -154,7 +154,7 @@ def test_metrics_that_fail_end_no_run(monkeypatch: pytest.MonkeyPatch, caplog: p
 
 
 def test_the_docs_list_every_metric_with_its_kind_and_tags() -> None:
-    lines = (ROOT / "docs" / "how-to" / "monitoring.md").read_text().splitlines()
+    lines = (ROOT / "docs" / "how-to" / "metrics.md").read_text().splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in lines if line.startswith("| `testbed_")]
     made: dict[str, dict[str, Any]] = {"counter": COUNTERS, "histogram": HISTOGRAMS, "gauge": GAUGES}
     assert sorted(rows) == sorted(

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from analysis.comparison.summary import summarise
+from analysis.multi_round import report
 from analysis.multi_round.participation import participation_matrix
 from testbed.records import RunRecords
 
@@ -29,6 +30,15 @@ def ran(call: Callable[..., Any], written: Callable[..., Path], tmp_path: Path) 
 
 
 SIX_ROUNDS = {"rounds": 6, "availability": {"model": "bernoulli", "unavailable": 0.2}}
+
+
+@pytest.mark.parametrize(
+    ("coefficient", "said"),
+    [(-9, "9 rounds, coefficients of 1 digit"), (10, "9 rounds, coefficients of up to 2 digits")],
+)
+def test_many_coefficients_are_told_by_their_size(coefficient: int, said: str) -> None:
+    certificate = {"rounds": list(range(9)), "coefficients": [1] * 8 + [coefficient]}
+    assert report._combination(certificate) == f"{said} (json has them)"
 
 
 def test_text_is_about_the_last_round(call: Callable[..., Any], ran: Callable[..., Path]) -> None:

@@ -169,6 +169,12 @@ def test_s_must_be_reduced(published):
         vrf.verify(vector["pk"], vector["alpha"], proof, suite)
 
 
+def test_a_proof_of_zeros_says_what_is_wrong_with_it():
+    public = vrf.SecretKey.from_seed(bytes(range(32))).public
+    with pytest.raises(InvalidProof, match=r"^the VRF public key, Gamma or s cannot be used: "):
+        vrf.verify(public, b"", bytes(80))
+
+
 def test_wrong_lengths_are_refused(published):
     suite, vector = published[3]
     for proof in (b"", vector["pi"][:-1], vector["pi"] + b"\x00"):

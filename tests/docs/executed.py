@@ -95,6 +95,21 @@ def blocks(page: Path) -> Iterator[Block]:
 def execute(page: Path, folder: Path) -> None:
     """Run a page in `folder`, which has to be the working directory; `AssertionError` says which line failed."""
     (folder / "examples").symlink_to(ROOT / "examples")
+    try:
+        _execute(page, folder)
+    finally:
+        _forget_modules(folder)
+
+
+def _forget_modules(folder: Path) -> None:
+    """Modules that a page has written and imported: the next page may have others of the same names."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and Path(file).is_relative_to(folder):
+            del sys.modules[name]
+
+
+def _execute(page: Path, folder: Path) -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     where = str(page.relative_to(ROOT)) if page.is_relative_to(ROOT) else page.name
     for block in blocks(page):
@@ -113,9 +128,10 @@ def execute(page: Path, folder: Path) -> None:
 
 def _only_testbed(block: Block) -> list[list[str]]:
     """The arguments of its calls of ``testbed``; none where it needs a shell, or Ray, which wants its own process."""
-    calls = [shlex.split(line, comments=True) for line in block.text.splitlines() if not _SHELL.search(line)]
+    text = block.text.replace("\\\n", " ")
+    calls = [shlex.split(line, comments=True) for line in text.splitlines() if not _SHELL.search(line)]
     calls = [call for call in calls if call]
-    plain = not _SHELL.search(block.text) and all(call[0] == "testbed" for call in calls)
+    plain = not _SHELL.search(text) and all(call[0] == "testbed" for call in calls)
     return [call[1:] for call in calls] if plain and not any(_starts_ray(call) for call in calls) else []
 
 

@@ -93,3 +93,17 @@ def test_a_block_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     page.write_text("```bash\ntrue\nfalse\ntrue\n```\n")
     with pytest.raises(AssertionError, match=r"page\.md:2: exit code 1, expected 0"):
         executed.execute(page, tmp_path)
+
+
+def test_pages_may_have_modules_of_the_same_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    for number in ("1", "2"):
+        folder = tmp_path / number
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        monkeypatch.syspath_prepend(str(folder))
+        page.write_text(
+            f"```python\n# file: written_by_a_page.py\nNUMBER = {number}\n```\n"
+            f"```python\nimport written_by_a_page\n\nassert written_by_a_page.NUMBER == {number}\n```\n"
+        )
+        executed.execute(page, folder)

@@ -1,6 +1,7 @@
 """Experiments whose participants add noise: planned, refused where it cannot be, the same bytes for the same seed."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -194,3 +195,28 @@ def test_the_smallest_ring_that_is_named_is_accepted(run: Callable[..., Any]) ->
     done = run(noisy(bits=bits), "smallest").rounds(2)
     wide = run(noisy(bits=40), "wide").rounds(2)
     assert done.federation.state.model.tobytes() == wide.federation.state.model.tobytes()
+
+
+NO_ACCOUNTANT = '''
+from testbed.aggregation.plain import Plain
+
+
+class Silent(Plain):
+    """Has the section `noise`, and does not say what it costs."""
+
+    def accountant(self, participants, dimension, client_rate=1.0):
+        return None
+'''
+
+
+@pytest.mark.parametrize("privacy", [{}, {"privacy": {"report_losses": True}}], ids=["losses kept", "losses reported"])
+def test_noise_that_the_accountant_denies_is_refused(
+    privacy: Any, run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sums_without_accountant.py").write_text(NO_ACCOUNTANT)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own = "sums_without_accountant:Silent"
+    with pytest.raises(ExperimentError, match=rf"^aggregation\.protocol: {own}: .* its accountant says None"):
+        run(noisy(own) | privacy, "refused")
+    without = {"selection": SELECTION, "aggregation": {"protocol": own}}
+    assert run(without, "without").rounds(1).rows("privacy") == []

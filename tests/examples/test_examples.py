@@ -3,20 +3,17 @@
 import asyncio
 import re
 import sys
-import typing
 from pathlib import Path
 
 import pytest
 import yaml
-from pydantic import Tag
 
 import workloads
-from testbed.emulation.availability import AvailabilitySection
 from testbed.emulation.availability.models import RoundwiseAvailability
 from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
-from testbed.experiment import load, sections
+from testbed.experiment import load
 from testbed.experiment.schema import points, validated
 from tests.repository import ROOT
 
@@ -49,23 +46,6 @@ def test_the_experiment_in_the_readme_is_valid() -> None:
     (block,) = re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)
     experiment = validated(yaml.safe_load(block), "README.md")
     assert len(list(points(experiment, "README.md"))) == 3
-
-
-def test_the_readme_names_every_protocol_and_no_other() -> None:
-    readme = (EXAMPLES.parent / "README.md").read_text()
-    for key, known, besides in (
-        ("selection.protocol", sections.SelectionSection, set()),
-        ("aggregation.protocol", sections.AggregationSection, set()),
-        ("availability.model", AvailabilitySection, {"dropout"}),
-    ):
-        (row,) = re.findall(rf"^\| `{re.escape(key)}` \| (.*) \|$", readme, re.MULTILINE)
-        tags = {tag.tag for alternative in typing.get_args(typing.get_args(known)[0]) for tag in tags_of(alternative)}
-        assert set(re.findall(r"`([^`]+)`", row)) - besides == tags - {"a user-defined class"}
-
-
-def tags_of(annotation: object) -> list[Tag]:
-    """The tag of one alternative of a discriminated union."""
-    return [part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, Tag)]
 
 
 def test_the_multi_round_example_learns_from_shared_and_private_samples() -> None:

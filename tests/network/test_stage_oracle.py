@@ -1,6 +1,6 @@
 """One whole stage against a server that lives through it event by event, in rational numbers.
 
-The oracle knows the rules of docs/explanation/emulation.md and none of the code's ways: transfers move by textbook
+The oracle knows the rules of docs/explanation/time.md and none of the code's ways: transfers move by textbook
 water-filling from event to event; the server hears of answers and departures in the order in which they happen and
 decides after each whether it goes on; then everything is played again, up to that moment.
 """

@@ -81,7 +81,7 @@ def test_files_that_are_not_there_are_named_with_their_keys(
 def test_a_schedule_is_an_instruction_and_is_read(
     rows: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Stages of other protocols are none of this run's, and mean what docs/how-to/traces.md says."""
+    """Stages of other protocols are none of this run's, and mean what docs/how-to/replay-dropouts.md says."""
     schedule, file = tmp_path / "schedule.csv", tmp_path / "scheduled.yaml"
     schedule.write_text(f"round,client,stage,fate\n{rows}")
     file.write_text(yaml.safe_dump(BASE | {"availability": {"model": "schedule", "path": str(schedule)}}))

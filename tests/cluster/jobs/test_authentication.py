@@ -50,6 +50,13 @@ def test_a_path_without_a_file_is_one_line(tmp_path: Path) -> None:
     assert done.stderr.strip().splitlines()[-1].startswith("testbed.errors.ClusterError: RAY_AUTH_TOKEN_PATH: ")
 
 
+def test_a_mode_without_a_token_says_where_to_put_one(tmp_path: Path) -> None:
+    done = said(SENDS, tmp_path, RAY_AUTH_MODE="token")
+    assert done.returncode != 0
+    line = done.stderr.strip().splitlines()[-1].removeprefix("testbed.errors.ClusterError: ")
+    assert line.startswith("RAY_AUTH_MODE=token asks for a token, and none was found: put it into ~/.ray/auth_token")
+
+
 @pytest.mark.parametrize("variable", ["RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", None])
 def test_advice_names_the_source_and_never_the_token(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str | None
