@@ -145,10 +145,10 @@ def test_again_on_three_hosts_and_resumed(selection: dict[str, Any], run: Callab
         events = [event for event in done.rows("events") if event["kind"] != "resume"]
         return rows, events, done.federation.state.model.tobytes()
 
-    whole = result(run(skipping(**selection), "whole").rounds(6))
-    assert result(run(skipping(**selection), "spread", hosts=3).rounds(6)) == whole
-    run(skipping(**selection), "stopped").rounds(3)
-    assert result(run(skipping(**selection), "stopped", resume=True, hosts=2).rounds(3)) == whole
+    whole = result(run(skipping(**selection), "whole").rounds(4))
+    assert result(run(skipping(**selection), "spread", hosts=3).rounds(4)) == whole
+    run(skipping(**selection), "stopped").rounds(2)
+    assert result(run(skipping(**selection), "stopped", resume=True, hosts=2).rounds(2)) == whole
 
 
 def test_how_many_are_enough(run: Callable) -> None:
