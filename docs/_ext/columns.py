@@ -45,7 +45,7 @@ MEANINGS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "exchanges": {
         "round": ("", "Number of the round."),
-        "stage": ("", "Which question, e.g. `train` or `secagg/mask-input`."),
+        "stage": ("", "Which question, e.g. `train` or `secagg/masked-input`."),
         "client": ("", "Number of the client, from 0."),
         "sent_s": (_SECONDS, "When the stage began."),
         "received_s": (_SECONDS, "When the answer was complete at the server; null: it never was."),

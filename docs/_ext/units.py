@@ -61,7 +61,7 @@ UNITS = {
     "aggregation.noise.clip": "L2 norm of an update",
     "aggregation.noise.scale": "integer steps",
     "aggregation.noise.noise_multiplier": "clips (standard deviation over the L2 norm)",
-    "aggregation.clip": "as updates have (plain numbers)",
+    "aggregation.clip": "as updates have, or gradients (plain numbers)",
     "aggregation.sigma": "as gradients have (plain numbers)",
     "budget": "epsilon",
 }
@@ -119,7 +119,7 @@ def unit_of(path: str) -> str:
     if path in UNITS:
         return UNITS[path]
     if name in _LIKE_THEIR_LINK and above.startswith("links."):
-        return unit_of(above)
+        return unit_of(above) + (" (normal), none (log-normal)" if name == "sigma" else "")
     if name in UNITS:
         return UNITS[name]
     for ending, unit in ENDINGS.items():

@@ -149,7 +149,8 @@ def report(error: BaseException, invocation: Invocation) -> int:
         return BAD_INPUT if isinstance(error, ExperimentError | TraceError) else FAILED
     if hasattr(error, "format_message"):  # a mistake in the command line itself
         command = getattr(getattr(error, "ctx", None), "command_path", "testbed")
-        _print([f"{' '.join(error.format_message().split()).rstrip('.')}; see `{command} --help`"])
+        said = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")  # pydantic's, in typer
+        _print([f"{said}; see `{command} --help`"])
         return BAD_INPUT
     if isinstance(error, OSError) and error.strerror:
         _print([f"{error.filename}: {error.strerror}" if error.filename else error.strerror])
