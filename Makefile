@@ -79,8 +79,7 @@ bench: $(READY)
 # constraints.txt with the SHA-256 of every file, for this Python and machine: pip install --require-hashes -r requirements-hashed.txt
 hashes: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --report hashes.json --constraint constraints.txt .
-	$(BIN)/python tests/hashed_requirements.py hashes.json > requirements-hashed.txt
-	rm hashes.json
+	$(BIN)/python tests/hashed_requirements.py hashes.json > requirements-hashed.txt; ended=$$?; rm hashes.json; exit $$ended
 
 faults: $(READY)
 	$(BIN)/python -m benchmarks.faults

@@ -14,8 +14,8 @@ from docs._ext.links import repository
 from testbed.version import VERSION
 
 project = "sortition-testbed"
-author = "the contributors"
-copyright = "the contributors, Apache-2.0"
+author = "The sortition-testbed developers"
+copyright = "The sortition-testbed developers, Apache-2.0"
 version = release = VERSION
 
 extensions = [
