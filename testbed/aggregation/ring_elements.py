@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from testbed.aggregation.contract import AggregationParameters, AggregationProtocol, AggregationRound
 from testbed.crypto.masks import word_dtype
@@ -259,7 +259,7 @@ class NoisyParameters(AggregationParameters):
         return None if self.noise is None else AddedNoise(self.noise, self.bits)
 
 
-def noise_of(parameters: AggregationParameters) -> Noise | None:
+def noise_of(parameters: BaseModel) -> Noise | None:
     """The section; None also for parameters that have none: those of a user-defined protocol may not."""
     return parameters.noise if isinstance(parameters, NoisyParameters) else None
 

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pydantic import BaseModel
+
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters, AggregationProtocol
-from testbed.aggregation.ring_elements import NoisyParameters, NoisyProtocol
+from testbed.aggregation.ring_elements import NoisyProtocol, noise_of
 from testbed.errors import ExperimentError
 from testbed.former_names import CONTRACT, check_overrides
 from testbed.plugins import options as plugin_options
@@ -110,7 +112,7 @@ def _server(section: str, parameters: Any, known: Mapping[Any, Any], with_attack
     return made
 
 
-def _check_made(made: Any, parameters: type, where: str) -> None:
+def _check_made(made: Any, parameters: type[BaseModel], where: str) -> None:
     """Raise `ExperimentError` for what the ``__init__`` of a user-defined protocol has left undone, or does in vain."""
     if "parameters" not in vars(made):
         raise ExperimentError(f"{where}: its __init__ must call super().__init__, and does not")
@@ -118,8 +120,7 @@ def _check_made(made: Any, parameters: type, where: str) -> None:
         raise ExperimentError(
             f"{where}: its attribute parameters must be of {parameters.__module__}.{parameters.__name__}"
         )
-    noisy = isinstance(made.parameters, NoisyParameters) and made.parameters.noise is not None
-    if noisy and type(made).accountant is AggregationProtocol.accountant:
+    if noise_of(made.parameters) is not None and type(made).accountant is AggregationProtocol.accountant:
         raise ExperimentError(
             f"{where}: participants add noise (aggregation.noise), and it does not say what that costs: override "
             f"accountant, or inherit from {NoisyProtocol.__module__}.{NoisyProtocol.__name__}"
