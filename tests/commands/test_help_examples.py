@@ -8,15 +8,14 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
-from testbed.commands import app, main
+from docs._ext.commands import command_line, examples, leaves
+from testbed.commands import main
 from tests.commands.conftest import SMALL
 from tests.repository import ROOT
 
@@ -48,19 +47,11 @@ ON_A_CLUSTER = {"submit", "jobs list", "jobs logs", "jobs stop", "jobs fetch", "
 SLOW = {"calibrate", "attack survey", "attack reconstruct"}
 
 
-def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    if hasattr(command, "commands"):
-        for name, one in command.commands.items():
-            yield from _commands(one, (*path, name))
-    else:
-        yield " ".join(path), command
-
-
-COMMANDS = dict(_commands(typer.main.get_command(app)))
+COMMANDS = {" ".join(words[1:]): command for words, command in leaves(command_line())}
 
 
 def _examples(name: str) -> list[str]:
-    return re.findall(r"\[dim\]\$\[/dim\] (.*)", COMMANDS[name].epilog or "")
+    return examples(COMMANDS[name])[0]
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.engine.federation import Federation
 from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
@@ -49,6 +50,16 @@ class Drifting:
         return SimpleNamespace(loss=float(np.abs(model).sum()), accuracy=0.5, samples=10)
 
 
+def advance(federation: Federation, rounds: int) -> None:
+    """Run the rounds up to this one that are left."""
+
+    async def run() -> None:
+        while federation.state.round_number < rounds:
+            await federation.run_next_round()
+
+    asyncio.run(run())
+
+
 def live(path: Path, rounds: int = ROUNDS, *, finish: bool = True) -> None:
     """Begin or resume the run and bring it to its end."""
     experiment = Experiment.model_validate(EXPERIMENT)
@@ -56,13 +67,7 @@ def live(path: Path, rounds: int = ROUNDS, *, finish: bool = True) -> None:
         records = RunDirectory.reopen(path)
     else:
         records = RunDirectory.create(path, experiment.plain())
-    federation = federation_in_process(Plan(experiment, 0), Drifting(), records)
-
-    async def run() -> None:
-        while federation.state.round_number < rounds:
-            await federation.run_next_round()
-
-    asyncio.run(run())
+    advance(federation_in_process(Plan(experiment, 0), Drifting(), records), rounds)
     if finish:
         records.finish()
         records.write_summary({"rounds": rounds})

@@ -1,6 +1,5 @@
 """What the server saw of the updates: recorded where asked for, equal bytes whatever happened to the run."""
 
-import asyncio
 import os
 import shutil
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from testbed.experiment.schema import validated
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.arrays import RoundAggregate, aggregate_files
 from testbed.records.mirror import fetched, local_staging_dir
-from tests.records.mirrored import Drifting
+from tests.records.mirrored import Drifting, advance
 
 ROUNDS = 6
 BASE = {
@@ -37,13 +36,7 @@ def run_on(path: Path, rounds: int = ROUNDS, *, finish: bool = True, **sections:
     experiment = validated(BASE | sections, "test")
     begun = (path / "experiment.yaml").is_file()
     records = RunDirectory.reopen(path) if begun else RunDirectory.create(path, experiment.plain())
-    federation = federation_in_process(Plan(experiment, 0), Drifting(), records)
-
-    async def run() -> None:
-        while federation.state.round_number < rounds:
-            await federation.run_next_round()
-
-    asyncio.run(run())
+    advance(federation_in_process(Plan(experiment, 0), Drifting(), records), rounds)
     if finish:
         records.finish()
     return RunRecords(path)
