@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from testbed.arrays import Ids
 from testbed.emulation.devices import Devices, Factor
 from testbed.emulation.links.section import (
     BufferSetting,
@@ -82,9 +81,9 @@ class ClassMembers:
     names: tuple[str, ...]
     class_of: npt.NDArray[np.int16]
 
-    def of(self, name: str) -> Ids:
-        """`(m,)` the clients of a class, sorted."""
-        return np.flatnonzero(self.class_of == self.names.index(name))
+    def are_in(self, name: str) -> npt.NDArray[np.bool_]:
+        """`(n,)` whether each client is in this class."""
+        return np.asarray(self.class_of == self.names.index(name))
 
 
 def draw_members(classes: Mapping[str, ClientClass], population: int, generator: np.random.Generator) -> ClassMembers:

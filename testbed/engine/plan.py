@@ -190,7 +190,7 @@ class Plan:
         for name, kind in self.experiment.classes.items():
             if kind.link_settings and self.class_members is not None:
                 drawn = self.randomness.generator("links", 0, f"draw of class {name}")
-                groups.append(LinkGroup(self.class_members.of(name), kind.link_settings, drawn))
+                groups.append(LinkGroup(np.flatnonzero(self.class_members.are_in(name)), kind.link_settings, drawn))
         return client_links(self.experiment.links, self.experiment.population, generator, groups)
 
     def speed_factors(self) -> npt.NDArray[np.float64]:
@@ -200,8 +200,8 @@ class Plan:
         for name, kind in self.experiment.classes.items():
             if kind.devices is not None and self.class_members is not None:
                 generator = self.randomness.generator("devices", 0, f"speed of class {name}")
-                who = self.class_members.of(name)
-                factors[who] = speed_factors(kind.devices, n, generator, f"classes.{name}.device")[who]
+                of_class = speed_factors(kind.devices, n, generator, f"classes.{name}.device")
+                factors = np.where(self.class_members.are_in(name), of_class, factors)
         return factors
 
     def availability(self, workload: Workload) -> Availability:

@@ -94,7 +94,7 @@ class Rates:
 
     def replaced(self, ids: npt.ArrayLike, others: "Rates") -> "Rates":
         """These rates, but for the clients `ids`, who have theirs in `others`, of as many clients."""
-        index = np.asarray(ids)
+        index = np.asarray(ids, np.int64)
         trace_of, phase_s, scale = self.trace_of.copy(), self.phase_s.copy(), self.scale.copy()
         traces = self.traces if others.is_constant else others.traces
         behind = 0
