@@ -108,6 +108,7 @@ class Federation:
             if self.privacy is not None:
                 self.privacy.keep_in(records)
             if not self.finished:
+                self._recorder.record_clients(workload.sample_counts)
                 self._recorder.record_resumption(self.state, checkpoint is not None)
 
     def _start(self) -> Checkpoint:
