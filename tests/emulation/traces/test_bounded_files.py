@@ -9,7 +9,7 @@ import pytest
 from testbed.emulation.traces.bandwidth import read_bandwidth
 from testbed.emulation.traces.columns import column_names
 from testbed.emulation.traces.conversion import matrix
-from testbed.emulation.traces.conversion.flash import read_object
+from testbed.emulation.traces.conversion.json_documents import read_object
 from testbed.emulation.traces.interval_files import read_batches
 from testbed.emulation.traces.latency import read_latency_matrix
 from testbed.emulation.traces.schedule import Schedule

@@ -199,9 +199,9 @@ def test_a_file_that_is_no_csv_is_one_line(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "log.csv", [], header=("a", "b"))
     assert "no column 'phone'; its columns are 'a', 'b'" in refused(csv_intervals.convert, source, *COLUMNS)
     source.write_text("")
-    assert "no column 'phone'" in refused(csv_intervals.convert, source, *COLUMNS)
+    assert "no rows; the file is empty" in refused(csv_intervals.convert, source, *COLUMNS)
     source.write_bytes(b"\xff\xfe\x00")
-    assert "not a text file" in refused(csv_intervals.convert, source, *COLUMNS)
+    assert "not text (UTF-8)" in refused(csv_intervals.convert, source, *COLUMNS)
     source.write_text("phone,begin,end\n" + "a" * 200_000 + ",1,2\n")
     assert "not CSV" in refused(csv_intervals.convert, source, *COLUMNS)
     for path in (tmp_path, tmp_path / "absent"):
