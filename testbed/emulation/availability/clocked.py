@@ -204,11 +204,11 @@ def assigned(
 class TracedAvailability:
     """Clients are reachable while their device is online, and leave when it goes offline.
 
-    At virtual time t client i is where its device was `start_s + shift_s[i] + t` seconds after the horizon's begin.
-    The recording of a device is a circle: a shift turns it, what goes beyond the end goes on at the begin, and a device
+    At virtual time t client i is where its device was `start_s + shift_s[i] + t` seconds after the horizon's begin. The
+    recording of a device is a circle: a shift turns it, what goes beyond the end goes on at the begin, and a device
     that is online at the end and at the begin is online throughout in between. A device that was recorded for a part of
-    the horizon thus does the same again before and after. With `repeat` this goes on for ever; otherwise nobody is online
-    any more once `start_s + t` has reached the length of the horizon.
+    the horizon thus does the same again before and after. With `repeat` this goes on for ever; otherwise nobody is
+    online any more once `start_s + t` has reached the length of the horizon.
 
     Args:
         trace: who was online when.

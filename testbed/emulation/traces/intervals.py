@@ -12,8 +12,9 @@ stretch in which a client was online, half-open, in seconds of the trace's own t
 *Devices* are the clients of a trace, by their place in it: device 0 is client 0 above, device 1 is client 7. A client
 without rows is no device of a CSV trace. Parquet's metadata (`extent`) may name clients that were watched and never
 online; they are devices too, without intervals, and so stay countable. It also holds the horizon, the stretch of time
-that was watched (without it that is from the first beginning to the last end), clients that were watched for a part of it
-only, and names. A device that was watched for a part of the horizon does the same again before and after its recording.
+that was watched (without it that is from the first beginning to the last end), clients that were watched for a part of
+it only, and names. A device that was watched for a part of the horizon does the same again before and after its
+recording.
 """
 
 import math

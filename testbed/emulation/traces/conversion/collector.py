@@ -7,8 +7,8 @@ seven days out of thirteen. Outside its own recording a device is either
   modulo the length of the device's own recording), and FedScale's (modulo the device's `finish_time`);
 - ``offline``: offline, which understates availability by as much as recordings are shorter than the horizon.
 
-Repeated recordings are either written out over the horizon, which is what the phones' converters do, or kept as they are
-beside the time at which each was made, for the run to repeat for ever (`trace(keep_recordings=True)`).
+Repeated recordings are either written out over the horizon, which is what the phones' converters do, or kept as they
+are beside the time at which each was made, for the run to repeat for ever (`trace(keep_recordings=True)`).
 """
 
 from array import array

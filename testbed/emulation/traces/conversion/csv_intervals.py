@@ -1,8 +1,9 @@
-"""Online intervals in any table of text: which columns hold client, begin and end, and in which unit, is said by arguments.
+"""Online intervals in any table of text; arguments say which columns hold client, begin and end, and in which unit.
 
 Clients may be named by numbers, which are kept, or by anything else: then all are numbered in order of appearance, and
-their names are kept beside. Rows may be in any order; overlapping ones are merged, empty and reversed ones dropped; all of
-that is counted. Times are numbers of a unit, or dates (`timestamps`), which count from the midnight (UTC) before the first.
+their names are kept beside. Rows may be in any order; overlapping ones are merged, empty and reversed ones dropped; all
+of that is counted. Times are numbers of a unit, or dates (`timestamps`), which count from the midnight (UTC) before the
+first.
 """
 
 import math

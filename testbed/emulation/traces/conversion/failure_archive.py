@@ -1,12 +1,13 @@
 """The Failure Trace Archive's `event_trace.tab`: when the nodes of clusters, grids and desktops were available.
 
 A row is an event of a component of a node: `event_id, component_id, node_id, platform_id, node_name, event_type,
-event_start_time, event_stop_time, event_end_reason`, tab-separated, with a first line of names that may begin with ``#``.
-Type 0 is unavailability, 1 availability; other types (user present, CPU busy) are not availability here, and counted.
-Times are Unix seconds. As events of both types are written down, a node's recording goes from its first event to its last.
+event_start_time, event_stop_time, event_end_reason`, tab-separated, with a first line of names that may begin with
+``#``. Type 0 is unavailability, 1 availability; other types (user present, CPU busy) are not availability here, and
+counted. Times are Unix seconds. As events of both types are written down, a node's recording goes from its first event
+to its last.
 
-Kondo et al., The Failure Trace Archive: Enabling Comparative Analysis of Failures in Diverse Distributed Systems (CCGrid
-2010), and the archive's page "FTAFormat" (event_end_time there).
+Kondo et al., The Failure Trace Archive: Enabling Comparative Analysis of Failures in Diverse Distributed Systems
+(CCGrid 2010), and the archive's page "FTAFormat" (event_end_time there).
 """
 
 import math
@@ -46,8 +47,8 @@ def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace,
         outside: what a node is outside its own recording.
 
     Returns:
-        The trace, its time 0 the midnight (UTC) before the first event, and the counts: events, those of other types and
-        those without an end, devices and intervals.
+        The trace, its time 0 the midnight (UTC) before the first event, and the counts: events, those of other types
+        and those without an end, devices and intervals.
 
     Raises:
         TraceError: one line with file and row: not such a file, a time that is none, or nobody is ever available.

@@ -39,8 +39,9 @@ def convert(path: Path, timers: Path, outside: Outside = "repeat") -> tuple[Avai
         raise TraceError(f"{path}: no list of phones; {_WHAT}")
     phones = flash.read_timers(timers)
     names = [str(phone) for phone in case]
-    if absent := next((place for place, name in enumerate(names) if name not in phones), None):
-        raise TraceError(f"{path}: client {absent}: no phone {shown(names[absent])} in {timers}")
+    for place, name in enumerate(names):
+        if name not in phones:
+            raise TraceError(f"{path}: client {place}: no phone {shown(name)} in {timers}")
     usable = {name: phones[name] for name in names if not phones[name].unusable}
     if not usable:
         raise TraceError(f"{path}: not one of its phones has a recording in {timers}")

@@ -38,7 +38,7 @@ def read_json(path: Path, what: str) -> Any:
 
 
 def read_object(path: Path, what: str) -> dict[str, dict[str, Any]]:
-    """The objects in a JSON object, by name; raises `TraceError` as `read_json`, and for another or an empty document."""
+    """The objects in a JSON object, by name; raises `TraceError` as `read_json`, and for anything else."""
     document = read_json(path, what)
     if not isinstance(document, dict) or not document:
         kind = "an empty object" if document == {} else f"a {type(document).__name__}"

@@ -1,9 +1,9 @@
 """Mahimahi's packet-delivery traces: a line a millisecond stamp, each the opportunity to deliver one packet.
 
 A line holds the whole number of milliseconds since the beginning at which one packet can cross the link; several
-packets within a millisecond are as many equal lines. Each is worth 1504 bytes (`PACKET_SIZE` of `link_queue.hh`, "default
-max TUN payload size"; the manual of `mm-link` says 1500), so the rate is that of IP packets. At its last stamp the
-trace begins again: that is its period (`LinkQueue::use_a_delivery_opportunity`).
+packets within a millisecond are as many equal lines. Each is worth 1504 bytes (`PACKET_SIZE` of `link_queue.hh`,
+"default max TUN payload size"; the manual of `mm-link` says 1500), so the rate is that of IP packets. At its last stamp
+the trace begins again: that is its period (`LinkQueue::use_a_delivery_opportunity`).
 
 Netravali et al., Mahimahi: Accurate Record-and-Replay for HTTP (USENIX ATC 2015); recorded with the Saturator of
 Winstein et al., Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular Networks (NSDI 2013).

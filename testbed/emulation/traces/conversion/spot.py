@@ -2,12 +2,13 @@
 
     {"metadata": {"gap_seconds": 600, ...}, "data": [1, 0, 0, 1, ...]}
 
-`data` is the number of instances available at each tick, `gap_seconds` apart; here what was counted at a tick holds until
-the next. Instance j of a zone is a device: it is there while more than j were counted, so a zone of one instance is one
-device, called like its file, and of a zone of several each is called `FILE#j`. When a file was recorded stands nowhere in
-it, so each begins at time 0; they last from two days to two months, and each is repeated for itself.
+`data` is the number of instances available at each tick, `gap_seconds` apart; here what was counted at a tick holds
+until the next. Instance j of a zone is a device: it is there while more than j were counted, so a zone of one instance
+is one device, called like its file, and of a zone of several each is called `FILE#j`. When a file was recorded stands
+nowhere in it, so each begins at time 0; they last from two days to two months, and each is repeated for itself.
 
-Wu et al., Can't Be Late: Optimizing Spot Instance Savings under Deadlines (NSDI 2024); github.com/skypilot-org/spot-traces.
+Wu et al., Can't Be Late: Optimizing Spot Instance Savings under Deadlines (NSDI 2024);
+github.com/skypilot-org/spot-traces.
 """
 
 import math
