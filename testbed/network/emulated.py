@@ -148,7 +148,7 @@ class EmulatedNetwork(RoundRecorder):
         carries is timed at the server: a client's link is a latency ahead (upwards) or behind.
         """
         links, who = self.links, stage.recipients
-        down, up, latency_s = links.down.take(who), links.up.take(who), links.latency_s[who]
+        down, up, latency_s = links.down.take(who), links.up.take(who), links.latency_at(self.now_s, who)
         asked = self._carried(
             start_s=np.where(presence.reachable, self.now_s, np.inf),
             size=stage.size_down,

@@ -13,21 +13,23 @@ from testbed.arrays import Floats, Ids
 from testbed.emulation.links.rates import Rates
 from testbed.emulation.links.section import (
     LEAST_SHARE,
-    BufferSetting,
-    DelaySetting,
+    MOST_LOSS,
     Drawn,
     Followed,
+    FollowedDelay,
+    FollowedShare,
     Links,
     MatrixColumn,
     Outages,
     RateSetting,
-    ShareSetting,
     Tabled,
     cycled,
     share_between,
     truncated_normal,
 )
-from testbed.emulation.traces.bandwidth import BYTES_PER_MBIT, BandwidthTraces, read_bandwidth
+from testbed.emulation.links.trace_files import TraceFiles
+from testbed.emulation.traces.bandwidth import BYTES_PER_MBIT, BandwidthTraces, bandwidth_of
+from testbed.emulation.traces.series import BANDWIDTH, LATENCY, LOSS, Kind
 from testbed.emulation.transport.section import NO_TRANSPORT, PRESETS, Transport
 from testbed.errors import ExperimentError, TraceError
 from testbed.plugins import options
@@ -40,13 +42,16 @@ class ClientLinks:
 
     Attributes:
         down, up: rates of n clients; `(n,)` bytes per second are taken as constant rates.
-        latency_s: `(n,)` one-way seconds.
+        latency_s: `(n,)` one-way seconds; where they follow traces, those at time 0: ask `latency_at`.
         server_down_bytes_s, server_up_bytes_s: bytes per second, shared among the clients.
         transport: how messages are sent, and what headers and acknowledgements add to them.
         loss: `(n,)` probability that a packet is lost, each direction; one number for all, too.
         loss_burst_packets: mean packets lost in a row.
         buffer_s: `(n,)` seconds at its rate that the queue in front of a link holds; infinite: any length.
         loss_key: what losses are drawn from, any number.
+        latency_trace: one-way seconds over time, for n clients, where they follow traces.
+        loss_trace: probabilities over time, likewise; `loss` is that at time 0.
+        notes: lines on what was found in the files, for people.
 
     Raises:
         ValueError: arrays that differ in length, or a rate or latency is negative or NaN, or a latency infinite, or a
@@ -63,6 +68,9 @@ class ClientLinks:
     loss_burst_packets: float = 1.0
     buffer_s: Floats = field(default_factory=lambda: np.array(np.inf))
     loss_key: int = 0
+    latency_trace: Rates | None = None
+    loss_trace: Rates | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.down, self.up = (  # user-defined classes give arrays
@@ -76,6 +84,18 @@ class ClientLinks:
         if not ((loss >= 0) & (loss < 1)).all() or not (buffer_s >= 0).all():
             raise ValueError("a loss must be at least 0 and below 1, and a buffer at least 0 seconds")
         self.loss, self.buffer_s = (np.broadcast_to(column, self.latency_s.shape) for column in (loss, buffer_s))
+
+    def latency_at(self, now_s: float, clients: Ids) -> Floats:
+        """`(m,)` one-way seconds of these clients at a moment of the run."""
+        if self.latency_trace is None:
+            return self.latency_s[clients]
+        return self.latency_trace.take(clients).at(now_s)
+
+    def loss_at(self, now_s: float, clients: Ids) -> Floats:
+        """`(m,)` probability that a packet of these clients is lost, each way, at a moment of the run."""
+        if self.loss_trace is None:
+            return self.loss[clients]
+        return np.minimum(self.loss_trace.take(clients).at(now_s), MOST_LOSS)
 
     @classmethod
     def of(cls, section: Links, population: int) -> "ClientLinks":
@@ -99,11 +119,12 @@ def client_links(section: Links, population: int, generator: np.random.Generator
     streams = _Streams(generator)
     if section.model is not None:
         return _own_links(section.model, section, population, streams("own"))
+    series = TraceFiles()
     placing = {"down": "down", "up": "up"}
     if _same_file(section.down_mbit_s, section.up_mbit_s):
         placing["up"] = "down"  # the trace, or the device, of a client is the same both ways
     down, up = (
-        _rates(setting, population, streams, name, placing[name])
+        _rates(setting, population, streams, name, placing[name], series)
         for name, setting in (("down", section.down_mbit_s), ("up", section.up_mbit_s))
     )
     if section.outages is not None:
@@ -112,8 +133,20 @@ def client_links(section: Links, population: int, generator: np.random.Generator
         trace_of = np.arange(population) % len(traces)
         phase_s = generator.random(population) * traces.period_s[trace_of]
         down, up = (Rates.traced(traces, trace_of, phase_s, rates.scale) for rates in (down, up))
-    latency_s = _milliseconds(section.latency_ms, population, streams) / 1000
-    loss = _given_or_drawn(section.loss, population, streams, "loss")
+    latency, lost = section.latency_ms, section.loss
+    latency_trace = loss_trace = None
+    if isinstance(latency, FollowedDelay):
+        latency_trace = _over_time(section, latency, LATENCY, population, streams, series, 1e-3)
+        latency_s, has_latency = latency_trace.at(0.0), bool(latency_trace.maximum().any())
+    else:
+        latency_s = _milliseconds(latency, population, streams) / 1000
+        has_latency = bool(latency_s.any())
+    if isinstance(lost, FollowedShare):
+        loss_trace = _over_time(section, lost, LOSS, population, streams, series)
+        loss, loses = np.minimum(loss_trace.at(0.0), MOST_LOSS), bool(loss_trace.maximum().any())
+    else:
+        loss = _given_or_drawn(lost, population, streams, "loss")
+        loses = bool(loss.any())
     buffer_s = np.full(population, np.inf)
     if section.buffer_ms is not None:
         buffer_s = _given_or_drawn(section.buffer_ms, population, streams, "buffer") / 1000
@@ -123,11 +156,14 @@ def client_links(section: Links, population: int, generator: np.random.Generator
         latency_s,
         section.server_down_mbit_s * BYTES_PER_MBIT,
         section.server_up_mbit_s * BYTES_PER_MBIT,
-        _transport(section, latency_s),
+        _transport(section, has_latency),
         loss,
         section.loss_burst_packets,
         buffer_s,
-        int.from_bytes(streams("losses").bytes(8), "big") if loss.any() else 0,
+        int.from_bytes(streams("losses").bytes(8), "big") if loses else 0,
+        latency_trace,
+        loss_trace,
+        series.notes,
     )
 
 
@@ -153,15 +189,15 @@ class _Streams:
         return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "big")))
 
 
-def _transport(section: Links, latency_s: Floats) -> Transport:
+def _transport(section: Links, has_latency: bool) -> Transport:
     if isinstance(section.transport, Transport):
         return section.transport
     if section.transport == "auto":
-        return PRESETS["tcp" if latency_s.any() else "none"]
+        return PRESETS["tcp" if has_latency else "none"]
     return PRESETS[section.transport]
 
 
-def _given_or_drawn(setting: ShareSetting | BufferSetting, population: int, streams: _Streams, name: str) -> Floats:
+def _given_or_drawn(setting: float | list[float] | Drawn, population: int, streams: _Streams, name: str) -> Floats:
     """A number, a list, or a distribution with a random stream of its own; `(population,)`."""
     return setting.draw(population, streams(name)) if isinstance(setting, Drawn) else cycled(setting, population)
 
@@ -172,10 +208,12 @@ def _same_file(down: RateSetting, up: RateSetting) -> bool:
     return isinstance(down, Tabled) and isinstance(up, Tabled) and down.table == up.table
 
 
-def _rates(setting: RateSetting, population: int, streams: _Streams, name: str, placing: str) -> Rates:
+def _rates(
+    setting: RateSetting, population: int, streams: _Streams, name: str, placing: str, series: TraceFiles
+) -> Rates:
     """Rates in one direction: `name` has its own stream for values, `placing` the one for who has which row."""
     if isinstance(setting, Followed):
-        return _followed(setting, population, streams, placing)
+        return _followed(setting, bandwidth_of(series.read(setting, BANDWIDTH)), population, streams, placing)
     if isinstance(setting, Tabled):
 
         def rows(count: int) -> Ids:
@@ -189,8 +227,13 @@ def _rates(setting: RateSetting, population: int, streams: _Streams, name: str, 
     return Rates.constant(mbit_s * BYTES_PER_MBIT)
 
 
-def _followed(setting: Followed, population: int, streams: _Streams, placing: str) -> Rates:
-    traces = read_bandwidth(setting.trace)
+def _followed(
+    setting: Followed | FollowedDelay | FollowedShare,
+    traces: BandwidthTraces,
+    population: int,
+    streams: _Streams,
+    placing: str,
+) -> Rates:
     trace_of = _assigned(setting.assign, len(traces), population, streams, placing)
     phase_s = np.zeros(population)
     if setting.shift:
@@ -198,7 +241,30 @@ def _followed(setting: Followed, population: int, streams: _Streams, placing: st
     return Rates.traced(traces, trace_of, phase_s, setting.scale)
 
 
-def _milliseconds(setting: DelaySetting, population: int, streams: _Streams) -> Floats:
+def _over_time(
+    section: Links,
+    setting: FollowedDelay | FollowedShare,
+    kind: Kind,
+    population: int,
+    streams: _Streams,
+    series: TraceFiles,
+    factor: float = 1.0,
+) -> Rates:
+    """Latencies or losses over time: piecewise constant numbers, as rates are.
+
+    A client has the trace and the moment that its downlink has, where the files of both are called the same and are
+    given out in the same way: then they come from the same recordings.
+    """
+    found = series.read(setting, kind)
+    down, placing = section.down_mbit_s, kind.name
+    if isinstance(down, Followed) and (down.assign, down.shift) == (setting.assign, setting.shift):
+        same = series.read(down, BANDWIDTH).names == found.names
+        placing = "down" if same else placing
+    numbers = BandwidthTraces.of(found.offsets, found.time_s, found.value * factor, found.period_s)
+    return _followed(setting, numbers, population, streams, placing)
+
+
+def _milliseconds(setting: float | list[float] | Drawn | MatrixColumn, population: int, streams: _Streams) -> Floats:
     if isinstance(setting, MatrixColumn):
         delays = matrix_delays(setting)
         return delays[_assigned(setting.assign, len(delays), population, streams, "latency")] * setting.scale

@@ -146,7 +146,7 @@ class AvailabilityTrace:
         counts = np.zeros(len(clients), np.int64)
         counts[np.searchsorted(clients, rows.clients)] = np.diff(rows.offsets)
         offsets = np.append(0, np.cumsum(counts)).astype(np.int64)
-        from_s, until_s = np.full(len(clients), begin), np.full(len(clients), end)
+        from_s, until_s = np.full(len(clients), begin, np.float64), np.full(len(clients), end, np.float64)
         place = np.searchsorted(clients, watched.clients)
         from_s[place], until_s[place] = watched.from_s, watched.until_s
         made = cls(

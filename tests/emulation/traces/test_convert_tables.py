@@ -72,6 +72,43 @@ def test_a_line_of_names_is_skipped(tmp_path: Path) -> None:
     assert rows(matrix.convert(path, 10)[0]) == [(0, 0, 10), (1, 10, 20)]
 
 
+@pytest.mark.parametrize(
+    ("text", "index", "names"),
+    [
+        (",ann,ben\n0,1,0\n1,0,1\n2,1,1\n", "column_'1'_taken_for_an_index", {0: "ann", 1: "ben"}),
+        ("round,ann,ben\n0,1,0\n1,0,1\n", "column_'round'_taken_for_an_index", {0: "ann", 1: "ben"}),
+        ("date,ann,ben\n2024-05-01,1,0\n2024-05-02,0,1\n", "column_'date'_taken_for_an_index", {0: "ann", 1: "ben"}),
+        ("Unnamed: 0,0,1\n0,1,0\n1,0,1\n", "column_'Unnamed: 0'_taken_for_an_index", {0: "0", 1: "1"}),
+        ("5,1,0\n6,0,1\n", "column_'1'_taken_for_an_index", {}),
+        ("ann,ben\n1,0\n0,1\n", None, {0: "ann", 1: "ben"}),
+        ("round,ben\n1,0\n0,1\n", None, {0: "round", 1: "ben"}),
+    ],
+)
+def test_an_index_column_is_recognised_and_named(text: str, index: str, names: Any, tmp_path: Path) -> None:
+    path = tmp_path / "rounds.csv"
+    path.write_text(text)
+    trace, counts = matrix.convert(path, 10)
+    assert [key for key in counts if key.startswith("column_")] == ([index] if index else [])
+    assert (trace.online_until(np.arange(2), 5.0) > -np.inf).tolist() == [True, False]
+    assert len(trace) == 2
+    assert {client: name for client, name in trace.names.items() if str(client) != name} == {
+        client: name for client, name in names.items() if str(client) != name
+    }
+
+
+def test_indexes_of_other_files(tmp_path: Path) -> None:
+    frame = pd.DataFrame(SMALL, columns=list("abcd"), index=pd.Index([3, 4, 7], name="round"))
+    frame.to_parquet(tmp_path / "m.parquet")
+    frame.reset_index().to_parquet(tmp_path / "first.parquet")
+    frame.rename_axis(None).to_parquet(tmp_path / "unnamed.parquet")
+    np.save(tmp_path / "m.npy", np.column_stack([[0, 1, 2], SMALL]))
+    for name in ("first.parquet", "unnamed.parquet", "m.npy"):
+        trace, counts = matrix.convert(tmp_path / name, 60.0)
+        assert rows(trace) == [(0, 0, 120), (2, 60, 180), (3, 0, 60), (3, 120, 180)], name
+        assert sum("taken_for_an_index" in key for key in counts) == 1
+    assert trace.names == {}
+
+
 @settings(max_examples=examples(50))
 @given(data=st.data())
 def test_the_matrix_can_be_read_back_from_the_trace(data: st.DataObject, tmp_path_factory: Any) -> None:

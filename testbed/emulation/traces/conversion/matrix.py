@@ -162,7 +162,8 @@ def _are_names(words: list[str]) -> bool:
         return True
     if not words[0] or words[0].lower() in _INDEX_NAMES:
         return True
-    return len(numbers) == len(words) == len(set(words)) and not set(words) <= {"0", "1"} and len(words) > 1
+    values = words[1:] if len(words) > 2 else words  # the first may be an index
+    return len(numbers) == len(words) == len(set(words)) and not set(values) <= {"0", "1"}
 
 
 def _npy_rows(path: Path) -> Read:
