@@ -270,7 +270,7 @@ def _convert_series(
     formats = {one: reads for one, reads in _SERIES.items() if one == "csv" or name == "bandwidth"}
     if format is None:
         _check_there(source)
-        format = series_formats.detected(source, kind)
+        format = series_formats.detected(source, given["--match"], kind)
     _check_options(format, given, formats, name)
     chosen = _one_of("--from", format, series_formats.FORMATS)
     bin_s = seconds(given["--bin"], "--bin") if given["--bin"] is not None else None
@@ -295,7 +295,7 @@ def _columns(kind: "Kind", given: Mapping[str, Any]) -> Any:
     unit = _one_of("--unit", given["--unit"], tuple(csv_series.UNITS[kind.name]))
     if given["--round-trip"] and kind.name != "latency":
         raise ExperimentError(f"--round-trip: has no effect with --kind {kind.name}; leave it out")
-    return csv_series.Columns(
+    return csv_series.SeriesColumns(
         given["--time-column"],
         given["--value-column"],
         unit,

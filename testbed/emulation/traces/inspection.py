@@ -44,13 +44,16 @@ def describe(trace: AvailabilityTrace) -> Facts:
     same = device[1:] == device[:-1]
     offline = (begin[1:] - until[:-1])[same]
     first, last = trace.horizon
-    recorded_from_s, recorded_until_s = trace.recorded_from_s, trace.recorded_until_s
-    recorded_s = recorded_until_s - recorded_from_s
+    recorded_s = trace.recorded_until_s - trace.recorded_from_s
+    watched_from: Floats | float = first
+    watched_until: Floats | float = last
+    if trace.has_own_recordings:
+        watched_from, watched_until = trace.recorded_from_s[device], trace.recorded_until_s[device]
     _, count = availability_over_time(trace.laid_out(), _GRID)
     return {
         "clients": len(trace),
         "clients_never_online": len(trace.never_online),
-        "clients_always_online": int(((begin == recorded_from_s[device]) & (until == recorded_until_s[device])).sum()),
+        "clients_always_online": int(((begin == watched_from) & (until == watched_until)).sum()),
         "clients_recorded_in_part": int((recorded_s != trace.horizon_s).sum()),
         "intervals": len(trace.online_from_s),
         "stretches": len(online),
@@ -63,7 +66,7 @@ def describe(trace: AvailabilityTrace) -> Facts:
         "online_stretch_median_s": _median(online),
         "offline_stretch_mean_s": _mean(offline),
         "offline_stretch_median_s": _median(offline),
-        "online_fraction_mean": float((online / recorded_s[device]).sum() / len(trace)),
+        "online_fraction_mean": float((online / (watched_until - watched_from)).sum() / len(trace)),
         "online_fraction_least": float(count.min() / len(trace)),
         "online_fraction_most": float(count.max() / len(trace)),
     }

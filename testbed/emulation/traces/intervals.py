@@ -156,6 +156,8 @@ class AvailabilityTrace:
         return made
 
     def _check_recordings(self, where: str) -> None:
+        if not self.has_own_recordings:
+            return
         begin, end = self.recorded_from_s, self.recorded_until_s
         wrong = ~((begin >= self.horizon[0]) & (begin < end) & (end <= self.horizon[1]))
         if wrong.any():

@@ -113,11 +113,11 @@ def table_of(where: str, lines: Iterator[str], *, header: bool = False) -> TextT
 
     The cells are separated by the tab, semicolon, comma or bar that is most frequent in the first line, else by white
     space. The first line holds names if no cell of it is a number, or `header` says so. Empty lines are skipped, and
-    lines before it that begin with ``#``. Raises `TraceError` for an empty file, and rows that differ in length,
-    csv.Error as `csv` does.
+    lines before the first that begin with ``#`` (not with `header`). Raises `TraceError` for an empty file, and rows
+    that differ in length, csv.Error as `csv` does.
     """
     kept = (line for line in lines if line.strip())
-    first = next((line for line in kept if not line.startswith("#")), None)
+    first = next((line for line in kept if header or not line.startswith("#")), None)
     if first is None:
         raise TraceError(f"{where}: no rows; the file is empty")
     separator = max(_SEPARATORS, key=first.count)

@@ -11,22 +11,10 @@ from testbed.emulation.availability.clocked import TracedAvailability
 from testbed.emulation.traces.conversion import csv_intervals, failure_archive, flash, flhetbench, spot
 from testbed.emulation.traces.inspection import describe
 from testbed.emulation.traces.intervals import AvailabilityTrace
-from testbed.errors import TraceError
+from tests.emulation.traces.conversions import refused, rows
 
 DAY, HOUR = 86_400.0, 3600.0
 TAB = "event_id component_id node_id platform_id node_name event_type event_start_time event_stop_time event_end_reason"
-
-
-def rows(trace: AvailabilityTrace) -> list[tuple[int, float, float]]:
-    client = np.repeat(trace.clients, np.diff(trace.offsets))
-    return list(zip(client.tolist(), trace.online_from_s.tolist(), trace.online_until_s.tolist(), strict=True))
-
-
-def refused(convert: Any, *arguments: Any) -> str:
-    with pytest.raises(TraceError) as raised:
-        convert(*arguments)
-    (line,) = str(raised.value).splitlines()
-    return line
 
 
 def reachable_share(trace: AvailabilityTrace, over_s: float, points: int = 2000) -> float:
@@ -131,7 +119,7 @@ EVENTS = [
 ]
 
 
-@pytest.mark.parametrize("head", ["\t".join(TAB.split()), f"# {TAB}", "#" + "\t".join(TAB.split()), None])
+@pytest.mark.parametrize("head", ["\t".join(TAB.split()), f"# a remark\n# {TAB}", "#" + "\t".join(TAB.split()), None])
 def test_events_become_intervals_and_recordings(head: str | None, tmp_path: Path) -> None:
     (tmp_path / "event_trace.tab").write_text("\n".join([*([head] if head else []), *EVENTS]) + "\n")
     trace, counts = failure_archive.convert(tmp_path)

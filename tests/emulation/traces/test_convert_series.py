@@ -13,15 +13,8 @@ from testbed.emulation.traces.conversion import csv_series, hsdpa, mahimahi
 from testbed.emulation.traces.conversion.series_formats import convert_all, converter, detected
 from testbed.emulation.traces.series import BANDWIDTH, LATENCY, LOSS, Steps, read_series
 from testbed.emulation.traces.timestamps import Timestamps
-from testbed.errors import TraceError
+from tests.emulation.traces.conversions import refused
 from tests.thoroughness import examples
-
-
-def refused(convert: Any, *arguments: Any) -> str:
-    with pytest.raises(TraceError) as raised:
-        convert(*arguments)
-    (line,) = str(raised.value).splitlines()
-    return line
 
 
 def carried_bytes(steps: Steps) -> float:
@@ -129,8 +122,8 @@ def test_bad_3g_logs_are_one_line(row: str, said: str, tmp_path: Path) -> None:
 # -- columns of tables ----------------------------------------------------------------------------------------------
 
 
-def columns(value: str = "rate", unit: str = "Mbit/s", **more: Any) -> csv_series.Columns:
-    return csv_series.Columns(more.pop("time", "t"), value, unit, **more)
+def columns(value: str = "rate", unit: str = "Mbit/s", **more: Any) -> csv_series.SeriesColumns:
+    return csv_series.SeriesColumns(more.pop("time", "t"), value, unit, **more)
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|", " "])
@@ -226,8 +219,8 @@ def test_bad_tables_are_one_line(text: str, said: str, tmp_path: Path) -> None:
 def test_formats_are_found_out(tmp_path: Path) -> None:
     for text, format in (("0\n1\n", "mahimahi"), (PUBLISHED, "3g-log"), ("t,r\n0,1\n", "csv"), ("0 1\n", "csv")):
         (tmp_path / "a").write_text(text)
-        assert detected(tmp_path / "a", BANDWIDTH) == detected(tmp_path, BANDWIDTH) == format
-        assert detected(tmp_path, LATENCY) == "csv"
+        assert detected(tmp_path / "a", None, BANDWIDTH) == detected(tmp_path, None, BANDWIDTH) == format
+        assert detected(tmp_path, "a*", LATENCY) == "csv"
 
 
 def test_a_folder_becomes_a_folder_of_the_same_names(tmp_path: Path) -> None:
@@ -271,7 +264,7 @@ def test_the_published_mahimahi_traces(shared: Path) -> None:
             pytest.skip("no mahimahi traces here")
         stamps = np.loadtxt(path, dtype=np.int64)
         steps, counts = mahimahi.convert(path)
-        assert detected(path, BANDWIDTH) == "mahimahi"
+        assert detected(path, None, BANDWIDTH) == "mahimahi"
         assert counts["opportunities"] == len(stamps)
         assert carried_bytes(steps) == pytest.approx(1504 * len(stamps))
         assert steps.period_s == stamps[-1] / 1000

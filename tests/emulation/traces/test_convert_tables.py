@@ -15,22 +15,9 @@ from hypothesis import strategies as st
 from testbed.emulation.devices import read_device_factors
 from testbed.emulation.traces.conversion import csv_intervals, fedscale, matrix
 from testbed.emulation.traces.conversion.collector import disjoint
-from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
+from tests.emulation.traces.conversions import refused, rows
 from tests.thoroughness import examples
-
-
-def rows(trace: AvailabilityTrace) -> list[tuple[int, float, float]]:
-    client = np.repeat(trace.clients, np.diff(trace.offsets))
-    return list(zip(client.tolist(), trace.online_from_s.tolist(), trace.online_until_s.tolist(), strict=True))
-
-
-def refused(convert: Any, *arguments: Any) -> str:
-    with pytest.raises(TraceError) as raised:
-        convert(*arguments)
-    (line,) = str(raised.value).splitlines()
-    return line
-
 
 # -- matrices -------------------------------------------------------------------------------------------------------
 

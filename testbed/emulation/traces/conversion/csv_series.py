@@ -37,7 +37,7 @@ _MISSING = frozenset({"", "-", "--", "na", "n/a", "nan", "null", "none"})
 
 
 @dataclass(frozen=True)
-class Columns:
+class SeriesColumns:
     """Where in a table a trace is.
 
     Attributes:
@@ -56,7 +56,7 @@ class Columns:
     round_trip: bool = False
 
 
-def convert(path: Path, kind: Kind, columns: Columns) -> tuple[Steps, Counts]:
+def convert(path: Path, kind: Kind, columns: SeriesColumns) -> tuple[Steps, Counts]:
     """The trace in two columns of a text table; also `.gz`.
 
     A row without a value is left out: what holds before it goes on. Rows with one time become one with their mean.

@@ -61,7 +61,7 @@ def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace,
         places: dict[str, int] = {}
         row = 0
         for line in lines:
-            if not line.strip():
+            if not line.strip() or (not places and line.startswith("#") and "event_type" not in line):
                 continue
             cells = [cell.strip() for cell in (line.split("\t") if "\t" in line else line.split())]
             if not places:

@@ -24,8 +24,8 @@ _WHAT = "a 3G log has six numbers in each line: Unix time, ms, latitude, longitu
 def convert(path: Path) -> tuple[Steps, Counts]:
     """The rate over time of a six-column log.
 
-    A row's rate is its bytes over its milliseconds. Rows whose clock stands still (and so have no length of their own)
-    add their bytes to the next row's.
+    A row's rate is its bytes over the time that its clock says has passed since the row before; for the first, that is
+    its last column. Rows whose clock stands still add their bytes to the next row's.
 
     Args:
         path: the file; also `.gz`.
@@ -47,7 +47,8 @@ def convert(path: Path) -> tuple[Steps, Counts]:
             moment_ms, received, lasted_ms = _numbers(str(path), row, line)
             if clock_ms and moment_ms < clock_ms[-1]:
                 raise row_error(str(path), row, f"the clock goes back, from {clock_ms[-1]:g} to {moment_ms:g} ms")
-            if lasted_ms <= 0 or (clock_ms and moment_ms == clock_ms[-1]):
+            lasted_ms = moment_ms - clock_ms[-1] if clock_ms else lasted_ms
+            if lasted_ms <= 0:
                 still += 1
                 held_bytes += received
                 continue

@@ -17,9 +17,9 @@ Convert = Callable[[Path], tuple[Steps, Counts]]
 _TEXT = (".csv", ".txt", ".log", ".tsv", ".dat")
 
 
-def detected(path: Path, kind: Kind) -> SeriesFormat:
+def detected(source: Path, match: str | None, kind: Kind) -> SeriesFormat:
     """The format of a file, or of the first of a folder, by its first row: a whole number, six numbers, or a table."""
-    first = series_files(path, kind)[0]
+    first = _files(source, match, kind)[0]
     with text_lines(first, "a trace") as lines:
         line = next((line for line in lines if line.strip() and not line.startswith("#")), "")
     cells = line.replace(",", " ").split()
@@ -31,7 +31,7 @@ def detected(path: Path, kind: Kind) -> SeriesFormat:
 
 
 def converter(
-    kind: Kind, format: SeriesFormat, columns: csv_series.Columns | None = None, bin_s: float | None = None
+    kind: Kind, format: SeriesFormat, columns: csv_series.SeriesColumns | None = None, bin_s: float | None = None
 ) -> Convert:
     """What converts one file of a format; `columns` are for ``csv``, `bin_s` is for ``mahimahi``."""
     if format == "mahimahi":
@@ -62,9 +62,7 @@ def convert_all(source: Path, match: str | None, out: Path, kind: Kind, convert:
         steps, counts = convert(source)
         write_series(out, kind, steps, _remark(source, counts))
         return counts
-    files = [file for file in series_files(source, kind) if match is None or file.match(match)]
-    if not files:
-        raise TraceError(f"{source}: no file in it is called like {match}")
+    files = _files(source, match, kind)
     targets: dict[Path, Path] = {}
     for file in files:
         target = out / _name(file)
@@ -80,6 +78,14 @@ def convert_all(source: Path, match: str | None, out: Path, kind: Kind, convert:
         for key, value in counts.items():
             total[key] = total.get(key, 0) + value
     return total
+
+
+def _files(source: Path, match: str | None, kind: Kind) -> list[Path]:
+    files = series_files(source, kind)
+    matching = [file for file in files if match is None or not source.is_dir() or file.match(match)]
+    if not matching:
+        raise TraceError(f"{source}: no file in it is called like {match}")
+    return matching
 
 
 def _name(file: Path) -> str:
