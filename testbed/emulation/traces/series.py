@@ -273,11 +273,13 @@ def _numbers(path: Path, row: int, line: str, kind: Kind) -> tuple[float, float]
     cells = line.replace(",", " ").split()
     if len(cells) != 2:
         raise row_error(str(path), row, f"{len(cells)} {'value' if len(cells) == 1 else 'values'}; {kind.needed}")
-    for cell in cells:
-        if not is_number(cell):
-            raise row_error(str(path), row, f"{shown(cell)} is not a number; {kind.needed}")
-    time_s, value = map(float, cells)
-    check_row(str(path), row, time_s, value, kind)
+    try:
+        time_s, value = map(float, cells)
+    except ValueError:
+        wrong = next(cell for cell in cells if not is_number(cell))
+        raise row_error(str(path), row, f"{shown(wrong)} is not a number; {kind.needed}") from None
+    if not (abs(time_s) <= _FARTHEST_S and 0 <= value <= kind.most):
+        check_row(str(path), row, time_s, value, kind)
     return time_s, value
 
 
