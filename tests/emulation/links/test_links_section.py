@@ -87,7 +87,7 @@ NORMAL = {"distribution": "normal", "mean": 5, "sigma": 1}
         ({"loss": 0.6}, "loss: should be less than or equal to 0.5, not 0.6"),
         ({"loss": [0.1, -0.1]}, "loss.1: should be greater than or equal to 0, not -0.1"),
         ({"loss": NORMAL | {"minimum": 0}}, ": `loss` is a probability: its distribution needs a `maximum` of at most"),
-        ({"loss": 0.01, "transport": "none"}, ": `loss` needs a transport that sends again what is lost; set `transpo"),
+        ({"loss": 0.01, "transport": "none"}, ": `loss` needs a transport that sends again what is lost; set `links."),
         ({"loss": 0.01, "transport": {"preset": "tcp", "congestion_control": "none"}}, ": `loss` needs a transport th"),
         ({"loss_burst_packets": 0.5}, "loss_burst_packets: should be greater than or equal to 1, not 0.5"),
         ({"buffer_ms": {"trace": "x"}}, "buffer_ms: should be a number, a list, or a mapping with `distribution`"),
