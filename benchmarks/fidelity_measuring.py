@@ -20,8 +20,8 @@ from testbed.arrays import Floats
 from testbed.emulation.links import BYTES_PER_MBIT
 from testbed.emulation.links.factory import ClientLinks
 from testbed.emulation.links.rates import Rates
-from testbed.emulation.links.transport import TCP, Transport
 from testbed.emulation.traces.bandwidth import BandwidthTraces
+from testbed.emulation.transport.section import TCP, Transport
 from testbed.messages import question_name
 from testbed.network.contract import Timing
 from testbed.network.emulated import EmulatedNetwork

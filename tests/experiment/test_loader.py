@@ -31,7 +31,7 @@ PROTOCOLS = (
         ("ruonds: 3", "ruonds: unknown key; did you mean 'rounds'? allowed: adversary, aggregation, availability, "),
         ("zzz: 3", "zzz: unknown key; allowed: adversary, aggregation, availability, "),
         ("1: 3", "1: unknown key; allowed: "),
-        ("links: {latency: 3}", "links.latency: unknown key; did you mean 'latency_ms'? allowed: down_mbit_s, "),
+        ("links: {latency: 3}", "links.latency: unknown key; did you mean 'latency_ms'? allowed: buffer_ms, down_"),
         ("availability: {dropout: {rat: 3}}",
          "availability.dropout.rat: unknown key; did you mean 'rate'? allowed: hazard, rate, stage"),
         ("selection: {particpants: 3}",

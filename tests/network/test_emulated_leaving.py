@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.emulation.links.transport import TCP, Transport
+from testbed.emulation.transport.section import TCP, Transport
 from testbed.network.contract import Timing
 from tests.network import emulated
 

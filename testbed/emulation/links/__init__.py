@@ -3,8 +3,8 @@
 from testbed.emulation.links.factory import ClientLinks, client_links
 from testbed.emulation.links.rates import Rates
 from testbed.emulation.links.section import LIST, NUMBER, EitherForm, Links, NotEmpty, cycled, form_of
-from testbed.emulation.links.transport import Transport
 from testbed.emulation.traces.bandwidth import BYTES_PER_MBIT, BandwidthTraces
+from testbed.emulation.transport.section import Transport
 
 __all__ = [
     "BYTES_PER_MBIT",

@@ -5,7 +5,7 @@ Each purpose has a random stream of its own, so that what one key draws does not
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from testbed.arrays import Floats, Ids
 from testbed.emulation.links.rates import Rates
 from testbed.emulation.links.section import (
     LEAST_SHARE,
+    BufferSetting,
     DelaySetting,
     Drawn,
     Followed,
@@ -20,13 +21,14 @@ from testbed.emulation.links.section import (
     MatrixColumn,
     Outages,
     RateSetting,
+    ShareSetting,
     Tabled,
     cycled,
     share_between,
     truncated_normal,
 )
-from testbed.emulation.links.transport import NO_TRANSPORT, PRESETS, Transport
 from testbed.emulation.traces.bandwidth import BYTES_PER_MBIT, BandwidthTraces, read_bandwidth
+from testbed.emulation.transport.section import NO_TRANSPORT, PRESETS, Transport
 from testbed.errors import ExperimentError, TraceError
 from testbed.plugins import options
 from testbed.plugins.classes import plugin_class
@@ -40,10 +42,15 @@ class ClientLinks:
         down, up: rates of n clients; `(n,)` bytes per second are taken as constant rates.
         latency_s: `(n,)` one-way seconds.
         server_down_bytes_s, server_up_bytes_s: bytes per second, shared among the clients.
-        transport: what headers and acknowledgements add to each message.
+        transport: how messages are sent, and what headers and acknowledgements add to them.
+        loss: `(n,)` probability that a packet is lost, each direction; one number for all, too.
+        loss_burst_packets: mean packets lost in a row.
+        buffer_s: `(n,)` seconds at its rate that the queue in front of a link holds; infinite: any length.
+        loss_key: what losses are drawn from, any number.
 
     Raises:
-        ValueError: the three differ in length, or a rate or latency is negative or NaN, or a latency infinite.
+        ValueError: arrays that differ in length, or a rate or latency is negative or NaN, or a latency infinite, or a
+            loss above 1.
     """
 
     down: Rates
@@ -52,6 +59,10 @@ class ClientLinks:
     server_down_bytes_s: float
     server_up_bytes_s: float
     transport: Transport = NO_TRANSPORT
+    loss: Floats = field(default_factory=lambda: np.zeros(()))
+    loss_burst_packets: float = 1.0
+    buffer_s: Floats = field(default_factory=lambda: np.array(np.inf))
+    loss_key: int = 0
 
     def __post_init__(self) -> None:
         self.down, self.up = (  # user-defined classes give arrays
@@ -61,6 +72,10 @@ class ClientLinks:
             raise ValueError(f"links of {len(self.down)}, {len(self.up)} and {len(self.latency_s)} clients")
         if not ((self.latency_s >= 0) & (self.latency_s < np.inf)).all():
             raise ValueError("a latency must be a finite number of seconds, at least 0")
+        loss, buffer_s = np.asarray(self.loss, np.float64), np.asarray(self.buffer_s, np.float64)
+        if not ((loss >= 0) & (loss < 1)).all() or not (buffer_s >= 0).all():
+            raise ValueError("a loss must be at least 0 and below 1, and a buffer at least 0 seconds")
+        self.loss, self.buffer_s = (np.broadcast_to(column, self.latency_s.shape) for column in (loss, buffer_s))
 
     @classmethod
     def of(cls, section: Links, population: int) -> "ClientLinks":
@@ -97,14 +112,22 @@ def client_links(section: Links, population: int, generator: np.random.Generator
         trace_of = np.arange(population) % len(traces)
         phase_s = generator.random(population) * traces.period_s[trace_of]
         down, up = (Rates.traced(traces, trace_of, phase_s, rates.scale) for rates in (down, up))
-    transport = section.transport
+    latency_s = _milliseconds(section.latency_ms, population, streams) / 1000
+    loss = _given_or_drawn(section.loss, population, streams, "loss")
+    buffer_s = np.full(population, np.inf)
+    if section.buffer_ms is not None:
+        buffer_s = _given_or_drawn(section.buffer_ms, population, streams, "buffer") / 1000
     return ClientLinks(
         down,
         up,
-        _milliseconds(section.latency_ms, population, streams) / 1000,
+        latency_s,
         section.server_down_mbit_s * BYTES_PER_MBIT,
         section.server_up_mbit_s * BYTES_PER_MBIT,
-        transport if isinstance(transport, Transport) else PRESETS[transport],
+        _transport(section, latency_s),
+        loss,
+        section.loss_burst_packets,
+        buffer_s,
+        int.from_bytes(streams("losses").bytes(8), "big") if loss.any() else 0,
     )
 
 
@@ -128,6 +151,19 @@ class _Streams:
             raise ExperimentError("links: a distribution, sample or shift needs random numbers; call client_links(...)")
         key = hashlib.sha256(self._root + purpose.encode()).digest()[:16]
         return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "big")))
+
+
+def _transport(section: Links, latency_s: Floats) -> Transport:
+    if isinstance(section.transport, Transport):
+        return section.transport
+    if section.transport == "auto":
+        return PRESETS["tcp" if latency_s.any() else "none"]
+    return PRESETS[section.transport]
+
+
+def _given_or_drawn(setting: ShareSetting | BufferSetting, population: int, streams: _Streams, name: str) -> Floats:
+    """A number, a list, or a distribution with a random stream of its own; `(population,)`."""
+    return setting.draw(population, streams(name)) if isinstance(setting, Drawn) else cycled(setting, population)
 
 
 def _same_file(down: RateSetting, up: RateSetting) -> bool:
@@ -163,12 +199,10 @@ def _followed(setting: Followed, population: int, streams: _Streams, placing: st
 
 
 def _milliseconds(setting: DelaySetting, population: int, streams: _Streams) -> Floats:
-    if isinstance(setting, Drawn):
-        return setting.draw(population, streams("latency"))
     if isinstance(setting, MatrixColumn):
         delays = matrix_delays(setting)
         return delays[_assigned(setting.assign, len(delays), population, streams, "latency")] * setting.scale
-    return cycled(setting, population)
+    return _given_or_drawn(setting, population, streams, "latency")
 
 
 def _assigned(how: str, count: int, population: int, streams: _Streams, placing: str) -> Ids:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from testbed.arrays import Floats
-from testbed.emulation.links.transport import Transport
+from testbed.emulation.transport.section import PRESETS, Transport
 from testbed.plugins.classes import PLUGIN_NAME
 
 LEAST_SHARE = 1e-6
@@ -199,7 +199,9 @@ def form_of(value: Any) -> str | None:
 
 
 def _any_form(*keys: str) -> Discriminator:
-    named = ", ".join(f"`{key}`" for key in keys[:-1]) + f" or `{keys[-1]}`"
+    named = f"`{keys[-1]}`"
+    if len(keys) > 1:
+        named = ", ".join(f"`{key}`" for key in keys[:-1]) + f" or {named}"
     expected = f"Input should be a number, a list, or a mapping with {named}"
     return Discriminator(form_of, custom_error_type="no_such_form", custom_error_message=expected)
 
@@ -219,6 +221,17 @@ DelaySetting = Annotated[
     | _DRAWN
     | Annotated[MatrixColumn, Tag(_FORMS["matrix"])],
     _any_form("distribution", "matrix"),
+]
+_DRAWN_OR_GIVEN = _any_form("distribution")
+MOST_LOSS = 0.5
+Share = Annotated[float, Field(ge=0, le=MOST_LOSS)]
+ShareSetting = Annotated[
+    Annotated[Share, NUMBER] | Annotated[list[Share], NotEmpty, LIST] | _DRAWN,
+    _DRAWN_OR_GIVEN,
+]
+BufferSetting = Annotated[
+    Annotated[_Positive, NUMBER] | Annotated[list[_Positive], NotEmpty, LIST] | _DRAWN,
+    _DRAWN_OR_GIVEN,
 ]
 
 
@@ -250,9 +263,27 @@ class Links(BaseModel):
     server_down_mbit_s: Rate = Field(25_000.0, description="The server's downlink in Mbit/s, shared max-min fairly")
     server_up_mbit_s: Rate = Field(25_000.0, description="The server's uplink in Mbit/s, shared max-min fairly")
     transport: Annotated[
-        Annotated[Literal["none", "tcp", "tls"], Tag("a preset")] | Annotated[Transport, Tag("own numbers")],
+        Annotated[Literal["auto", "none", "tcp", "tls", "quic"], Tag("a preset")]
+        | Annotated[Transport, Tag("own numbers")],
         Discriminator(lambda value: "own numbers" if isinstance(value, dict | Transport) else "a preset"),
-    ] = Field("none", description="Headers and acknowledgements around messages: a preset, or numbers of one's own")
+    ] = Field(
+        "none",
+        description="Connections, congestion windows and headers: a preset, or numbers of one's own; auto: tcp where a "
+        "client's latency is above 0, else none",
+    )
+    loss: ShareSetting = Field(
+        0.0,
+        description="Probability that a packet is lost, in each direction: a number, a list to cycle through, or a "
+        "distribution; needs a transport with congestion control",
+    )
+    loss_burst_packets: Annotated[float, Field(ge=1, le=10_000)] = Field(
+        1.0, description="Mean packets lost in a row (Gilbert-Elliott); 1: losses are independent"
+    )
+    buffer_ms: BufferSetting | None = Field(
+        None,
+        description="How long the queue in front of a client's link may get before packets are lost, each way, in "
+        "ms at its rate: a number, a list, or a distribution; none: any length",
+    )
     outages: Outages | None = Field(None, description="Loss of connectivity; not beside bandwidth traces")
     model: Annotated[str, Field(pattern=PLUGIN_NAME)] | None = Field(
         None,
@@ -272,6 +303,13 @@ class Links(BaseModel):
             raise ValueError("`options` are for a user-defined class; set `model`")
         if self.outages is not None and (isinstance(down, Followed) or isinstance(up, Followed)):
             raise ValueError("`outages` cannot be added to bandwidth traces, which have their own; remove one of them")
+        if isinstance(self.loss, Drawn) and (self.loss.maximum is None or self.loss.maximum > MOST_LOSS):
+            raise ValueError(f"`loss` is a probability: its distribution needs a `maximum` of at most {MOST_LOSS}")
+        transport = PRESETS.get(self.transport) if isinstance(self.transport, str) else self.transport
+        if transport is not None and not transport.has_windows:
+            for key, given in (("loss", self.loss != 0), ("buffer_ms", self.buffer_ms is not None)):
+                if given:
+                    raise ValueError(f"`{key}` needs a transport that sends again what is lost; set `transport: tcp`")
         return self
 
 

@@ -72,7 +72,7 @@ NORMAL = {"distribution": "normal", "mean": 5, "sigma": 1}
         ({"up_mbit_s": {"table": "x.csv"}}, "up_mbit_s.column: is required"),
         ({"latency_ms": {"matrix": "x.csv"}}, "latency_ms.column: is required"),
         ({"latency_ms": {"matrix": "x.csv", "column": -1}}, "latency_ms.column: should be a valid string or greater t"),
-        ({"transport": "udp"}, "transport: should be 'none', 'tcp' or 'tls', not 'udp'"),
+        ({"transport": "udp"}, "transport: should be 'auto', 'none', 'tcp', 'tls' or 'quic', not 'udp'"),
         ({"transport": {"per_bit": 1}}, "transport.per_bit: unknown key; did you mean 'per_byte'? allowed: acknowledg"),
         ({"outages": {"mean_between_s": 5}}, "outages.mean_length_s: is required"),
         ({"outages": {"mean_between_s": 5, "mean_length_s": 0}}, "outages.mean_length_s: should be greater than 0, no"),

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.emulation.links.transport import TLS
+from testbed.emulation.transport.section import TLS
 from testbed.errors import CodeCrashed, ProtocolError, Refusal, RoundAborted, RunError
 from testbed.messages import Vector
 from testbed.network.live.stage import summed

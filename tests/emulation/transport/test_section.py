@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from testbed.emulation.links import Transport
-from testbed.emulation.links.transport import NO_TRANSPORT, PRESETS, TCP, TLS
+from testbed.emulation.transport.section import NO_TRANSPORT, PRESETS, TCP, TLS
 
 
 def test_tcp_in_numbers() -> None:
