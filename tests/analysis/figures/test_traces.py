@@ -12,6 +12,8 @@ from testbed.emulation.traces.bandwidth import BandwidthTraces
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import Schedule
 
+pytestmark = pytest.mark.usefixtures("quick_fonts")
+
 DAY = 86_400.0
 
 
