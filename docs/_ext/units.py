@@ -48,6 +48,8 @@ UNITS = {
     "gpus_per_host": "GPUs",
     "parallel_runs": "runs",
     "segments_per_acknowledgement": "packets",
+    "initial_window_segments": "segments",
+    "loss_burst_packets": "packets",
     # Measures.
     "bits": "bits",
     "security": "bits",
@@ -108,6 +110,9 @@ UNITLESS = frozenset(
         "amplitude",
         "scale",
         "column",
+        "share",
+        "device",
+        "loss",
     ]
 )
 _LIKE_THEIR_LINK = ("minimum", "maximum", "mean", "median", "sigma")
@@ -118,7 +123,7 @@ def unit_of(path: str) -> str:
     above, _, name = path.replace("[]", "").rpartition(".")
     if path in UNITS:
         return UNITS[path]
-    if name in _LIKE_THEIR_LINK and above.startswith("links."):
+    if name in _LIKE_THEIR_LINK and above.startswith(("links.", "classes.")):
         return unit_of(above) + (" (normal), none (log-normal)" if name == "sigma" else "")
     if name in UNITS:
         return UNITS[name]
