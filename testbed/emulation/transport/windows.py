@@ -151,7 +151,9 @@ class Sending:
         if self.control.heeds_loss:
             before = np.floor((1 - generator.random(len(who)) ** (1 / np.maximum(lost, 1.0))) * (arrived + 1))
         heard = np.where(some, np.minimum(before, arrived), flight.sent)
-        counts = np.maximum(heard - self._let_go[who], 0.0) if self.control.heeds_loss else heard
+        counts = np.maximum(heard - self._let_go[who], 0.0)
+        if not self.control.heeds_loss:  # but for the round trip in which it begins, for which the window stays
+            counts = np.where(some & (self._again[who] == 0), 0.0, heard)
         self.control.acknowledge(senders, path, replace(flight, sent=counts), sending_s)
         grown = np.minimum(senders.window, self.limit) - flight.window
         return np.where(some, np.maximum(grown, 0.0) + heard, 0.0)
