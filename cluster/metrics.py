@@ -35,7 +35,7 @@ COUNTERS: dict[str, tuple[tuple[str, ...], str]] = {
     "testbed_bytes_total": (("stage", "direction"), "Bytes of messages between server and clients"),
     "testbed_transport_bytes_total": (
         ("stage", "direction"),
-        "Bytes of headers, acknowledgements, handshakes, and of what is sent again",
+        "Bytes that the transport adds to messages",
     ),
     "testbed_pki_bytes_total": (("stage", "direction"), "Bytes of messages between the PKI and clients"),
     "testbed_asked_clients_total": (("stage", "outcome"), "Clients asked in a stage, by what came of it"),

@@ -128,7 +128,7 @@ SUMMARY: dict[str, tuple[str, str]] = {
     ),
     "transport_bytes_per_round": (
         _BYTES,
-        "Headers, acknowledgements, handshakes and what is sent again, on top of the server's traffic.",
+        "What the transport adds to the server's traffic.",
     ),
     "round_s_per_update": (_SECONDS, "Duration of all rounds, failed ones too, over the completed ones."),
     "server_bytes_per_update": (_BYTES, "Traffic of all rounds, failed ones too, over the completed ones."),
