@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from benchmarks.namespaces import PREFIX, Unavailable, check_available
+from benchmarks.fidelity.namespaces import PREFIX, Unavailable, check_available
 from tests.repository import ROOT
 
 COMMAND = [sys.executable, "-m", "benchmarks.fidelity"]
@@ -68,7 +68,7 @@ def test_an_unknown_case_is_one_line() -> None:
 
 
 def test_without_root_it_says_so_in_one_line() -> None:
-    as_nobody = "import os; from benchmarks.fidelity import main; os.geteuid() or os.setuid(65534); main()"
+    as_nobody = "import os; from benchmarks.fidelity.__main__ import main; os.geteuid() or os.setuid(65534); main()"
     done = subprocess.run(
         [sys.executable, "-c", as_nobody], capture_output=True, text=True, cwd=ROOT, timeout=100, check=False
     )

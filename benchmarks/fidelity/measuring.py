@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.fidelity_cases import COMPUTE, ROLES, Case, Leaving, Load, environment
-from benchmarks.namespaces import Counters, Star, set_mtu, throttle_client, throttle_server
+from benchmarks.fidelity.cases import COMPUTE, ROLES, Case, Leaving, Load, environment
+from benchmarks.fidelity.namespaces import Counters, Star, set_mtu, throttle_client, throttle_server
 from testbed.arrays import Floats
 from testbed.emulation.links import BYTES_PER_MBIT
 from testbed.emulation.links.factory import ClientLinks
@@ -133,8 +133,8 @@ class Clients:
         for number in range(self._star.clients):
             inside = ["ip", "netns", "exec", self._star.client(number)]
             process = subprocess.Popen(
-                [*inside, sys.executable, "-m", "benchmarks.fidelity_client", str(number)], text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1],
+                [*inside, sys.executable, "-m", "benchmarks.fidelity.client", str(number)], text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2],
                 start_new_session=True, preexec_fn=_die_with_parent,  # Ctrl-C is not for them
             )  # fmt: skip
             self._processes.append(process)

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from benchmarks.fidelity_cases import ROLES, environment
+from benchmarks.fidelity.cases import ROLES, environment
 from testbed.network.live.clients import LiveClients
 from testbed.network.live.wire import Address
 from testbed.parties.host import Host

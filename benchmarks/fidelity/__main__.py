@@ -26,9 +26,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.fidelity_cases import CASES, Case
-from benchmarks.fidelity_measuring import Clients, Stage, idle_round_trip_s, measured, median, predicted, throttle
-from benchmarks.namespaces import Star, Unavailable, check_available, enter, lost, release
+from benchmarks.fidelity.cases import CASES, Case
+from benchmarks.fidelity.measuring import Clients, Stage, idle_round_trip_s, measured, median, predicted, throttle
+from benchmarks.fidelity.namespaces import Star, Unavailable, check_available, enter, lost, release
 from benchmarks.report import arguments, emit
 
 TARGET_MEDIAN, TARGET_WORST, TARGET_BYTES = 0.05, 0.15, 0.03
