@@ -6,6 +6,8 @@ that is over. It ends with its standard input.
 
 import json
 import sys
+import time
+from typing import Any
 
 import numpy as np
 
@@ -21,12 +23,22 @@ def main() -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         network = json.loads(line)
-        host = Host(np.array([number], np.int64), environment(network["population"]), ROLES)
-        clients = LiveClients(host, Address(network["host"], network["port"], bytes.fromhex(network["token"])))
+        address = Address(network["host"], network["port"], bytes.fromhex(network["token"]))
+        clients = LiveClients(_host(number, network), address, [number])
+        time.sleep(max(0.0, network.get("connect_s", 0.0) - time.monotonic()))
         clients.start()
         clients.join()
         clients.close()
         print("done", flush=True)
+
+
+def _host(number: int, network: dict[str, Any]) -> Host:
+    """Where the client's handlers run: those of stages of chosen sizes, or of an experiment's protocols."""
+    if "experiment" not in network:
+        return Host(np.array([number], np.int64), environment(network["population"]), ROLES)
+    from benchmarks.fidelity.wan_rounds import in_this_process
+
+    return in_this_process(network["experiment"])[1].hosts[0]  # with a seed, it is the same in every process
 
 
 if __name__ == "__main__":
