@@ -1,0 +1,180 @@
+"""Congestion control: how a window answers to acknowledgements and to loss. Reno, CUBIC and BBR, as in Linux 6.x.
+
+- Slow start: a window grows by the segments that are acknowledged, if it was used (RFC 5681, 3.1; RFC 7661).
+- Reno: beyond the threshold by one a round trip; at a loss it halves.
+- CUBIC (RFC 9438; `net/ipv4/tcp_cubic.c`): by 5 % a round trip while it has seen no loss, then by its cubic function or
+  as fast as Reno would, whichever is more; at a loss to seven tenths. HyStart (Ha and Rhee, 2011) ends its first slow
+  start when the acknowledgements of one flight spread over half a round trip, or when the link is full.
+- BBR (Cardwell et al., 2016; version 1, `net/ipv4/tcp_bbr.c`): sends at the pace of 2/ln 2 times the rate that it has
+  seen, then at that rate; loss does not change it. Its probing of the round trip every 10 s is left out.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.arrays import Floats
+from testbed.emulation.transport.section import Transport
+from testbed.emulation.transport.senders import BUFFER_PER_WINDOW, Path, Senders
+
+Mask = npt.NDArray[np.bool_]
+
+HYSTART_LEAST_WINDOW = 16
+HYSTART_ACK_SPACING_S = 0.002
+HYSTART_SLACK_S = 0.0005
+CUBIC_FIRST_GROWTH = 1 / 20
+CUBIC_C, CUBIC_BETA, RENO_BETA = 0.4, 717 / 1024, 0.5
+CUBIC_AS_RENO = 3 * (1 - CUBIC_BETA) / (1 + CUBIC_BETA)  # segments a round trip (RFC 9438, 4.3)
+BBR_GAIN = 2.885 * 0.99  # 2 / ln 2, less the margin that Linux leaves
+BBR_SPARE_SEGMENTS = 6
+BBR_FULL_ROUNDS = 3
+BBR_THIRD_FLIGHT = 0.86  # the estimate is a round trip old when the window has doubled twice
+
+
+@dataclass(frozen=True, eq=False)
+class Flight:
+    """One flight of each of n senders, `(n,)` each.
+
+    Attributes:
+        number: how many flights of the message have gone before.
+        window: segments that may be under way at once.
+        sent: segments that go in this flight: all that are left where it fills the link.
+        fills: whether it lasts so long that acknowledgements come before it ends.
+        limited: whether the window, and not the message, is what limits it.
+    """
+
+    number: int
+    window: Floats
+    sent: Floats
+    fills: Mask
+    limited: Mask
+
+
+class CongestionControl:
+    """What the algorithms have in common; each overrides what it does otherwise.
+
+    Args:
+        transport: initial window and limit.
+        limit: most segments under way.
+    """
+
+    beta = RENO_BETA
+    buffer_per_window = BUFFER_PER_WINDOW
+    fits = 0.83
+    """Part of a message, and of the window that it began with, that a send buffer holds once all of it fits in."""
+
+    def __init__(self, transport: Transport, limit: float) -> None:
+        self.first_window = float(transport.initial_window_segments)
+        self.limit = limit
+
+    def sending_s(self, senders: Senders, path: Path, flight: Flight) -> Floats:
+        """`(n,)` seconds from the first to the last segment of a flight's window."""
+        return flight.window * path.segment_s
+
+    def acknowledge(self, senders: Senders, path: Path, flight: Flight, sending_s: Floats) -> None:
+        """A flight has arrived: the windows grow."""
+        most = np.where(flight.limited, 2 * np.maximum(self.limit, senders.window), 2 * flight.window)
+        most = np.maximum(most, senders.window)
+        slow = np.minimum(
+            np.minimum(flight.sent, most - senders.window), np.maximum(senders.threshold - senders.window, 0.0)
+        )
+        slow = self.leave_slow_start(senders, path, flight, slow)
+        senders.window = senders.window + slow
+        rest = np.where(flight.limited & (senders.window >= senders.threshold), flight.sent - slow, 0.0)
+        senders.since_loss_s = senders.since_loss_s + np.where(rest > 0, path.round_trip_s, 0.0)
+        senders.window = np.minimum(self.avoid_congestion(senders, path, rest), most)
+
+    def leave_slow_start(self, senders: Senders, path: Path, flight: Flight, slow: Floats) -> Floats:
+        """Segments by which windows grow in slow start, `slow` unless it ends before."""
+        return slow
+
+    def avoid_congestion(self, senders: Senders, path: Path, acknowledged: Floats) -> Floats:
+        """Windows after `(n,)` segments were acknowledged beyond the threshold."""
+        return np.asarray(senders.window + acknowledged / np.maximum(senders.window, 1.0))
+
+    def lose(self, senders: Senders, which: Mask) -> None:
+        """Senders in the mask find that segments were lost."""
+        senders.peak_window = np.where(which, senders.window, senders.peak_window)
+        senders.threshold = np.where(which, np.maximum(senders.window * self.beta, 2.0), senders.threshold)
+        senders.window = np.where(which, senders.threshold, senders.window)
+        senders.since_loss_s = np.where(which, 0.0, senders.since_loss_s)
+
+
+class Reno(CongestionControl):
+    """RFC 5681."""
+
+
+class Cubic(CongestionControl):
+    """RFC 9438, with HyStart."""
+
+    beta = CUBIC_BETA
+
+    def leave_slow_start(self, senders: Senders, path: Path, flight: Flight, slow: Floats) -> Floats:
+        """HyStart, once in a connection until it loses something."""
+        half_s = path.round_trip_s / 2 + HYSTART_SLACK_S
+        train = (flight.window - 2) * path.segment_s >= half_s
+        train &= 2 * path.segment_s <= HYSTART_ACK_SPACING_S
+        late = ~train & (flight.window * path.segment_s >= path.round_trip_s)
+        leaves = (train | late) & (senders.threshold == np.inf)
+        leaves &= senders.window + slow >= HYSTART_LEAST_WINDOW
+        at = np.where(train, half_s, path.round_trip_s) / path.segment_s
+        slow = np.where(leaves, np.minimum(slow, at), slow)
+        senders.threshold = np.where(leaves, senders.window + slow, senders.threshold)
+        return slow
+
+    def avoid_congestion(self, senders: Senders, path: Path, acknowledged: Floats) -> Floats:
+        """See `CongestionControl.avoid_congestion`."""
+        peak, window = senders.peak_window, senders.window
+        first = window + acknowledged * CUBIC_FIRST_GROWTH
+        until_peak_s = np.cbrt(peak * (1 - self.beta) / CUBIC_C)
+        cubic = CUBIC_C * (senders.since_loss_s - until_peak_s) ** 3 + peak
+        as_reno = self.beta * peak + CUBIC_AS_RENO * senders.since_loss_s / path.round_trip_s
+        later = np.clip(np.maximum(cubic, as_reno), window, 1.5 * window)
+        grown = np.where(peak > 0, np.where(acknowledged > 0, later, window), first)
+        return np.asarray(grown)
+
+    def lose(self, senders: Senders, which: Mask) -> None:
+        """As Reno to seven tenths; who loses before the last peak gives way further (fast convergence)."""
+        before = senders.window < senders.peak_window
+        peak = np.where(before, senders.window * (1 + self.beta) / 2, senders.window)
+        super().lose(senders, which)
+        senders.peak_window = np.where(which, peak, senders.peak_window)
+
+
+class Bbr(CongestionControl):
+    """Version 1."""
+
+    buffer_per_window = 1.5 * BUFFER_PER_WINDOW
+    fits = 1.0
+
+    def sending_s(self, senders: Senders, path: Path, flight: Flight) -> Floats:
+        """Paced, never slower than at first."""
+        first = BBR_GAIN * self.first_window / path.round_trip_s
+        pace = np.maximum(BBR_GAIN * senders.rate, first)
+        if flight.number:
+            aged = BBR_THIRD_FLIGHT if flight.number == 2 else 1.0
+            pace = np.maximum(pace, aged * senders.window / path.round_trip_s)
+        pace = np.where(senders.full > 0, np.maximum(senders.rate, 1.0), pace)
+        return np.maximum(super().sending_s(senders, path, flight), (flight.window - 1) / pace)
+
+    def acknowledge(self, senders: Senders, path: Path, flight: Flight, sending_s: Floats) -> None:
+        """A better estimate of the rate, and the window that goes with it."""
+        took_s = np.maximum(sending_s, path.round_trip_s) if flight.number > 1 else sending_s + path.round_trip_s
+        sample = np.where(flight.fills, np.inf, flight.window / took_s)
+        senders.rate = np.maximum(senders.rate, np.minimum(sample, 1 / path.segment_s))
+        lasts_s = (flight.sent - flight.window) * path.segment_s
+        full = flight.fills & (lasts_s >= BBR_FULL_ROUNDS * path.round_trip_s)
+        senders.full = np.maximum(senders.full, full)
+        under_way = senders.rate * path.round_trip_s
+        most = np.where(senders.full > 0, 2.0, BBR_GAIN) * under_way + BBR_SPARE_SEGMENTS
+        grown = np.maximum(senders.window, np.minimum(senders.window + flight.sent, most))
+        starting = (flight.number == 0) & (flight.window <= self.first_window)
+        grown = np.where(starting, senders.window + flight.sent, grown)
+        senders.window = np.where(senders.full > 0, most, grown)
+
+    def lose(self, senders: Senders, which: Mask) -> None:
+        """Loss does not change it."""
+
+
+ALGORITHMS: dict[str, type[CongestionControl]] = {"reno": Reno, "cubic": Cubic, "bbr": Bbr}

@@ -1,0 +1,120 @@
+"""What a sender knows of its connection, and the path that it sends on."""
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from testbed.arrays import Floats, Ids
+from testbed.emulation.transport.section import Transport
+
+BUFFER_PER_WINDOW = 3.82  # segments of send buffer for each of the window: 2 x 4352 / 2280 bytes, Linux' accounting
+TIMER_S = 0.004  # a tick of Linux' timers
+
+
+@dataclass(eq=False)
+class Senders:
+    """What each of n senders knows, `(n,)` float64 each. Windows and buffers are counted in segments, as in Linux.
+
+    Attributes:
+        window: the congestion window.
+        threshold: the window at which slow start ends (ssthresh); infinite until it has ended once.
+        buffer: what the send buffer holds.
+        smoothed_s: round trip as measured, queues included; NaN before the first message.
+        variation_s: four times its mean deviation, which is large at first.
+        last_sent_s: when the last segment was sent.
+        peak_window: before the last loss; 0 if there was none (CUBIC's W_max).
+        since_loss_s: round trips spent sending since then.
+        rate: segments per second, as BBR has estimated it.
+        full: 1 where BBR knows that the link gives no more.
+    """
+
+    window: Floats
+    threshold: Floats
+    buffer: Floats
+    smoothed_s: Floats
+    variation_s: Floats
+    last_sent_s: Floats
+    peak_window: Floats
+    since_loss_s: Floats
+    rate: Floats
+    full: Floats
+
+    @classmethod
+    def new(cls, transport: Transport, count: int) -> "Senders":
+        """Those of `count` connections that have just been opened."""
+        first = float(transport.initial_window_segments)
+        return cls(
+            window=np.full(count, first),
+            threshold=np.full(count, np.inf),
+            buffer=np.full(count, max(10.0, first) * BUFFER_PER_WINDOW),
+            smoothed_s=np.full(count, np.nan),
+            variation_s=np.full(count, np.nan),
+            last_sent_s=np.full(count, np.inf),
+            peak_window=np.zeros(count),
+            since_loss_s=np.zeros(count),
+            rate=np.zeros(count),
+            full=np.zeros(count),
+        )
+
+    def __len__(self) -> int:
+        return len(self.window)
+
+    def take(self, ids: Ids) -> "Senders":
+        """A copy of the senders `ids`."""
+        return Senders(*(column[ids] for column in self.columns()))
+
+    def put(self, ids: Ids, others: "Senders") -> None:
+        """Let the senders `ids` be as `others`."""
+        for column, given in zip(self.columns(), others.columns(), strict=True):
+            column[ids] = given
+
+    def columns(self) -> list[Floats]:
+        """All of it, in the order of the attributes."""
+        return [getattr(self, field.name) for field in fields(self)]
+
+    def pattern(self) -> list[Floats]:
+        """All that decides how a message leaves: whether something was sent before, but not when."""
+        return replace(self, last_sent_s=np.isfinite(self.last_sent_s).astype(np.float64)).columns()
+
+    def time_out_s(self, transport: Transport) -> Floats:
+        """`(n,)` seconds without an acknowledgement after which a segment is sent again (RFC 6298, as in Linux)."""
+        return self.smoothed_s + np.maximum(self.variation_s, transport.minimum_timeout_s) + TIMER_S
+
+    def begin(self, transport: Transport, round_trip_s: Floats, start_s: Floats) -> None:
+        """A message is to be sent at `start_s`: measure the round trip of new connections, restart idle ones."""
+        new = np.isnan(self.smoothed_s)
+        self.smoothed_s[new], self.variation_s[new] = round_trip_s[new], 2 * round_trip_s[new]
+        if not transport.slow_start_after_idle or transport.congestion_control == "bbr":
+            return
+        idle_s = np.maximum(start_s - self.last_sent_s, 0.0)
+        halvings = np.minimum(np.floor(idle_s / self.time_out_s(transport)), 60.0)
+        idle = halvings > 0
+        least = np.minimum(self.window, transport.initial_window_segments)
+        shrunk = np.maximum(np.floor(self.window * 0.5**halvings), least)
+        self.threshold[idle] = np.maximum(self.threshold, 0.75 * self.window)[idle]
+        self.window[idle] = shrunk[idle]
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """From n senders to their receivers, `(n,)` float64 each.
+
+    Attributes:
+        segment_s: seconds that a full segment takes on the link.
+        round_trip_s: seconds from sending a segment to the acknowledgement of it, on an empty link.
+        loss: probability that a packet is lost.
+        buffer_s: how long the queue in front of the link may get; infinite: any length.
+    """
+
+    segment_s: Floats
+    round_trip_s: Floats
+    loss: Floats
+    buffer_s: Floats
+
+    def take(self, ids: Ids) -> "Path":
+        """The paths `ids`."""
+        return Path(*(column[ids] for column in self.columns()))
+
+    def columns(self) -> list[Floats]:
+        """All of it, in the order of the attributes."""
+        return [getattr(self, field.name) for field in fields(self)]

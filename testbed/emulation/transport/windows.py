@@ -1,0 +1,150 @@
+"""From messages to flights: windows that open with each acknowledgement, and what is lost and sent again.
+
+A sender with a window of w segments sends them at once and hears of the first a round trip later; then the next window
+goes. A flight that lasts longer than that fills the link, and what is left follows without a pause. (Cardwell, Savage
+and Anderson, "Modeling TCP latency", 2000, count flights in this way; here each is followed by itself.)
+
+What is lost is sent again in the next flight: the acknowledgements of what came after it say so (RFC 8985). When
+nothing came after it, a probe finds out after two round trips (tail loss probe); when nothing of a flight came, or what
+was sent again is lost again, the retransmission time-out does, and slow start begins anew.
+"""
+
+import numpy as np
+
+from testbed.arrays import Floats, Ids
+from testbed.emulation.transport.congestion import ALGORITHMS, Flight, Mask
+from testbed.emulation.transport.section import Transport
+from testbed.emulation.transport.senders import Path, Senders
+
+VARIATION_KEPT = 0.77  # beyond its least, by each round trip but a connection's first (RFC 6298)
+SAMPLES_SMOOTHED = 16  # segments whose round trips the smoothed one lags behind
+
+
+class Sending:
+    """n messages on their way into flights.
+
+    Args:
+        senders: what they know when the messages begin (`Senders.begin`); changed.
+        segments: `(n,)` of each message, above 0.
+        path: theirs.
+        transport: how they send.
+        burst: mean segments lost in a row.
+        generator: what is lost; None where nothing ever is.
+
+    Attributes:
+        queue_s: `(n,)` seconds from sending the last segment until it is through the link.
+    """
+
+    def __init__(
+        self,
+        senders: Senders,
+        segments: Ids,
+        path: Path,
+        transport: Transport,
+        burst: float = 1.0,
+        generator: np.random.Generator | None = None,
+    ) -> None:
+        assert transport.segment_bytes is not None
+        self.senders, self.path, self.transport = senders, path, transport
+        self.limit = transport.window_limit_bytes / transport.segment_bytes
+        self.control = ALGORITHMS[transport.congestion_control](transport, self.limit)
+        self.left = segments.astype(np.float64)
+        self.fits = self.control.fits * (self.left + senders.window)
+        self.queue_s = np.zeros(len(segments))
+        self._burst, self._generator = burst, generator
+        self._began_s, self._next_s = np.zeros(len(segments)), np.zeros(len(segments))
+        self._repeats = np.zeros(len(segments))  # flights in a row of which nothing arrived
+        self._flights: list[tuple[Ids, Floats, Floats]] = []
+
+    def run(self) -> tuple[Ids, Floats, Floats]:
+        """(whose, segments, gap in seconds) of all flights, those of one message in order."""
+        who, number = np.arange(len(self.left)), 0
+        while len(who):
+            who = self._fly(who, number)
+            number += 1
+        owner, size, gap = (np.concatenate(column) for column in zip(*self._flights, strict=True))
+        order = np.argsort(owner, kind="stable")
+        return owner[order], size[order], gap[order]
+
+    def _fly(self, who: Ids, number: int) -> Ids:
+        """One flight of each of `who`; returns who has something left."""
+        senders, path, left = self.senders.take(who), self.path.take(who), self.left[who]
+        window = np.minimum(np.minimum(np.minimum(senders.window, self.limit), senders.buffer), left)
+        window = np.where(left > window, np.maximum(np.floor(window), 1.0), window)
+        fills = (window < left) & (window * path.segment_s >= path.round_trip_s)
+        sent = np.where(fills, left, window) if self._generator is None else window
+        flight = Flight(number, window, sent, fills, (number > 0) | (window < left))
+        sending_s = self.control.sending_s(senders, path, flight)
+        late_s = np.where(sent > window, 0.0, sending_s - window * path.segment_s)  # a paced flight as a late burst
+        begin_s = self._next_s[who]
+        self._flights.append((who, sent, begin_s - self._began_s[who] + late_s))
+        self._began_s[who] = begin_s + late_s
+        wait_s = np.maximum(path.round_trip_s, sending_s)
+        lost = np.zeros(len(who))
+        if self._generator is not None:
+            lost = self._lost(self._generator, path, flight)
+            wait_s = wait_s + self._recover(senders, path, flight, lost, left, who)
+        self._next_s[who] = begin_s + wait_s
+        self._acknowledge(senders, path, flight, sending_s, lost)
+        buffer = np.minimum(self.control.buffer_per_window * senders.window, self.fits[who])
+        senders.buffer = np.minimum(np.maximum(senders.buffer, buffer), self.limit)
+        self.left[who] = left = left - (sent - lost)
+        last = left < 0.5
+        self._measure(senders, path, flight, who, last)
+        self.senders.put(who, senders)
+        return who[~last]
+
+    def _acknowledge(self, senders: Senders, path: Path, flight: Flight, sending_s: Floats, lost: Floats) -> None:
+        """The windows grow, but for those that have just shrunk."""
+        before = [column.copy() for column in senders.columns()] if lost.any() else []
+        self.control.acknowledge(senders, path, flight, sending_s)
+        if before:
+            after = senders.columns()
+            kept = Senders(*(np.where(lost > 0, was, now) for was, now in zip(before, after, strict=True)))
+            senders.put(np.arange(len(lost)), kept)
+
+    def _measure(self, senders: Senders, path: Path, flight: Flight, who: Ids, last: Mask) -> None:
+        """The round trips that the last segments see, with the queue in front of them."""
+        under_way = np.minimum(np.minimum(senders.window, self.limit), flight.sent)
+        burst = 1.0 if flight.number == 0 else 0.5  # acknowledgements come at the link's rate, and each lets two go
+        full_s = np.maximum(under_way * path.segment_s - path.round_trip_s, 0.0)
+        queue_s = np.where(flight.fills, full_s, flight.window * path.segment_s * burst)
+        seen = np.maximum(0.0, 1 - SAMPLES_SMOOTHED / np.maximum(flight.window, SAMPLES_SMOOTHED))
+        smoothed_s = path.round_trip_s + queue_s * np.where(flight.fills, 1.0, seen)
+        senders.smoothed_s = np.where(last, smoothed_s, senders.smoothed_s)
+        least = self.transport.minimum_timeout_s
+        first = (senders.last_sent_s == np.inf) & (flight.number == 0)
+        kept = np.where(first, 1.0, VARIATION_KEPT)
+        senders.variation_s = least + np.maximum(senders.variation_s - least, 0.0) * kept
+        self.queue_s[who] = np.where(last, queue_s, self.queue_s[who])
+
+    # -- loss ------------------------------------------------------------------------------------------------
+
+    def _lost(self, generator: np.random.Generator, path: Path, flight: Flight) -> Floats:
+        """Segments of each flight that do not arrive: by chance, or because the queue is full."""
+        sent = np.maximum(np.rint(flight.sent), 1.0)
+        begun = generator.binomial(sent.astype(np.int64), path.loss / self._burst)
+        lost = begun.astype(np.float64)
+        if self._burst > 1:
+            extra = generator.negative_binomial(np.maximum(begun, 1), 1 / self._burst)
+            lost += np.where(begun > 0, extra, 0)
+        burst = 1.0 if flight.number == 0 else 0.5
+        queue_s = np.maximum(flight.window * path.segment_s * burst, flight.window * path.segment_s - path.round_trip_s)
+        over = np.maximum(queue_s - path.buffer_s, 0.0) / path.segment_s
+        return np.minimum(lost + np.floor(np.where(np.isfinite(over), over, 0.0)), sent)
+
+    def _recover(self, senders: Senders, path: Path, flight: Flight, lost: Floats, left: Floats, who: Ids) -> Floats:
+        """Shrink the windows of those that lost something; seconds that finding out takes beyond a round trip."""
+        assert self._generator is not None
+        some, everything = lost > 0, lost >= np.rint(flight.sent)
+        time_out_s = senders.time_out_s(self.transport)
+        self.control.lose(senders, some)
+        # What comes last in a message has nothing after it that would tell; a flight is as likely to lose any segment.
+        ends = some & (flight.sent >= left) & (self._generator.random(len(who)) * flight.sent < lost)
+        probe_s = path.round_trip_s + np.where(flight.sent <= 1.5, self.transport.minimum_timeout_s, 0.0)
+        wait_s = np.where(ends, np.minimum(probe_s, time_out_s), 0.0)
+        again = everything & ((self._repeats[who] > 0) | ~ends)
+        wait_s = np.where(again, time_out_s * 2.0 ** np.minimum(self._repeats[who], 8.0), wait_s)
+        self._repeats[who] = np.where(everything, self._repeats[who] + 1, 0.0)
+        senders.window = np.where(again, 1.0, senders.window)
+        return wait_s
