@@ -95,7 +95,8 @@ def experiment(protocol: str, algorithm: str, pause_s: float, handled_s: float) 
             "down_mbit_s": MBIT_S, "up_mbit_s": MBIT_S, "latency_ms": RTT_MS / 2 + 500 * handled_s,
             "server_down_mbit_s": SERVER_MBIT_S, "server_up_mbit_s": SERVER_MBIT_S,
             "transport": {
-                "preset": "tcp", "congestion_control": algorithm, "handshake": "none", "per_message_bytes": FRAME_BYTES,
+                "preset": "tcp", "congestion_control": algorithm, "connection": "persistent",
+                "handshake": "none", "per_message_bytes": FRAME_BYTES,
             },
         },
         "time": {"compute": "modelled", "deadline_s": 120, "between_rounds_s": pause_s},
