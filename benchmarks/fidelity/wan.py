@@ -21,7 +21,7 @@ import numpy.typing as npt
 from benchmarks.fidelity.measuring import Clients
 from benchmarks.fidelity.namespaces import enter
 from benchmarks.fidelity.picture import draw
-from benchmarks.fidelity.wan_cases import STATES, WanCase, wan_cases
+from benchmarks.fidelity.wan_cases import ALGORITHMS, STATES, WanCase, size_text, wan_cases
 from benchmarks.fidelity.wan_measuring import Measured, handling_s, measured, predicted
 from benchmarks.fidelity.wan_rounds import RoundTimes, compared_rounds
 from benchmarks.fidelity.wire_check import Checked, checked, worst
@@ -114,16 +114,44 @@ class Validation:
         }  # fmt: skip
 
     def tables(self) -> Iterator[list[dict[str, object]]]:
-        """The wire, the rounds, the cases: the largest errors first."""
+        """The wire, the rounds, groups of cases, and the cases: the largest errors first."""
         yield [one.row() for one in self.wire]
         if self.rounds:
             yield [one.row() for one in self.rounds]
+        yield by_group([one for one in self.comparisons if not one.case.loss])
         yield [one.row() for one in sorted(self.comparisons, key=lambda one: -abs(one.error))]
 
     def picture(self, path: Path) -> None:
         """Predicted against measured, one point a case."""
         points = [(one.case, one.measured_s, one.predicted_s) for one in self.comparisons]
         draw(points, [(one.measured_s, one.predicted_s) for one in self.rounds], path)
+
+
+def by_group(comparisons: Sequence[WanComparison]) -> list[dict[str, object]]:
+    """How large errors are for each value of each dimension, from small to large."""
+    groups: dict[tuple[str, float, str], list[float]] = {}
+    for one in comparisons:
+        case, largest = one.case, max(one.case.question_bytes, one.case.answer_bytes)
+        for key in (
+            ("algorithm", ALGORITHMS.index(case.algorithm), case.algorithm),
+            ("connection", list(STATES).index(case.state), case.state),
+            ("round trip", case.rtt_ms, f"{case.rtt_ms:g} ms"),
+            ("rate", case.mbit_s, f"{case.mbit_s:g} Mbit/s"),
+            ("larger message", largest, size_text(largest)),
+            ("clients", case.clients, str(case.clients)),
+        ):
+            groups.setdefault(key, []).append(one.error)
+    rows: list[dict[str, object]] = []
+    for (dimension, _, value), signed in sorted(groups.items()):
+        errors = np.abs(signed)
+        rows.append({
+            "of": dimension, "value": value, "cases": len(errors),
+            "median error %": round(100 * float(np.median(errors)), 1),
+            "median signed %": round(100 * float(np.median(signed)), 1),
+            "worst %": round(100 * float(errors.max()), 1),
+            "within 15 %": f"{100 * float((errors <= WITHIN).mean()):.0f} %",
+        })  # fmt: skip
+    return rows
 
 
 def validate(seed: int, *, quick: bool = False, names: Sequence[str] = ()) -> Validation:

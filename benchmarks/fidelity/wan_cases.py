@@ -59,7 +59,7 @@ class WanCase:
         """All of it, in one line."""
         shared = "" if self.clients == 1 else f", {self.clients} clients at {self.server_mbit_s:g}"
         lossy = f", {100 * self.loss:g}% loss" if self.loss else ""
-        sizes = f"{_size(self.question_bytes)} / {_size(self.answer_bytes)}"
+        sizes = f"{size_text(self.question_bytes)} / {size_text(self.answer_bytes)}"
         return f"{self.algorithm}, {self.rtt_ms:g} ms, {self.mbit_s:g} Mbit/s{shared}, {sizes}, {self.state}{lossy}"
 
     @property
@@ -128,5 +128,6 @@ def _drawn(generator: np.random.Generator) -> Iterator[WanCase]:
         )  # fmt: skip
 
 
-def _size(count: int) -> str:
+def size_text(count: int) -> str:
+    """Bytes as people write them."""
     return f"{count / MB:g} MB" if count >= MB else f"{count / KB:g} kB" if count >= KB else f"{count} B"
