@@ -3,8 +3,8 @@
 Clients in namespaces answer a server over the wire in user space (`wire`): round trips of 5 to 300 ms, rates of 2 to
 100 Mbit/s, messages of 200 bytes to 10 MB, three algorithms of congestion control, connections that are new, warm or
 idle, several clients at one link of the server's, packets that are lost. The cases are drawn by seed. The computed side
-gets the case's numbers, and as clients' work what the smallest message takes without distance (`handling_s`). With
-loss, means over repetitions are compared. Then whole rounds of protocols (`wan_rounds`).
+gets the case's numbers, and as clients' work what the smallest message takes beyond its round trips (`handling_s`).
+With loss, means over repetitions are compared. Then whole rounds of protocols (`wan_rounds`).
 """
 
 import statistics
