@@ -70,8 +70,8 @@ class Flights:
     @property
     def total_bytes(self) -> Floats:
         """`(n,)` bytes of all flights of each transfer."""
-        sums = np.append(0.0, np.cumsum(self.size_bytes))
-        return np.asarray(np.diff(sums[self.offsets])[self.pattern])
+        each = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+        return np.asarray(np.bincount(each, self.size_bytes, len(self.offsets) - 1)[self.pattern])
 
     def steps(self) -> Iterator[tuple[Ids, Floats, Floats]]:
         """For the first, second, ... flight: which transfers have one, its bytes, and its gap in seconds."""

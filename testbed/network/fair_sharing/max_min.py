@@ -22,6 +22,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from testbed.arrays import Floats, Ids
+from testbed.emulation.transport.flights import Flights
 
 IDLE, CAPPED, SHARED = range(3)
 
@@ -207,13 +208,13 @@ class MaxMinLevel:
             self._enter_capped(group)
 
 
-def contended_finish(start: Floats, rate: Floats, size: Floats, count: Ids, capacity: float) -> Floats:
+def contended_finish(start: Floats, rate: Floats, flights: Flights, count: Ids, capacity: float) -> Floats:
     """When transfers at constant rates are complete on a link that they fill.
 
     Args:
-        start: `(n,)` seconds, ascending.
+        start: `(n,)` seconds at which the first flight of each begins, ascending.
         rate: `(n,)` bytes per second of each transfer's own link, above 0; may be infinite.
-        size: `(n,)` bytes, above 0.
+        flights: of the transfers, at least one each.
         count: `(n,)` how many equal transfers there are of each.
         capacity: bytes per second, above 0 and finite.
 
@@ -221,22 +222,30 @@ def contended_finish(start: Floats, rate: Floats, size: Floats, count: Ids, capa
         `(n,)` seconds.
     """
     caps, group_of = np.unique(rate, return_inverse=True)
-    starts, sizes, groups, counts = start.tolist(), size.tolist(), group_of.tolist(), count.tolist()
+    starts, groups, counts = start.tolist(), group_of.tolist(), count.tolist()
+    sizes, gaps = flights.size_bytes.tolist(), flights.gap_s.tolist()
+    flight = flights.first.tolist()  # the one that each transfer is in, or waits for
+    last = (flights.first + flights.count - 1).tolist()
+    begin = start.tolist()  # of that flight
+    to_come = int((flights.count - 1).sum())  # flights after those
     level = MaxMinLevel(caps.tolist(), capacity)
     finish = [0.0] * len(starts)
-    goal = [0.0] * len(starts)  # the group's work at which the transfer is done
+    goal = [0.0] * len(starts)  # the group's work at which the flight is through
     by_time: list[tuple[float, int]] = []
     by_volume: list[tuple[float, int]] = []
+    waiting: list[tuple[float, int]] = []  # by the time at which their next flight begins
     queue_of = {CAPPED: by_time, SHARED: by_volume}
     following, active, origin = 0, 0, 0.0
-    while active or following < len(starts):
+    while active or following < len(starts) or waiting:
+        next_start = starts[following] if following < len(starts) else math.inf
+        if waiting and waiting[0][0] < next_start:
+            next_start = waiting[0][0]
         if not active:
             level.restart()
-            origin = starts[following]
-        next_start = starts[following] - origin if following < len(starts) else math.inf
+            origin = next_start
         next_time = by_time[0][0] if by_time else math.inf
         next_volume = by_volume[0][0] if by_volume else math.inf
-        level.advance(min(next_start, next_time), next_volume)
+        level.advance(min(next_start - origin, next_time), next_volume)
         came_up = []
         while by_time and by_time[0][0] <= level.time_s:
             came_up.append(heappop(by_time)[1])
@@ -247,21 +256,41 @@ def contended_finish(start: Floats, rate: Floats, size: Floats, count: Ids, capa
             clock, due = level.due(group, goal[transfer])
             if due > clock:
                 heappush(queue_of[level.mode[group]], (due, transfer))
-            else:  # done, or lacking so little that the clock cannot show it
-                finish[transfer] = origin + level.time_s
+                continue
+            # Through, or lacking so little that the clock cannot show it.
+            now_s = origin + level.time_s
+            if flight[transfer] == last[transfer]:
+                finish[transfer] = now_s
                 level.leave(group, counts[transfer])
                 active -= 1
-        begun = following
+                continue
+            flight[transfer] = number = flight[transfer] + 1
+            to_come -= 1
+            gate = begin[transfer] + gaps[number]
+            if gate > now_s:
+                begin[transfer] = gate
+                level.leave(group, counts[transfer])
+                active -= 1
+                heappush(waiting, (gate, transfer))
+            else:
+                begin[transfer] = now_s
+                goal[transfer] += sizes[number]
+                heappush(queue_of[level.mode[group]], (level.due(group, goal[transfer])[1], transfer))
+        begun = []
         while following < len(starts) and starts[following] - origin <= level.time_s:
-            level.join(groups[following], counts[following])
+            begun.append(following)
             following += 1
+        while waiting and waiting[0][0] - origin <= level.time_s:
+            begun.append(heappop(waiting)[1])
+        for transfer in begun:
+            level.join(groups[transfer], counts[transfer])
         level.settle()
-        for transfer in range(begun, following):
+        for transfer in begun:
             group = groups[transfer]
-            goal[transfer] = level.work(group) + sizes[transfer]
+            goal[transfer] = level.work(group) + sizes[flight[transfer]]
             heappush(queue_of[level.mode[group]], (level.due(group, goal[transfer])[1], transfer))
-        active += following - begun
-        if following == len(starts) and not level.shared_members:
+        active += len(begun)
+        if following == len(starts) and not level.shared_members and not to_come and not waiting:
             break  # nobody is held back and nobody will come: from now on all move as they do
     for _, transfer in by_time + by_volume:
         finish[transfer] = origin + level.due(groups[transfer], goal[transfer])[1]

@@ -20,8 +20,10 @@ import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
 from testbed.emulation.links.rates import Rates
+from testbed.network.fair_sharing.flights import Progress
 from testbed.network.fair_sharing.max_min import CAPPED, SHARED, MaxMinLevel
 
+Steps = list[tuple[float, float]]  # the flights of all transfers: bytes, and the gap in seconds
 _GONE = -1
 
 
@@ -152,17 +154,30 @@ class _Window:
     """What happens in one window of time: see `share_time_varying`, whose arguments it takes."""
 
     def __init__(
-        self, events: Events, size: Floats, count: Ids, negligible: Floats, slack_s: Floats, capacity: float
+        self,
+        events: Events,
+        progress: Progress,
+        steps: Steps,
+        count: Ids,
+        negligible: Floats,
+        slack_s: Floats,
+        capacity: float,
+        origin_s: float,
     ) -> None:
-        groups, here = events.first_rank, events.here
+        groups, here, size = events.first_rank, events.here, progress.lacking
         members = np.bincount(groups[here], count[here], len(events.caps)).astype(np.int64)
         self.level = level = _VaryingLevel(events.caps, capacity, members)
         self.finish = [math.inf] * len(size)
         self._count, self._negligible, self._slack_s = count.tolist(), negligible.tolist(), slack_s.tolist()
-        # The group's work at which a transfer is complete; of one that is not there, what it lacks.
+        # The group's work at which a flight is through; of a transfer that is not there, what the flight lacks.
         self.goal: list[float] = size.tolist()
         self.group: list[int] = np.where(here, groups, _GONE).tolist()
         self._until_s: list[float] = events.first_until_s.tolist()
+        self._steps, self._origin_s = steps, origin_s
+        self.flight, self._last = progress.flight.tolist(), progress.last.tolist()
+        self.begin_s: list[float] = progress.begin_s.tolist()
+        self.waiting: list[tuple[float, int]] = []  # by the time at which their next flight begins
+        self._resting: dict[int, int] = {}  # the groups that those who wait are to join
         ending = here & (size <= events.caps[groups] * events.first_until_s)
         self._queued: list[bool] = ending.tolist()
         self.by_time: list[tuple[float, int]] = []
@@ -175,10 +190,11 @@ class _Window:
         heapify(self.by_time)
         heapify(self.by_volume)
 
-    def completes(self, member: int) -> bool:
-        """Whether a transfer that has come up in a queue is complete; if not, it may be queued again."""
+    def leaves(self, member: int) -> bool:
+        """Whether a transfer that has come up in a queue leaves the link: it is complete, or its next flight waits."""
         level, group = self.level, self.group[member]
         if group == _GONE:
+            self._queued[member] = False
             return False
         lack = level.lacking(group, self.goal[member])
         if not level.capped(group):
@@ -193,8 +209,17 @@ class _Window:
             if lack > 0 and (due := level.time_s + lack / own) > level.time_s:
                 heappush(self.by_time, (due, member))
                 return False
-        self.finish[member] = level.time_s
-        self.goal[member] = 0.0
+        self._queued[member] = False
+        if self.flight[member] == self._last[member]:
+            self.finish[member] = level.time_s
+            self.goal[member] = 0.0
+        elif self._next_begins(member):
+            self.goal[member] += self._steps[self.flight[member]][0]
+            self.queue(member)
+            return False
+        else:
+            self.goal[member] = self._steps[self.flight[member]][0]
+            self._resting[member] = group
         self.group[member] = _GONE
         level.leave(group, self._count[member])
         return True
@@ -205,13 +230,26 @@ class _Window:
         if old != _GONE:
             rate = level.caps[old] if level.mode[old] == CAPPED else level.speed
             goal[member] -= level.leave(old, count)
-            spare = self._negligible[member]
-            if group == _GONE:
-                spare += rate * self._slack_s[member]
             self.group[member] = _GONE
-            if goal[member] <= spare:
-                self.finish[member] = level.time_s
-                return False
+            spare = self._negligible[member]
+            if self.flight[member] == self._last[member]:
+                if group == _GONE:
+                    spare += rate * self._slack_s[member]
+                if goal[member] <= spare:
+                    self.finish[member] = level.time_s
+                    return False
+            elif goal[member] <= spare and group != _GONE:
+                begins = self._next_begins(member)
+                goal[member] = self._steps[self.flight[member]][0]
+                if not begins:
+                    self._resting[member], self._until_s[member] = group, until_s
+                    return False
+        elif member in self._resting:
+            if group == _GONE:
+                del self._resting[member]
+            else:
+                self._resting[member], self._until_s[member] = group, until_s
+            return False
         elif self.finish[member] < math.inf:
             return False
         if group == _GONE:
@@ -220,8 +258,28 @@ class _Window:
         self.group[member], self._until_s[member] = group, until_s
         return not self._queued[member]
 
+    def _next_begins(self, member: int) -> bool:
+        """A transfer gets to its next flight: whether that begins now; otherwise it waits for it."""
+        self.flight[member] = flight = self.flight[member] + 1
+        now_s, gate_s = self._origin_s + self.level.time_s, self.begin_s[member] + self._steps[flight][1]
+        if gate_s <= now_s:
+            self.begin_s[member] = now_s
+            return True
+        self.begin_s[member] = gate_s
+        heappush(self.waiting, (max(gate_s - self._origin_s, self.level.time_s), member))
+        return False
+
+    def rejoin(self, member: int) -> bool:
+        """A transfer has waited until its next flight begins; returns whether it is to be queued."""
+        group = self._resting.pop(member, _GONE)
+        if group == _GONE:
+            return False
+        self.goal[member] += self.level.join(group, self._count[member])
+        self.group[member] = group
+        return not self._queued[member]
+
     def queue(self, member: int) -> None:
-        """Queue a transfer that can be complete before its rate changes again."""
+        """Queue a transfer whose flight can be through before its rate changes again."""
         level, group = self.level, self.group[member]
         own, lack = level.caps[group], level.lacking(group, self.goal[member])
         if lack <= own * (self._until_s[member] - level.time_s):
@@ -232,50 +290,71 @@ class _Window:
                 heappush(self.by_time, (level.time_s + lack / own, member))
                 self._queued[member] = True
 
+    def clear(self) -> None:
+        """Nobody is there: the queues have nothing to say, and the volume begins again, which keeps rounding small."""
+        for _, member in self.by_time + self.by_volume:
+            self._queued[member] = False
+        self.by_time.clear()
+        self.by_volume.clear()
+        self.level.volume = 0.0
+
     def lacking(self) -> Floats:
-        """`(n,)` bytes that each transfer lacks now; may be below 0 by rounding."""
+        """`(n,)` bytes that each transfer's flight lacks now; may be below 0 by rounding."""
         done = [self.level.work(group) if group != _GONE else 0.0 for group in self.group]
         lacking: Floats = np.array(self.goal) - np.array(done)
         return lacking
 
 
 def share_time_varying(
-    events: Events, size: Floats, count: Ids, negligible: Floats, slack_s: Floats, capacity: float, end_s: float
-) -> tuple[Floats, Floats]:
+    events: Events,
+    progress: Progress,
+    steps: Steps,
+    count: Ids,
+    negligible: Floats,
+    slack_s: Floats,
+    capacity: float,
+    origin_s: float,
+    end_s: float,
+) -> Floats:
     """When transfers are complete that share a link while the events happen.
 
     Args:
         events: of n transfers.
-        size: `(n,)` bytes that each has to carry, above 0.
+        progress: of the transfers, all of which lack something; on return, where they are at the end of the window.
+        steps: the flights that it speaks of.
         count: `(n,)` how many equal transfers there are of each.
         negligible: `(n,)` bytes; who lacks no more when its rate changes or when it is cut off has all of it.
         slack_s: `(n,)` seconds; who would be complete so soon after it is cut off is complete.
         capacity: bytes per second, above 0 and finite.
-        end_s: seconds since the window began, after all events; may be infinite.
+        origin_s: when the window begins, seconds.
+        end_s: seconds since then, after all events; may be infinite.
 
     Returns:
-        (finish_s, lacking): `(n,)` each; seconds since the window began, infinite if not in this window, and bytes.
+        `(n,)` seconds since the window began, infinite if not in this window.
     """
-    window = _Window(events, size, count, negligible, slack_s, capacity)
-    level, by_time, by_volume = window.level, window.by_time, window.by_volume
+    window = _Window(events, progress, steps, count, negligible, slack_s, capacity, origin_s)
+    level, by_time, by_volume, waiting = window.level, window.by_time, window.by_volume, window.waiting
     times, members, ranks, untils = (
         column.tolist() for column in (events.time_s, events.member, events.rank, events.until_s)
     )
     position, total = 0, len(times)
-    while position < total or by_time or by_volume:
+    while position < total or by_time or by_volume or waiting:
         event_s = times[position] if position < total else end_s
+        rejoins = bool(waiting) and waiting[0][0] <= event_s
+        if rejoins:
+            event_s = waiting[0][0]
         due_s = by_time[0][0] if by_time else math.inf
         due_volume = by_volume[0][0] if by_volume else math.inf
-        # Whoever comes up until the next event; everybody else has no chance to be complete.
+        # Whoever comes up until the next event; everybody else has no chance to be through.
         entered = []
         if by_volume and level.advance_to_volume(due_volume, min(event_s, due_s)):
-            if not window.completes(heappop(by_volume)[1]):
+            if not window.leaves(heappop(by_volume)[1]):
                 continue
         elif due_s <= event_s and by_time:
             level.advance_to_time(due_s)
-            if not window.completes(heappop(by_time)[1]):
+            if not window.leaves(heappop(by_time)[1]):
                 continue
-        elif position == total:
+        elif position == total and not rejoins:
             break
         else:
             level.advance_to_time(event_s)
@@ -283,19 +362,23 @@ def share_time_varying(
                 if window.change(members[position], ranks[position], untils[position]):
                     entered.append(members[position])
                 position += 1
+            while waiting and waiting[0][0] <= level.time_s:
+                member = heappop(waiting)[1]
+                if window.rejoin(member):
+                    entered.append(member)
         level.settle()
         if level.idle:
-            by_time.clear()
-            by_volume.clear()
-            level.volume = 0.0  # keeps rounding small
+            window.clear()
         for member in entered:
             window.queue(member)
     if end_s < math.inf:
         level.advance_to_time(end_s)
     finish, lacking = np.array(window.finish), window.lacking()
     there = np.array(window.group) != _GONE
-    finish[there & (lacking <= negligible)] = end_s
-    return finish, np.maximum(lacking, 0.0)
+    progress.flight[:], progress.begin_s[:] = window.flight, window.begin_s
+    progress.lacking[:] = np.maximum(lacking, 0.0)
+    finish[there & (lacking <= negligible) & (progress.flight == progress.last)] = end_s
+    return finish
 
 
 def _border(caps: Floats, members: Ids, capacity: float) -> int:

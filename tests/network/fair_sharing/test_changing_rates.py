@@ -1,8 +1,6 @@
 """Changing rates and transfers cut off: exact textbook water-filling, and the properties that any fair link has."""
 
 import itertools
-import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -12,109 +10,18 @@ from hypothesis import strategies as st
 
 from testbed.emulation.links import BandwidthTraces
 from testbed.emulation.links.rates import CONSTANT, Rates
-from testbed.network.fair_sharing import transfers
+from testbed.network.fair_sharing import windows
 from testbed.network.fair_sharing.transfers import transfer
+from tests.network.fair_sharing.definition import Case, cases, exact, fair
 from tests.thoroughness import examples
 
 CLOSE = 1e-9
-NEVER = 10**6
-
-
-@dataclass(frozen=True)
-class Case:
-    """Transfers in whole numbers; `traces` are (steps of (seconds, rate), period)."""
-
-    traces: list[tuple[list[tuple[int, int]], int]]
-    transfers: list[tuple[int, int, int, int, int, int]]  # start, size, stop, trace, phase, scale
-    capacity: int
-
-    def rates(self) -> Rates:
-        steps = [steps for steps, _ in self.traces]
-        offsets = np.cumsum([0] + [len(trace) for trace in steps])
-        flat = np.array([step for trace in steps for step in trace], float)
-        traces = BandwidthTraces.of(offsets, flat[:, 0], flat[:, 1], [period for _, period in self.traces])
-        _, _, _, trace, phase, scale = np.array(self.transfers).T
-        return Rates.traced(traces, trace, phase, scale)
-
-    def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        start, size, stop, *_ = np.array(self.transfers, float).T
-        return start, size, np.where(stop == NEVER, np.inf, stop)
-
-
-def rate_and_end(case: Case, index: int, now: Fraction) -> tuple[Fraction, Fraction | None]:
-    """The rate of a transfer's own link, and until when it has that rate at least."""
-    _, _, _, trace, phase, scale = case.transfers[index]
-    if trace == CONSTANT:
-        return Fraction(scale), None
-    steps, period = case.traces[trace]
-    place = (now + phase) % period
-    at = max(number for number, (time, _) in enumerate(steps) if time <= place)
-    end = steps[at + 1][0] if at + 1 < len(steps) else period
-    return Fraction(steps[at][1] * scale), now + end - place
-
-
-def fair(caps: dict[int, Fraction], capacity: Fraction) -> dict[int, Fraction]:
-    """Water-filling: in ascending order of the caps, each gets its cap or an equal part of what is left."""
-    given, spare = {}, capacity
-    for position, (index, cap) in enumerate(sorted(caps.items(), key=lambda item: item[1])):
-        given[index] = min(cap, spare / (len(caps) - position))
-        spare -= given[index]
-    return given
-
-
-def exact(case: Case) -> tuple[list[float], list[float]]:
-    """Finish times and delivered bytes by the definition, event by event, in rational numbers."""
-    left = [Fraction(size) for _, size, *_ in case.transfers]
-    finish = [math.inf if size or start > stop else float(start) for start, size, stop, *_ in case.transfers]
-    mute = [
-        (trace != CONSTANT and not any(rate for _, rate in case.traces[trace][0])) or not scale
-        for *_, trace, _, scale in case.transfers
-    ]
-    now = Fraction(min(start for start, *_ in case.transfers))
-    while True:
-        waiting = [i for i, (_, _, stop, *_) in enumerate(case.transfers) if left[i] and stop > now and not mute[i]]
-        active = [i for i in waiting if case.transfers[i][0] <= now]
-        moments = [Fraction(case.transfers[i][0]) for i in waiting if i not in active]
-        moments += [Fraction(case.transfers[i][2]) for i in active]
-        if not waiting:
-            break
-        own = {i: rate_and_end(case, i, now) for i in active}
-        moments += [end for _, end in own.values() if end is not None]
-        rate = fair({i: cap for i, (cap, _) in own.items()}, Fraction(case.capacity))
-        moments += [now + left[i] / rate[i] for i in active if rate[i]]
-        then = min(moments)
-        for i in active:
-            left[i] -= rate[i] * (then - now)
-            if not left[i]:
-                finish[i] = float(then)
-        now = then
-    return finish, [float(size - left[i]) for i, (_, size, *_) in enumerate(case.transfers)]
-
-
-def traces_of(times: st.SearchStrategy[int], rates: st.SearchStrategy[int]) -> st.SearchStrategy:
-    steps = st.lists(st.tuples(times, rates), max_size=4, unique_by=lambda step: step[0])
-    return st.tuples(st.integers(0, 6).flatmap(lambda first: steps.map(lambda rest: [(0, first), *sorted(rest)])),
-                     st.integers(1, 4)).map(lambda made: (made[0], made[0][-1][0] + made[1]))  # fmt: skip
-
-
-# Few distinct values, so that ties and exactly full links are frequent; and arbitrary ones.
-COARSE = (st.integers(0, 6), st.sampled_from([0, 1, 2, 3, 6, 24]), st.sampled_from([0, 1, 2, 3, 5, 8, 13, NEVER]))
-FINE = (st.integers(0, 20), st.integers(0, 300), st.one_of(st.just(NEVER), st.integers(0, 60)))
-
-
-@st.composite
-def cases(draw: st.DrawFn, stops: bool = True) -> Case:
-    traces = draw(st.lists(traces_of(st.integers(1, 6), st.sampled_from([0, 1, 2, 3, 5])), min_size=1, max_size=3))
-    start, size, stop = draw(st.sampled_from([COARSE, FINE]))
-    one = st.tuples(start, size, stop if stops else st.just(NEVER), st.integers(CONSTANT, len(traces) - 1),
-                    st.integers(0, 7), st.sampled_from([0, 1, 1, 2]))  # fmt: skip
-    return Case(traces, draw(st.lists(one, min_size=1, max_size=10)), draw(st.integers(1, 12)))
 
 
 @pytest.fixture(autouse=True, params=[2, 1000], ids=["short windows", "long windows"], scope="module")
 def window_length(request: pytest.FixtureRequest):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transfers, "EVENTS", request.param)
+        patch.setattr(windows, "EVENTS", request.param)
         yield
 
 

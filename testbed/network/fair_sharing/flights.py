@@ -1,0 +1,183 @@
+"""How transfers go through their flights (`emulation.transport.flights`), as far as nobody holds them back.
+
+Two flights of a transfer are one here if the gap between them cannot matter: at no more than the rate of its own link
+the first one lasts at least that long, so that the second follows at once, however the links are shared.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from testbed.arrays import Floats, Ids
+from testbed.emulation.links.rates import Rates
+from testbed.emulation.transport.flights import Flights
+
+
+def check_flights(flights: Flights, size: Floats) -> None:
+    """Refuse flights that are not of transfers of `(n,)` bytes."""
+    if len(flights) != len(size):
+        raise ValueError(f"there are {len(size)} transfers, and flights of {len(flights)}")
+    if not ((flights.size_bytes > 0) & (flights.size_bytes < np.inf)).all():
+        raise ValueError("a flight's size must be a finite number of bytes above 0")
+    if not ((flights.gap_s >= 0) & (flights.gap_s < np.inf)).all():
+        raise ValueError("a flight's gap must be a finite number of seconds, at least 0")
+    if not np.isclose(flights.total_bytes, size, rtol=1e-9, atol=0).all():
+        raise ValueError("a transfer's size must be the total of its flights")
+
+
+def first_gap(flights: Flights) -> Floats:
+    """`(n,)` seconds from a transfer's start to its first flight; 0 if it has none."""
+    gap = np.zeros(len(flights))
+    has = flights.count > 0
+    gap[has] = flights.gap_s[flights.first[has]]
+    return gap
+
+
+def merged(flights: Flights, size: Floats, fastest: Floats) -> Flights:
+    """The same flights with those in one that nothing can part.
+
+    Args:
+        flights: of n transfers, at least one each.
+        size: `(n,)` bytes, their totals.
+        fastest: `(n,)` bytes per second, the most that each transfer ever gets.
+
+    Returns:
+        Flights of which each transfer has a pattern of its own.
+    """
+    first, count = flights.first, flights.count
+    begins = np.cumsum(count) - count
+    row = np.repeat(np.arange(len(flights)), count)
+    at = np.arange(len(row)) + np.repeat(first - begins, count)
+    bytes_, gap_s = flights.size_bytes[at], flights.gap_s[at]
+    follows = np.zeros(len(row), np.bool_)  # at once upon the one before
+    with np.errstate(invalid="ignore"):  # an infinite rate and no gap
+        follows[1:] = (bytes_[:-1] >= gap_s[1:] * fastest[row[1:]]) | (gap_s[1:] == 0)
+    follows[begins] = False
+    # When a flight began must be known where the next one's gap matters.
+    is_last = np.zeros(len(row), np.bool_)
+    is_last[begins + count - 1] = True
+    kept = ~(follows & (is_last | np.append(follows[1:], True)))
+    where = np.flatnonzero(kept)
+    sums = np.add.reduceat(bytes_, where) if len(where) else bytes_
+    offsets = np.append(0, np.cumsum(np.bincount(row[where], minlength=len(flights))))
+    single = np.diff(offsets) == 1
+    sums[offsets[:-1][single]] = size[single]
+    return Flights(np.arange(len(flights)), offsets, sums, np.where(follows, 0.0, gap_s)[where])
+
+
+@dataclass(frozen=True, eq=False)
+class Stretches:
+    """When transfers carry something: one row a flight.
+
+    Attributes:
+        who: `(m,)` whose flight it is.
+        begin_s: `(m,)` seconds.
+        end_s: `(m,)` seconds.
+        size_bytes: `(m,)` bytes carried by the end.
+    """
+
+    who: Ids
+    begin_s: Floats
+    end_s: Floats
+    size_bytes: Floats
+
+    def carried(self, rates: Rates, stop_s: Floats) -> Floats:
+        """`(n,)` bytes that each of the n transfers has carried by `stop_s`, `(n,)` seconds, on links with `rates`."""
+        stop = stop_s[self.who]
+        part = rates.take(self.who).bytes_between(self.begin_s, np.minimum(stop, self.end_s))
+        part = np.where(self.end_s < stop, self.size_bytes, part)
+        return np.bincount(self.who, part, len(stop_s)).astype(np.float64)
+
+    def peak_load(self, rate: Floats, order: Ids) -> float:
+        """The largest sum of rates at any moment; ends count before begins.
+
+        Args:
+            rate: `(n,)` bytes per second.
+            order: `(n,)` in which the transfers are gone through, so that rounding does not depend on how they stand.
+        """
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        at = np.argsort(place[self.who], kind="stable")
+        rates, times = rate[self.who[at]], np.concatenate((self.end_s[at], self.begin_s[at]))
+        change = np.concatenate((-rates, rates))[np.argsort(times, kind="stable")]
+        with np.errstate(invalid="ignore"):  # infinite rates: the load is infinite or NaN, which means contention
+            peak = float(np.cumsum(change).max())
+        return math.inf if math.isnan(peak) else peak
+
+
+@dataclass(frozen=True, eq=False)
+class Progress:
+    """How far n transfers are. Its arrays are written to as they go on.
+
+    Attributes:
+        flights: of all transfers.
+        flight: `(n,)` where in `flights` the one stands that a transfer is in, or waits for.
+        last: `(n,)` where its last one stands.
+        begin_s: `(n,)` seconds: since when it is in that flight, or until when it waits for it.
+        lacking: `(n,)` bytes of that flight.
+    """
+
+    flights: Flights
+    flight: Ids
+    last: Ids
+    begin_s: Floats
+    lacking: Floats
+
+    @classmethod
+    def of(cls, flights: Flights, start_s: Floats) -> "Progress":
+        """Transfers, at least one flight each, whose first flights begin at `start_s`, `(n,)` seconds."""
+        first = flights.first
+        return cls(flights, first.copy(), first + flights.count - 1, start_s.copy(), flights.size_bytes[first])
+
+    def take(self, ids: Ids) -> "Progress":
+        """A copy for the transfers `ids`, in that order."""
+        return Progress(self.flights, self.flight[ids], self.last[ids], self.begin_s[ids], self.lacking[ids])
+
+    def put(self, ids: Ids, other: "Progress") -> None:
+        """The transfers `ids` are now as far as those of `other`."""
+        self.flight[ids], self.begin_s[ids], self.lacking[ids] = other.flight, other.begin_s, other.lacking
+
+    def advance(self, who: Ids, end_s: Floats) -> Floats:
+        """`who` are through with a flight at `end_s` and get to the next; returns when that begins, seconds."""
+        self.flight[who] += 1
+        following = self.flight[who]
+        begin = np.maximum(end_s, self.begin_s[who] + self.flights.gap_s[following])
+        self.begin_s[who], self.lacking[who] = begin, self.flights.size_bytes[following]
+        return np.asarray(begin)
+
+    def unhindered(self, rates: Rates, since_s: Floats, until_s: Floats) -> tuple[Floats, Stretches]:
+        """All go on, with nobody to hold them back, until no flight of theirs is through by `until_s`.
+
+        Args:
+            rates: `(n,)` of their links.
+            since_s: `(n,)` seconds from which on they carry what they lack of their flights.
+            until_s: `(n,)` seconds; may be infinite.
+
+        Returns:
+            (finish_s, stretches): `(n,)` seconds at which each is complete, infinite if it has more flights to begin
+            by then; and when they carry something, the last stretches of each perhaps ending after `until_s`.
+        """
+        finish = np.full(len(since_s), np.inf)
+        parts: list[tuple[Ids, Floats, Floats, Floats]] = []
+        moving, since = np.arange(len(since_s)), since_s
+        while len(moving) or not parts:
+            lacking, link = self.lacking[moving], rates if len(moving) == len(finish) else rates.take(moving)
+            end = link.time_to_send(since, lacking)
+            parts.append((moving, since, end, lacking))
+            ends = self.flight[moving] == self.last[moving]
+            finish[moving[ends]] = end[ends]
+            goes_on = ~ends & (end <= until_s[moving]) & (end < np.inf)
+            moving = moving[goes_on]
+            since = self.advance(moving, end[goes_on])
+            begins = since < until_s[moving]
+            moving, since = moving[begins], since[begins]
+        who, begin_s, end_s, size = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return finish, Stretches(who, begin_s, end_s, size)
+
+    def total_lacking(self) -> Floats:
+        """`(n,)` bytes that each transfer lacks, those of the flights to come among them."""
+        to_come = self.last - self.flight
+        row = np.repeat(np.arange(len(to_come)), to_come)
+        at = np.arange(len(row)) - np.repeat(np.cumsum(to_come) - to_come - self.flight - 1, to_come)
+        return np.asarray(self.lacking + np.bincount(row, self.flights.size_bytes[at], len(to_come)))
