@@ -6,7 +6,10 @@ A test holds MEANINGS to what is declared: no column without a meaning, no meani
 import pyarrow as pa
 
 from docs._ext.markdown import escaped, table
+from testbed.records import clients
 from testbed.records.tables import OPTIONAL_TABLES, SCHEMAS
+
+TABLES = {**SCHEMAS, clients.CLIENTS: clients.SCHEMA}
 
 ROWS = {
     "rounds": "One row per round.",
@@ -14,6 +17,7 @@ ROWS = {
     "participation": "One row per participant of a round, completed or aborted.",
     "events": "One row per refusal, misbehaviour, crash, replaced host or coordinator, client left out, resume.",
     "privacy": "One row per client and round that its data were in; a round that was run again may have several.",
+    "clients": "One row per client of the population, written when the run begins.",
 }
 """What a row of each table is."""
 
@@ -92,6 +96,16 @@ MEANINGS: dict[str, dict[str, tuple[str, str]]] = {
         "honest_noise": (_SHARE, "What was really added."),
         "colluding_noise": (_SHARE, "What server and accomplices cannot subtract."),
     },
+    "clients": {
+        "client": ("", "Number of the client, from 0."),
+        "class": ("", "Its class; empty where the experiment has no `classes`."),
+        "down_mbit_s": ("Mbit/s", "Its downlink; on a bandwidth trace, or with outages, the mean over a period."),
+        "up_mbit_s": ("Mbit/s", "Its uplink, likewise."),
+        "latency_ms": ("milliseconds", "One-way delay between it and the server."),
+        "loss": ("probability", "That a packet is lost, each way."),
+        "device_factor": ("", "How many times longer than the reference machine it computes."),
+        "samples": ("samples", "How many it trains on."),
+    },
 }
 """By table and column: the unit (empty: none) and the meaning."""
 
@@ -168,7 +182,7 @@ def dtype(kind: pa.DataType) -> str:
 def tables() -> str:
     """All tables as MyST Markdown, below headings of the second level."""
     parts = []
-    for name, schema in SCHEMAS.items():
+    for name, schema in TABLES.items():
         optional = " Only some runs have it." if name in OPTIONAL_TABLES else ""
         parts.append(f"({name}-table)=\n### `{name}.parquet`\n\n{ROWS[name]}{optional}\n\n")
         rows = []

@@ -17,6 +17,7 @@ from testbed.experiment import Experiment
 Schema = Mapping[str, Any]
 REQUIRED = object()
 OWN_CLASS = "package.module:Name"
+LISTED, NAMED = "[]", ".NAME"
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Key:
     """A key of an experiment file.
 
     Attributes:
-        path: dotted; ``[]`` stands for an entry of a list.
+        path: dotted; ``[]`` stands for an entry of a list, ``NAME`` for the name of an entry of a mapping.
         variants: at least one; several where alternatives of a section have the key with other limits or defaults.
         section: whether further keys lie below it.
     """
@@ -103,7 +104,7 @@ class Reference:
 
     def below(self, path: str) -> list[Key]:
         """All keys below `path`."""
-        return [key for key in self.keys.values() if key.path.startswith((f"{path}.", f"{path}[]."))]
+        return [key for key in self.keys.values() if key.path.startswith((f"{path}.", f"{path}{LISTED}."))]
 
     def _walk(self, schema: Schema, model: type[BaseModel] | None, prefix: str, within: tuple[str, ...]) -> None:
         required = set(schema.get("required", ()))
@@ -116,8 +117,8 @@ class Reference:
         sections = list(self._sections(variant.schema))
         known = self.keys.get(path)
         self.keys[path] = Key(path, _joined(known.variants if known else (), variant), bool(sections))
-        for schema, model, listed in sections:
-            below = f"{path}[]" if listed else path
+        for schema, model, entry in sections:
+            below = path + entry
             within = variant.alternatives
             if len(sections) > 1 and (chosen := _chosen_by(schema, sections)):
                 by, value = chosen
@@ -128,19 +129,21 @@ class Reference:
                 within = (*within, alternative.condition)
             self._walk(schema, model, f"{below}.", within)
 
-    def _sections(self, schema: Schema, listed: bool = False) -> Iterator[tuple[Schema, type[BaseModel] | None, bool]]:
-        """The objects with keys of their own that a value may be."""
+    def _sections(self, schema: Schema, entry: str = "") -> Iterator[tuple[Schema, type[BaseModel] | None, str]]:
+        """The objects with keys of their own that a value may be, and what their path has behind the value's."""
         if "$ref" in schema:
             name = schema["$ref"].rpartition("/")[2]
             target = self._schema["$defs"][name]
             if "properties" in target:
-                yield target, self._models.get(name), listed
+                yield target, self._models.get(name), entry
             else:
-                yield from self._sections(target, listed)
+                yield from self._sections(target, entry)
         for one in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
-            yield from self._sections(one, listed)
+            yield from self._sections(one, entry)
         if isinstance(schema.get("items"), Mapping):
-            yield from self._sections(schema["items"], True)
+            yield from self._sections(schema["items"], LISTED)
+        if isinstance(schema.get("additionalProperties"), Mapping):
+            yield from self._sections(schema["additionalProperties"], NAMED)
 
     def form(self, schema: Schema) -> str:
         """What a value may be, in words, e.g. ``integer, more than 0``."""

@@ -108,6 +108,9 @@ UNITLESS = frozenset(
         "amplitude",
         "scale",
         "column",
+        "share",
+        "device",
+        "loss",
     ]
 )
 _LIKE_THEIR_LINK = ("minimum", "maximum", "mean", "median", "sigma")
@@ -118,7 +121,7 @@ def unit_of(path: str) -> str:
     above, _, name = path.replace("[]", "").rpartition(".")
     if path in UNITS:
         return UNITS[path]
-    if name in _LIKE_THEIR_LINK and above.startswith("links."):
+    if name in _LIKE_THEIR_LINK and above.startswith(("links.", "classes.")):
         return unit_of(above) + (" (normal), none (log-normal)" if name == "sigma" else "")
     if name in UNITS:
         return UNITS[name]

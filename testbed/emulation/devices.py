@@ -94,13 +94,16 @@ class DeviceModel(Protocol):
         """`(population,)` positive finite factors; all randomness from `generator`."""
 
 
-def speed_factors(section: Devices, population: int, generator: np.random.Generator) -> npt.NDArray[np.float64]:
+def speed_factors(
+    section: Devices, population: int, generator: np.random.Generator, key: str = "devices"
+) -> npt.NDArray[np.float64]:
     """The factor by which each client's compute takes longer than on the reference machine.
 
     Args:
         section: the experiment's.
         population: number of clients n.
         generator: for simulation; the same state gives the same factors.
+        key: where the experiment has the section.
 
     Returns:
         `(n,)` float64, positive.
@@ -121,7 +124,7 @@ def speed_factors(section: Devices, population: int, generator: np.random.Genera
         return section.median * np.exp(section.sigma * generator.standard_normal(population))
     if section.model == "table":
         return _table_factors(section, population, generator)
-    return _own_factors(section, population, generator)
+    return _own_factors(section, population, generator, key)
 
 
 def zipf_factors(population: int, fastest: float, slowest: float, exponent: float) -> npt.NDArray[np.float64]:
@@ -144,14 +147,16 @@ def _table_factors(section: Devices, population: int, generator: np.random.Gener
     return section.fastest * factors[generator.integers(0, len(factors), population)]
 
 
-def _own_factors(section: Devices, population: int, generator: np.random.Generator) -> npt.NDArray[np.float64]:
-    own = plugin_class(section.model, "devices.model")
-    model: DeviceModel = plugin_options.made(own, section.model, "devices", section)
-    plugin_options.check_methods(model, section.model, "devices.model", "speed_factors(population, generator)")
+def _own_factors(
+    section: Devices, population: int, generator: np.random.Generator, key: str
+) -> npt.NDArray[np.float64]:
+    own = plugin_class(section.model, f"{key}.model")
+    model: DeviceModel = plugin_options.made(own, section.model, key, section)
+    plugin_options.check_methods(model, section.model, f"{key}.model", "speed_factors(population, generator)")
     factors = np.asarray(model.speed_factors(population, generator), dtype=np.float64)
     if factors.shape != (population,) or not (np.isfinite(factors) & (factors > 0)).all():
         raise ExperimentError(
-            f"devices.model: {section.model} must return {population} positive finite factors, one per client"
+            f"{key}.model: {section.model} must return {population} positive finite factors, one per client"
         )
     return factors
 

@@ -29,8 +29,7 @@ from testbed.records.arrays import Checkpoint
 from testbed.selection.contract import SelectionRound, memory_copy
 from testbed.workload.contract import Evaluation, Workload
 
-_HEARD = "rounds heard of"  # among the arrays of a checkpoint: see `AnnouncedRounds`
-_BEACON = "round beacon"  # likewise: see `RoundBeacon`
+_BEACON = "round beacon"  # among the arrays of a checkpoint: see `RoundBeacon`
 
 
 @dataclass(frozen=True)
@@ -109,6 +108,7 @@ class Federation:
             if self.privacy is not None:
                 self.privacy.keep_in(records)
             if not self.finished:
+                self._recorder.record_clients(workload.sample_counts)
                 self._recorder.record_resumption(self.state, checkpoint is not None)
 
     def _start(self) -> Checkpoint:
@@ -171,8 +171,7 @@ class Federation:
     def _begin(self, number: int) -> tuple[SelectionRound, RoundBeacon | None]:
         """What the server knows when a round begins, and the beacon, where the last round left it."""
         memory = memory_copy(self.state.memory)
-        if (heard := memory.pop(_HEARD, None)) is not None:
-            self.network.announced_rounds.restore(heard)
+        self.network.restore(memory)
         beacon = self.plan.round_beacon(memory.pop(_BEACON, None))
         latency_s = self.plan.selection.beacon_latency_s or 0.0
         self._selection = SelectionRound(
@@ -196,9 +195,7 @@ class Federation:
 
         `number` is the run's; a malicious server may have announced another one, which then stands in `start`.
         """
-        memory = memory_copy(start.memory)
-        if (heard := self.network.announced_rounds.to_checkpoint(number)) is not None:
-            memory[_HEARD] = heard
+        memory = memory_copy(start.memory) | self.network.to_checkpoint(number)
         if beacon is not None:
             memory[_BEACON] = beacon.state
         return memory

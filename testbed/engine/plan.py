@@ -12,9 +12,10 @@ from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.ring_elements import noise_of
 from testbed.crypto.signatures import SigningKey
 from testbed.emulation.availability import Availability, Scheduled, availability_model
+from testbed.emulation.client_classes import ClassMembers, draw_members
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.emulation.devices import speed_factors
-from testbed.emulation.links import ClientLinks, client_links
+from testbed.emulation.links import ClientLinks, LinkGroup, client_links
 from testbed.emulation.traces.schedule import Schedule
 from testbed.engine.registry import aggregation_protocol, selection_protocol
 from testbed.errors import ExperimentError
@@ -174,15 +175,34 @@ class Plan:
             reports_training=self.reports_training(workload.dimension),
         )
 
+    @cached_property
+    def class_members(self) -> ClassMembers | None:
+        """Who is in which class; None where the experiment has no classes."""
+        if not self.experiment.classes:
+            return None
+        generator = self.randomness.generator("classes", 0, "members")
+        return draw_members(self.experiment.classes, self.experiment.population, generator)
+
     def links(self) -> ClientLinks:
         """The clients' and the server's links; raises `TraceError` for files that cannot be used."""
         generator = self.randomness.generator("links", 0, "draw")
-        return client_links(self.experiment.links, self.experiment.population, generator)
+        groups = []
+        for name, kind in self.experiment.classes.items():
+            if kind.link_settings and self.class_members is not None:
+                drawn = self.randomness.generator("links", 0, f"draw of class {name}")
+                groups.append(LinkGroup(np.flatnonzero(self.class_members.are_in(name)), kind.link_settings, drawn))
+        return client_links(self.experiment.links, self.experiment.population, generator, groups)
 
     def speed_factors(self) -> npt.NDArray[np.float64]:
         """`(n,)` how many times longer than the reference machine each client computes; raises as `links` does."""
-        generator = self.randomness.generator("devices", 0, "speed")
-        return speed_factors(self.experiment.devices, self.experiment.population, generator)
+        n = self.experiment.population
+        factors = speed_factors(self.experiment.devices, n, self.randomness.generator("devices", 0, "speed"))
+        for name, kind in self.experiment.classes.items():
+            if kind.devices is not None and self.class_members is not None:
+                generator = self.randomness.generator("devices", 0, f"speed of class {name}")
+                of_class = speed_factors(kind.devices, n, generator, f"classes.{name}.device")
+                factors = np.where(self.class_members.are_in(name), of_class, factors)
+        return factors
 
     def availability(self, workload: Workload) -> Availability:
         """Who is reachable when; raises as `links` does, and `ExperimentError` when the workload has no labels."""

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from testbed.emulation.client_classes import ClassMembers
+from testbed.emulation.links import BYTES_PER_MBIT
 from testbed.engine.plan import Plan
 from testbed.engine.round import Outcome
 from testbed.network.emulated import EmulatedNetwork
@@ -15,6 +17,7 @@ from testbed.network.live import LiveNetwork
 from testbed.network.recorder import Event
 from testbed.records import RunDirectory
 from testbed.records.arrays import Checkpoint, RoundAggregate
+from testbed.records.clients import clients_table
 from testbed.records.log import RunLog
 from testbed.records.tables import SCHEMAS, STOPPED, events_table, exchanges_table, participation_table
 from testbed.records.writer import changed_after
@@ -56,6 +59,23 @@ class RunRecorder:
         self._plan = plan
         self._network = network
         self._crashes_logged: set[tuple[str, int, str]] = set()
+
+    def record_clients(self, samples: npt.NDArray[np.int64]) -> None:
+        """Write what the clients are like; each has so many training samples: `(n,)`."""
+        if not self._plan.experiment.records.clients:
+            return
+        links, members = self._network.links, self._plan.class_members
+        if members is None:
+            members = ClassMembers(("",), np.zeros(len(samples), np.int16))
+        columns = {
+            "down_mbit_s": links.down.mean() / BYTES_PER_MBIT,
+            "up_mbit_s": links.up.mean() / BYTES_PER_MBIT,
+            "latency_ms": links.latency_s * 1000,
+            "loss": links.loss,
+            "device_factor": self._network.speed_factors,
+            "samples": samples,
+        }
+        self.records.write_clients(clients_table(members.names, members.class_of, columns))
 
     def record_resumption(self, checkpoint: Checkpoint, resumed: bool) -> None:
         """Events of the next round: that the run is resumed after that of `checkpoint`, and whether with other code."""

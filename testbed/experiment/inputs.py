@@ -106,6 +106,9 @@ def plugin_classes(experiment: Experiment) -> list[tuple[str, str]]:
         ("links.model", experiment.links.model or ""),
         ("availability.model", experiment.availability.model),
     ]
+    for name, kind in experiment.classes.items():
+        if kind.devices is not None:
+            named.append((f"classes.{name}.device.model", kind.devices.model))
     if experiment.adversary is not None:
         named += [("adversary.server", name_of(one)) for one in experiment.adversary.server]
         named += [("adversary.clients", name_of(one)) for one in experiment.adversary.clients]

@@ -23,6 +23,7 @@ from testbed.aggregation.ring_elements import noise_of
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.emulation.availability import Always, AvailabilitySection
 from testbed.emulation.availability.section import AvailabilityModel
+from testbed.emulation.client_classes import MOST_CLASSES, ClientClass, check_classes
 from testbed.emulation.devices import Devices
 from testbed.emulation.links import Links
 from testbed.errors import ExperimentError
@@ -68,6 +69,11 @@ class Experiment(Section):
     aggregation: AggregationSection = Field(default_factory=SecAggParameters, description="How updates become one")
     links: Links = Field(default_factory=Links, description="Bandwidth and latency")
     devices: Devices = Field(default_factory=Devices, description="How fast the clients compute")
+    classes: Annotated[dict[str, ClientClass], Field(max_length=MOST_CLASSES)] = Field(
+        default_factory=dict,
+        exclude_if=lambda classes: not classes,
+        description="Classes of clients by name, e.g. phone-4g, whose links and devices differ together",
+    )
     availability: AvailabilitySection = Field(default_factory=Always, description="Who is there")
     adversary: AdversarySection | None = Field(
         None,
@@ -85,7 +91,7 @@ class Experiment(Section):
     records: RecordsSection = Field(
         default_factory=RecordsSection,
         exclude_if=lambda section: section == RecordsSection(),
-        description="What is recorded beyond the tables",
+        description="What is recorded beside the tables of the rounds",
     )
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         default_factory=dict,
@@ -108,6 +114,8 @@ class Experiment(Section):
             section = "aggregation"
             self.aggregation.check(self.selection.participants)
             self.aggregation.check_experiment(self.selection, self.workload)
+            section = "classes"
+            check_classes(self.classes, self.links, self.population)
             section = "availability"
             self.availability.check(self.population)
             section = "adversary"

@@ -179,8 +179,11 @@ _Round = Annotated[int, Field(ge=1)]
 
 # Unlike `Output`, which says where, it must stay as it is when a run is gone on with: its records would have gaps.
 class RecordsSection(Section):
-    """What is recorded beyond the tables."""
+    """What is recorded beside the tables of the rounds."""
 
+    clients: bool = Field(
+        True, description="The table of what each client is like; 10^7 clients have 300 MB, which false saves"
+    )
     aggregates: Literal["none", "all"] | tuple[_Round, _Round] = Field(
         "none",
         description="Rounds whose model and mean update the records keep, what a server sees and `testbed attack` "

@@ -17,6 +17,7 @@ from pydantic_core import from_json, to_json
 from testbed.errors import ExperimentError
 
 _LONGEST_SHOWN = 60
+_ANY = "*"  # among the parts of a location: any name, of a mapping's entry
 _YAML_WORDS = {True: "true", False: "false", None: "null"}
 _Kind = TypeVar("_Kind", bound=BaseModel)
 
@@ -109,7 +110,7 @@ def _wording(problem: Any, model: type[BaseModel]) -> str:
     kind, context, message = problem["type"], problem.get("ctx") or {}, str(problem["msg"])
     if kind == "extra_forbidden":
         *section, key = problem["loc"]
-        allowed = _keys(model).get(tuple(part for part in section if isinstance(part, str)), [])
+        allowed = _keys_at(model, tuple(part for part in section if isinstance(part, str)))
         close = difflib.get_close_matches(str(key), allowed, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         return f"unknown key; {hint}allowed: {', '.join(allowed)}"
@@ -134,6 +135,14 @@ def _wording(problem: Any, model: type[BaseModel]) -> str:
     return message.replace("Input should be", "should be").replace("valid array", "list")
 
 
+def _keys_at(model: type[BaseModel], section: tuple[str, ...]) -> list[str]:
+    """The keys of the section at this location."""
+    for known, keys in _keys(model).items():
+        if len(known) == len(section) and all(part in (_ANY, own) for part, own in zip(known, section, strict=True)):
+            return keys
+    return []
+
+
 @cache
 def _keys(model: type[BaseModel], section: tuple[str, ...] = ()) -> dict[tuple[str, ...], list[str]]:
     """The keys of each section, by the section's location in pydantic's errors (tags of unions included)."""
@@ -150,7 +159,9 @@ def _models_in(annotation: Any, tag: tuple[str, ...] = ()) -> Iterator[tuple[tup
         yield tag, annotation
     elif get_origin(annotation) is Annotated:
         inner, *extra = get_args(annotation)
-        yield from _models_in(inner, tuple(part.tag for part in extra if isinstance(part, Tag)))
+        yield from _models_in(inner, (*tag, *(part.tag for part in extra if isinstance(part, Tag))))
+    elif get_origin(annotation) is dict:
+        yield from _models_in(get_args(annotation)[1], (*tag, _ANY))
     else:
         for argument in get_args(annotation):
             yield from _models_in(argument, tag)

@@ -3,13 +3,13 @@
 A stage for client i: server uplink share -> latency -> client downlink -> compute -> client uplink -> latency ->
 server downlink share. The server's link is shared max-min fairly (`fair_sharing`). Transfers carry the transport's
 headers too. A client that goes offline stops sending and receiving there and then, and so does everybody when the
-stage ends: bytes that got through until then are counted. The model's limits: a download and an upload of one client
-do not overlap; TCP's slow start and loss are not modelled.
+stage ends: bytes that got through until then are counted. Who is not connected connects first, and windows hold
+messages back (`connections`). The model's limit: a download and an upload of one client do not overlap.
 """
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from testbed.emulation.compute.cost import ComputeModel
 from testbed.emulation.links import ClientLinks
 from testbed.emulation.links.rates import Rates
 from testbed.messages import detach
+from testbed.network.connections import DOWN, UP, Opening, Plan
 from testbed.network.contract import Ask, Replies, Timing
 from testbed.network.fair_sharing.transfers import transfer
 from testbed.network.hosts import Delivery, Hosts
@@ -36,6 +37,24 @@ class _Carried:
     payload: Ids
     headers: Ids
     acknowledgements: Ids
+
+
+@dataclass(eq=False)
+class _Leaving:
+    """How the messages of a stage leave. It is found out once; to go through the stage again changes nothing.
+
+    Attributes:
+        word: tells the stage from others.
+        opening: what it takes to connect, of all recipients; None: nothing.
+        plans: how questions and answers go; None: nothing holds them back.
+        through_s: `(m,)` when the last byte of those that may be held back is through, if nothing stops it; NaN for
+            those that never begin.
+    """
+
+    word: int
+    opening: Opening | None = None
+    plans: dict[int, Plan | None] = field(default_factory=dict)
+    through_s: dict[int, Floats] = field(default_factory=dict)
 
 
 class EmulatedNetwork(RoundRecorder):
@@ -125,8 +144,8 @@ class EmulatedNetwork(RoundRecorder):
 
     def _run_clock(self, stage: Stage, presence: Presence, limit_s: float, quorum: int | None) -> float:
         """Decide when each answer arrives, who leaves and who is late; return when the stage ends (virtual seconds)."""
-        last_s = self.now_s + limit_s
-        self._time_transfers(stage, presence, last_s, np.ones(len(stage.recipients), np.bool_))
+        last_s, leaving = self.now_s + limit_s, self._connected(stage, presence)
+        self._time_transfers(stage, presence, last_s, np.ones(len(stage.recipients), np.bool_), leaving)
         end_s = self._end_of(stage, presence, last_s, quorum)
         unheard = presence.reachable & ~presence.drops & ~(stage.arrival_s <= end_s)
         gone = unheard & (presence.leaves_s <= end_s)
@@ -134,14 +153,26 @@ class EmulatedNetwork(RoundRecorder):
         late = unheard & ~dropped & (stage.outcome != SILENT)
         under_way = presence.reachable & ~(stage.arrival_s <= end_s) & (_speaking(stage) | (stage.ready_s > end_s))
         if under_way.any() and end_s < last_s:  # others were enough: what was still under way stops now
-            self._time_transfers(stage, presence, end_s, under_way)
+            self._time_transfers(stage, presence, end_s, under_way, leaving)
+        for way, plan in leaving.plans.items():
+            if plan is not None:
+                self.connections.sent(way, stage.recipients, plan, leaving.through_s[way], end_s)
         stage.outcome[dropped], stage.outcome[late] = DROPPED, LATE
         for cost in (stage.compute_s, stage.pki_up, stage.pki_down):
             cost[~np.isfinite(stage.ready_s)] = 0  # the question never arrived whole
         stage.arrival_s[unheard] = np.inf
+        self.connections.close(stage.who(OFFLINE, DROPPED))
         return end_s
 
-    def _time_transfers(self, stage: Stage, presence: Presence, end_s: float, whose: npt.NDArray[np.bool_]) -> None:
+    def _connected(self, stage: Stage, presence: Presence) -> _Leaving:
+        """Connect those who are there."""
+        there, word = np.flatnonzero(presence.reachable), (self.round_number << 20 | stage.number) << 2
+        opening = self.connections.open(stage.recipients[there], word)
+        return _Leaving(word, None if opening is None else opening.spread(there, len(stage.recipients)))
+
+    def _time_transfers(
+        self, stage: Stage, presence: Presence, end_s: float, whose: npt.NDArray[np.bool_], leaving: _Leaving
+    ) -> None:
         """Fill in when answers are complete, and the bytes that get through, if everything stops at `end_s`.
 
         Everybody has a part in it; what is found is entered for those in `whose`, `(m,)`. What the server's link
@@ -149,8 +180,12 @@ class EmulatedNetwork(RoundRecorder):
         """
         links, who = self.links, stage.recipients
         down, up, latency_s = links.down.take(who), links.up.take(who), links.latency_s[who]
+        connected_s = self.now_s if leaving.opening is None else self.now_s + leaving.opening.delay_s
         asked = self._carried(
-            start_s=np.where(presence.reachable, self.now_s, np.inf),
+            DOWN,
+            stage,
+            leaving,
+            start_s=np.where(presence.reachable, connected_s, np.inf),
             size=stage.size_down,
             rates=down.delayed(-latency_s),
             capacity_bytes_s=links.server_up_bytes_s,
@@ -163,6 +198,9 @@ class EmulatedNetwork(RoundRecorder):
             ready = np.where(asks_pki, down.time_to_send(looked_up, stage.pki_down) + latency_s, ready)
         speaks = _speaking(stage)
         answered = self._carried(
+            UP,
+            stage,
+            leaving,
             start_s=np.where(speaks, ready + latency_s, np.inf),
             size=np.where(speaks, stage.size_up, 0),
             rates=up.delayed(latency_s),
@@ -178,13 +216,38 @@ class EmulatedNetwork(RoundRecorder):
             (stage.transport_up, answered.headers + asked.acknowledgements),
         ):
             np.copyto(column, found, where=whose)
+        if leaving.opening is not None:
+            np.add(stage.transport_down, leaving.opening.bytes_down, out=stage.transport_down, where=whose)
+            np.add(stage.transport_up, leaving.opening.bytes_up, out=stage.transport_up, where=whose)
 
-    def _carried(self, start_s: Floats, size: Ids, rates: Rates, capacity_bytes_s: float, stop_s: Floats) -> _Carried:
-        """Messages over the shared link, with their headers."""
+    def _carried(
+        self,
+        way: int,
+        stage: Stage,
+        leaving: _Leaving,
+        *,
+        start_s: Floats,
+        size: Ids,
+        rates: Rates,
+        capacity_bytes_s: float,
+        stop_s: Floats,
+    ) -> _Carried:
+        """Messages over the shared link, with their headers and what is sent again."""
         headers, acknowledgements = self.links.transport.overhead(size)
         whole = size + headers
-        carried = transfer(start_s, whole, rates, capacity_bytes_s, stop_s)
-        share = np.divide(carried.delivered_bytes, whole, out=np.zeros(len(size)), where=whole > 0)
+        first = way not in leaving.plans
+        if first:
+            leaving.plans[way] = self.connections.plan(
+                way, stage.recipients, start_s, size, whole, leaving.word | 1 + way
+            )
+        plan = leaving.plans[way]
+        sent = whole.astype(np.float64) if plan is None else plan.flights.total_bytes
+        headers = headers + np.rint(sent - whole).astype(np.int64)
+        flights = None if plan is None else plan.flights
+        carried = transfer(start_s, sent, rates, capacity_bytes_s, stop_s, flights)
+        if first and plan is not None:
+            leaving.through_s[way] = np.where(np.isfinite(start_s), carried.finish_s, np.nan)
+        share = np.divide(carried.delivered_bytes, sent, out=np.zeros(len(size)), where=sent > 0)
         parts = (np.floor(of * share).astype(np.int64) for of in (size, headers, acknowledgements))
         return _Carried(carried.finish_s, *parts)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +14,12 @@ from testbed.emulation.availability import Availability, Presence
 from testbed.emulation.compute.cost import ComputeModel, Meter, metered, thread_cpu_s
 from testbed.emulation.links import ClientLinks, Transport
 from testbed.messages import Message
+from testbed.network.connections import Connections
 from testbed.network.contract import Missing, Replies, RoundNetwork, Summing, Timing, ids
 from testbed.network.hosts import HostAnswers
 
+_ANNOUNCED = "rounds heard of"  # among the arrays of a checkpoint: see `AnnouncedRounds`
+_CONNECTIONS = "connections: "  # likewise, before the names of `Connections`
 OUTCOMES = ("answered", "silent", "offline", "dropped", "late", "refused")
 ANSWERED, SILENT, OFFLINE, DROPPED, LATE, REFUSED = range(6)
 
@@ -88,6 +92,7 @@ class RoundRecorder(RoundNetwork):
         self._meter_scope: AbstractContextManager[Meter] | None = None
         self._between_rounds: list[Event] = []
         self.announced_rounds = AnnouncedRounds(len(speed_factors))
+        self.connections = Connections(links)
         self._open_round(0)
         self._in_round = False
 
@@ -108,6 +113,21 @@ class RoundRecorder(RoundNetwork):
         """Start a round at the present time: nobody has dropped out of it yet."""
         self._open_round(round_number)
         self.announced_rounds.begin_round(round_number)
+        self.connections.begin_round()
+
+    def to_checkpoint(self, round_number: int) -> dict[str, npt.NDArray[Any]]:
+        """What a run that is resumed after this round must know of its network."""
+        kept = {_CONNECTIONS + name: column for name, column in self.connections.to_checkpoint().items()}
+        if (heard := self.announced_rounds.to_checkpoint(round_number)) is not None:
+            kept[_ANNOUNCED] = heard
+        return kept
+
+    def restore(self, memory: dict[str, npt.NDArray[Any]]) -> None:
+        """Resume with what `to_checkpoint` gave, which is taken out of `memory`."""
+        if (heard := memory.pop(_ANNOUNCED, None)) is not None:
+            self.announced_rounds.restore(heard)
+        names = [name for name in memory if name.startswith(_CONNECTIONS)]
+        self.connections.restore({name.removeprefix(_CONNECTIONS): memory.pop(name) for name in names})
 
     async def pause(self, seconds: float) -> None:
         """Let time pass between two rounds."""

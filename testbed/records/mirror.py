@@ -23,6 +23,7 @@ from testbed.files import limits
 from testbed.files.atomic import atomic_write
 from testbed.files.names import inside, path_or_uri
 from testbed.records.arrays import CHECKPOINT, PREVIOUS, Stamp, aggregate_files, restored, round_of_aggregate, stamp_of
+from testbed.records.clients import FILE as CLIENTS_FILE
 from testbed.records.log import FILE as LOG
 from testbed.records.store import Store, Stored, each
 from testbed.records.tables import merged_up_to
@@ -240,6 +241,7 @@ class _Both:
         """Both have the same rounds: what only one of them has merged or summarised comes to the other."""
         if not (self.path / EXPERIMENT).is_file():
             self.store.copy_to(EXPERIMENT, self.path / EXPERIMENT)
+        self._copy_clients(files)
         self.mirror.remember(memory)
         parts_there = any(round_of(name) for name in files)
         if memory.same is None:
@@ -262,6 +264,7 @@ class _Both:
             self.store.copy_to(CHECKPOINT, fresh)
             if stamp_of(fresh) != there:
                 raise _Moved
+        self._copy_clients(files)
         covered = self._pull_merged(files, there)
         kept = _round(memory.same)
         wanted = {name for name in files if covered < (round_of(name) or 0) <= there.round_number}
@@ -291,6 +294,11 @@ class _Both:
         if max(merged) > there.round_number:
             raise _Moved
         return min(merged)
+
+    def _copy_clients(self, files: dict[str, Stored]) -> None:
+        """The `clients` table, which never changes."""
+        if CLIENTS_FILE in files and not self._has(CLIENTS_FILE, files[CLIENTS_FILE]):
+            self._copy(CLIENTS_FILE)
 
     def _copy(self, name: str) -> None:
         self.store.copy_to(name, inside(self.path, name, self.store.shown))

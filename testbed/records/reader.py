@@ -18,6 +18,8 @@ from testbed.errors import RunError, reason
 from testbed.files import parquet as parquet_files
 from testbed.files import plain_yaml
 from testbed.records import arrays
+from testbed.records.clients import CLIENTS, read_clients
+from testbed.records.clients import FILE as CLIENTS_FILE
 from testbed.records.tables import ROWS, SCHEMAS, joined, read_chunks, read_table, recorded_files
 from testbed.records.writer import RunDirectory
 
@@ -56,7 +58,9 @@ class RunRecords:
         return str(provenance.get("label") or self.experiment.get("name") or self.path.name)
 
     def frame(self, table: str) -> "pd.DataFrame":
-        """A table of `testbed.records.tables.SCHEMAS`."""
+        """A table of `testbed.records.tables.SCHEMAS`, or ``clients``."""
+        if table == CLIENTS:
+            return self.clients
         rows: pd.DataFrame = read_table(self.path, table, self._checkpoint).to_pandas()
         return rows
 
@@ -66,9 +70,9 @@ class RunRecords:
 
         Files that are absent or cannot be read are passed over: who reads them says what is wrong.
         """
-        for name in SCHEMAS:
+        for file in (CLIENTS_FILE, *(f"{name}.parquet" for name in SCHEMAS)):
             with contextlib.suppress(OSError):
-                if not parquet_files.has_digest(self.path / f"{name}.parquet"):
+                if not parquet_files.has_digest(self.path / file):
                     return False
         return True
 
@@ -132,6 +136,15 @@ class RunRecords:
     def participation(self) -> "pd.DataFrame":
         """One row per participant and round."""
         return self.frame("participation")
+
+    @cached_property
+    def clients(self) -> "pd.DataFrame":
+        """One row per client of the population; empty in runs of earlier versions, and with `records.clients: false`.
+
+        Raises `RunError` when the table is damaged.
+        """
+        rows: pd.DataFrame = read_clients(self.path).to_pandas()
+        return rows
 
     @cached_property
     def events(self) -> "pd.DataFrame":

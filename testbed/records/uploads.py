@@ -19,6 +19,7 @@ from testbed.errors import RunError
 from testbed.files import limits
 from testbed.files.atomic import atomic_write
 from testbed.records.arrays import CHECKPOINT, Stamp, aggregate_files, round_of_aggregate, stamp_of
+from testbed.records.clients import FILE as CLIENTS_FILE
 from testbed.records.log import FILE as LOG
 from testbed.records.store import Store, Stored, each
 from testbed.records.tables import OPTIONAL_TABLES, SCHEMAS
@@ -154,6 +155,12 @@ class Mirror:
         """Bring the merged tables to the URI; the checkpoint is there already (`push_rounds`)."""
         self._check_alone(self.memory() or Memory(), stamp_of(self.path / CHECKPOINT))
         self._put(name for name in TABLES if (self.path / name).is_file())
+        self.push_clients()
+
+    def push_clients(self) -> None:
+        """Bring the `clients` table to the URI, unless it is there: it never changes."""
+        if (self.path / CLIENTS_FILE).is_file() and self.store.info(CLIENTS_FILE) is None:
+            self._put([CLIENTS_FILE])
 
     def push_summary(self) -> None:
         """Bring summary and log to the URI; when the tables are merged the rounds' parts are deleted there."""

@@ -43,6 +43,7 @@ from testbed.files import parquet as parquet_files
 from testbed.files.atomic import atomic_write
 from testbed.records import arrays
 from testbed.records.arrays import Checkpoint, cannot_write, replacing
+from testbed.records.clients import FILE as CLIENTS_FILE
 from testbed.records.tables import (
     MERGED_UP_TO,
     SCHEMAS,
@@ -247,6 +248,14 @@ class RunDirectory:
         found = arrays.read_checkpoint(self.path)
         self.lost = found.lost
         return found.checkpoint
+
+    def write_clients(self, clients: pa.Table) -> None:
+        """Write the `clients` table, unless it is there already."""
+        if not (self.path / CLIENTS_FILE).is_file():
+            with replacing(self.path / CLIENTS_FILE) as file:
+                parquet_files.write_table(clients, file)
+        if self._mirror is not None:
+            self._mirror.push_clients()
 
     def append_round(
         self,

@@ -102,7 +102,8 @@ def check_plugin_classes(experiment: Experiment, plan: Plan | None) -> None:
     if isinstance(availability, OwnAvailability):
         kind = plugin_class(availability.model, "availability.model")
         plugin_options.check_callable(kind, availability.model, "availability", availability.options, 3)
-    if plan is not None and ":" in experiment.devices.model:
+    devices = [experiment.devices, *(kind.devices for kind in experiment.classes.values())]
+    if plan is not None and any(one is not None and ":" in one.model for one in devices):
         plan.speed_factors()
     if plan is not None and experiment.links.model is not None:
         plan.links()

@@ -10,7 +10,6 @@ import analysis.comparison.summary
 from docs._ext import api, columns, commands, configuration, schema_keys
 from testbed.experiment import load
 from testbed.experiment.schema import points
-from testbed.records.tables import SCHEMAS
 
 REFERENCE = schema_keys.reference()
 KEYS = list(REFERENCE.keys.values())
@@ -24,6 +23,8 @@ def keys_of(node: dict, schema: dict, prefix: str = "") -> set[str]:
         found |= keys_of(schema["$defs"][node["$ref"].split("/")[-1]], schema, prefix)
     for one in (*node.get("anyOf", ()), *node.get("oneOf", ())):
         found |= keys_of(one, schema, prefix)
+    if isinstance(named := node.get("additionalProperties"), dict) and "$ref" in named:
+        found |= keys_of(named, schema, f"{prefix}.NAME")
     for name, value in node.get("properties", {}).items():
         path = f"{prefix}.{name}".strip(".")
         found |= {path} | keys_of(value, schema, path)
@@ -73,7 +74,7 @@ def test_a_section_has_an_example_that_is_valid(name: str) -> None:
 
 
 def test_every_column_is_described() -> None:
-    declared = {table: set(schema.names) for table, schema in SCHEMAS.items()}
+    declared = {table: set(schema.names) for table, schema in columns.TABLES.items()}
     assert {table: set(meanings) for table, meanings in columns.MEANINGS.items()} == declared
     assert set(columns.ROWS) == set(declared)
     assert all(meaning for table in columns.MEANINGS.values() for _, meaning in table.values())
@@ -94,10 +95,11 @@ def test_every_key_of_the_summary_is_described() -> None:
 
 
 def test_columns_that_end_in_a_unit_say_so() -> None:
-    ends = {"_s": "seconds", "_bytes": "bytes"}
+    ends = {"_mbit_s": "Mbit/s", "_ms": "milliseconds", "_s": "seconds", "_bytes": "bytes"}
     for table in columns.MEANINGS.values():
         for name, (unit, _) in table.items():
-            assert all(unit.startswith(word) for end, word in ends.items() if name.endswith(end)), name
+            end = next((end for end in ends if name.endswith(end)), None)
+            assert end is None or unit.startswith(ends[end]), name
             assert ("bytes" in name) <= (unit == "bytes"), name
 
 

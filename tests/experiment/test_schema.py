@@ -109,12 +109,15 @@ def test_the_examples_are_valid(path: Path) -> None:
         {"links": {"latency_ms": [0, 10], "down_mbit_s": 1e-3}, "output": {"directory": "some/where"}},
         {"time": {"costs": {"hmac": 1e-9}, "compute": "modelled"}, "cluster": {"hosts": 3, "address": "auto"}},
         {"sweep": {"rounds": [1, 2], "selection": [{"protocol": "random"}]}, "provenance": {"label": "x"}},
+        {"classes": {"b": {"share": 0.5, "up_mbit_s": [1, 2]}, "a": {"device": {"model": "zipf"}, "latency_ms": 0}}},
     ],
 )
 def test_an_experiment_survives_being_written_out(data: dict) -> None:
     experiment = validated(data, "here")
     plain = experiment.plain()
-    assert set(plain) == set(Experiment.model_fields) - {"adversary", "privacy", "records"}  # unset: no key
+    assert set(plain) == set(Experiment.model_fields) - (
+        {"adversary", "privacy", "records", "classes"} - set(data)
+    )  # unset: no key
     assert validated(plain, "again") == experiment
     assert validated(yaml.safe_load(yaml.safe_dump(plain)), "again") == experiment
 

@@ -200,7 +200,7 @@ def test_a_share_is_taken_as_written(share: float, of: int, enough: int) -> None
 
 def test_an_acknowledgement_rides_on_an_answer_that_comes_at_once() -> None:
     for seconds, acknowledged in ((0.0, 0), (1.0, 66)):
-        world = emulated.World(1, latency=0, transport=TCP)
+        world = emulated.World(1, latency=0, transport=TCP.model_copy(update={"handshake": "none"}))
         world.round(emulated.question_of_size(1000, answer_size=1000, seconds=seconds))
         stage = world.network.exchanges[0]
         assert (stage.transport_down[0], stage.transport_up[0]) == (66 + 66, 66 + acknowledged)

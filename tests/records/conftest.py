@@ -95,4 +95,4 @@ def undisturbed(tmp_path: Path, no_waiting: None) -> dict[str, Any]:
 def finished_names() -> set[str]:
     """The files of a finished run; not the log, which is for people."""
     tables = {f"{name}.parquet" for name in SCHEMAS.keys() - OPTIONAL_TABLES}
-    return {"experiment.yaml", "checkpoint.npz", "summary.json", *tables}
+    return {"experiment.yaml", "checkpoint.npz", "summary.json", "clients.parquet", *tables}

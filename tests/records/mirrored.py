@@ -80,6 +80,7 @@ def contents(path: Path) -> dict[str, Any]:
     run = RunRecords(path)
     tables = {name: RunDirectory(path).table(name).to_pylist() for name in SCHEMAS}
     tables["events"] = [row for row in tables["events"] if row["kind"] != "resume"]
+    tables["clients"] = run.clients.to_dict("records")
     return tables | {"model": None if run.model is None else run.model.tobytes()}
 
 

@@ -57,8 +57,8 @@ def kill_at_every_upload(
 def test_a_kill_at_any_upload_and_another_machine_comes_to_the_same_result(
     tmp_path: Path, kill_at_every_upload: Callable[..., int]
 ) -> None:
-    # experiment, 3 x (4 tables, checkpoint), 4 merged tables, summary, log, the parts
-    assert kill_at_every_upload((tmp_path / "remote").as_uri() + "/{}") == 23
+    # experiment, clients, 3 x (4 tables, checkpoint), 4 merged tables, summary, log, the parts
+    assert kill_at_every_upload((tmp_path / "remote").as_uri() + "/{}") == 24
 
 
 def test_the_same_at_an_object_store(s3: str, kill_at_every_upload: Callable[..., int]) -> None:
@@ -94,7 +94,7 @@ def test_a_killed_pull_is_begun_again(
         assert RunDirectory(path).table("rounds").num_rows == 2
         if not died:
             break
-    assert copies == 10  # experiment, checkpoint, 2 x 4 tables
+    assert copies == 11  # experiment, clients, checkpoint, 2 x 4 tables
     live(path)
     assert contents(path) == undisturbed
 

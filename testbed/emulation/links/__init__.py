@@ -1,6 +1,6 @@
 """Links between clients and server: bandwidth and latency per client, capacity of the server, transport overhead."""
 
-from testbed.emulation.links.factory import ClientLinks, client_links
+from testbed.emulation.links.factory import ClientLinks, LinkGroup, client_links
 from testbed.emulation.links.rates import Rates
 from testbed.emulation.links.section import LIST, NUMBER, EitherForm, Links, NotEmpty, cycled, form_of
 from testbed.emulation.traces.bandwidth import BYTES_PER_MBIT, BandwidthTraces
@@ -13,6 +13,7 @@ __all__ = [
     "BandwidthTraces",
     "ClientLinks",
     "EitherForm",
+    "LinkGroup",
     "Links",
     "NotEmpty",
     "Rates",

@@ -4,8 +4,9 @@ Each purpose has a random stream of its own, so that what one key draws does not
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -83,13 +84,32 @@ class ClientLinks:
         return client_links(section, population, None)
 
 
-def client_links(section: Links, population: int, generator: np.random.Generator | None) -> ClientLinks:
+@dataclass(frozen=True, eq=False)
+class LinkGroup:
+    """Clients whose links differ from those of the others.
+
+    Attributes:
+        clients: `(m,)` who they are.
+        settings: the keys of the `links` section that have another value for them, and the value.
+        generator: for what is drawn by these.
+    """
+
+    clients: Ids
+    settings: Mapping[str, Any]
+    generator: np.random.Generator
+
+
+def client_links(
+    section: Links, population: int, generator: np.random.Generator | None, groups: Sequence[LinkGroup] = ()
+) -> ClientLinks:
     """The links that `section` describes for `population` clients.
 
     Args:
         section: the experiment's.
         population: number of clients n.
         generator: for simulation; the same state gives the same links. None: refuse to draw.
+        groups: of clients whose links differ; nobody is in two of them. What their settings describe is drawn for all
+            n clients, whoever belongs to the group. Both directions' rates are drawn where one has another setting.
 
     Raises:
         TraceError: a file cannot be used; one line with file and row.
@@ -99,24 +119,23 @@ def client_links(section: Links, population: int, generator: np.random.Generator
     streams = _Streams(generator)
     if section.model is not None:
         return _own_links(section.model, section, population, streams("own"))
-    placing = {"down": "down", "up": "up"}
-    if _same_file(section.down_mbit_s, section.up_mbit_s):
-        placing["up"] = "down"  # the trace, or the device, of a client is the same both ways
-    down, up = (
-        _rates(setting, population, streams, name, placing[name])
-        for name, setting in (("down", section.down_mbit_s), ("up", section.up_mbit_s))
-    )
-    if section.outages is not None:
-        generator = streams("outages")
-        traces = outage_traces(section.outages, population, generator)
-        trace_of = np.arange(population) % len(traces)
-        phase_s = generator.random(population) * traces.period_s[trace_of]
-        down, up = (Rates.traced(traces, trace_of, phase_s, rates.scale) for rates in (down, up))
-    latency_s = _milliseconds(section.latency_ms, population, streams) / 1000
+    down, up = _both_rates(section, population, streams)
+    latency_ms = _milliseconds(section.latency_ms, population, streams)
     loss = _given_or_drawn(section.loss, population, streams, "loss")
-    buffer_s = np.full(population, np.inf)
-    if section.buffer_ms is not None:
-        buffer_s = _given_or_drawn(section.buffer_ms, population, streams, "buffer") / 1000
+    buffer_ms = _buffers(section, population, streams)
+    for group in groups:
+        own, drawn = section.with_settings(group.settings), _Streams(group.generator)
+        who = group.clients
+        if group.settings.keys() & {"down_mbit_s", "up_mbit_s", "outages"}:
+            theirs = _both_rates(own, population, drawn)
+            down, up = down.replaced(who, theirs[0]), up.replaced(who, theirs[1])
+        if "latency_ms" in group.settings:
+            latency_ms[who] = _milliseconds(own.latency_ms, population, drawn)[who]
+        if "loss" in group.settings:
+            loss[who] = _given_or_drawn(own.loss, population, drawn, "loss")[who]
+        if "buffer_ms" in group.settings:
+            buffer_ms[who] = _buffers(own, population, drawn)[who]
+    latency_s = latency_ms / 1000
     return ClientLinks(
         down,
         up,
@@ -126,7 +145,7 @@ def client_links(section: Links, population: int, generator: np.random.Generator
         _transport(section, latency_s),
         loss,
         section.loss_burst_packets,
-        buffer_s,
+        buffer_ms / 1000,
         int.from_bytes(streams("losses").bytes(8), "big") if loss.any() else 0,
     )
 
@@ -166,10 +185,35 @@ def _given_or_drawn(setting: ShareSetting | BufferSetting, population: int, stre
     return setting.draw(population, streams(name)) if isinstance(setting, Drawn) else cycled(setting, population)
 
 
+def _buffers(section: Links, population: int, streams: _Streams) -> Floats:
+    """`(population,)` ms."""
+    if section.buffer_ms is None:
+        return np.full(population, np.inf)
+    return _given_or_drawn(section.buffer_ms, population, streams, "buffer")
+
+
 def _same_file(down: RateSetting, up: RateSetting) -> bool:
     if isinstance(down, Followed) and isinstance(up, Followed):
         return down.trace == up.trace
     return isinstance(down, Tabled) and isinstance(up, Tabled) and down.table == up.table
+
+
+def _both_rates(section: Links, population: int, streams: _Streams) -> tuple[Rates, Rates]:
+    """Rates down and up, with the outages."""
+    placing = {"down": "down", "up": "up"}
+    if _same_file(section.down_mbit_s, section.up_mbit_s):
+        placing["up"] = "down"  # the trace, or the device, of a client is the same both ways
+    down, up = (
+        _rates(setting, population, streams, name, placing[name])
+        for name, setting in (("down", section.down_mbit_s), ("up", section.up_mbit_s))
+    )
+    if section.outages is not None:
+        generator = streams("outages")
+        traces = outage_traces(section.outages, population, generator)
+        trace_of = np.arange(population) % len(traces)
+        phase_s = generator.random(population) * traces.period_s[trace_of]
+        down, up = (Rates.traced(traces, trace_of, phase_s, rates.scale) for rates in (down, up))
+    return down, up
 
 
 def _rates(setting: RateSetting, population: int, streams: _Streams, name: str, placing: str) -> Rates:

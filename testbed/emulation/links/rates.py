@@ -92,6 +92,19 @@ class Rates:
         index = np.asarray(ids)
         return Rates(self.traces, self.trace_of[index], self.phase_s[index], self.scale[index])
 
+    def replaced(self, ids: npt.ArrayLike, others: "Rates") -> "Rates":
+        """These rates, but for the clients `ids`, who have theirs in `others`, of as many clients."""
+        index = np.asarray(ids, np.int64)
+        trace_of, phase_s, scale = self.trace_of.copy(), self.phase_s.copy(), self.scale.copy()
+        traces = self.traces if others.is_constant else others.traces
+        behind = 0
+        if self.traces is not None and traces is not None and traces is not self.traces:
+            traces, behind = self.traces.followed_by(traces), len(self.traces)
+        of = others.trace_of[index]
+        trace_of[index] = np.where(of == CONSTANT, CONSTANT, of + behind)
+        phase_s[index], scale[index] = others.phase_s[index], others.scale[index]
+        return Rates(traces, trace_of, phase_s, scale)
+
     def delayed(self, delay_s: npt.ArrayLike) -> "Rates":
         """Rates that are at any time what these were `delay_s` earlier: finite seconds, `(n,)` or one for all."""
         if self.traces is None or self.is_constant:
@@ -106,6 +119,12 @@ class Rates:
             traces, _, step, _ = self._place(who, moment[who])
             rate[who] *= traces.rate_bytes_s[step]
         return rate
+
+    def mean(self) -> Floats:
+        """`(n,)` bytes per second, on average over a whole period of each client's trace."""
+        if self.traces is None:
+            return self.scale.copy()
+        return np.asarray(self.scale * np.append(self.traces.total_bytes / self.traces.period_s, 1.0)[self.trace_of])
 
     def maximum(self) -> Floats:
         """`(n,)` bytes per second, the most that each client ever has."""

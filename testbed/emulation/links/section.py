@@ -1,5 +1,6 @@
 """The `links` section of an experiment: bandwidth and latency per client, capacity of the server, transport."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -294,6 +295,16 @@ class Links(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        self._check()
+        return self
+
+    def with_settings(self, settings: Mapping[str, Any]) -> Self:
+        """These links with other values (validated ones) for some keys; raises `ValueError` if they do not fit."""
+        changed = self.model_copy(update=settings)
+        changed._check()
+        return changed
+
+    def _check(self) -> None:
         down, up = self.down_mbit_s, self.up_mbit_s
         if isinstance(down, Followed) and isinstance(up, Followed) and down.trace == up.trace:
             _check_same("trace", assign=(down.assign, up.assign), shift=(down.shift, up.shift))
@@ -309,8 +320,9 @@ class Links(BaseModel):
         if transport is not None and not transport.has_windows:
             for key, given in (("loss", self.loss != 0), ("buffer_ms", self.buffer_ms is not None)):
                 if given:
-                    raise ValueError(f"`{key}` needs a transport that sends again what is lost; set `transport: tcp`")
-        return self
+                    raise ValueError(
+                        f"`{key}` needs a transport that sends again what is lost; set `links.transport: tcp`"
+                    )
 
 
 def _check_same(file: str, **settings: tuple[object, object]) -> None:

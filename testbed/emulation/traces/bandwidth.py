@@ -62,6 +62,16 @@ class BandwidthTraces:
         times, rates, periods = (np.ascontiguousarray(given, np.float64) for given in (time_s, rate_bytes_s, period_s))
         return cls(np.ascontiguousarray(offsets, np.int64), times, rates, periods)
 
+    def followed_by(self, others: "BandwidthTraces") -> "BandwidthTraces":
+        """These traces, and then others."""
+        return BandwidthTraces(
+            np.concatenate((self.offsets, others.offsets[1:] + len(self.time_s))),
+            *(
+                np.concatenate((getattr(self, name), getattr(others, name)))
+                for name in ("time_s", "rate_bytes_s", "period_s")
+            ),
+        )
+
     @cached_property
     def carried_bytes(self) -> Floats:
         """`(steps,)` by the trace before each step."""

@@ -104,6 +104,34 @@ def test_everybody_at_once_and_one_by_one() -> None:
     assert (rates.at(begin) <= most).all()
 
 
+@given(several, several, st.integers(-20, 20), st.integers(0, 3), st.data())
+def test_replaced_clients_have_the_others_rates(made, others, phase: int, scale: int, data: st.DataObject) -> None:
+    clients = min(len(made), len(others))
+    ours, theirs = traced(made[:clients], 0, 2), traced(others[:clients], phase, scale)
+    constant = Rates.constant(np.arange(1.0, clients + 1))
+    who = data.draw(st.lists(st.integers(0, clients - 1), unique=True))
+    for base, new in ((ours, theirs), (ours, constant), (constant, theirs), (constant, constant), (ours, ours)):
+        mixed = base.replaced(who, new)
+        for one in (base, new, mixed):
+            assert len(one) == clients
+        for name, arguments in (
+            ("at", (3.25,)),
+            ("bytes_between", (1.5, 40)),
+            ("time_to_send", (2.5, 33)),
+            ("mean", ()),
+        ):
+            found, old, replacing = (getattr(rates, name)(*arguments) for rates in (mixed, base, new))
+            assert found.tolist() == [replacing[i] if i in who else old[i] for i in range(clients)]
+
+
+@given(several, st.integers(-20, 20), st.integers(0, 3))
+def test_the_mean_is_that_of_a_period(made, phase: int, scale: int) -> None:
+    expected = [float(scale * exact_bytes(one, Fraction(0), Fraction(one[1])) / one[1]) for one in made]
+    np.testing.assert_allclose(traced(made, phase, scale).mean(), expected, rtol=1e-12)
+    assert Rates.traced(EXAMPLE, [CONSTANT, 1], 0, [3, 1]).mean().tolist() == [3, 7 / 3]
+    assert Rates.constant([2, 0]).mean().tolist() == [2, 0]
+
+
 def test_far_into_the_repetitions() -> None:
     rates = Rates.traced(EXAMPLE, [0, 1])
     np.testing.assert_allclose(rates.bytes_between(6e9, 6e9 + 12), [40, 28])

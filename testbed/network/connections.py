@@ -1,0 +1,274 @@
+"""Who is connected to the server, and how messages leave: what a link's transport adds in time (`emulation.transport`).
+
+A client opens its connection when the server first has something for it, keeps it as `links.transport.connection` says,
+and loses it when it goes offline or drops out. Both ends remember what they have learned about the path, each for what
+it sends. A network asks in three steps: `open` (who has to connect first, and how long that takes), `plan` (the flights
+of messages), and, when it is known what became of them, `sent` and `close`.
+
+The look-ups of a handler at the PKI go over another connection, which is open, and fit its first window.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.arrays import Floats, Ids
+from testbed.emulation.links import ClientLinks
+from testbed.emulation.links.rates import Rates
+from testbed.emulation.transport.flights import Flights
+from testbed.emulation.transport.section import HANDSHAKES, Transport
+from testbed.emulation.transport.senders import Path, Senders
+from testbed.emulation.transport.windows import Sending
+
+DOWN, UP = 0, 1
+FIRST_TIME_OUT_S = 1.0  # of a packet that opens a connection (RFC 6298)
+MOST_DOUBLINGS = 6
+LEAST_S = 1e-12  # a segment on an unlimited link
+
+
+@dataclass(frozen=True, eq=False)
+class Opening:
+    """What it takes m clients to be connected, `(m,)` each: seconds, and bytes on their links; 0 for who is."""
+
+    delay_s: Floats
+    bytes_down: Ids
+    bytes_up: Ids
+
+    def spread(self, at: Ids, count: int) -> "Opening":
+        """The same among `count` clients, of whom these are the ones `at`."""
+        delay_s, *sizes = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64)
+        for column, given in zip((delay_s, *sizes), (self.delay_s, self.bytes_down, self.bytes_up), strict=True):
+            column[at] = given
+        return Opening(delay_s, *sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How m messages are going to leave.
+
+    Attributes:
+        flights: theirs.
+        which: `(k,)` positions of those that have something to send.
+        senders: what these know afterwards, but for when they last sent something.
+        queue_s: `(k,)` seconds from sending the last segment until it is through the link.
+    """
+
+    flights: Flights
+    which: Ids
+    senders: Senders
+    queue_s: Floats
+
+
+class Connections:
+    """The connections of one run.
+
+    Args:
+        links: the clients'.
+    """
+
+    def __init__(self, links: ClientLinks) -> None:
+        self.links, self.transport = links, links.transport
+        self._lossy = bool(links.loss.any()) or bool(np.isfinite(links.buffer_s).any())
+        self._open = np.zeros(len(links.latency_s) if self.transport.has_windows else 0, np.bool_)
+        self._known = (_KnownSenders(self.transport), _KnownSenders(self.transport))
+
+    def begin_round(self) -> None:
+        """A round begins: connections that last for one are gone."""
+        if self.transport.connection != "persistent":
+            self.close(np.flatnonzero(self._open))
+
+    def close(self, clients: Ids) -> None:
+        """These clients, `(m,)` ascending, have no connection any more."""
+        if len(self._open) and len(clients):
+            self._open[clients] = False
+            for known in self._known:
+                known.forget(clients)
+
+    def open(self, clients: Ids, word: int) -> Opening | None:
+        """Connect those of `(m,)` clients, ascending, that are not.
+
+        Args:
+            clients: their numbers.
+            word: tells this opening from others, for what is lost.
+
+        Returns:
+            What that takes; None: nothing.
+        """
+        if not self.transport.has_windows:
+            return None
+        if self.transport.connection == "per-stage":
+            self.close(clients)
+        opens = ~self._open[clients]
+        self._open[clients] = True
+        cost = HANDSHAKES[self.transport.handshake]
+        if not opens.any() or not cost.round_trips:
+            return None
+        delay_s = cost.round_trips * 2 * self.links.latency_s[clients]
+        for rates, size in ((self.links.down, cost.bytes_down), (self.links.up, cost.bytes_up)):
+            most = rates.take(clients).maximum()
+            delay_s += np.divide(size, most, out=np.zeros(len(most)), where=most > 0)
+        if self.links.loss.any():
+            kept, packets = 1 - self.links.loss[clients], round(2 * cost.round_trips)
+            times = self._generator(word).geometric(kept[:, None], (len(clients), packets)) - 1
+            delay_s += (FIRST_TIME_OUT_S * (2.0 ** np.minimum(times, MOST_DOUBLINGS) - 1)).sum(axis=1)
+        return Opening(
+            np.where(opens, delay_s, 0.0), np.where(opens, cost.bytes_down, 0), np.where(opens, cost.bytes_up, 0)
+        )
+
+    def plan(self, way: int, clients: Ids, start_s: Floats, size: Ids, wire_bytes: Ids, word: int) -> Plan | None:
+        """The flights of messages to (`DOWN`) or from (`UP`) clients; None if nothing holds them back.
+
+        Args:
+            way: `DOWN` or `UP`.
+            clients: `(m,)` ascending.
+            start_s: `(m,)` seconds; infinite: never.
+            size: `(m,)` bytes of the messages.
+            wire_bytes: `(m,)` bytes with headers.
+            word: tells these messages from others, for what is lost.
+        """
+        if not self.transport.has_windows:
+            return None
+        segments = self.transport.packets(size)
+        if segments.max(initial=0) <= self._never_held_back():
+            return None
+        at = np.flatnonzero(segments > 0)
+        who, begin_s = clients[at], np.where(np.isfinite(start_s[at]), start_s[at], 0.0)
+        senders, path = self._known[way].of(who), self._path(way, who, begin_s, wire_bytes[at] / segments[at])
+        senders.begin(self.transport, path.round_trip_s, begin_s)
+        which = back = np.arange(len(at))
+        if not self._lossy:
+            which, back = _alike(np.stack((*senders.pattern(), *path.columns(), segments[at], wire_bytes[at])))
+        first = at[which]
+        sending = Sending(
+            senders.take(which),
+            segments[first],
+            path.take(which),
+            self.transport,
+            self.links.loss_burst_packets,
+            self._generator(word) if self._lossy else None,
+        )
+        owner, sent, gap_s = sending.run()
+        pattern = np.zeros(len(clients), np.int64)  # the first one has no flights: messages of nothing
+        pattern[at] = back + 1
+        offsets = np.concatenate(([0, 0], np.cumsum(np.bincount(owner, minlength=len(which)))))
+        flight_bytes = sent * (wire_bytes[first] / segments[first])[owner]
+        return Plan(
+            Flights(pattern, offsets, flight_bytes, gap_s), at, sending.senders.take(back), sending.queue_s[back]
+        )
+
+    def sent(self, way: int, clients: Ids, plan: Plan, through_s: Floats, end_s: float) -> None:
+        """Messages as planned have left.
+
+        Args:
+            way, clients: as they were planned.
+            plan: theirs.
+            through_s: `(m,)` when the last byte was through; NaN where none ever went.
+            end_s: when everything stopped.
+        """
+        through_s = np.minimum(through_s[plan.which], end_s)  # NaN stays
+        went = ~np.isnan(through_s)
+        senders = plan.senders.take(np.flatnonzero(went))
+        senders.last_sent_s = (through_s - plan.queue_s)[went]
+        self._known[way].put(clients[plan.which[went]], senders)
+
+    def to_checkpoint(self) -> dict[str, npt.NDArray[Any]]:
+        """What a run that is resumed must know; empty if every round begins with new connections."""
+        if not len(self._open) or self.transport.connection != "persistent":
+            return {}
+        down, up = self._known
+        return {
+            "connected": np.flatnonzero(self._open),
+            "senders_down": down.ids, "senders_down_state": np.stack(down.senders.columns()),
+            "senders_up": up.ids, "senders_up_state": np.stack(up.senders.columns()),
+        }  # fmt: skip
+
+    def restore(self, saved: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Resume with what `to_checkpoint` gave."""
+        self.close(np.flatnonzero(self._open))
+        if not saved:
+            return
+        self._open[saved["connected"]] = True
+        for known, name in zip(self._known, ("senders_down", "senders_up"), strict=True):
+            known.ids, known.senders = saved[name], Senders(*saved[f"{name}_state"].copy())
+
+    def _never_held_back(self) -> int:
+        """Packets of a message that any window holds, and that leave the window as it is."""
+        if self._lossy:
+            return 0
+        return 1 if self.transport.congestion_control == "bbr" else self.transport.initial_window_segments // 2
+
+    def _path(self, way: int, clients: Ids, time_s: Floats, packet_bytes: Floats) -> Path:
+        """What these clients' links are like at `(m,)` `time_s`, for full packets of so many bytes."""
+        ways = (self.links.down, self.links.up)
+        there, back = (_rate(rates.take(clients), time_s) for rates in (ways[way], ways[1 - way]))
+        shared = self.links.server_up_bytes_s if way == DOWN else self.links.server_down_bytes_s
+        segment_s = np.maximum(packet_bytes / np.minimum(there, shared), LEAST_S)
+        together = min(2, self.transport.segments_per_acknowledgement)
+        answer_s = together * segment_s + self.transport.acknowledgement_bytes / back
+        return Path(
+            segment_s,
+            2 * self.links.latency_s[clients] + answer_s,
+            self.links.loss[clients],
+            self.links.buffer_s[clients],
+        )
+
+    def _generator(self, word: int) -> np.random.Generator:
+        return np.random.Generator(np.random.Philox(key=np.array([self.links.loss_key, word], np.uint64)))
+
+
+class _KnownSenders:
+    """What the senders of one direction know, of those that have sent something larger than a few packets."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.ids = np.zeros(0, np.int64)
+        self.senders = Senders.new(transport, 0)
+
+    def of(self, clients: Ids) -> Senders:
+        """A copy, new ones included."""
+        found = Senders.new(self._transport, len(clients))
+        at, known = self._at(clients)
+        found.put(np.flatnonzero(known), self.senders.take(at[known]))
+        return found
+
+    def put(self, clients: Ids, senders: Senders) -> None:
+        """Replace or add."""
+        together = np.union1d(self.ids, clients)
+        if len(together) > len(self.ids):
+            senders_of_all = Senders.new(self._transport, len(together))
+            senders_of_all.put(np.searchsorted(together, self.ids), self.senders)
+            self.ids, self.senders = together, senders_of_all
+        self.senders.put(np.searchsorted(self.ids, clients), senders)
+
+    def forget(self, clients: Ids) -> None:
+        """Drop what is known of these."""
+        if len(self.ids):
+            stay = np.flatnonzero(~np.isin(self.ids, clients))
+            self.ids, self.senders = self.ids[stay], self.senders.take(stay)
+
+    def _at(self, clients: Ids) -> tuple[Ids, npt.NDArray[np.bool_]]:
+        at = np.searchsorted(self.ids, clients)
+        known = np.zeros(len(clients), np.bool_)
+        inside = at < len(self.ids)
+        known[inside] = self.ids[at[inside]] == clients[inside]
+        return at, known
+
+
+def _rate(rates: Rates, time_s: Floats) -> Floats:
+    """Bytes per second at that time, or the most there ever is while a link is down."""
+    now = rates.at(time_s)
+    return np.maximum(np.where(now > 0, now, rates.maximum()), 1e-9)
+
+
+def _alike(columns: Floats) -> tuple[Ids, Ids]:
+    """Of `(k, m)` columns: one of each kind, in the order of their values, and `(m,)` which of these each is."""
+    order = np.lexsort(columns[::-1])
+    ordered = columns[:, order]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
+    back = np.empty(len(order), np.int64)
+    back[order] = np.cumsum(first) - 1
+    return order[first], back

@@ -1,0 +1,55 @@
+"""The `clients` table: what each client of a run is like. A file of its own, written when the run begins.
+
+10^6 clients take 0.5 s and at most 30 MB on disk (rates, latencies and factors that all differ); `records.clients:
+false` leaves it out.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from testbed.files import parquet as parquet_files
+from testbed.records.tables import damaged
+
+CLIENTS = "clients"
+FILE = f"{CLIENTS}.parquet"
+
+SCHEMA = pa.schema(
+    [
+        ("client", pa.int64()),
+        ("class", pa.dictionary(pa.int16(), pa.string())),  # empty where the experiment has no classes
+        ("down_mbit_s", pa.float64()),  # the mean over a period, of a client on a trace or with outages
+        ("up_mbit_s", pa.float64()),
+        ("latency_ms", pa.float64()),  # one way
+        ("loss", pa.float64()),
+        ("device_factor", pa.float64()),
+        ("samples", pa.int64()),
+    ]
+)
+
+
+def clients_table(names: tuple[str, ...], class_of: npt.NDArray[np.int16], columns: Mapping[str, Any]) -> pa.Table:
+    """One row per client of a population of n.
+
+    Args:
+        names: of the classes.
+        class_of: `(n,)` each client's class by its position in `names`.
+        columns: `(n,)` each, the other ones but for ``client``.
+    """
+    named = pa.DictionaryArray.from_arrays(pa.array(class_of), pa.array(names, pa.string()))
+    given = {"client": np.arange(len(class_of)), "class": named, **columns}
+    return pa.table([given[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def read_clients(path: Path) -> pa.Table:
+    """The table of the run in the directory `path`, empty where there is none; raises `RunError` if it is damaged."""
+    try:
+        return parquet_files.read_table(path / FILE, SCHEMA)
+    except FileNotFoundError:
+        return SCHEMA.empty_table()
+    except (OSError, pa.ArrowException) as error:
+        raise damaged(path, CLIENTS, error) from None
