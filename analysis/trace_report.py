@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from analysis.tables import Table, require_format, to_json
 from analysis.tables import render as render_table
 
+_NAMES_SHOWN = 20
 _DURATIONS = (("d", 86_400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3))
 
 
@@ -15,12 +16,20 @@ def counts_text(counts: Mapping[str, int]) -> str:
     return render_table(Table((), rows, left=[1], ruled=False), "text")
 
 
-def render(facts: Mapping[str, float | int], format: str = "text") -> str:
-    """Facts as ``text``, a line and a unit for each that is known, or as a flat object of ``json``, with null."""
+def render(facts: Mapping[str, float | int], format: str = "text", names: Mapping[int, str] | None = None) -> str:
+    """Facts as ``text``, a line and a unit for each that is known, or as an object of ``json``, with null.
+
+    What is called by a name follows, by number: the first twenty, or in ``json`` all, as the object ``names``.
+    """
     require_format(format, "text", "json")
     if format == "json":
-        return to_json(facts, ascii=True)
+        called = {"names": {str(number): name for number, name in names.items()}} if names else {}
+        return to_json({**facts, **called}, ascii=True)
     rows = [_line(key, value) for key, value in facts.items() if not math.isnan(value)]
+    what = "client" if "clients" in facts else "trace"
+    rows += [(f"{what} {number}", name) for number, name in list((names or {}).items())[:_NAMES_SHOWN]]
+    if names and len(names) > _NAMES_SHOWN:
+        rows.append(("…", f"{len(names) - _NAMES_SHOWN} more names; --format json has all"))
     return render_table(Table((), rows, ruled=False), "text")
 
 
@@ -34,6 +43,8 @@ def _line(key: str, value: float | int) -> tuple[str, str]:
     """The name of a fact without its unit, and its value with it."""
     if key.endswith("_mbit_s"):
         return _words(key.removesuffix("_mbit_s")), f"{value:.3g} Mbit/s"
+    if key.endswith("_ms"):
+        return _words(key.removesuffix("_ms")), f"{value:.3g} ms"
     if key.endswith("_s"):
         return _words(key.removesuffix("_s")), duration(value)
     if key.startswith("seconds"):

@@ -1,4 +1,4 @@
-"""Pictures of traces: who is online when, and how fast links are; one column wide, as PNG and PDF."""
+"""Pictures of traces: who is online when, and how good links are; one column wide, as PNG and PDF."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from analysis.style import COLUMN_INCHES, house_style, save
 from testbed.arrays import Floats
-from testbed.emulation.traces.bandwidth import BYTES_PER_MBIT, BandwidthTraces
 from testbed.emulation.traces.inspection import availability_over_time
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import DROPPED, OFFLINE, PARTICIPANT, Schedule
+from testbed.emulation.traces.series import Series
 
 _HOUR_S, _DAY_S = 3600.0, 86_400.0
 _ONLINE, _SHADE, _LOST, _AWAY = "#0072B2", "#56B4E9", "#D55E00", "#999999"  # Okabe and Ito
@@ -21,7 +21,7 @@ _QUARTERS = 96  # of an hour, in a day
 _TRACE_COLOURS = ("#0072B2", "#E69F00", "#000000")
 
 
-def draw(traced: AvailabilityTrace | BandwidthTraces | Schedule, path: Path) -> list[Path]:
+def draw(traced: AvailabilityTrace | Series | Schedule, path: Path) -> list[Path]:
     """Write the picture of a trace as `path` with the suffixes .png and .pdf; returns the two files.
 
     Args:
@@ -32,8 +32,8 @@ def draw(traced: AvailabilityTrace | BandwidthTraces | Schedule, path: Path) -> 
     with house_style():
         if isinstance(traced, AvailabilityTrace):
             figure = availability(traced)
-        elif isinstance(traced, BandwidthTraces):
-            figure = bandwidth(traced)
+        elif isinstance(traced, Series):
+            figure = series(traced)
         else:
             figure = schedule(traced)
         return save(figure, target)
@@ -45,8 +45,9 @@ def draw(traced: AvailabilityTrace | BandwidthTraces | Schedule, path: Path) -> 
 def availability(trace: AvailabilityTrace) -> Figure:
     """Share of clients online over time, by the time of day if there are two days or more, and per client.
 
-    Time 0 is taken to be a midnight, as the converters do.
+    Time 0 is taken to be a midnight, as the converters do. Recordings shorter than the horizon are repeated.
     """
+    trace = trace.laid_out()
     days = trace.horizon_s >= 2 * _DAY_S
     figure = Figure(figsize=(COLUMN_INCHES, 4.4 if days else 3.0), layout="constrained")
     panels = list(figure.subplots(3 if days else 2, 1))
@@ -118,11 +119,14 @@ def _by_client(axes: Axes, trace: AvailabilityTrace) -> None:
     axes.set_xlim(0, max(100 * share[-1] * 1.02, 1e-3))
 
 
-# -- bandwidth ------------------------------------------------------------------------------------------------------
+# -- bandwidth, latency, loss ---------------------------------------------------------------------------------------
+
+_AXES = {"bandwidth": ("Rate", "Mbit/s", 1.0), "latency": ("Latency", "ms", 1.0), "loss": ("Loss", "%", 100.0)}
 
 
-def bandwidth(traces: BandwidthTraces) -> Figure:
-    """The rate over time of a few traces, and the distribution of the rate over all seconds of all of them."""
+def series(traces: Series) -> Figure:
+    """The number over time of a few traces, and its distribution over all seconds of all of them."""
+    name, unit, factor = _AXES[traces.kind.name]
     figure = Figure(figsize=(COLUMN_INCHES, 3.4), layout="constrained")
     over_time, distribution = figure.subplots(2, 1)
     count = len(traces.period_s)
@@ -132,18 +136,17 @@ def bandwidth(traces: BandwidthTraces) -> Figure:
     for trace, colour in zip(drawn, _TRACE_COLOURS, strict=False):
         part = slice(traces.offsets[trace], traces.offsets[trace + 1])
         x = np.append(traces.time_s[part], traces.period_s[trace]) / size
-        rate = traces.rate_bytes_s[part] / BYTES_PER_MBIT
-        over_time.stairs(rate, x, color=colour, linewidth=0.7, baseline=None)
-    over_time.set_ylabel("Rate [Mbit/s]")
-    over_time.set_title(f"Rate over time, {len(drawn)} of {count} traces", loc="left")
+        over_time.stairs(factor * traces.value[part], x, color=colour, linewidth=0.7, baseline=None)
+    over_time.set_ylabel(f"{name} [{unit}]")
+    over_time.set_title(f"{name} over time, {len(drawn)} of {count} traces", loc="left")
     following = np.append(traces.time_s[1:], 0.0)
     following[traces.offsets[1:] - 1] = traces.period_s
     lasts = following - traces.time_s
-    order = np.argsort(traces.rate_bytes_s, kind="stable")
-    _distribution(distribution, traces.rate_bytes_s[order] / BYTES_PER_MBIT, lasts[order])
-    distribution.set_xlabel("Rate [Mbit/s]")
+    order = np.argsort(traces.value, kind="stable")
+    _distribution(distribution, factor * traces.value[order], lasts[order])
+    distribution.set_xlabel(f"{name} [{unit}]")
     distribution.set_ylabel("Time [%]")
-    distribution.set_title("Time at no more than this rate, all traces", loc="left")
+    distribution.set_title(f"Time at no more than this {name.lower()}, all traces", loc="left")
     distribution.set_xlim(left=0)
     for axes in (over_time, distribution):
         axes.grid()

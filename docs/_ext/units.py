@@ -48,6 +48,8 @@ UNITS = {
     "gpus_per_host": "GPUs",
     "parallel_runs": "runs",
     "segments_per_acknowledgement": "packets",
+    "initial_window_segments": "segments",
+    "loss_burst_packets": "packets",
     # Measures.
     "bits": "bits",
     "security": "bits",

@@ -220,15 +220,19 @@ class Plan:
             experiment.availability, experiment.population, after_selection, self.randomness, label_counts
         )
 
-    def read_files(self, workload: Workload) -> None:
-        """Read every file that the experiment names, to raise before anything runs what is wrong with one."""
-        self.links()
+    def read_files(self, workload: Workload) -> tuple[str, ...]:
+        """Read every file that the experiment names, to raise before anything runs what is wrong with one.
+
+        Returns lines on what is odd in one, and what is made of it.
+        """
+        notes = self.links().notes
         self.speed_factors()
         self.availability(workload)
         section = self.experiment.availability
         if isinstance(section, Scheduled):
             check_schedule(Schedule.read(section.path).stages, str(section.path), self.stages)
         self.selection.check_files()
+        return notes
 
     @property
     def timing(self) -> Timing:

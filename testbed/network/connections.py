@@ -71,7 +71,7 @@ class Connections:
 
     def __init__(self, links: ClientLinks) -> None:
         self.links, self.transport = links, links.transport
-        self._lossy = bool(links.loss.any()) or bool(np.isfinite(links.buffer_s).any())
+        self._lossy = bool(links.loss.any()) or links.loss_trace is not None or bool(np.isfinite(links.buffer_s).any())
         self._open = np.zeros(len(links.latency_s) if self.transport.has_windows else 0, np.bool_)
         self._known = (_KnownSenders(self.transport), _KnownSenders(self.transport))
 
@@ -87,11 +87,12 @@ class Connections:
             for known in self._known:
                 known.forget(clients)
 
-    def open(self, clients: Ids, word: int) -> Opening | None:
+    def open(self, clients: Ids, now_s: float, word: int) -> Opening | None:
         """Connect those of `(m,)` clients, ascending, that are not.
 
         Args:
             clients: their numbers.
+            now_s: when.
             word: tells this opening from others, for what is lost.
 
         Returns:
@@ -106,24 +107,27 @@ class Connections:
         cost = HANDSHAKES[self.transport.handshake]
         if not opens.any() or not cost.round_trips:
             return None
-        delay_s = cost.round_trips * 2 * self.links.latency_s[clients]
+        delay_s = cost.round_trips * 2 * self.links.latency_at(now_s, clients)
         for rates, size in ((self.links.down, cost.bytes_down), (self.links.up, cost.bytes_up)):
             most = rates.take(clients).maximum()
             delay_s += np.divide(size, most, out=np.zeros(len(most)), where=most > 0)
-        if self.links.loss.any():
-            kept, packets = 1 - self.links.loss[clients], round(2 * cost.round_trips)
+        if self._lossy:
+            kept, packets = 1 - self.links.loss_at(now_s, clients), round(2 * cost.round_trips)
             times = self._generator(word).geometric(kept[:, None], (len(clients), packets)) - 1
             delay_s += (FIRST_TIME_OUT_S * (2.0 ** np.minimum(times, MOST_DOUBLINGS) - 1)).sum(axis=1)
         return Opening(
             np.where(opens, delay_s, 0.0), np.where(opens, cost.bytes_down, 0), np.where(opens, cost.bytes_up, 0)
         )
 
-    def plan(self, way: int, clients: Ids, start_s: Floats, size: Ids, wire_bytes: Ids, word: int) -> Plan | None:
+    def plan(
+        self, way: int, clients: Ids, now_s: float, start_s: Floats, size: Ids, wire_bytes: Ids, word: int
+    ) -> Plan | None:
         """The flights of messages to (`DOWN`) or from (`UP`) clients; None if nothing holds them back.
 
         Args:
             way: `DOWN` or `UP`.
             clients: `(m,)` ascending.
+            now_s: when the stage began, at which latencies and losses that change are looked up.
             start_s: `(m,)` seconds; infinite: never.
             size: `(m,)` bytes of the messages.
             wire_bytes: `(m,)` bytes with headers.
@@ -136,7 +140,7 @@ class Connections:
             return None
         at = np.flatnonzero(segments > 0)
         who, begin_s = clients[at], np.where(np.isfinite(start_s[at]), start_s[at], 0.0)
-        senders, path = self._known[way].of(who), self._path(way, who, begin_s, wire_bytes[at] / segments[at])
+        senders, path = self._known[way].of(who), self._path(way, who, now_s, begin_s, wire_bytes[at] / segments[at])
         senders.begin(self.transport, path.round_trip_s, begin_s)
         which = back = np.arange(len(at))
         if not self._lossy:
@@ -200,7 +204,7 @@ class Connections:
             return 0
         return 1 if self.transport.congestion_control == "bbr" else self.transport.initial_window_segments // 2
 
-    def _path(self, way: int, clients: Ids, time_s: Floats, packet_bytes: Floats) -> Path:
+    def _path(self, way: int, clients: Ids, now_s: float, time_s: Floats, packet_bytes: Floats) -> Path:
         """What these clients' links are like at `(m,)` `time_s`, for full packets of so many bytes."""
         ways = (self.links.down, self.links.up)
         there, back = (_rate(rates.take(clients), time_s) for rates in (ways[way], ways[1 - way]))
@@ -210,8 +214,8 @@ class Connections:
         answer_s = together * segment_s + self.transport.acknowledgement_bytes / back
         return Path(
             segment_s,
-            2 * self.links.latency_s[clients] + answer_s,
-            self.links.loss[clients],
+            2 * self.links.latency_at(now_s, clients) + answer_s,
+            self.links.loss_at(now_s, clients),
             self.links.buffer_s[clients],
         )
 

@@ -167,7 +167,7 @@ class EmulatedNetwork(RoundRecorder):
     def _connected(self, stage: Stage, presence: Presence) -> _Leaving:
         """Connect those who are there."""
         there, word = np.flatnonzero(presence.reachable), (self.round_number << 20 | stage.number) << 2
-        opening = self.connections.open(stage.recipients[there], word)
+        opening = self.connections.open(stage.recipients[there], self.now_s, word)
         return _Leaving(word, None if opening is None else opening.spread(there, len(stage.recipients)))
 
     def _time_transfers(
@@ -179,7 +179,7 @@ class EmulatedNetwork(RoundRecorder):
         carries is timed at the server: a client's link is a latency ahead (upwards) or behind.
         """
         links, who = self.links, stage.recipients
-        down, up, latency_s = links.down.take(who), links.up.take(who), links.latency_s[who]
+        down, up, latency_s = links.down.take(who), links.up.take(who), links.latency_at(self.now_s, who)
         connected_s = self.now_s if leaving.opening is None else self.now_s + leaving.opening.delay_s
         asked = self._carried(
             DOWN,
@@ -238,7 +238,7 @@ class EmulatedNetwork(RoundRecorder):
         first = way not in leaving.plans
         if first:
             leaving.plans[way] = self.connections.plan(
-                way, stage.recipients, start_s, size, whole, leaving.word | 1 + way
+                way, stage.recipients, self.now_s, start_s, size, whole, leaving.word | 1 + way
             )
         plan = leaving.plans[way]
         sent = whole.astype(np.float64) if plan is None else plan.flights.total_bytes

@@ -234,8 +234,8 @@ def _check(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str, 
                 if built[0] != key:
                     built = (key, workloads.build(*key))
                 plan.check_sums(built[1])
-                plan.read_files(built[1])
-            for line in privacy_warnings(plan, built[1]):
+                notes = plan.read_files(built[1])
+            for line in (*notes, *privacy_warnings(plan, built[1])):
                 observer.warned(run, line)
         except (ExperimentError, TraceError) as error:
             raise ExperimentError("\n".join(f"{place}: {line}" for line in str(error).splitlines())) from error

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from testbed.commands.trace import seconds
+from testbed.commands.trace.output import seconds
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import ExperimentError
@@ -195,6 +195,140 @@ def test_a_directory_that_cannot_be_made(call: Call, tmp_path: Path) -> None:
     assert ended.code == 2
     (line,) = ended.errors
     assert "file.txt: cannot be made" in line
+
+
+# -- convert: bandwidth, latency, loss ------------------------------------------------------------------------------
+
+
+def wide_logs(folder: Path) -> Path:
+    folder.mkdir()
+    rows = "2024-05-01T12:00:00Z,B,1000,80\n2024-05-01T12:00:00Z,B,3000,-\n2024-05-01T12:00:01Z,B,4000,40\n"
+    (folder / "drive.csv").write_text(f"Timestamp,Operator,DL_bitrate,PINGAVG\n{rows}")
+    return folder
+
+
+def test_convert_a_folder_of_wide_logs_and_run_it(written: Callable[..., Path], tmp_path: Path, call: Call) -> None:
+    source = wide_logs(tmp_path / "logs")
+    options = ("--time-column", "Timestamp", "--unit")
+    rates = ("--kind", "bandwidth", "--value-column", "DL_bitrate", *options, "kbit/s", "--out", tmp_path / "rates")
+    delays = ("--kind", "latency", "--value-column", "PINGAVG", *options, "ms", "--round-trip")
+    ended = call("trace", "convert", source, *rates)
+    assert ended.code == 0
+    counts = [line.split(maxsplit=1) for line in ended.out.splitlines()[:-1]]
+    assert {name: int(number) for number, name in counts} == {
+        "files": 1,
+        "rows": 3,
+        "rows without a value": 0,
+        "rows with repeated times": 1,
+        "steps": 2,
+    }
+    assert ended.out.splitlines()[-1] == f"{tmp_path / 'rates'}: 1 trace of bandwidth, Mbit/s, read as csv"
+    assert call("trace", "convert", source, *delays, "--out", tmp_path / "delays").code == 0
+    facts = json.loads(call("trace", "inspect", tmp_path / "delays", "--format", "json").out)
+    assert (facts["most_ms"], facts["least_ms"]) == (40, 20)
+    facts = json.loads(call("trace", "inspect", tmp_path / "rates", "--format", "json").out)
+    assert (facts["least_mbit_s"], facts["most_mbit_s"], facts["repeated_times"]) == (2, 4, 0)
+    links = {"down_mbit_s": {"trace": str(tmp_path / "rates")}, "latency_ms": {"trace": str(tmp_path / "delays")}}
+    ended = call("run", written(links=links), "--out", tmp_path / "run", "--quiet")
+    assert ended.code == 0
+    assert not [line for line in ended.errors if "warning" in line]
+    assert "--force overwrites" in call("trace", "convert", source, *rates).errors[0]
+
+
+def test_a_run_says_what_it_makes_of_repeated_times(written: Callable[..., Path], tmp_path: Path, call: Call) -> None:
+    (tmp_path / "a.txt").write_text("0 5\n1 5\n1 7\n2 5\n")
+    ended = call(
+        "run", written(links={"up_mbit_s": {"trace": str(tmp_path / "a.txt")}}), "--out", tmp_path / "run", "--quiet"
+    )
+    assert ended.code == 0
+    (line,) = (line for line in ended.errors if "warning" in line)
+    assert "1 row has the time of the row before" in line
+    text = call("trace", "inspect", tmp_path / "a.txt").out
+    assert "repeated times" in text
+
+
+def test_formats_of_bandwidth_are_found_out(tmp_path: Path, call: Call) -> None:
+    (tmp_path / "a.down").write_text("0\n100\n")
+    ended = call("trace", "convert", tmp_path / "a.down", "--kind", "bandwidth", "--out", tmp_path / "a.txt")
+    assert ended.out.splitlines()[-1].endswith("1 trace of bandwidth, Mbit/s, read as mahimahi")
+    call("trace", "convert", tmp_path / "a.down", "--kind", "bandwidth", "--bin", "10ms", "--out", tmp_path / "b.csv")
+    assert len((tmp_path / "b.csv").read_text().splitlines()) > len((tmp_path / "a.txt").read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "--time-column: needed with --from csv"),
+        (("--time-column", "t", "--value-column", "v"), "--unit: needed with --from csv"),
+        (("--time-column", "t", "--value-column", "v", "--unit", "mbps"), "--unit: 'mbps' is none of bit/s, kbit/s"),
+        (("--time-column", "t", "--value-column", "v", "--unit", "kbit/s", "--round-trip"), "--round-trip: has no"),
+        (("--time-column", "t", "--value-column", "v", "--unit", "kbit/s", "--match", "*"), "--match: has no effect"),
+        (
+            ("--time-column", "t", "--value-column", "v", "--unit", "kbit/s", "--outside", "offline"),
+            "--outside: has no",
+        ),
+        (("--from", "mahimahi", "--unit", "kbit/s"), "--unit: has no effect with --from mahimahi"),
+        (("--from", "spot"), "--from: 'spot' is no format of --kind bandwidth; there are mahimahi, 3g-log, csv"),
+        (("--from", "mahimahi", "--bin", "0"), "'0' is no duration"),
+        (("--from", "mahimahi"), "row 1: 't,v'; a mahimahi trace"),
+    ],
+)
+def test_mistakes_with_bandwidth_are_one_line(arguments: Any, said: str, tmp_path: Path, call: Call) -> None:
+    (tmp_path / "a.csv").write_text("t,v\n0,1\n1,2\n")
+    ended = call("trace", "convert", tmp_path / "a.csv", "--kind", "bandwidth", "--out", tmp_path / "o.txt", *arguments)
+    assert ended.code == 2
+    (line,) = ended.errors
+    assert said in line
+    assert not (tmp_path / "o.txt").exists()
+
+
+# -- convert: recordings and names ----------------------------------------------------------------------------------
+
+
+def test_names_and_recordings_are_shown(tmp_path: Path, call: Call) -> None:
+    for name, ticks in (("long", 20), ("short", 2)):
+        (tmp_path / f"{name}.json").write_text(
+            json.dumps({"metadata": {"gap_seconds": 3600}, "data": [1, 0] * (ticks // 2)})
+        )
+    out = tmp_path / "spot.parquet"
+    ended = call("trace", "convert", tmp_path, "--from", "spot", "--out", out)
+    assert ended.code == 0
+    assert "1  devices recorded for a part of the horizon" in ended.out
+    facts = json.loads(call("trace", "inspect", out, "--format", "json").out)
+    assert facts["names"] == {"0": "long", "1": "short"}
+    assert facts["online_fraction_mean"] == 0.5
+    assert facts["recording_shortest_s"] == 7200
+    text = call("trace", "inspect", out, "--out", tmp_path / "picture").out
+    assert "client 1" in text
+    assert (tmp_path / "picture.png").exists()
+    ended = call("trace", "convert", tmp_path, "--from", "spot", "--out", tmp_path / "spot.csv")
+    (note,) = ended.errors
+    assert note.startswith("note: CSV has no place for the names of clients, for recordings, which are repeated")
+
+
+def test_what_is_not_known_of_short_recordings_is_said(tmp_path: Path, call: Call) -> None:
+    (tmp_path / "log.csv").write_text("who,a,b\nx,0,1\ny,0,100\n")
+    columns = ("--client-column", "who", "--from-column", "a", "--until-column", "b")
+    source = tmp_path / "log.csv"
+    ended = call("trace", "convert", source, "--from", "csv", *columns, "--out", tmp_path / "o.parquet")
+    assert "1 of 2 devices have intervals in less than half of the horizon" in " ".join(ended.errors)
+    ended = call(
+        "trace", "convert", source, "--from", "csv", *columns, "--outside", "repeat", "--out", tmp_path / "p.parquet"
+    )
+    assert ended.errors == []
+    one = ("--recorded-from-column", "a")
+    ended = call("trace", "convert", source, "--from", "csv", *columns, *one, "--out", tmp_path / "q.parquet")
+    assert "give both, or none" in ended.errors[0]
+
+
+def test_convert_a_state_case(phones: Path, tmp_path: Path, call: Call) -> None:
+    (tmp_path / "case.json").write_text('["3", "3", "8"]')
+    out = tmp_path / "case.parquet"
+    ended = call("trace", "convert", tmp_path / "case.json", "--from", "flhetbench", "--timers", phones, "--out", out)
+    assert ended.code == 0
+    assert AvailabilityTrace.read(out).names == {0: "3", 1: "3", 2: "8"}
+    ended = call("trace", "convert", tmp_path / "case.json", "--from", "flhetbench", "--out", out, "--force")
+    assert "--timers: needed with --from flhetbench" in ended.errors[0]
 
 
 # -- durations ------------------------------------------------------------------------------------------------------

@@ -1,10 +1,12 @@
 """The virtual clock against examples worked out by hand: links, latency, compute, server capacity, the PKI."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from testbed.emulation.compute.cost import meter
+from testbed.emulation.links import BandwidthTraces, Rates
 from testbed.messages import encode
 from testbed.parties.pki import Entries, Lookup
 from tests.network import emulated
@@ -123,3 +125,14 @@ def test_the_server_knows_how_long_each_answer_took_from_the_start_of_its_stage(
 def test_answers_that_are_alike_have_their_own_times() -> None:
     (replies,) = emulated.World(3, latency=[0, 0.5, 1], factors=[1, 2, 3]).round(emulated.Greeting())
     assert replies.latency_s == pytest.approx(replies.latency_s[0] + [0, 2 + 1, 4 + 2])
+
+
+def test_a_stage_has_the_latency_of_its_beginning() -> None:
+    """From 0.5 s on everything is 0.2 s away: the first stage began before, the second begins after."""
+    world = emulated.World(2, latency=0.1)
+    trace = BandwidthTraces.of([0, 2], [0.0, 0.5], [0.1, 0.2], [10.0])
+    world.network.links = replace(world.network.links, latency_trace=Rates.traced(trace, [0, 0]))
+    world.round(*(emulated.question_of_size(1000, seconds=1.0, answer_size=1000) for _ in range(2)))
+    first, second = world.network.exchanges
+    assert first.received_s == pytest.approx([1.202] * 2)
+    assert (second.received_s - second.sent_s) == pytest.approx([1.402] * 2)

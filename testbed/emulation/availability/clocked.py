@@ -204,10 +204,11 @@ def assigned(
 class TracedAvailability:
     """Clients are reachable while their device is online, and leave when it goes offline.
 
-    At virtual time t client i is where its device was `start_s + shift_s[i] + t` seconds after the horizon's begin.
-    The trace is a circle: a shift turns it, what goes beyond the end goes on at the begin, and a device that is
-    online at the end and at the begin is online throughout in between. With `repeat` this goes on for ever; otherwise
-    nobody is online any more once `start_s + t` has reached the length of the horizon.
+    At virtual time t client i is where its device was `start_s + shift_s[i] + t` seconds after the horizon's begin. The
+    recording of a device is a circle: a shift turns it, what goes beyond the end goes on at the begin, and a device
+    that is online at the end and at the begin is online throughout in between. A device that was recorded for a part of
+    the horizon thus does the same again before and after. With `repeat` this goes on for ever; otherwise nobody is
+    online any more once `start_s + t` has reached the length of the horizon.
 
     Args:
         trace: who was online when.
@@ -226,24 +227,26 @@ class TracedAvailability:
         self._device_of = device_of
         self._ahead_s = shift_s + start_s
         self._over_s = np.inf if repeat else trace.horizon_s - start_s
+        self._begin_s = trace.recorded_from_s[device_of]
+        self._end_s = trace.recorded_until_s[device_of]
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: Ids) -> Presence:
         """See `Availability.presence`; the round and the stage play no part."""
-        trace, device, ahead = self._trace, self._device_of[clients], self._ahead_s[clients]
-        begin, end = trace.horizon
+        trace, device, begin, end = self._trace, self._device_of[clients], self._begin_s[clients], self._end_s[clients]
+        period, ahead = end - begin, self._ahead_s[clients] - (begin - trace.horizon[0])
         if now_s >= self._over_s:
             return Presence.of(np.zeros(len(device), np.bool_))
-        turns, into = np.divmod(now_s + ahead, trace.horizon_s)
+        turns, into = np.divmod(now_s + ahead, period)
         until = trace.online_until(device, np.minimum(begin + into, np.nextafter(end, -np.inf)))  # a sum may round up
         reachable = until > -np.inf
         # The end of the interval alone decides when a client leaves, not the moment of the question: the same
         # departure is the same number, bit for bit, whenever it is asked for.
         seam = np.flatnonzero(until == end)
-        after_seam = trace.online_until(device[seam], begin)
+        after_seam = trace.online_until(device[seam], begin[seam])
         goes_on = after_seam > -np.inf
         until[seam[goes_on]] = after_seam[goes_on]
         turns[seam[goes_on]] += 1
-        leaves = (until - begin) + turns * trace.horizon_s - ahead
-        leaves[seam[goes_on & (after_seam == end)]] = np.inf  # online all the time
+        leaves = (until - begin) + turns * period - ahead
+        leaves[seam[goes_on & (after_seam == end[seam])]] = np.inf  # online all the time
         leaves = np.where(reachable, np.clip(leaves, now_s, self._over_s), np.inf)
         return Presence(reachable, np.zeros(len(device), np.bool_), leaves)

@@ -103,4 +103,6 @@ def _traced(section: Traced, population: int, randomness: Randomness) -> Availab
         )
     generator = randomness.generator("availability", 0, "trace")
     device_of, shift_s = assigned(population, trace, generator, section.shift)
+    if section.assign == "cycle":
+        device_of = np.arange(population, dtype=np.int64) % len(trace)
     return TracedAvailability(trace, device_of, shift_s, section.repeat, section.start_s)

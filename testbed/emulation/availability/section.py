@@ -175,8 +175,17 @@ class Traced(AvailabilityModel):
 
     model: Literal["trace"] = Field("trace", description="Clients are online when the devices of a trace were")
     path: Path = Field(description="The trace: a file as `testbed trace convert` writes it (.parquet or .csv)")
+    assign: Literal["draw", "cycle"] = Field(
+        "draw",
+        description="draw: each client gets a device of its own at random (with more clients than devices: with "
+        "replacement); cycle: in turn, in the order of the trace, so that client 0 is its first",
+    )
     shift: bool = Field(False, description="Turn each client's trace by a random time (it is a circle)")
-    repeat: bool = Field(True, description="Begin again when the trace is over; otherwise nobody is online then")
+    repeat: bool = Field(
+        True,
+        description="Begin again when the trace is over; otherwise nobody is online then. A device that was "
+        "recorded for a part of the trace does the same again in the rest of it, either way",
+    )
     start_s: float = Field(0.0, ge=0, description="Seconds after the trace's begin at which the run begins")
 
 

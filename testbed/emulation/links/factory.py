@@ -4,7 +4,7 @@ Each purpose has a random stream of its own, so that what one key draws does not
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,24 +13,24 @@ import numpy as np
 from testbed.arrays import Floats, Ids
 from testbed.emulation.links.rates import Rates
 from testbed.emulation.links.section import (
-    LEAST_SHARE,
-    BufferSetting,
-    DelaySetting,
+    MOST_LOSS,
     Drawn,
     Followed,
+    FollowedDelay,
+    FollowedShare,
     Links,
     MatrixColumn,
     Outages,
     RateSetting,
-    ShareSetting,
     Tabled,
     cycled,
-    share_between,
-    truncated_normal,
 )
-from testbed.emulation.traces.bandwidth import BYTES_PER_MBIT, BandwidthTraces, read_bandwidth
+from testbed.emulation.links.tables import matrix_delays, table_rates
+from testbed.emulation.links.trace_files import TraceFiles
+from testbed.emulation.traces.bandwidth import BYTES_PER_MBIT, BandwidthTraces, bandwidth_of
+from testbed.emulation.traces.series import BANDWIDTH, LATENCY, LOSS, Kind
 from testbed.emulation.transport.section import NO_TRANSPORT, PRESETS, Transport
-from testbed.errors import ExperimentError, TraceError
+from testbed.errors import ExperimentError
 from testbed.plugins import options
 from testbed.plugins.classes import plugin_class
 
@@ -41,13 +41,16 @@ class ClientLinks:
 
     Attributes:
         down, up: rates of n clients; `(n,)` bytes per second are taken as constant rates.
-        latency_s: `(n,)` one-way seconds.
+        latency_s: `(n,)` one-way seconds; where they follow traces, those at time 0: ask `latency_at`.
         server_down_bytes_s, server_up_bytes_s: bytes per second, shared among the clients.
         transport: how messages are sent, and what headers and acknowledgements add to them.
         loss: `(n,)` probability that a packet is lost, each direction; one number for all, too.
         loss_burst_packets: mean packets lost in a row.
         buffer_s: `(n,)` seconds at its rate that the queue in front of a link holds; infinite: any length.
         loss_key: what losses are drawn from, any number.
+        latency_trace: one-way seconds over time, for n clients, where they follow traces.
+        loss_trace: probabilities over time, likewise; `loss` is that at time 0.
+        notes: lines on what was found in the files, for people.
 
     Raises:
         ValueError: arrays that differ in length, or a rate or latency is negative or NaN, or a latency infinite, or a
@@ -64,6 +67,9 @@ class ClientLinks:
     loss_burst_packets: float = 1.0
     buffer_s: Floats = field(default_factory=lambda: np.array(np.inf))
     loss_key: int = 0
+    latency_trace: Rates | None = None
+    loss_trace: Rates | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.down, self.up = (  # user-defined classes give arrays
@@ -77,6 +83,18 @@ class ClientLinks:
         if not ((loss >= 0) & (loss < 1)).all() or not (buffer_s >= 0).all():
             raise ValueError("a loss must be at least 0 and below 1, and a buffer at least 0 seconds")
         self.loss, self.buffer_s = (np.broadcast_to(column, self.latency_s.shape) for column in (loss, buffer_s))
+
+    def latency_at(self, now_s: float, clients: Ids) -> Floats:
+        """`(m,)` one-way seconds of these clients at a moment of the run."""
+        if self.latency_trace is None:
+            return self.latency_s[clients]
+        return self.latency_trace.take(clients).at(now_s)
+
+    def loss_at(self, now_s: float, clients: Ids) -> Floats:
+        """`(m,)` probability that a packet of these clients is lost, each way, at a moment of the run."""
+        if self.loss_trace is None:
+            return self.loss[clients]
+        return np.minimum(self.loss_trace.take(clients).at(now_s), MOST_LOSS)
 
     @classmethod
     def of(cls, section: Links, population: int) -> "ClientLinks":
@@ -119,34 +137,57 @@ def client_links(
     streams = _Streams(generator)
     if section.model is not None:
         return _own_links(section.model, section, population, streams("own"))
-    down, up = _both_rates(section, population, streams)
-    latency_ms = _milliseconds(section.latency_ms, population, streams)
-    loss = _given_or_drawn(section.loss, population, streams, "loss")
+    series = TraceFiles()
+    down, up = _both_rates(section, population, streams, series)
+    latency, lost = section.latency_ms, section.loss
+    latency_trace = loss_trace = None
+    if isinstance(latency, FollowedDelay):
+        latency_trace = _over_time(section, latency, LATENCY, population, streams, series, 1e-3)
+        latency_ms = 1000 * latency_trace.at(0.0)
+    else:
+        latency_ms = _milliseconds(latency, population, streams)
+    if isinstance(lost, FollowedShare):
+        loss_trace = _over_time(section, lost, LOSS, population, streams, series)
+        loss = np.minimum(loss_trace.at(0.0), MOST_LOSS)
+    else:
+        loss = _given_or_drawn(lost, population, streams, "loss")
     buffer_ms = _buffers(section, population, streams)
     for group in groups:
         own, drawn = section.with_settings(group.settings), _Streams(group.generator)
         who = group.clients
         if group.settings.keys() & {"down_mbit_s", "up_mbit_s", "outages"}:
-            theirs = _both_rates(own, population, drawn)
+            theirs = _both_rates(own, population, drawn, series)
             down, up = down.replaced(who, theirs[0]), up.replaced(who, theirs[1])
+        for key in ("latency_ms", "loss"):
+            if key in group.settings and any(
+                isinstance(getattr(of, key), FollowedDelay | FollowedShare) for of in (section, own)
+            ):
+                raise ExperimentError(f"classes: `{key}` of a class cannot be set beside or to a trace; give numbers")
         if "latency_ms" in group.settings:
+            assert not isinstance(own.latency_ms, FollowedDelay)
             latency_ms[who] = _milliseconds(own.latency_ms, population, drawn)[who]
         if "loss" in group.settings:
+            assert not isinstance(own.loss, FollowedShare)
             loss[who] = _given_or_drawn(own.loss, population, drawn, "loss")[who]
         if "buffer_ms" in group.settings:
             buffer_ms[who] = _buffers(own, population, drawn)[who]
     latency_s = latency_ms / 1000
+    has_latency = bool((latency_s if latency_trace is None else latency_trace.maximum()).any())
+    loses = bool((loss if loss_trace is None else loss_trace.maximum()).any())
     return ClientLinks(
         down,
         up,
         latency_s,
         section.server_down_mbit_s * BYTES_PER_MBIT,
         section.server_up_mbit_s * BYTES_PER_MBIT,
-        _transport(section, latency_s),
+        _transport(section, has_latency),
         loss,
         section.loss_burst_packets,
         buffer_ms / 1000,
-        int.from_bytes(streams("losses").bytes(8), "big") if loss.any() else 0,
+        int.from_bytes(streams("losses").bytes(8), "big") if loses else 0,
+        latency_trace,
+        loss_trace,
+        series.notes,
     )
 
 
@@ -172,15 +213,15 @@ class _Streams:
         return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "big")))
 
 
-def _transport(section: Links, latency_s: Floats) -> Transport:
+def _transport(section: Links, has_latency: bool) -> Transport:
     if isinstance(section.transport, Transport):
         return section.transport
     if section.transport == "auto":
-        return PRESETS["tcp" if latency_s.any() else "none"]
+        return PRESETS["tcp" if has_latency else "none"]
     return PRESETS[section.transport]
 
 
-def _given_or_drawn(setting: ShareSetting | BufferSetting, population: int, streams: _Streams, name: str) -> Floats:
+def _given_or_drawn(setting: float | list[float] | Drawn, population: int, streams: _Streams, name: str) -> Floats:
     """A number, a list, or a distribution with a random stream of its own; `(population,)`."""
     return setting.draw(population, streams(name)) if isinstance(setting, Drawn) else cycled(setting, population)
 
@@ -198,13 +239,13 @@ def _same_file(down: RateSetting, up: RateSetting) -> bool:
     return isinstance(down, Tabled) and isinstance(up, Tabled) and down.table == up.table
 
 
-def _both_rates(section: Links, population: int, streams: _Streams) -> tuple[Rates, Rates]:
+def _both_rates(section: Links, population: int, streams: _Streams, series: TraceFiles) -> tuple[Rates, Rates]:
     """Rates down and up, with the outages."""
     placing = {"down": "down", "up": "up"}
     if _same_file(section.down_mbit_s, section.up_mbit_s):
         placing["up"] = "down"  # the trace, or the device, of a client is the same both ways
     down, up = (
-        _rates(setting, population, streams, name, placing[name])
+        _rates(setting, population, streams, name, placing[name], series)
         for name, setting in (("down", section.down_mbit_s), ("up", section.up_mbit_s))
     )
     if section.outages is not None:
@@ -216,10 +257,12 @@ def _both_rates(section: Links, population: int, streams: _Streams) -> tuple[Rat
     return down, up
 
 
-def _rates(setting: RateSetting, population: int, streams: _Streams, name: str, placing: str) -> Rates:
+def _rates(
+    setting: RateSetting, population: int, streams: _Streams, name: str, placing: str, series: TraceFiles
+) -> Rates:
     """Rates in one direction: `name` has its own stream for values, `placing` the one for who has which row."""
     if isinstance(setting, Followed):
-        return _followed(setting, population, streams, placing)
+        return _followed(setting, bandwidth_of(series.read(setting, BANDWIDTH)), population, streams, placing)
     if isinstance(setting, Tabled):
 
         def rows(count: int) -> Ids:
@@ -233,8 +276,13 @@ def _rates(setting: RateSetting, population: int, streams: _Streams, name: str, 
     return Rates.constant(mbit_s * BYTES_PER_MBIT)
 
 
-def _followed(setting: Followed, population: int, streams: _Streams, placing: str) -> Rates:
-    traces = read_bandwidth(setting.trace)
+def _followed(
+    setting: Followed | FollowedDelay | FollowedShare,
+    traces: BandwidthTraces,
+    population: int,
+    streams: _Streams,
+    placing: str,
+) -> Rates:
     trace_of = _assigned(setting.assign, len(traces), population, streams, placing)
     phase_s = np.zeros(population)
     if setting.shift:
@@ -242,7 +290,30 @@ def _followed(setting: Followed, population: int, streams: _Streams, placing: st
     return Rates.traced(traces, trace_of, phase_s, setting.scale)
 
 
-def _milliseconds(setting: DelaySetting, population: int, streams: _Streams) -> Floats:
+def _over_time(
+    section: Links,
+    setting: FollowedDelay | FollowedShare,
+    kind: Kind,
+    population: int,
+    streams: _Streams,
+    series: TraceFiles,
+    factor: float = 1.0,
+) -> Rates:
+    """Latencies or losses over time: piecewise constant numbers, as rates are.
+
+    A client has the trace and the moment that its downlink has, where the files of both are called the same and are
+    given out in the same way: then they come from the same recordings.
+    """
+    found = series.read(setting, kind)
+    down, placing = section.down_mbit_s, kind.name
+    if isinstance(down, Followed) and (down.assign, down.shift) == (setting.assign, setting.shift):
+        same = series.read(down, BANDWIDTH).names == found.names
+        placing = "down" if same else placing
+    numbers = BandwidthTraces.of(found.offsets, found.time_s, found.value * factor, found.period_s)
+    return _followed(setting, numbers, population, streams, placing)
+
+
+def _milliseconds(setting: float | list[float] | Drawn | MatrixColumn, population: int, streams: _Streams) -> Floats:
     if isinstance(setting, MatrixColumn):
         delays = matrix_delays(setting)
         return delays[_assigned(setting.assign, len(delays), population, streams, "latency")] * setting.scale
@@ -254,83 +325,6 @@ def _assigned(how: str, count: int, population: int, streams: _Streams, placing:
     if how == "cycle":
         return np.arange(population) % count
     return streams(f"{placing} row").integers(0, count, population)
-
-
-FLASH_COLUMNS = ("down_u", "down_sigma", "up_u", "up_sigma")
-_MBIT_PER_KB = 8e-3
-
-
-def table_rates(
-    setting: Tabled, assigned: Callable[[int], Ids], generator: Callable[[], np.random.Generator]
-) -> Floats:
-    """Each client's rate from a table of devices, before `scale`.
-
-    FLASH's table of network speeds (Yang et al., Characterizing Impacts of Heterogeneity in Federated Learning upon
-    Large-Scale Smartphone Data, WWW 2021; ``speed_distri.json`` of its code) has the mean and the standard deviation of
-    the speed of each of 19 phones, down and up, in kB/s: the code divides a model's bytes by 1000 (uploads; downloads:
-    by 1024) and that by a normal random number, drawn again while it is negative. FLASH draws again for every transfer;
-    here a client's rate is drawn once, and 1 kB is 1000 bytes.
-
-    Args:
-        setting: which table and column.
-        assigned: gives each client's row among that many: `(n,)`.
-        generator: gives the random stream for rates that the table knows as distributions only.
-
-    Returns:
-        `(n,)` float64 Mbit/s, positive.
-
-    Raises:
-        TraceError: the file cannot be used; one line with file and row.
-    """
-    from testbed.emulation.traces.columns import column_names, read_columns
-
-    path, column = setting.table, setting.column
-    if set(FLASH_COLUMNS) <= set(column_names(path)):
-        return _flash_rates(setting, assigned, generator)
-    found = read_columns(path, [column])
-    rates = found.values[0]
-    if not (rates > 0).all():
-        at = int(np.argmin(rates > 0))
-        raise TraceError(f"{path}: row {found.rows[at]}: {column} is {rates[at]:g} Mbit/s; a rate must be positive")
-    chosen: Floats = rates[assigned(len(rates))]
-    return chosen
-
-
-def _flash_rates(
-    setting: Tabled, assigned: Callable[[int], Ids], generator: Callable[[], np.random.Generator]
-) -> Floats:
-    from testbed.emulation.traces.columns import read_columns
-
-    if setting.column not in ("down", "up"):
-        raise TraceError(f"{setting.table}: no column {setting.column!r} in FLASH's table; there are down, up")
-    found = read_columns(setting.table, FLASH_COLUMNS)  # all four, so that a row is the same device both ways
-    first = 0 if setting.column == "down" else 2
-    mean, sigma = found.values[first : first + 2] * _MBIT_PER_KB
-    bad = ~(sigma >= 0) | (share_between(mean, sigma, setting.minimum, np.inf) < LEAST_SHARE)
-    if bad.any():
-        at = int(np.argmax(bad))
-        raise TraceError(
-            f"{setting.table}: row {found.rows[at]}: normal with mean {mean[at]:g} and sigma {sigma[at]:g} Mbit/s is "
-            f"hardly ever above {setting.minimum:g}; correct it, or set a smaller `minimum`"
-        )
-    row = assigned(len(mean))
-    return truncated_normal(mean[row], sigma[row], setting.minimum, np.inf, generator())
-
-
-def matrix_delays(setting: MatrixColumn) -> Floats:
-    """`(rows,)` float64 ms: the server's column of a latency matrix; raises `TraceError`."""
-    from testbed.emulation.traces.latency import read_latency_matrix
-
-    values, _, names = read_latency_matrix(setting.matrix)
-    column = setting.column
-    if isinstance(column, str):
-        if column not in names:
-            shown = ", ".join(map(repr, names[:20])) + (", …" if len(names) > 20 else "")
-            raise TraceError(f"{setting.matrix}: no column {column!r}; there are {shown}")
-        return values[:, names.index(column)]
-    if column >= values.shape[1]:
-        raise TraceError(f"{setting.matrix}: no column {column}; there are {values.shape[1]}, counted from 0")
-    return values[:, column]
 
 
 MOST_HISTORIES = 256

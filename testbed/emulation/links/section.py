@@ -9,6 +9,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from testbed.arrays import Floats
+from testbed.emulation.traces.series import Rows
 from testbed.emulation.transport.section import PRESETS, Transport
 from testbed.plugins.classes import PLUGIN_NAME
 
@@ -156,11 +157,33 @@ class _Assigned(_Form):
     scale: _Positive = Field(1.0, description="Factor on what the file says")
 
 
-class Followed(_Assigned):
+class _OverTime(_Assigned):
+    """Numbers that change over time as in measured traces, repeated for ever."""
+
+    shift: bool = Field(True, description="Each client begins at a random moment of its trace; false: at its beginning")
+    rows: Rows = Field(
+        "until-next",
+        description="What a row of the file means: its value holds until the next row; interval-before: it was "
+        "measured since the row before",
+    )
+
+
+class Followed(_OverTime):
     """Rates that change over time as in measured bandwidth traces, repeated for ever."""
 
     trace: Path = Field(description="A two-column file, seconds and Mbit/s, or a folder of them")
-    shift: bool = Field(True, description="Each client begins at a random moment of its trace; false: at its beginning")
+
+
+class FollowedDelay(_OverTime):
+    """Delays that change over time; a stage's are those at its beginning."""
+
+    trace: Path = Field(description="A two-column file, seconds and ms one way, or a folder of them")
+
+
+class FollowedShare(_OverTime):
+    """Losses that change over time; a stage's are those at its beginning, and 0.5 at most."""
+
+    trace: Path = Field(description="A two-column file, seconds and a probability, or a folder of them")
 
 
 class Tabled(_Assigned):
@@ -220,19 +243,22 @@ DelaySetting = Annotated[
     Annotated[Delay, NUMBER]
     | Annotated[list[Delay], NotEmpty, LIST]
     | _DRAWN
+    | Annotated[FollowedDelay, Tag(_FORMS["trace"])]
     | Annotated[MatrixColumn, Tag(_FORMS["matrix"])],
-    _any_form("distribution", "matrix"),
+    _any_form("distribution", "trace", "matrix"),
 ]
-_DRAWN_OR_GIVEN = _any_form("distribution")
 MOST_LOSS = 0.5
 Share = Annotated[float, Field(ge=0, le=MOST_LOSS)]
 ShareSetting = Annotated[
-    Annotated[Share, NUMBER] | Annotated[list[Share], NotEmpty, LIST] | _DRAWN,
-    _DRAWN_OR_GIVEN,
+    Annotated[Share, NUMBER]
+    | Annotated[list[Share], NotEmpty, LIST]
+    | _DRAWN
+    | Annotated[FollowedShare, Tag(_FORMS["trace"])],
+    _any_form("distribution", "trace"),
 ]
 BufferSetting = Annotated[
     Annotated[_Positive, NUMBER] | Annotated[list[_Positive], NotEmpty, LIST] | _DRAWN,
-    _DRAWN_OR_GIVEN,
+    _any_form("distribution"),
 ]
 
 
@@ -259,7 +285,7 @@ class Links(BaseModel):
     latency_ms: DelaySetting = Field(
         50.0,
         description="One-way delay between client and server in ms: a number, a list to cycle through, a distribution, "
-        "or a column of a matrix",
+        "traces over time, or a column of a matrix",
     )
     server_down_mbit_s: Rate = Field(25_000.0, description="The server's downlink in Mbit/s, shared max-min fairly")
     server_up_mbit_s: Rate = Field(25_000.0, description="The server's uplink in Mbit/s, shared max-min fairly")
@@ -274,8 +300,8 @@ class Links(BaseModel):
     )
     loss: ShareSetting = Field(
         0.0,
-        description="Probability that a packet is lost, in each direction: a number, a list to cycle through, or a "
-        "distribution; needs a transport with congestion control",
+        description="Probability that a packet is lost, in each direction: a number, a list to cycle through, a "
+        "distribution, or traces over time; needs a transport with congestion control",
     )
     loss_burst_packets: Annotated[float, Field(ge=1, le=10_000)] = Field(
         1.0, description="Mean packets lost in a row (Gilbert-Elliott); 1: losses are independent"
@@ -308,6 +334,7 @@ class Links(BaseModel):
         down, up = self.down_mbit_s, self.up_mbit_s
         if isinstance(down, Followed) and isinstance(up, Followed) and down.trace == up.trace:
             _check_same("trace", assign=(down.assign, up.assign), shift=(down.shift, up.shift))
+            _check_same("trace", rows=(down.rows, up.rows))
         if isinstance(down, Tabled) and isinstance(up, Tabled) and down.table == up.table:
             _check_same("table", assign=(down.assign, up.assign))
         if self.options and self.model is None:

@@ -1,15 +1,4 @@
-"""Bandwidth traces: text files with two columns, seconds and Mbit/s, one file per trace.
-
-The columns are separated by white space or a comma; lines that begin with ``#`` and empty ones are skipped (row
-numbers in messages count every line)::
-
-    0.0     2.29
-    1.01    1.36
-    2.011   2.92
-
-A rate holds until the next time; the last one for the median step of its file. Then the trace begins again. The
-first time is taken as 0.
-"""
+"""Bandwidth traces as arrays: k of them, piecewise constant, repeated for ever. `series` says how files are read."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,17 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
-from testbed.emulation.traces.interval_files import row_error
-from testbed.errors import TraceError
-from testbed.files import limits
+from testbed.emulation.traces.series import BANDWIDTH, Rows, Series, read_series
 
 BYTES_PER_MBIT = 1e6 / 8
-
-_NEEDED = "each line needs two numbers, seconds and Mbit/s"
-# Beyond any link and any trace, so that sums of bytes stay finite.
-_LARGEST_MBIT_S = 1e9
-_FARTHEST_S = 1e12
-_NO_TRACES = ("readme", "license", "licence")
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,89 +104,19 @@ class BandwidthTraces:
             raise ValueError("a rate must be a finite number of bytes per second, at least 0")
 
 
-def read_bandwidth(path: Path) -> BandwidthTraces:
+def read_bandwidth(path: Path, rows: Rows = "until-next") -> BandwidthTraces:
     """The bandwidth trace in a file, or those in a directory, sorted by the names of the files.
 
-    In a directory, subdirectories are passed over, and so are files whose names begin with a dot or say that they
-    are a readme or a licence; every other file must be a trace.
-
     Args:
-        path: the file or directory.
+        path: the file or directory, as `read_series` describes them; Mbit/s.
+        rows: what a row means.
 
     Raises:
-        TraceError: one line with file and row: no such file, no traces in the directory, not text, a line without
-            two numbers, a rate that is negative or beyond 1e9, NaN, a time that is not later than the one before,
-            a single row (it does not say how long it holds).
+        TraceError: as `read_series`.
     """
-    path = Path(path)
-    traces = [_read_file(file) for file in bandwidth_files(path)]
-    lengths = [len(time_s) for time_s, _, _ in traces]
-    return BandwidthTraces.of(
-        offsets=np.append(0, np.cumsum(lengths)).astype(np.int64),
-        time_s=np.concatenate([time_s for time_s, _, _ in traces]),
-        rate_bytes_s=np.concatenate([rate for _, rate, _ in traces]),
-        period_s=np.array([period_s for _, _, period_s in traces]),
-    )
+    return bandwidth_of(read_series(path, BANDWIDTH, rows))
 
 
-def bandwidth_files(path: Path) -> list[Path]:
-    """The files that `read_bandwidth` reads, in the order of its traces; raises `TraceError` when there are none."""
-    if not path.is_dir():
-        return [path]
-    try:
-        files = [file for file in path.iterdir() if file.is_file()]
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
-    files = [file for file in files if not file.name.startswith(".") and not file.name.lower().startswith(_NO_TRACES)]
-    if not files:
-        raise TraceError(f"{path}: no bandwidth traces in this directory; {_NEEDED}")
-    return sorted(files, key=lambda file: file.name)
-
-
-def _read_file(path: Path) -> tuple[Floats, Floats, float]:
-    """Times from 0 in seconds, rates in bytes per second, and the period in seconds."""
-    times: list[float] = []
-    rates: list[float] = []
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            for row, line in enumerate(limits.lines(file, limits.TRACE_BYTES), start=1):
-                if line.strip() and not line.startswith("#"):
-                    moment, rate = _numbers(path, row, line)
-                    if times and moment <= times[-1]:
-                        raise row_error(str(path), row, f"time {moment} is not later than the one before, {times[-1]}")
-                    times.append(moment)
-                    rates.append(rate)
-    except UnicodeDecodeError:
-        raise TraceError(f"{path}: not text (UTF-8); {_NEEDED}") from None
-    except limits.TooLarge as why:
-        raise TraceError(f"{path}: {why}; split it") from None
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
-    if not times:
-        raise TraceError(f"{path}: no rows; {_NEEDED}")
-    if len(times) == 1:
-        raise TraceError(f"{path}: a single row; a bandwidth trace needs two, to say how long a rate holds")
-    time_s = np.array(times) - times[0]
-    period_s = float(time_s[-1] + np.median(np.diff(time_s)))
-    if not (np.diff(time_s) > 0).all() or time_s[-1] == period_s:
-        raise TraceError(f"{path}: times from {times[0]} to {times[-1]} with steps too small for float64 to tell apart")
-    return time_s, np.array(rates) * BYTES_PER_MBIT, period_s
-
-
-def _numbers(path: Path, row: int, line: str) -> tuple[float, float]:
-    cells = line.replace(",", " ").split()
-    if len(cells) != 2:
-        raise row_error(str(path), row, f"{len(cells)} {'value' if len(cells) == 1 else 'values'}; {_NEEDED}")
-    numbers = []
-    for cell in cells:
-        try:
-            numbers.append(float(cell))
-        except ValueError:
-            shown = cell if len(cell) <= 40 else f"{cell[:40]}…"
-            raise row_error(str(path), row, f"{shown!r} is not a number; {_NEEDED}") from None
-    time_s, rate = numbers
-    if not abs(time_s) <= _FARTHEST_S:
-        raise row_error(str(path), row, f"time {time_s}; it must be seconds, at most {_FARTHEST_S:g} from 0")
-    if not 0 <= rate <= _LARGEST_MBIT_S:
-        raise row_error(str(path), row, f"rate {rate} Mbit/s; it must be from 0 to {_LARGEST_MBIT_S:g}")
-    return time_s, rate
+def bandwidth_of(series: Series) -> BandwidthTraces:
+    """The same traces as rates, in bytes per second."""
+    return BandwidthTraces.of(series.offsets, series.time_s, series.value * BYTES_PER_MBIT, series.period_s)

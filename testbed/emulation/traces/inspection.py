@@ -9,14 +9,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from testbed.arrays import Floats
-from testbed.emulation.traces.bandwidth import BYTES_PER_MBIT, BandwidthTraces, read_bandwidth
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import FATES, Schedule
+from testbed.emulation.traces.series import BANDWIDTH, Rows, Series, kind_of, read_series
 from testbed.errors import TraceError
 
 Counts = npt.NDArray[np.int64]
 
 _GRID = 1000
+_PERCENTILES = {"p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95}
+_NAMES = {"bandwidth": ("", "_mbit_s"), "latency": ("", "_ms"), "loss": ("share_lost_", "")}
 Facts = dict[str, float | int]
 
 
@@ -28,32 +30,43 @@ def describe(trace: AvailabilityTrace) -> Facts:
     nobody knows how long it went on. `online_fraction_least` and `..._most` are over the moments of a grid of 1000
     equal steps, the mean is exact.
 
+    Shares are those of a device's own recording; over the moments of the grid, recordings that are shorter than the
+    horizon are repeated.
+
     Returns:
-        `clients`, `clients_never_online`, `clients_always_online`, `intervals`, `stretches`, `begin_s`, `end_s`,
-        `horizon_s`, `online_stretch_mean_s`, `online_stretch_median_s`, `offline_stretch_mean_s`,
-        `offline_stretch_median_s` (NaN when there is none), `online_fraction_mean`, `online_fraction_least`,
-        `online_fraction_most`; times in seconds.
+        `clients`, `clients_never_online`, `clients_always_online`, `clients_recorded_in_part` (of the horizon),
+        `intervals`, `stretches`, `begin_s`, `end_s`, `horizon_s`, `recording_shortest_s`, `recording_longest_s`,
+        `online_stretch_mean_s`, `online_stretch_median_s`, `offline_stretch_mean_s`, `offline_stretch_median_s` (NaN
+        when there is none), `online_fraction_mean`, `online_fraction_least`, `online_fraction_most`; times in seconds.
     """
     device, begin, until = trace.stretches()
     online = until - begin
     same = device[1:] == device[:-1]
     offline = (begin[1:] - until[:-1])[same]
     first, last = trace.horizon
-    _, count = availability_over_time(trace, _GRID)
+    recorded_s = trace.recorded_until_s - trace.recorded_from_s
+    watched_from: Floats | float = first
+    watched_until: Floats | float = last
+    if trace.has_own_recordings:
+        watched_from, watched_until = trace.recorded_from_s[device], trace.recorded_until_s[device]
+    _, count = availability_over_time(trace.laid_out(), _GRID)
     return {
         "clients": len(trace),
         "clients_never_online": len(trace.never_online),
-        "clients_always_online": int(((begin == first) & (until == last)).sum()),
+        "clients_always_online": int(((begin == watched_from) & (until == watched_until)).sum()),
+        "clients_recorded_in_part": int((recorded_s != trace.horizon_s).sum()),
         "intervals": len(trace.online_from_s),
         "stretches": len(online),
         "begin_s": first,
         "end_s": last,
         "horizon_s": trace.horizon_s,
+        "recording_shortest_s": float(recorded_s.min()),
+        "recording_longest_s": float(recorded_s.max()),
         "online_stretch_mean_s": _mean(online),
         "online_stretch_median_s": _median(online),
         "offline_stretch_mean_s": _mean(offline),
         "offline_stretch_median_s": _median(offline),
-        "online_fraction_mean": float(online.sum() / trace.horizon_s / len(trace)),
+        "online_fraction_mean": float((online / (watched_until - watched_from)).sum() / len(trace)),
         "online_fraction_least": float(count.min() / len(trace)),
         "online_fraction_most": float(count.max() / len(trace)),
     }
@@ -81,40 +94,44 @@ def _begun(times: Floats, moments: Floats) -> Counts:
     return np.cumsum(np.bincount(at, minlength=len(moments) + 1))[: len(moments)]
 
 
-def describe_bandwidth(traces: BandwidthTraces) -> Facts:
-    """Bandwidth traces in numbers; every second of every trace counts the same.
+def describe_series(series: Series) -> Facts:
+    """Traces of one number in numbers; every second of every trace counts the same.
 
     Returns:
-        `traces`, `steps`, `seconds` (of all traces together), `seconds_shortest`, `seconds_longest`, `mean_mbit_s`,
-        `least_mbit_s`, `p5_mbit_s`, `p25_mbit_s`, `median_mbit_s`, `p75_mbit_s`, `p95_mbit_s`, `most_mbit_s` (rates
-        at or below which the link is for that share of the time), `share_at_zero` (of the time).
+        `traces`, `steps`, `seconds` (of all traces together), `seconds_shortest`, `seconds_longest`, then in the unit
+        of their kind (`_mbit_s`, `_ms`, or a share of loss) `mean`, `least`, `p5`, `p25`, `median`, `p75`, `p95`,
+        `most` (at or below which the number is for that share of the time), `share_at_zero` (of the time), and
+        `repeated_times`, `traces_with_repeated_times`: rows whose time was that of the row before, of which the mean is
+        taken.
     """
-    rate = traces.rate_bytes_s / BYTES_PER_MBIT
-    following = np.append(traces.time_s[1:], 0.0)
-    following[traces.offsets[1:] - 1] = traces.period_s
-    lasts = following - traces.time_s
-    order = np.argsort(rate, kind="stable")
+    offsets, time_s, value, period_s = series.offsets, series.time_s, series.value, series.period_s
+    following = np.append(time_s[1:], 0.0)
+    following[offsets[1:] - 1] = period_s
+    lasts = following - time_s
+    order = np.argsort(value, kind="stable")
     passed = np.cumsum(lasts[order])
     seconds = float(passed[-1])
+    before, after = _NAMES[series.kind.name]
 
     def percentile(share: float) -> float:
-        return float(rate[order][min(int(np.searchsorted(passed, share * seconds)), len(rate) - 1)])
+        return float(value[order][min(int(np.searchsorted(passed, share * seconds)), len(value) - 1)])
 
+    measures = {
+        "mean": float((value * lasts).sum() / seconds),
+        "least": float(value.min()),
+        **{name: percentile(share) for name, share in _PERCENTILES.items()},
+        "most": float(value.max()),
+    }
     return {
-        "traces": len(traces.period_s),
-        "steps": len(rate),
+        "traces": len(series),
+        "steps": len(value),
         "seconds": seconds,
-        "seconds_shortest": float(traces.period_s.min()),
-        "seconds_longest": float(traces.period_s.max()),
-        "mean_mbit_s": float((rate * lasts).sum() / seconds),
-        "least_mbit_s": float(rate.min()),
-        "p5_mbit_s": percentile(0.05),
-        "p25_mbit_s": percentile(0.25),
-        "median_mbit_s": percentile(0.5),
-        "p75_mbit_s": percentile(0.75),
-        "p95_mbit_s": percentile(0.95),
-        "most_mbit_s": float(rate.max()),
-        "share_at_zero": float(lasts[rate == 0].sum() / seconds),
+        "seconds_shortest": float(period_s.min()),
+        "seconds_longest": float(period_s.max()),
+        **{f"{before}{name}{after}": found for name, found in measures.items()},
+        "share_at_zero": float(lasts[value == 0].sum() / seconds),
+        "repeated_times": int(series.repeated.sum()),
+        "traces_with_repeated_times": int((series.repeated > 0).sum()),
     }
 
 
@@ -126,27 +143,32 @@ def _median(values: Floats) -> float:
     return float(np.median(values)) if len(values) else float("nan")
 
 
-Traced = AvailabilityTrace | BandwidthTraces | Schedule
+Traced = AvailabilityTrace | Series | Schedule
 
 
-def open_trace(path: Path) -> Traced:
+def open_trace(path: Path, rows: Rows = "until-next") -> Traced:
     """The trace in a file or directory.
 
-    A directory holds bandwidth traces. A file with a column `fate` is a schedule; any other Parquet file, and a text
-    file with a column that only availability traces have, is one of those; other text files are bandwidth.
+    A file with a column `fate` is a schedule; any other Parquet file, and a text file with a column that only
+    availability traces have, is one of those; other text files, and directories, hold what their first line says
+    (bandwidth, latency or loss), else bandwidth.
+
+    Args:
+        path: the file or directory.
+        rows: what a row of bandwidth, latency or loss means.
 
     Raises:
         TraceError: it is none of these, or damaged; the message is that of the kind it looks like.
     """
     if path.is_dir():
-        return read_bandwidth(path)
+        return read_series(path, kind_of(path) or BANDWIDTH, rows)
     names = _column_names(path)
     if "fate" in names:
         return Schedule.read(path)
     if path.suffix == ".parquet" or names & {"client", "online_from_s", "online_until_s"}:
         return AvailabilityTrace.read(path)
     try:
-        return read_bandwidth(path)
+        return read_series(path, kind_of(path) or BANDWIDTH, rows)
     except TraceError as error:
         if not any(word.isidentifier() for word in names):
             raise
@@ -157,12 +179,19 @@ def open_trace(path: Path) -> Traced:
 
 
 def facts(traced: Traced) -> Facts:
-    """A trace in numbers: see `describe`, `describe_bandwidth` and `describe_schedule`."""
+    """A trace in numbers: see `describe`, `describe_series` and `describe_schedule`."""
     if isinstance(traced, AvailabilityTrace):
         return describe(traced)
-    if isinstance(traced, BandwidthTraces):
-        return describe_bandwidth(traced)
+    if isinstance(traced, Series):
+        return describe_series(traced)
     return describe_schedule(traced)
+
+
+def names_of(traced: Traced) -> dict[int, str]:
+    """What a trace's clients, or the traces of a folder, are called, by their numbers; empty where nobody has said."""
+    if isinstance(traced, AvailabilityTrace):
+        return dict(sorted(traced.names.items()))
+    return dict(enumerate(traced.names)) if isinstance(traced, Series) and len(traced) > 1 else {}
 
 
 def describe_schedule(schedule: Schedule) -> Facts:

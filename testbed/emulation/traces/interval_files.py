@@ -1,17 +1,16 @@
 """Availability traces as files, Parquet and CSV: read, checked row by row, and written, a batch at a time.
 
-Both have exactly the columns ``client, online_from_s, online_until_s``. Parquet's metadata says two things more,
-which CSV has no place for: the horizon, and the clients that were never online.
+Both have exactly the columns ``client, online_from_s, online_until_s``. Parquet's metadata says more, which CSV has no
+place for (`extent`).
 """
 
 import contextlib
 import csv
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from testbed.arrays import Floats, Ids
+from testbed.emulation.traces.extent import Extent, of_metadata
 from testbed.errors import TraceError, reason
 from testbed.files import limits
 from testbed.files import parquet as parquet_files
@@ -173,17 +173,9 @@ _CSV_BLOCK_BYTES = 1 << 22
 _LONGEST_LINE = 1 << 16
 _SMALL: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False}
 _SCHEMA = pa.schema([("client", pa.int64()), ("online_from_s", pa.float64()), ("online_until_s", pa.float64())])
-_HORIZON, _NEVER_ONLINE = b"testbed.horizon_s", b"testbed.never_online"
 _WHOLE = re.compile(r"\s*[-+]?[0-9]+\s*")
 
 Columns = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
-
-
-class Extent(NamedTuple):
-    """What the rows do not say: the horizon (begin, end) in seconds, and the `(j,)` clients that were never online."""
-
-    horizon: tuple[float, float] | None
-    never_online: Ids
 
 
 def check_suffix(path: Path) -> None:
@@ -196,18 +188,10 @@ def read_extent(path: Path) -> Extent:
     """What the metadata of a file says beyond its rows; nothing for CSV. Raises `TraceError`."""
     _check_readable(path)
     if path.suffix == ".csv":
-        return Extent(None, np.empty(0, np.int64))
+        return Extent()
     with _readable_parquet(path) as file:
         metadata = file.schema_arrow.metadata or {}
-    try:
-        horizon = json.loads(metadata.get(_HORIZON, b"null"))
-        if horizon is not None:
-            begin, end = map(float, horizon)
-            horizon = begin, end
-        never = [int(client) for client in json.loads(metadata.get(_NEVER_ONLINE, b"[]"))]
-        return Extent(horizon, np.array(never, np.int64))
-    except (ValueError, TypeError, OverflowError, RecursionError):
-        raise TraceError(f"{path}: the file's metadata is damaged; convert the trace again") from None
+    return of_metadata(metadata, path)
 
 
 def read_batches(path: Path) -> Iterator[Columns]:
@@ -367,8 +351,7 @@ def write_batches(path: Path, batches: Iterable[tuple[Ids, Floats, Floats]], ext
                 for table in tables:
                     writer.write_batch(table)
             return
-        metadata = {_HORIZON: json.dumps(extent.horizon), _NEVER_ONLINE: json.dumps(extent.never_online.tolist())}
-        schema = _SCHEMA.with_metadata(metadata)
+        schema = _SCHEMA.with_metadata(extent.metadata())
         with parquet_files.writer(file, schema, use_dictionary=["client"]) as writer:
             for table in tables:
                 writer.write_batch(table)

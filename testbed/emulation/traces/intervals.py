@@ -10,14 +10,15 @@ stretch in which a client was online, half-open, in seconds of the trace's own t
     7,60.0,90.0
 
 *Devices* are the clients of a trace, by their place in it: device 0 is client 0 above, device 1 is client 7. A client
-without rows is no device of a CSV trace. Parquet's metadata may name clients that were watched and never online
-(``testbed.never_online``); they are devices too, without intervals, and so stay countable. It also holds the horizon
-(``testbed.horizon_s``), the stretch of time that was watched; without it that is from the first beginning to the last
-end.
+without rows is no device of a CSV trace. Parquet's metadata (`extent`) may name clients that were watched and never
+online; they are devices too, without intervals, and so stay countable. It also holds the horizon, the stretch of time
+that was watched (without it that is from the first beginning to the last end), clients that were watched for a part of
+it only, and names. A device that was watched for a part of the horizon does the same again before and after its
+recording.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,16 +27,18 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
+from testbed.emulation.traces.extent import Extent, Recordings
 from testbed.emulation.traces.interval_files import (
     BATCH_ROWS,
     CheckedRows,
-    Extent,
     RowCheck,
     check_suffix,
     read_batches,
     read_extent,
+    row_error,
     write_batches,
 )
+from testbed.emulation.traces.repetition import repeated
 from testbed.errors import TraceError
 
 
@@ -49,6 +52,8 @@ class AvailabilityTrace:
         online_from_s: `(total,)` float64 seconds.
         online_until_s: `(total,)` float64 seconds; not included in the interval.
         horizon: seconds at which the trace begins and ends.
+        recorded_from_s, recorded_until_s: `(k,)` float64 seconds; when each device was watched, within the horizon.
+        names: of clients where the trace comes from, by their numbers; not all need have one.
     """
 
     clients: Ids
@@ -56,6 +61,9 @@ class AvailabilityTrace:
     online_from_s: Floats
     online_until_s: Floats
     horizon: tuple[float, float]
+    recorded_from_s: Floats
+    recorded_until_s: Floats
+    names: Mapping[int, str]
 
     def __len__(self) -> int:
         """The number of devices k."""
@@ -82,6 +90,8 @@ class AvailabilityTrace:
         *,
         horizon: tuple[float, float] | None = None,
         clients: npt.ArrayLike = (),
+        recorded: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+        names: Mapping[int, str] | None = None,
     ) -> "AvailabilityTrace":
         """The trace with these rows, which must be sorted as in a file.
 
@@ -92,14 +102,22 @@ class AvailabilityTrace:
             where: what an error calls the source.
             horizon: (begin, end) in seconds; None: from the first beginning to the last end.
             clients: further clients that were watched; those without rows are devices that are never online.
+            recorded: when each of `clients` was watched, from and until, `(j,)` seconds each; all others, and without
+                it all: the whole horizon.
+            names: of clients, by their numbers.
 
         Raises:
             TraceError: with the number of the first row (from 1) that is reversed, empty, overlaps the row above,
-                is not sorted, or has a number that it cannot have; no rows; a horizon that leaves out an interval.
+                is not sorted, or has a number that it cannot have; no rows; a horizon, or a recording, that leaves out
+                an interval.
         """
         check = RowCheck(where)
         check.add(client, online_from_s, online_until_s)
-        return cls._of(check.finish(), Extent(horizon, np.asarray(clients, np.int64)), where)
+        watched = np.asarray(clients, np.int64)
+        recordings = Recordings()
+        if recorded is not None:
+            recordings = Recordings(watched, *(np.asarray(column, np.float64) for column in recorded))
+        return cls._of(check.finish(), Extent(horizon, watched, recordings, names or {}), where)
 
     @classmethod
     def read(cls, path: Path) -> "AvailabilityTrace":
@@ -114,6 +132,9 @@ class AvailabilityTrace:
     @classmethod
     def _of(cls, rows: CheckedRows, extent: Extent, where: str) -> "AvailabilityTrace":
         first, last = float(rows.online_from_s.min()), float(rows.online_until_s.max())
+        watched = extent.recordings
+        if extent.horizon is None and len(watched.clients):
+            first, last = min(first, float(watched.from_s.min())), max(last, float(watched.until_s.max()))
         begin, end = extent.horizon or (first, last)
         if not (math.isfinite(end - begin) and begin <= first and last <= end):
             raise TraceError(
@@ -121,20 +142,81 @@ class AvailabilityTrace:
             )
         if (extent.never_online < 0).any():
             raise TraceError(f"{where}: client {extent.never_online.min()} is negative; clients are numbered from 0")
-        clients = np.union1d(rows.clients, extent.never_online)
+        clients = np.union1d(rows.clients, np.union1d(extent.never_online, watched.clients))
         counts = np.zeros(len(clients), np.int64)
         counts[np.searchsorted(clients, rows.clients)] = np.diff(rows.offsets)
         offsets = np.append(0, np.cumsum(counts)).astype(np.int64)
-        return cls(clients, offsets, rows.online_from_s, rows.online_until_s, (begin, end))
+        from_s, until_s = np.full(len(clients), begin, np.float64), np.full(len(clients), end, np.float64)
+        place = np.searchsorted(clients, watched.clients)
+        from_s[place], until_s[place] = watched.from_s, watched.until_s
+        made = cls(
+            clients, offsets, rows.online_from_s, rows.online_until_s, (begin, end), from_s, until_s, extent.names
+        )
+        made._check_recordings(where)
+        return made
+
+    def _check_recordings(self, where: str) -> None:
+        if not self.has_own_recordings:
+            return
+        begin, end = self.recorded_from_s, self.recorded_until_s
+        wrong = ~((begin >= self.horizon[0]) & (begin < end) & (end <= self.horizon[1]))
+        if wrong.any():
+            at = int(wrong.argmax())
+            raise TraceError(
+                f"{where}: client {self.clients[at]}: a recording from {begin[at]} until {end[at]}; it must have a "
+                f"length, and lie within the horizon {self.horizon[0]} .. {self.horizon[1]}"
+            )
+        of = self._devices
+        outside = (self.online_from_s < begin[of]) | (self.online_until_s > end[of])
+        if outside.any():
+            row = int(outside.argmax())
+            raise row_error(where, row + 1, f"outside of its recording, from {begin[of[row]]} until {end[of[row]]}")
+
+    @property
+    def _devices(self) -> Ids:
+        """`(total,)` the device of each interval."""
+        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+
+    @property
+    def has_own_recordings(self) -> bool:
+        """Whether a device was watched for a part of the horizon only."""
+        first, last = self.horizon
+        return bool((self.recorded_from_s != first).any() or (self.recorded_until_s != last).any())
+
+    def laid_out(self, where: str = "trace") -> "AvailabilityTrace":
+        """The same over the horizon, with all recordings repeated that are shorter: each is then the whole of it.
+
+        Raises `TraceError` when that makes too many intervals; `where` is what it calls the source.
+        """
+        if not self.has_own_recordings:
+            return self
+        of = self._devices
+        recorded = self.recorded_from_s[of], self.recorded_until_s[of]
+        rows = repeated(where, (of, self.online_from_s, self.online_until_s), recorded, self.horizon)
+        device, from_s, until_s = rows
+        return AvailabilityTrace.from_rows(
+            self.clients[device],
+            from_s,
+            until_s,
+            where,
+            horizon=self.horizon,
+            clients=self.clients,
+            names=self.names,
+        )
 
     def write(self, path: Path) -> None:
         """Write a ``.parquet`` or ``.csv`` file under a temporary name, and rename it when it is complete.
 
-        CSV has no place for the horizon and for clients that were never online. Raises `TraceError` for another
-        suffix, and when the file cannot be written.
+        CSV has no place for the horizon, for names, and for clients that were never online; recordings shorter than
+        the horizon are written `laid_out`. Raises `TraceError` for another suffix, and when the file cannot be
+        written.
         """
         check_suffix(path := Path(path))
-        write_batches(path, self._batches(), Extent(self.horizon, self.never_online))
+        written = self.laid_out(str(path)) if path.suffix == ".csv" else self
+        part = (self.recorded_from_s != self.horizon[0]) | (self.recorded_until_s != self.horizon[1])
+        recordings = Recordings(self.clients[part], self.recorded_from_s[part], self.recorded_until_s[part])
+        extent = Extent(self.horizon, self.never_online, recordings, self.names)
+        write_batches(path, written._batches(), extent)
 
     def _batches(self) -> Iterator[tuple[Ids, Floats, Floats]]:
         for start in range(0, len(self.online_from_s), BATCH_ROWS):

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from testbed.arrays import Floats
 from testbed.emulation.traces.interval_files import row_error
+from testbed.emulation.traces.text_files import is_number, shown
 from testbed.errors import TraceError, reason
 from testbed.files import limits
 from testbed.files import parquet as parquet_files
@@ -76,18 +77,6 @@ def _numbered(count: int) -> Names:
     return tuple(map(str, range(count)))
 
 
-def _short(cell: str) -> str:
-    return repr(cell if len(cell) <= 40 else f"{cell[:40]}…")
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
 def _read_csv(path: Path) -> Matrix:
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
@@ -103,16 +92,16 @@ def _read_csv(path: Path) -> Matrix:
 def _matrix_in(path: Path, lines: Iterator[list[str]]) -> Matrix:
     first = next(lines, [""])
     corner_is_empty = not first[0].strip()
-    has_header = corner_is_empty or not all(map(_is_number, first))
-    if has_header and not corner_is_empty and len(first) > 1 and all(map(_is_number, first[1:])):
+    has_header = corner_is_empty or not all(map(is_number, first))
+    if has_header and not corner_is_empty and len(first) > 1 and all(map(is_number, first[1:])):
         raise TraceError(
-            f"{path}: the first row begins with {_short(first[0])} and goes on with numbers, which could be delays or "
+            f"{path}: the first row begins with {shown(first[0])} and goes on with numbers, which could be delays or "
             "names; leave its first cell empty if they are names, or put a row of names above it"
         )
     top = next(lines, None) if has_header else first
     if top is None:
         raise TraceError(f"{path}: no row of delays; the file needs one per client")
-    has_names = corner_is_empty or not _is_number(top[0])
+    has_names = corner_is_empty or not is_number(top[0])
     names: list[str] = []
     values: list[Floats] = []
     for row, cells in enumerate(chain([top], lines), start=1):
@@ -129,8 +118,8 @@ def _delays(path: Path, row: int, cells: list[str]) -> Floats:
     try:
         return np.array([float(cell) for cell in cells])
     except ValueError:
-        wrong = next(cell for cell in cells if not _is_number(cell))
-        raise row_error(str(path), row, f"{_short(wrong)} is not a delay in ms") from None
+        wrong = next(cell for cell in cells if not is_number(cell))
+        raise row_error(str(path), row, f"{shown(wrong)} is not a delay in ms") from None
 
 
 def _read_parquet(path: Path) -> Matrix:

@@ -211,8 +211,8 @@ class ThrottledLinks:
         return known
 
     def latency_s(self, client: int) -> float:
-        """Seconds that every message from or to the client is on its way, one way."""
-        return float(self._links.latency_s[client])
+        """Seconds that a message from or to the client that is sent now is on its way, one way."""
+        return float(self._links.latency_at(self._clock(), np.array([client]))[0])
 
     def downwards(self, client: int, size: int, ready_s: float | None = None) -> Transfer:
         """The way of a message of `size` bytes to the client, which could have begun at `ready_s` (None: now)."""
@@ -229,7 +229,7 @@ class ThrottledLinks:
         if pki_up + pki_down == 0:
             return ready_s
         down, _, up, _ = self._of(client)
-        latency_s = float(self._links.latency_s[client])
+        latency_s = ThrottledLinks.latency_s(self, client)
         return down(up(ready_s, pki_up) + latency_s, pki_down) + latency_s
 
     def _tokens_per_byte(self, size: int) -> float:

@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.patches import StepPatch
 
 from analysis.figures import traces as trace_figures
-from testbed.emulation.traces.bandwidth import BandwidthTraces
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import Schedule
+from testbed.emulation.traces.series import BANDWIDTH, Series, Steps
 
 DAY = 86_400.0
 
@@ -60,13 +60,9 @@ def test_any_length_can_be_drawn(days: float, tmp_path: Path) -> None:
 
 
 def test_bandwidth_and_schedules_can_be_drawn(tmp_path: Path) -> None:
-    one = BandwidthTraces.of(
-        offsets=np.array([0, 2, 3]),
-        time_s=np.array([0.0, 1.0, 0.0]),
-        rate_bytes_s=np.array([0.0, 250_000.0, 125_000.0]),
-        period_s=np.array([2.0, 8.0]),
-    )
-    distribution = trace_figures.bandwidth(one).axes[1]
+    traces = Steps(np.array([0.0, 1.0]), np.array([0.0, 2.0]), 2.0), Steps(np.array([0.0]), np.array([1.0]), 8.0)
+    one = Series(BANDWIDTH, ("a", "b"), traces)
+    distribution = trace_figures.series(one).axes[1]
     share, rates, _ = steps(distribution)[0].get_data()
     assert rates[:3].tolist() == [0.0, 1.0, 2.0]  # Mbit/s
     assert share.tolist() == [10.0, 90.0, 100.0]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
 
@@ -175,3 +175,51 @@ def test_a_run_begins_within_the_trace(tmp_path: Path) -> None:
     assert model_of(2, model="trace", path=path, start_s=4.9).presence(1, "", 0.0, np.arange(2)).reachable.any()
     with pytest.raises(ExperimentError, match=r"availability\.start_s: 5; .*trace\.csv lasts 5 s, less is needed"):
         model_of(2, model="trace", path=path, start_s=5)
+
+
+SPANS = st.tuples(st.integers(0, LENGTH - 1), st.integers(1, LENGTH)).map(
+    lambda span: (span[0], min(LENGTH, span[0] + span[1]))
+)
+
+
+@given(st.lists(st.tuples(SPANS, st.sets(st.integers(0, LENGTH - 1))), min_size=1, max_size=4), ORIGINS, st.data())
+def test_a_recording_of_its_own_is_repeated_for_itself(
+    devices: list[tuple[tuple[int, int], set[int]]], origin: int, data: st.DataObject
+) -> None:
+    """Against looking each second up in the device's own recording."""
+    sets = [{second for second in online if begin <= second < end} for (begin, end), online in devices]
+    assume(any(sets))
+    rows = [(device, origin + t, origin + t + 1) for device, online in enumerate(sets) for t in sorted(online)]
+    begins, ends = zip(*(span for span, _ in devices), strict=True)
+    trace = AvailabilityTrace.from_rows(
+        *zip(*rows, strict=True),
+        horizon=(origin, origin + LENGTH),
+        clients=list(range(len(sets))),
+        recorded=(np.array(begins) + origin, np.array(ends) + origin),
+    )
+    shift, start = data.draw(st.integers(0, LENGTH - 1)), data.draw(st.integers(0, LENGTH - 1))
+    model = TracedAvailability(trace, np.arange(len(sets)), np.full(len(sets), float(shift)), True, float(start))
+
+    def there(device: int, second: int) -> bool:
+        begin, end = devices[device][0]
+        return begin + (second + shift + start - begin) % (end - begin) in sets[device]
+
+    for now in range(data.draw(st.integers(0, 5 * LENGTH)), 7 * LENGTH, 5):
+        presence = both(model, float(now), len(sets))
+        assert presence.reachable.tolist() == [there(device, now) for device in range(len(sets))]
+        for device, leaves in enumerate(presence.leaves_s.tolist()):
+            gone = next((late for late in range(now, now + 3 * LENGTH) if not there(device, late)), math.inf)
+            assert leaves == (gone if gone > now else math.inf)
+    laid = TracedAvailability(trace.laid_out(), np.arange(len(sets)), np.zeros(len(sets)), True)
+    kept = TracedAvailability(trace, np.arange(len(sets)), np.zeros(len(sets)), True)
+    for now in range(LENGTH):
+        assert both(laid, now, len(sets)).reachable.tolist() == both(kept, now, len(sets)).reachable.tolist()
+
+
+def test_clients_may_follow_the_devices_in_turn(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    AvailabilityTrace.from_rows([0, 4, 9], [0, 1, 2], [1, 2, 3]).write(path)
+    model = model_of(5, model="trace", path=path, assign="cycle")
+    for now in range(3):
+        there = model.presence(1, "", now + 0.5, np.arange(5)).reachable.tolist()
+        assert there == [client % 3 == now for client in range(5)]

@@ -58,7 +58,7 @@ NORMAL = {"distribution": "normal", "mean": 5, "sigma": 1}
     ("links", "line"),
     [
         ({"down_mbit_s": {}}, "down_mbit_s: should be a number, a list, or a mapping with `distribution`, `trace` or"),
-        ({"latency_ms": {"trace": "x"}}, "latency_ms: should be a number, a list, or a mapping with `distribution` or"),
+        ({"latency_ms": {"table": "x"}}, "latency_ms: should be a number, a list, or a mapping with `distribution`, "),
         ({"up_mbit_s": {"distribution": "gauss"}}, "up_mbit_s.distribution: should be 'uniform', 'normal' or 'log-nor"),
         ({"up_mbit_s": NORMAL}, "up_mbit_s: a normal distribution needs `minimum`; it needs mean, sigma, minimum"),
         ({"up_mbit_s": NORMAL | {"median": 4, "minimum": 0}}, "up_mbit_s: a normal distribution has no `median`; it h"),

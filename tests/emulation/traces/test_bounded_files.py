@@ -8,11 +8,20 @@ import pytest
 
 from testbed.emulation.traces.bandwidth import read_bandwidth
 from testbed.emulation.traces.columns import column_names
-from testbed.emulation.traces.conversion import matrix
-from testbed.emulation.traces.conversion.flash import read_object
+from testbed.emulation.traces.conversion import (
+    csv_intervals,
+    csv_series,
+    failure_archive,
+    hsdpa,
+    mahimahi,
+    matrix,
+    spot,
+)
+from testbed.emulation.traces.conversion.json_documents import read_object
 from testbed.emulation.traces.interval_files import read_batches
 from testbed.emulation.traces.latency import read_latency_matrix
 from testbed.emulation.traces.schedule import Schedule
+from testbed.emulation.traces.series import BANDWIDTH
 from testbed.errors import TraceError
 from testbed.files import limits
 
@@ -39,6 +48,26 @@ def test_larger_than_the_limit(name: str, content: bytes, tmp_path: Path, monkey
     if name not in ("bandwidth.txt", "schedule.csv", "matrix.csv"):
         assert "larger than" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+COLUMNS = csv_series.SeriesColumns("1", "2", "Mbit/s")
+LINES: dict[str, tuple[Callable[[Path], object], bytes]] = {
+    "mahimahi.down": (mahimahi.convert, b"1\n"),
+    "bus.log": (hsdpa.convert, b"1 1 1 1 1 0\n"),
+    "wide.csv": (lambda path: csv_series.convert(path, BANDWIDTH, COLUMNS), b"1,1\n"),
+    "log.csv": (lambda path: csv_intervals.convert(path, "a", "1", "2"), b"a,1,2\n"),
+    "event_trace.tab": (failure_archive.convert, b"1 1 1 1 a 1 0 1 0\n"),
+    "spot.json": (spot.convert, b"[1]"),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_converters_read_no_more_than_the_limit(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TRACE_BYTES", 1000)
+    convert, line = LINES[name]
+    (tmp_path / name).write_bytes(line * 2000)
+    with pytest.raises(TraceError, match="larger than"):
+        convert(tmp_path / name)
 
 
 def test_an_array_whose_header_asks_for_terabytes(tmp_path: Path) -> None:

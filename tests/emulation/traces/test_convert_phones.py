@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.emulation.traces.conversion import flash
-from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
+from tests.emulation.traces.conversions import rows
 from tests.thoroughness import examples
 
 DAY = 86_400.0
@@ -26,11 +26,6 @@ def written(path: Path, document: Any) -> Path:
 
 def phone(start: float, end: float, *ready: list[Any]) -> dict[str, Any]:
     return {"isSuccess": True, "trace_start": start, "trace_end": end, "ready_time": list(ready)}
-
-
-def rows(trace: AvailabilityTrace) -> list[tuple[int, float, float]]:
-    client = np.repeat(trace.clients, np.diff(trace.offsets))
-    return list(zip(client.tolist(), trace.online_from_s.tolist(), trace.online_until_s.tolist(), strict=True))
 
 
 # -- cached ready times ---------------------------------------------------------------------------------------------

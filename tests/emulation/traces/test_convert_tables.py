@@ -15,22 +15,9 @@ from hypothesis import strategies as st
 from testbed.emulation.devices import read_device_factors
 from testbed.emulation.traces.conversion import csv_intervals, fedscale, matrix
 from testbed.emulation.traces.conversion.collector import disjoint
-from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
+from tests.emulation.traces.conversions import refused, rows
 from tests.thoroughness import examples
-
-
-def rows(trace: AvailabilityTrace) -> list[tuple[int, float, float]]:
-    client = np.repeat(trace.clients, np.diff(trace.offsets))
-    return list(zip(client.tolist(), trace.online_from_s.tolist(), trace.online_until_s.tolist(), strict=True))
-
-
-def refused(convert: Any, *arguments: Any) -> str:
-    with pytest.raises(TraceError) as raised:
-        convert(*arguments)
-    (line,) = str(raised.value).splitlines()
-    return line
-
 
 # -- matrices -------------------------------------------------------------------------------------------------------
 
@@ -70,6 +57,43 @@ def test_a_line_of_names_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "rounds.csv"
     path.write_text("a, b\n1, 0\n\n0, 1\n")
     assert rows(matrix.convert(path, 10)[0]) == [(0, 0, 10), (1, 10, 20)]
+
+
+@pytest.mark.parametrize(
+    ("text", "index", "names"),
+    [
+        (",ann,ben\n0,1,0\n1,0,1\n2,1,1\n", "column_'1'_taken_for_an_index", {0: "ann", 1: "ben"}),
+        ("round,ann,ben\n0,1,0\n1,0,1\n", "column_'round'_taken_for_an_index", {0: "ann", 1: "ben"}),
+        ("date,ann,ben\n2024-05-01,1,0\n2024-05-02,0,1\n", "column_'date'_taken_for_an_index", {0: "ann", 1: "ben"}),
+        ("Unnamed: 0,0,1\n0,1,0\n1,0,1\n", "column_'Unnamed: 0'_taken_for_an_index", {0: "0", 1: "1"}),
+        ("5,1,0\n6,0,1\n", "column_'1'_taken_for_an_index", {}),
+        ("ann,ben\n1,0\n0,1\n", None, {0: "ann", 1: "ben"}),
+        ("round,ben\n1,0\n0,1\n", None, {0: "round", 1: "ben"}),
+    ],
+)
+def test_an_index_column_is_recognised_and_named(text: str, index: str, names: Any, tmp_path: Path) -> None:
+    path = tmp_path / "rounds.csv"
+    path.write_text(text)
+    trace, counts = matrix.convert(path, 10)
+    assert [key for key in counts if key.startswith("column_")] == ([index] if index else [])
+    assert (trace.online_until(np.arange(2), 5.0) > -np.inf).tolist() == [True, False]
+    assert len(trace) == 2
+    assert {client: name for client, name in trace.names.items() if str(client) != name} == {
+        client: name for client, name in names.items() if str(client) != name
+    }
+
+
+def test_indexes_of_other_files(tmp_path: Path) -> None:
+    frame = pd.DataFrame(SMALL, columns=list("abcd"), index=pd.Index([3, 4, 7], name="round"))
+    frame.to_parquet(tmp_path / "m.parquet")
+    frame.reset_index().to_parquet(tmp_path / "first.parquet")
+    frame.rename_axis(None).to_parquet(tmp_path / "unnamed.parquet")
+    np.save(tmp_path / "m.npy", np.column_stack([[0, 1, 2], SMALL]))
+    for name in ("first.parquet", "unnamed.parquet", "m.npy"):
+        trace, counts = matrix.convert(tmp_path / name, 60.0)
+        assert rows(trace) == [(0, 0, 120), (2, 60, 180), (3, 0, 60), (3, 120, 180)], name
+        assert sum("taken_for_an_index" in key for key in counts) == 1
+    assert trace.names == {}
 
 
 @settings(max_examples=examples(50))
@@ -199,9 +223,9 @@ def test_a_file_that_is_no_csv_is_one_line(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "log.csv", [], header=("a", "b"))
     assert "no column 'phone'; its columns are 'a', 'b'" in refused(csv_intervals.convert, source, *COLUMNS)
     source.write_text("")
-    assert "no column 'phone'" in refused(csv_intervals.convert, source, *COLUMNS)
+    assert "no rows; the file is empty" in refused(csv_intervals.convert, source, *COLUMNS)
     source.write_bytes(b"\xff\xfe\x00")
-    assert "not a text file" in refused(csv_intervals.convert, source, *COLUMNS)
+    assert "not text (UTF-8)" in refused(csv_intervals.convert, source, *COLUMNS)
     source.write_text("phone,begin,end\n" + "a" * 200_000 + ",1,2\n")
     assert "not CSV" in refused(csv_intervals.convert, source, *COLUMNS)
     for path in (tmp_path, tmp_path / "absent"):

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.emulation.traces.bandwidth import BandwidthTraces, read_bandwidth
-from testbed.emulation.traces.inspection import availability_over_time, describe, describe_bandwidth
+from testbed.emulation.traces.inspection import availability_over_time, describe, describe_series
 from testbed.emulation.traces.intervals import AvailabilityTrace
+from testbed.emulation.traces.series import BANDWIDTH, Series, Steps, read_series
 
 
 @st.composite
@@ -67,14 +67,11 @@ def test_the_numbers_of_a_trace(trace: AvailabilityTrace) -> None:
 
 
 def test_the_numbers_of_bandwidth_traces() -> None:
-    mbit = 125_000.0
-    traces = BandwidthTraces.of(
-        offsets=np.array([0, 2, 3]),
-        time_s=np.array([0.0, 60.0, 0.0]),
-        rate_bytes_s=np.array([1.0, 0.0, 4.0]) * mbit,
-        period_s=np.array([80.0, 20.0]),
+    traces = (
+        Steps(np.array([0.0, 60.0]), np.array([1.0, 0.0]), 80.0, repeated=3),
+        Steps(np.array([0.0]), np.array([4.0]), 20.0),
     )
-    facts = describe_bandwidth(traces)
+    facts = describe_series(Series(BANDWIDTH, ("a", "b"), traces))
     assert facts == {
         "traces": 2,
         "steps": 3,
@@ -90,11 +87,13 @@ def test_the_numbers_of_bandwidth_traces() -> None:
         "p95_mbit_s": 4.0,
         "most_mbit_s": 4.0,
         "share_at_zero": 0.2,
+        "repeated_times": 3,
+        "traces_with_repeated_times": 1,
     }
 
 
 def test_the_published_3g_traces(shared: Path) -> None:
-    facts = describe_bandwidth(read_bandwidth(shared / "traces" / "bandwidth-3g"))
+    facts = describe_series(read_series(shared / "traces" / "bandwidth-3g", BANDWIDTH))
     assert facts["traces"] == 40
     assert 0 < facts["least_mbit_s"] < facts["p5_mbit_s"] < facts["median_mbit_s"] < facts["p95_mbit_s"]
     assert facts["most_mbit_s"] < 14.4  # what HSDPA of those years could do

@@ -6,6 +6,9 @@ seven days out of thirteen. Outside its own recording a device is either
 - ``repeat``: as the recording repeated end to end. This is what FLASH's timer does (its `Timer.ready` takes the time
   modulo the length of the device's own recording), and FedScale's (modulo the device's `finish_time`);
 - ``offline``: offline, which understates availability by as much as recordings are shorter than the horizon.
+
+Repeated recordings are either written out over the horizon, which is what the phones' converters do, or kept as they
+are beside the time at which each was made, for the run to repeat for ever (`trace(keep_recordings=True)`).
 """
 
 from array import array
@@ -15,6 +18,7 @@ import numpy as np
 
 from testbed.arrays import Floats, Ids
 from testbed.emulation.traces.intervals import AvailabilityTrace
+from testbed.emulation.traces.repetition import repeated
 from testbed.errors import TraceError
 
 Counts = dict[str, int]
@@ -23,7 +27,6 @@ Name = str | int
 
 DAY_S = 86_400.0
 _LARGEST_ID = 2**62
-_MOST_INTERVALS = 50_000_000
 _SHOWN = 40
 
 
@@ -32,13 +35,15 @@ class Collected:
 
     Args:
         where: the source, for messages.
+        by_place: clients have the numbers of their places, even if all names are numbers.
 
     Attributes:
         counts: what was seen, kept and dropped; converters add their own lines.
     """
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, *, by_place: bool = False) -> None:
         self.where = where
+        self._by_place = by_place
         self.counts: Counts = {"devices": 0, "devices_unusable": 0}
         self.names: list[Name] = []
         self._begin, self._end = array("d"), array("d")
@@ -59,6 +64,10 @@ class Collected:
         self._end.append(end_s)
         return len(self.names) - 1
 
+    def record(self, device: int, begin_s: float, end_s: float) -> None:
+        """When the device at this place was recorded, if that is known only after it was entered."""
+        self._begin[device], self._end[device] = begin_s, end_s
+
     def online(self, device: int, from_s: float, until_s: float) -> None:
         """One interval (s, the source's clock) of the device at this place."""
         self._device.append(device)
@@ -76,14 +85,20 @@ class Collected:
         return float(origin), float(max(1.0, np.ceil((max(self._end) - origin) / DAY_S)) * DAY_S)
 
     def trace(
-        self, outside: Outside = "offline", origin_s: float = 0.0, horizon_s: float | None = None
+        self,
+        outside: Outside = "offline",
+        origin_s: float = 0.0,
+        horizon_s: float | None = None,
+        *,
+        keep_recordings: bool = False,
     ) -> tuple[AvailabilityTrace, Counts]:
         """The trace, and the counts.
 
         Args:
             outside: what a device is outside its own recording.
             origin_s: the source's time that becomes 0.
-            horizon_s: the trace's horizon is [0, horizon_s); None: from the first interval to the last.
+            horizon_s: the trace's horizon is [0, horizon_s); None: from the first interval to the last, or recording.
+            keep_recordings: what is repeated is kept as it is, with the time of each device's recording.
 
         Raises:
             TraceError: a time is not a number, no device is ever online, or repeating makes too many intervals.
@@ -91,23 +106,35 @@ class Collected:
         device, from_s, until_s = self._cleaned()
         if not len(device):
             raise TraceError(f"{self.where}: no device is ever online; {_told(self.counts)}")
-        if horizon_s is not None:
-            if outside == "repeat":
-                device, from_s, until_s = self._repeated(device, from_s, until_s, origin_s, origin_s + horizon_s)
-                self.counts["intervals_after_repeating"] = len(device)
-            from_s, until_s = from_s - origin_s, until_s - origin_s
+        recorded = np.array(self._begin) - origin_s, np.array(self._end) - origin_s
+        keep = keep_recordings and outside == "repeat"
+        if horizon_s is not None and outside == "repeat" and not keep:
+            of = np.array(self._begin)[device], np.array(self._end)[device]
+            span = origin_s, origin_s + horizon_s
+            device, from_s, until_s = repeated(self.where, (device, from_s, until_s), of, span)
+            self.counts["intervals_after_repeating"] = len(device)
+        from_s, until_s = from_s - origin_s, until_s - origin_s
         self.counts["devices_never_online"] = len(self.names) - len(np.unique(device))
         self.counts["devices_kept"] = len(self.names)
         number = self._numbers()
         order = np.lexsort((from_s, number[device]))
+        horizon = None if horizon_s is None else (0.0, horizon_s)
+        if horizon is None and np.isfinite(recorded).all():
+            horizon = float(recorded[0].min()), float(recorded[1].max())
+        names = {int(client): str(name) for client, name in zip(number, self.names, strict=True)}
         trace = AvailabilityTrace.from_rows(
             number[device[order]],
             from_s[order],
             until_s[order],
             self.where,
-            horizon=None if horizon_s is None else (0.0, horizon_s),
+            horizon=horizon,
             clients=number,
+            recorded=recorded if keep else None,
+            names=names if any(str(client) != name for client, name in names.items()) else None,
         )
+        if keep and horizon is not None:
+            shorter = (recorded[0] != horizon[0]) | (recorded[1] != horizon[1])
+            self.counts["devices_recorded_for_a_part_of_the_horizon"] = int(shorter.sum())
         of_devices = {key: value for key, value in self.counts.items() if key.startswith("devices")}
         return trace, of_devices | self.counts
 
@@ -139,35 +166,10 @@ class Collected:
         self.counts["intervals_kept"] = len(rows[0])
         return rows
 
-    def _repeated(
-        self, device: Ids, from_s: Floats, until_s: Floats, first_s: float, last_s: float
-    ) -> tuple[Ids, Floats, Floats]:
-        """Each recording end to end from `first_s` to `last_s`; what reaches beyond is cut off."""
-        begin = np.array(self._begin)[device]
-        length = np.array(self._end)[device] - begin
-        lowest, highest = np.floor((first_s - begin) / length), np.ceil((last_s - begin) / length)
-        if (total := float((highest - lowest).sum())) > _MOST_INTERVALS:
-            raise TraceError(
-                f"{self.where}: repeating the short recordings over the longest makes {total:.2g} intervals, more than "
-                f"{_MOST_INTERVALS:.0g}; leave devices offline outside their recordings (--outside offline)"
-            )
-        copies = (highest - lowest).astype(np.int64)
-        row = np.repeat(np.arange(len(device)), copies)
-        copy = np.arange(len(row)) - np.repeat(np.cumsum(copies) - copies, copies) + lowest[row]
-        shift = copy * length[row]
-        device = device[row]
-        from_s, until_s = np.maximum(from_s[row] + shift, first_s), np.minimum(until_s[row] + shift, last_s)
-        order = np.lexsort((from_s, device))
-        order = order[until_s[order] > from_s[order]]
-        device, from_s, until_s = device[order], from_s[order], until_s[order]
-        # Where copies meet, rounding can make them overlap by one unit in the last place.
-        follows = np.flatnonzero(device[1:] == device[:-1]) + 1
-        from_s[follows] = np.maximum(from_s[follows], until_s[follows - 1])
-        keep = until_s > from_s
-        return device[keep], from_s[keep], until_s[keep]
-
     def _numbers(self) -> Ids:
         """A client number for each device: its own name if all are whole numbers, else in order of appearance."""
+        if self._by_place:
+            return np.arange(len(self.names))
         own = [whole_number(name) for name in self.names]
         if None not in own:
             numbers = np.array(own, np.int64)

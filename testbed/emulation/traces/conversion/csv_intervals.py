@@ -1,83 +1,106 @@
-"""Online intervals in any CSV file: which columns hold client, begin and end, and in which unit, is said by arguments.
+"""Online intervals in any table of text; arguments say which columns hold client, begin and end, and in which unit.
 
-Clients may be named by numbers, which are kept, or by anything else: then all are numbered in order of appearance.
-Rows may be in any order; overlapping ones are merged, empty and reversed ones dropped; all of that is counted.
+Clients may be named by numbers, which are kept, or by anything else: then all are numbered in order of appearance, and
+their names are kept beside. Rows may be in any order; overlapping ones are merged, empty and reversed ones dropped; all
+of that is counted. Times are numbers of a unit, or dates (`timestamps`), which count from the midnight (UTC) before the
+first.
 """
 
-import csv
 import math
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
-from testbed.emulation.traces.conversion.collector import Collected, Counts, shown
+import numpy as np
+
+from testbed.emulation.traces.conversion.collector import DAY_S, Collected, Counts, Outside
 from testbed.emulation.traces.intervals import AvailabilityTrace
+from testbed.emulation.traces.text_files import TextTable, shown, table_of, text_lines
+from testbed.emulation.traces.timestamps import Timestamps, TimeUnit
 from testbed.errors import TraceError
 
-Unit = Literal["s", "ms", "min", "h"]
-_SECONDS = {"s": 1.0, "ms": 1e-3, "min": 60.0, "h": 3600.0}
+Ends = tuple[float, float]
+NOWHERE: Ends = (math.inf, -math.inf)
 
 
 def convert(
-    path: Path, client_column: str, from_column: str, until_column: str, unit: Unit = "s"
+    path: Path,
+    client_column: str,
+    from_column: str,
+    until_column: str,
+    unit: TimeUnit = "s",
+    *,
+    recorded_columns: tuple[str, str] | None = None,
+    outside: Outside | None = None,
 ) -> tuple[AvailabilityTrace, Counts]:
-    """The trace in a CSV file with a line of column names.
+    """The trace in a table of text with a line of column names; also `.gz`.
 
     Args:
         path: the file.
         client_column, from_column, until_column: names of the columns.
-        unit: of the times.
+        unit: of times that are numbers.
+        recorded_columns: names of those that say from when until when the row's client was watched.
+        outside: what a client is outside of its own recording, which without `recorded_columns` goes from its first
+            interval to its last. None: as recorded again if there are such columns, else offline.
 
     Returns:
-        the trace, times as in the file but in s, and the counts of devices and intervals seen, dropped and kept.
+        the trace, times in s (numbers as in the file), and the counts of devices and intervals seen, dropped and kept.
 
     Raises:
         TraceError: not such a file, a column is missing, a time is not a number, or nobody is ever online.
     """
     collected = Collected(str(path))
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            _collect(collected, csv.reader(file), (client_column, from_column, until_column), _SECONDS[unit])
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise TraceError(f"{path}: not a text file; CSV was expected") from None
-    except csv.Error as error:
-        raise TraceError(f"{path}: not CSV: {error}") from None
-    return collected.trace()
+    moments = Timestamps(unit)
+    with text_lines(path, "a table of text was expected") as lines:
+        table = table_of(str(path), lines, header=True)
+        columns = (client_column, from_column, until_column, *(recorded_columns or ()))
+        seen, recorded = _collect(collected, table, [table.place(column) for column in columns], moments)
+    for device, span in (recorded if recorded_columns else seen).items():
+        collected.record(device, *span)
+    first = min((begin for begin, _ in (*seen.values(), *recorded.values())), default=0.0)
+    origin_s = float(np.floor(first / DAY_S) * DAY_S) if moments.are_dates else 0.0
+    outside = outside or ("repeat" if recorded_columns else "offline")
+    if outside == "offline" and not recorded_columns:
+        last = max((end for _, end in seen.values()), default=0.0)
+        short = sum(end - begin < (last - first) / 2 for begin, end in seen.values())
+        collected.counts["devices_seen_for_less_than_half_the_horizon"] = short
+        for device in seen:
+            collected.record(device, -math.inf, math.inf)
+    return collected.trace(outside, origin_s, keep_recordings=True)
 
 
-def _collect(collected: Collected, lines: Iterator[list[str]], columns: tuple[str, str, str], seconds: float) -> None:
-    where = collected.where
-    names = [name.strip() for name in next(lines, [])]
-    for column in columns:
-        if column not in names:
-            found = ", ".join(map(shown, names[:8])) or "none (an empty file?)"
-            raise TraceError(f"{where}: no column {shown(column)}; its columns are {found}")
-    client, begin, end = (names.index(column) for column in columns)
+def _collect(
+    collected: Collected, table: TextTable, places: list[int], moments: Timestamps
+) -> tuple[dict[int, Ends], dict[int, Ends]]:
+    """Enter all rows; by device, from when until when its intervals go, and its recordings, as far as there are any."""
     devices: dict[str, int] = {}
-    row = 0
-    for cells in lines:
-        if not cells:
-            continue
-        row += 1
-        if len(cells) != len(names):
-            raise TraceError(f"{where}: row {row}: {len(cells)} values, not {len(names)}; correct it")
-        name = cells[client].strip()
+    seen: dict[int, Ends] = {}
+    recorded: dict[int, Ends] = {}
+    for row, cells in table.rows:
+        name = cells[places[0]]
         if not name:
-            raise TraceError(f"{where}: row {row}: no client; correct it")
+            raise TraceError(f"{table.where}: row {row}: no client; correct it")
         device = devices.get(name)
         if device is None:
             device = devices[name] = collected.device(name)
-        from_s, until_s = _number(cells[begin]) * seconds, _number(cells[end]) * seconds
-        if not (math.isfinite(from_s) and math.isfinite(until_s)):
-            wrong = cells[end] if math.isfinite(from_s) else cells[begin]
-            raise TraceError(f"{where}: row {row}: {shown(wrong)} is not a time; correct it")
-        collected.online(device, from_s, until_s)
+        times = [_time(table, row, cells, place, moments) for place in places[1:]]
+        collected.online(device, times[0], times[1])
+        if times[1] > times[0]:
+            _widen(seen, device, times[0], times[1])
+        if len(times) > 2:
+            _widen(recorded, device, times[2], times[3])
+    return seen, recorded
 
 
-def _number(text: str) -> float:
+def _widen(spans: dict[int, Ends], device: int, begin: float, end: float) -> None:
+    first, last = spans.get(device, NOWHERE)
+    spans[device] = min(first, begin), max(last, end)
+
+
+def _time(table: TextTable, row: int, cells: list[str], place: int, moments: Timestamps) -> float:
+    cell = table.cell(row, cells, place)
     try:
-        return float(text)
-    except ValueError:
-        return math.nan
+        value = moments.seconds(cell)
+    except ValueError as why:
+        raise TraceError(f"{table.where}: row {row}: {why}") from None
+    if not math.isfinite(value):
+        raise TraceError(f"{table.where}: row {row}: {shown(cell)} is not a time; correct it")
+    return value

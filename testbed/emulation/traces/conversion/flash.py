@@ -11,17 +11,16 @@ A phone is ready, or available, while locked, on wifi and charging.
 Yang et al., Characterizing Impacts of Heterogeneity in Federated Learning upon Large-Scale Smartphone Data (WWW 2021).
 """
 
-import json
 import math
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 
 from testbed.emulation.traces.conversion.collector import DAY_S, Collected, Counts, Outside, seconds, shown
+from testbed.emulation.traces.conversion.json_documents import read_object
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.errors import TraceError
-from testbed.files import limits
 
 _TIMERS = "phone intervals are {device: {isSuccess, trace_start, trace_end, ready_time: [[from, until], ...]}}"
 _KEYS = ("isSuccess", "trace_start", "trace_end", "ready_time")
@@ -64,6 +63,33 @@ def convert_timers(path: Path, outside: Outside = "repeat") -> tuple[Availabilit
         TraceError: not such a file, or nothing in it is usable.
     """
     collected = Collected(str(path))
+    for name, timer in read_timers(path).items():
+        if timer.unusable:
+            collected.unusable(timer.unusable)
+            continue
+        device = collected.device(name, *timer.recorded)
+        for from_s, until_s in timer.online:
+            collected.online(device, from_s, until_s)
+    return collected.trace(outside, *collected.whole_days())
+
+
+class Timer(NamedTuple):
+    """A phone of a `cached_timers.json`.
+
+    Attributes:
+        unusable: why it cannot be used; empty if it can.
+        recorded: from when until when, in seconds since 2020-01-02.
+        online: when it was ready, likewise, as the file has it.
+    """
+
+    unusable: str
+    recorded: tuple[float, float]
+    online: list[tuple[float, float]]
+
+
+def read_timers(path: Path) -> dict[str, Timer]:
+    """The phones in a `cached_timers.json`, by name; raises `TraceError` when it is not such a file."""
+    timers = {}
     for name, entry in read_object(path, _TIMERS).items():
         where = f"{path}: device {shown(name)}"
         if missing := [key for key in _KEYS if key not in entry]:
@@ -71,17 +97,19 @@ def convert_timers(path: Path, outside: Outside = "repeat") -> tuple[Availabilit
         if not isinstance(entry["ready_time"], list):
             raise TraceError(f"{where}: ready_time is not a list; {_TIMERS}")
         begin_s, end_s = seconds(entry["trace_start"]), seconds(entry["trace_end"])
+        unusable = ""
         if not entry["isSuccess"]:
-            collected.unusable("not_successful")
+            unusable = "not_successful"
         elif not entry["ready_time"]:
-            collected.unusable("no_ready_time")
+            unusable = "no_ready_time"
         elif not 0 < end_s - begin_s < float("inf"):
-            collected.unusable("no_recording")
-        else:
-            device = collected.device(name, begin_s, end_s)
-            for place, interval in enumerate(entry["ready_time"], start=1):
-                collected.online(device, *_ends(interval, f"{where}: ready_time: interval {place}"))
-    return collected.trace(outside, *collected.whole_days())
+            unusable = "no_recording"
+        ready = [] if unusable else entry["ready_time"]
+        online = [
+            _ends(interval, f"{where}: ready_time: interval {place}") for place, interval in enumerate(ready, start=1)
+        ]
+        timers[name] = Timer(unusable, (begin_s, end_s), online)
+    return timers
 
 
 def _ends(interval: Any, where: str) -> tuple[float, float]:
@@ -187,38 +215,3 @@ def _time(text: str) -> datetime:
     if len(text) == 19 and text[10] == " " and text.isascii():
         return datetime.fromisoformat(text)  # ten times as fast, and there are millions
     return datetime.strptime(text, _FORMAT)
-
-
-def read_object(path: Path, what: str) -> dict[str, dict[str, Any]]:
-    """The objects in a JSON object, by name.
-
-    Args:
-        path: the file; it is read as a whole.
-        what: what the file should be, for messages.
-
-    Raises:
-        TraceError: the file cannot be read, is not JSON, not an object of objects, empty, or holds NaN or Infinity.
-    """
-
-    def no_number(text: str) -> NoReturn:
-        raise TraceError(f"{path}: {text} is not a number in JSON; correct it")
-
-    try:
-        document = json.loads(limits.text(path, limits.TRACE_BYTES, "utf-8-sig"), parse_constant=no_number)
-    except limits.TooLarge as why:
-        raise TraceError(f"{path}: {why}; split it") from None
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise TraceError(f"{path}: not a text file; {what}") from None
-    except json.JSONDecodeError as error:
-        raise TraceError(f"{path}: not JSON (line {error.lineno}: {error.msg}); {what}") from None
-    except (RecursionError, ValueError):  # nested too deep; a number of thousands of digits
-        raise TraceError(f"{path}: not JSON that can be read; {what}") from None
-    if not isinstance(document, dict) or not document:
-        kind = "an empty object" if document == {} else f"a {type(document).__name__}"
-        raise TraceError(f"{path}: {kind} in JSON; {what}")
-    for name, entry in document.items():
-        if not isinstance(entry, dict):
-            raise TraceError(f"{path}: device {shown(name)}: a {type(entry).__name__}, not an object; {what}")
-    return document

@@ -1,0 +1,32 @@
+"""The files of traces that links follow, and what people should know of them."""
+
+from pathlib import Path
+
+from testbed.emulation.links.section import Followed, FollowedDelay, FollowedShare
+from testbed.emulation.traces.series import Kind, Rows, Series, read_series
+
+
+class TraceFiles:
+    """The files of traces that the links follow; each is read once for each kind and meaning of its rows."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[Path, str, Rows], Series] = {}
+
+    def read(self, setting: Followed | FollowedDelay | FollowedShare, kind: Kind) -> Series:
+        """The traces that a setting names; raises `TraceError` as `read_series`."""
+        key = setting.trace, kind.name, setting.rows
+        if key not in self._read:
+            self._read[key] = read_series(setting.trace, kind, setting.rows)
+        return self._read[key]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A line for each file or folder in which times are repeated."""
+        told = []
+        for (path, kind, _), series in self._read.items():
+            rows, files = int(series.repeated.sum()), int((series.repeated > 0).sum())
+            if rows:
+                where = f"{files} of its {len(series)} files" if len(series) > 1 else "it"
+                times = f"{rows} {'row has' if rows == 1 else 'rows have'} the time of the row before"
+                told.append(f"{path}: {times}, in {where}; the mean {kind} of a time is taken")
+        return tuple(dict.fromkeys(told))

@@ -1,0 +1,49 @@
+"""JSON files of other projects, read as a whole: what cannot be becomes one line."""
+
+import json
+from pathlib import Path
+from typing import Any, NoReturn
+
+from testbed.emulation.traces.conversion.collector import shown
+from testbed.errors import TraceError
+from testbed.files import limits
+
+
+def read_json(path: Path, what: str) -> Any:
+    """The document in a JSON file.
+
+    Args:
+        path: the file; it is read as a whole.
+        what: what the file should be, for messages.
+
+    Raises:
+        TraceError: the file cannot be read, is not JSON, or holds NaN or Infinity.
+    """
+
+    def no_number(text: str) -> NoReturn:
+        raise TraceError(f"{path}: {text} is not a number in JSON; correct it")
+
+    try:
+        return json.loads(limits.text(path, limits.TRACE_BYTES, "utf-8-sig"), parse_constant=no_number)
+    except limits.TooLarge as why:
+        raise TraceError(f"{path}: {why}; split it") from None
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise TraceError(f"{path}: not a text file; {what}") from None
+    except json.JSONDecodeError as error:
+        raise TraceError(f"{path}: not JSON (line {error.lineno}: {error.msg}); {what}") from None
+    except (RecursionError, ValueError):  # nested too deep; a number of thousands of digits
+        raise TraceError(f"{path}: not JSON that can be read; {what}") from None
+
+
+def read_object(path: Path, what: str) -> dict[str, dict[str, Any]]:
+    """The objects in a JSON object, by name; raises `TraceError` as `read_json`, and for anything else."""
+    document = read_json(path, what)
+    if not isinstance(document, dict) or not document:
+        kind = "an empty object" if document == {} else f"a {type(document).__name__}"
+        raise TraceError(f"{path}: {kind} in JSON; {what}")
+    for name, entry in document.items():
+        if not isinstance(entry, dict):
+            raise TraceError(f"{path}: device {shown(name)}: a {type(entry).__name__}, not an object; {what}")
+    return document

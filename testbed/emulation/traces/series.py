@@ -1,0 +1,292 @@
+"""Traces of one number over time: bandwidth in Mbit/s, latency in ms, loss as a probability. Text, one file a trace.
+
+Two columns, separated by white space or a comma: seconds, and the number. Lines that begin with ``#`` and empty ones
+are skipped (row numbers in messages count every line); a file that ends in ``.gz`` is unpacked::
+
+    0.0     2.29
+    1.01    1.36
+    2.011   2.92
+
+What a row means is the reader's to say (`Rows`), because files do not:
+
+- ``until-next``: the number holds from its time until the next row's; the last one for the median step of its file;
+- ``interval-before``: the number is what was measured since the row before; the first one for the median step. That is
+  how loggers write ("bytes since the last line").
+
+Then the trace begins again. The first time, or where its interval begins, is taken as 0. Rows with one and the same
+time become one with their mean, and are counted.
+
+What `testbed trace convert` writes begins with lines that say what it is, and when the last row ends::
+
+    # testbed trace: bandwidth, seconds and Mbit/s, each row until the next
+    # period_s: 120.5
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from testbed.arrays import Floats, Ids
+from testbed.emulation.traces.interval_files import row_error
+from testbed.emulation.traces.text_files import is_number, shown, text_lines
+from testbed.errors import TraceError
+from testbed.files.atomic import atomic_write
+
+Rows = Literal["until-next", "interval-before"]
+
+# Beyond any link and any trace, so that sums of bytes stay finite.
+_FARTHEST_S = 1e12
+_NO_TRACES = ("readme", "license", "licence")
+_HEAD, _PERIOD = re.compile(r"#\s*testbed trace:\s*(\w+)"), re.compile(r"#\s*period_s:\s*(\S+)\s*")
+CONVERTER = "`testbed trace convert --kind {}` reads other formats"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is traced.
+
+    Attributes:
+        name: also of ``--kind``.
+        what: the number, for messages.
+        unit: that files have it in.
+        most: the largest that is believed.
+    """
+
+    name: str
+    what: str
+    unit: str
+    most: float
+
+    @property
+    def needed(self) -> str:
+        """What a row must be."""
+        return f"each line needs two numbers, seconds and {self.unit}; {CONVERTER.format(self.name)}"
+
+
+BANDWIDTH = Kind("bandwidth", "rate", "Mbit/s", 1e9)
+LATENCY = Kind("latency", "latency", "ms", 1e9)
+LOSS = Kind("loss", "loss", "probability", 1.0)
+KINDS = {kind.name: kind for kind in (BANDWIDTH, LATENCY, LOSS)}
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """One trace.
+
+    Attributes:
+        time_s: `(m,)` float64 seconds, ascending from 0, at which each step begins.
+        value: `(m,)` float64, in the kind's unit.
+        period_s: when the trace begins again, later than the last step.
+        repeated: rows whose time was that of the row before; they are part of its mean.
+    """
+
+    time_s: Floats
+    value: Floats
+    period_s: float
+    repeated: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """The traces of a file or folder.
+
+    Attributes:
+        kind: what they are traces of.
+        names: of the files, in the order of the traces.
+        steps: the traces.
+    """
+
+    kind: Kind
+    names: tuple[str, ...]
+    steps: tuple[Steps, ...]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    @property
+    def offsets(self) -> Ids:
+        """`(k + 1,)` int64; trace j has the steps `offsets[j]:offsets[j + 1]` of the arrays in a row."""
+        return np.append(0, np.cumsum([len(one.time_s) for one in self.steps])).astype(np.int64)
+
+    @property
+    def time_s(self) -> Floats:
+        """`(steps,)` of all traces in a row."""
+        return np.concatenate([one.time_s for one in self.steps])
+
+    @property
+    def value(self) -> Floats:
+        """`(steps,)` of all traces in a row."""
+        return np.concatenate([one.value for one in self.steps])
+
+    @property
+    def period_s(self) -> Floats:
+        """`(k,)`."""
+        return np.array([one.period_s for one in self.steps])
+
+    @property
+    def repeated(self) -> Ids:
+        """`(k,)` int64 rows of each file whose time was that of the row before."""
+        return np.array([one.repeated for one in self.steps], np.int64)
+
+
+def shaped(where: str, times: Floats, values: Floats, rows: Rows, first_s: float | None = None) -> Steps:
+    """The steps that rows describe.
+
+    Args:
+        where: the source, for messages.
+        times: `(m,)` seconds, never descending.
+        values: `(m,)`.
+        rows: what a row means.
+        first_s: length of the first row's interval in seconds, if it is known (``interval-before``).
+
+    Raises:
+        TraceError: a single row, which does not say how long it holds, or times too close to tell apart.
+    """
+    begins = np.flatnonzero(np.append(True, np.diff(times) > 0))
+    repeated = len(times) - len(begins)
+    if repeated:
+        values = np.add.reduceat(values, begins) / np.diff(np.append(begins, len(values)))
+        times = times[begins]
+    if len(times) == 1 and first_s is None:
+        alone = f"{repeated + 1} rows with one time" if repeated else "a single row"
+        raise TraceError(f"{where}: {alone}; a trace needs two times, to say how long a number holds")
+    time_s = times - times[0]
+    step_s = float(np.median(np.diff(time_s))) if first_s is None else first_s
+    period_s = float(time_s[-1] + step_s)
+    if rows == "interval-before":
+        time_s = np.append(0.0, time_s[:-1] + step_s)
+    if not (np.diff(time_s) > 0).all() or not time_s[-1] < period_s:
+        raise TraceError(f"{where}: times from {times[0]} to {times[-1]} too close for float64 to tell apart")
+    return Steps(time_s, values, period_s, repeated)
+
+
+def read_series(path: Path, kind: Kind, rows: Rows = "until-next") -> Series:
+    """The trace in a file, or those in a directory, sorted by the names of the files.
+
+    In a directory, subdirectories are passed over, and so are files whose names begin with a dot or say that they
+    are a readme or a licence; every other file must be a trace.
+
+    Args:
+        path: the file or directory.
+        kind: what it is a trace of.
+        rows: what a row means; files of `testbed trace convert` are ``until-next``.
+
+    Raises:
+        TraceError: one line with file and row: no such file, no traces in the directory, not text, a line without
+            two numbers, a number that cannot be, NaN, a time that is earlier than the one before, a single row (it
+            does not say how long it holds), a file of another kind.
+    """
+    path = Path(path)
+    files = series_files(path, kind)
+    return Series(kind, tuple(file.name for file in files), tuple(_read_file(file, kind, rows) for file in files))
+
+
+def series_files(path: Path, kind: Kind) -> list[Path]:
+    """The files that `read_series` reads, in the order of its traces; raises `TraceError` when there are none."""
+    if not path.is_dir():
+        return [path]
+    try:
+        files = [file for file in path.iterdir() if file.is_file()]
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
+    files = [file for file in files if not file.name.startswith(".") and not file.name.lower().startswith(_NO_TRACES)]
+    if not files:
+        raise TraceError(f"{path}: no {kind.name} traces in this directory; {kind.needed}")
+    return sorted(files, key=lambda file: file.name)
+
+
+def kind_of(path: Path) -> Kind | None:
+    """What the first line of a file, or of the first file of a folder, says that it is; None if it says nothing."""
+    first = series_files(path, BANDWIDTH)[0]
+    with text_lines(first, "a trace") as lines:
+        head = _HEAD.match(next(lines, ""))
+    return KINDS.get(head[1]) if head else None
+
+
+def write_series(path: Path, kind: Kind, steps: Steps, remark: str = "") -> None:
+    """Write a trace that `read_series` reads back to the bit; in ``.csv`` with commas, else with tabs.
+
+    Args:
+        path: the file, written under a temporary name and then renamed.
+        kind: what it is a trace of.
+        steps: the trace.
+        remark: one line on where it comes from.
+
+    Raises:
+        TraceError: the file cannot be written.
+    """
+    between = "," if path.suffix == ".csv" else "\t"
+    head = [f"# testbed trace: {kind.name}, seconds and {kind.unit}, each row until the next"]
+    head += [f"# {' '.join(remark.split())}"] if remark else []
+    head.append(f"# period_s: {steps.period_s!r}")
+    rows = zip(steps.time_s.tolist(), steps.value.tolist(), strict=True)
+    lines = (f"{time!r}{between}{value!r}\n" for time, value in rows)
+    with atomic_write(path, lambda reason: TraceError(f"{path}: cannot be written: {reason}")) as file:
+        file.write(("\n".join(head) + "\n").encode())
+        for line in lines:
+            file.write(line.encode())
+
+
+def _read_file(path: Path, kind: Kind, rows: Rows) -> Steps:
+    times: list[float] = []
+    values: list[float] = []
+    period_s: float | None = None
+    with text_lines(path, kind.needed) as lines:
+        for row, line in enumerate(lines, start=1):
+            if line.startswith("#"):
+                period_s = _directive(path, row, line, kind, rows, period_s)
+            elif line.strip():
+                moment, value = _numbers(path, row, line, kind)
+                if times and moment < times[-1]:
+                    raise row_error(str(path), row, f"time {moment} is earlier than the one before, {times[-1]}")
+                times.append(moment)
+                values.append(value)
+    if not times:
+        raise TraceError(f"{path}: no rows; {kind.needed}")
+    if period_s is None:
+        return shaped(str(path), np.array(times), np.array(values), rows)
+    last_s = period_s - (times[-1] - times[0])
+    if not last_s > 0:
+        raise TraceError(f"{path}: period_s is {period_s}, and the last row begins at {times[-1]}; correct one of them")
+    found = shaped(str(path), np.array(times), np.array(values), "until-next", last_s)
+    return Steps(found.time_s, found.value, period_s, found.repeated)
+
+
+def _directive(path: Path, row: int, line: str, kind: Kind, rows: Rows, period_s: float | None) -> float | None:
+    """What a comment says of the trace: its period, once it is known."""
+    if head := _HEAD.match(line):
+        if head[1] != kind.name:
+            raise TraceError(f"{path}: a trace of {head[1]}; here one of {kind.name} is needed, in {kind.unit}")
+        if rows != "until-next":
+            raise TraceError(f"{path}: rows: its rows hold until the next, as it says; leave out `rows: {rows}`")
+    elif found := _PERIOD.fullmatch(line.strip()):
+        if not is_number(found[1]) or not 0 < float(found[1]) <= _FARTHEST_S:
+            raise row_error(str(path), row, f"period_s {shown(found[1])} is no number of seconds")
+        return float(found[1])
+    return period_s
+
+
+def _numbers(path: Path, row: int, line: str, kind: Kind) -> tuple[float, float]:
+    cells = line.replace(",", " ").split()
+    if len(cells) != 2:
+        raise row_error(str(path), row, f"{len(cells)} {'value' if len(cells) == 1 else 'values'}; {kind.needed}")
+    try:
+        time_s, value = map(float, cells)
+    except ValueError:
+        wrong = next(cell for cell in cells if not is_number(cell))
+        raise row_error(str(path), row, f"{shown(wrong)} is not a number; {kind.needed}") from None
+    if not (abs(time_s) <= _FARTHEST_S and 0 <= value <= kind.most):
+        check_row(str(path), row, time_s, value, kind)
+    return time_s, value
+
+
+def check_row(where: str, row: int, time_s: float, value: float, kind: Kind) -> None:
+    """Raise `TraceError` for a time or a number that a trace cannot have."""
+    if not abs(time_s) <= _FARTHEST_S:
+        raise row_error(where, row, f"time {time_s}; it must be seconds, at most {_FARTHEST_S:g} from 0")
+    if not 0 <= value <= kind.most:
+        unit = "" if kind is LOSS else f" {kind.unit}"
+        raise row_error(where, row, f"{kind.what} {value}{unit}; it must be from 0 to {kind.most:g}")
