@@ -11,8 +11,10 @@ delays a packet and nothing behind it. Jitter never changes the order of packets
 A process of its own (`python -m benchmarks.fidelity.wire`), told what to do by lines of JSON on standard input.
 """
 
+import contextlib
 import ctypes
 import fcntl
+import functools
 import gc
 import heapq
 import json
@@ -36,6 +38,12 @@ _PR_SET_TIMERSLACK = 29
 _SPIN_S = 6e-5  # sleeping is late by up to this much
 _BATCH = 24  # packets handed over before looking for new ones
 _MTU_AND_MORE = 2048
+_DESTINATION = 19  # where a packet has the last byte of its IPv4 destination
+_HEADERS = 60  # bytes of a packet that a trace keeps
+
+
+Action = Callable[[float, int, bytes], None]
+"""What happens to a packet of a client's at a time: (seconds, client, packet)."""
 
 
 @dataclass(frozen=True)
@@ -113,11 +121,18 @@ class Pipe:
 
 
 class FairLink:
-    """The server's link in one direction: which packet is next, and how long it takes."""
+    """The server's link in one direction: which packet is next, and how long it takes.
 
-    def __init__(self, mbit_s: float, clients: int) -> None:
+    Args:
+        mbit_s: its rate; infinite: packets pass at once.
+        clients: how many share it.
+        onward: called with (time, client, packet) for a packet that has passed.
+    """
+
+    def __init__(self, mbit_s: float, clients: int, onward: Action) -> None:
         self.byte_s = 8e-6 / mbit_s
         self.unlimited = math.isinf(mbit_s)
+        self.onward = onward
         self.busy = False
         self._waiting: list[tuple[float, int, int, bytes]] = []
         self._finish = [0.0] * clients
@@ -149,7 +164,7 @@ def open_tun(namespace: str) -> int:
 
 
 class Wire:
-    """The devices and what is between them.
+    """The devices and what is between them. Events are (when, order, what, client, packet).
 
     Args:
         server: descriptor of the server's TUN device.
@@ -160,10 +175,17 @@ class Wire:
         self._server, self._clients = server, clients
         self._client_of = {tun: number for number, tun in enumerate(clients)}
         self._generator = np.random.default_rng(0)
-        self._events: list[tuple[float, int, int, int, bytes]] = []
+        self._events: list[tuple[float, int, Action, int, bytes]] = []
+        self._count = 0
         self._trace: list[tuple[float, float, int, int, bytes]] | None = None
-        self._fair = (FairLink(math.inf, len(clients)), FairLink(math.inf, len(clients)))
+        self._share(math.inf, math.inf)
         self._pipes = [self._pair(Line()) for _ in clients]
+
+    def _share(self, down_mbit_s: float, up_mbit_s: float) -> None:
+        """The server's link, as the server sees it: what it sends goes down to the clients."""
+        count = len(self._clients)
+        self._from_server = FairLink(up_mbit_s, count, functools.partial(self._enter_client_link, DOWN))
+        self._to_server = FairLink(down_mbit_s, count, self._reach_server)
 
     def _pair(self, line: Line) -> tuple[Pipe, Pipe]:
         return Pipe(line.down_mbit_s, line, self._generator), Pipe(line.up_mbit_s, line, self._generator)
@@ -172,9 +194,8 @@ class Wire:
         """Do what a line of standard input says; returns the answer."""
         if "seed" in order:
             self._generator = np.random.default_rng(int(str(order["seed"])))
-        if isinstance(server := order.get("server"), list):  # [down, up] as the server sees it
-            down, up = server
-            self._fair = (FairLink(up, len(self._clients)), FairLink(down, len(self._clients)))
+        if isinstance(server := order.get("server"), list):
+            self._share(*server)
         if isinstance(lines := order.get("lines"), dict):
             for number, line in lines.items():
                 self._pipes[int(number)] = self._pair(Line(**line))
@@ -198,82 +219,76 @@ class Wire:
 
     def run(self, orders: Callable[[], bool], orders_fd: int) -> None:
         """Carry packets until `orders`, called when its descriptor is readable, returns False."""
-        events, push, pop = self._events, heapq.heappush, heapq.heappop
-        clock, read, write, wait = time.monotonic, os.read, os.write, select.select
-        server, clients, client_of, pipes = self._server, self._clients, self._client_of, self._pipes
-        sources = [orders_fd, server, *clients]
-        count = 0
-
-        def serve(direction: int, now: float) -> None:
-            nonlocal count
-            found = self._fair[direction].next()
-            if found is not None:
-                client, packet, seconds = found
-                count += 1
-                push(events, (now + seconds, count, 2 + direction, client, packet))
-
-        def into_client_link(direction: int, client: int, now: float, packet: bytes) -> None:
-            nonlocal count
-            due = pipes[client][direction].arrival(now, len(packet) + ETHERNET_HEADER)
-            if self._trace is not None:
-                self._trace.append((now, math.nan if due is None else due, client, direction, packet[:60]))
-            if due is not None:
-                count += 1
-                push(events, (due, count, direction, client, packet))
-
+        events, clock, read = self._events, time.monotonic, os.read
+        sources = [orders_fd, self._server, *self._clients]
         while True:
-            now = clock()
-            left = _BATCH
+            now, left = clock(), _BATCH
             while left and events and events[0][0] <= now:
-                due, _, kind, client, packet = pop(events)
-                if kind == DOWN or (kind == UP and self._fair[UP].unlimited) or kind == 2 + UP:
-                    try:
-                        write(clients[client] if kind == DOWN else server, packet)
-                    except OSError:  # the interface is not up yet, or no more
-                        continue
-                    pipe = pipes[client][kind & 1]
-                    if now - due > pipe.late:
-                        pipe.late = now - due
-                    left -= 1
-                if kind == UP and not self._fair[UP].unlimited:
-                    self._fair[UP].put(client, packet)
-                    if not self._fair[UP].busy:
-                        serve(UP, due)
-                elif kind == 2 + DOWN:
-                    into_client_link(DOWN, client, due, packet)
-                    serve(DOWN, due)
-                elif kind == 2 + UP:
-                    serve(UP, due)
+                due, _, action, client, packet = heapq.heappop(events)
+                action(due, client, packet)
+                left -= 1
                 now = clock()
-            pause = None
-            if events:
-                pause = events[0][0] - now - _SPIN_S
-                if pause < 0:
-                    pause = 0.0
-            ready = wait(sources, (), (), pause)[0]
-            for source in ready:
+            pause = max(0.0, events[0][0] - now - _SPIN_S) if events else None
+            for source in select.select(sources, (), (), pause)[0]:
                 if source == orders_fd:
                     if not orders():
                         return
                     continue
-                try:
+                with contextlib.suppress(BlockingIOError):
                     for _ in range(_BATCH):
-                        packet = read(source, _MTU_AND_MORE)
-                        now = clock()
-                        if source != server:
-                            into_client_link(UP, client_of[source], now, packet)
-                            continue
-                        client = packet[19] - FIRST_CLIENT
-                        if not 0 <= client < len(clients):
-                            continue
-                        if self._fair[DOWN].unlimited:
-                            into_client_link(DOWN, client, now, packet)
-                        else:
-                            self._fair[DOWN].put(client, packet)
-                            if not self._fair[DOWN].busy:
-                                serve(DOWN, now)
-                except BlockingIOError:
-                    pass
+                        self._sent(source, clock(), read(source, _MTU_AND_MORE))
+
+    def _at(self, due: float, action: Action, client: int, packet: bytes) -> None:
+        self._count += 1
+        heapq.heappush(self._events, (due, self._count, action, client, packet))
+
+    def _sent(self, source: int, now: float, packet: bytes) -> None:
+        """A kernel has sent a packet."""
+        if source != self._server:
+            self._enter_client_link(UP, now, self._client_of[source], packet)
+        elif 0 <= (client := packet[_DESTINATION] - FIRST_CLIENT) < len(self._clients):
+            self._enter_shared_link(self._from_server, now, client, packet)
+
+    def _enter_client_link(self, direction: int, now: float, client: int, packet: bytes) -> None:
+        due = self._pipes[client][direction].arrival(now, len(packet) + ETHERNET_HEADER)
+        if self._trace is not None:
+            self._trace.append((now, math.nan if due is None else due, client, direction, packet[:_HEADERS]))
+        if due is not None:
+            self._at(due, self._reach_client if direction == DOWN else self._reach_site, client, packet)
+
+    def _enter_shared_link(self, link: FairLink, now: float, client: int, packet: bytes) -> None:
+        if link.unlimited:
+            link.onward(now, client, packet)
+            return
+        link.put(client, packet)
+        if not link.busy:
+            self._serve(link, now)
+
+    def _serve(self, link: FairLink, now: float) -> None:
+        found = link.next()
+        if found is not None:
+            client, packet, seconds = found
+            self._at(now + seconds, functools.partial(self._leave_shared_link, link), client, packet)
+
+    def _leave_shared_link(self, link: FairLink, now: float, client: int, packet: bytes) -> None:
+        link.onward(now, client, packet)
+        self._serve(link, now)
+
+    def _reach_site(self, due: float, client: int, packet: bytes) -> None:
+        """A packet from a client is where the server's link begins."""
+        self._enter_shared_link(self._to_server, due, client, packet)
+
+    def _reach_client(self, due: float, client: int, packet: bytes) -> None:
+        self._hand_over(self._clients[client], self._pipes[client][DOWN], due, packet)
+
+    def _reach_server(self, due: float, client: int, packet: bytes) -> None:
+        self._hand_over(self._server, self._pipes[client][UP], due, packet)
+
+    @staticmethod
+    def _hand_over(device: int, pipe: Pipe, due: float, packet: bytes) -> None:
+        pipe.late = max(pipe.late, time.monotonic() - due)
+        with contextlib.suppress(OSError):  # the interface is not up yet, or no more
+            os.write(device, packet)
 
 
 def write_trace(path: str, trace: list[tuple[float, float, int, int, bytes]]) -> None:

@@ -64,7 +64,7 @@ def test_so_many_packets_are_lost_and_so_many_in_a_row(loss: float, burst: float
 @given(st.lists(st.integers(40, 1500), min_size=30, max_size=60), st.integers(2, 5))
 @settings(max_examples=examples(100))
 def test_a_shared_link_serves_all_that_wait_alike(sizes: list[int], clients: int) -> None:
-    link = FairLink(10.0, clients)
+    link = FairLink(10.0, clients, lambda now, client, packet: None)
     for size in sizes:
         for client in range(clients):
             link.put(client, bytes(size))
