@@ -7,6 +7,7 @@ gets the case's numbers, and as clients' work what the smallest message takes be
 With loss, means over repetitions are compared. Then whole rounds of protocols (`wan_rounds`).
 """
 
+import math
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -59,9 +60,18 @@ class WanComparison:
         """Of the time until the last answer."""
         return self.predicted_s / self.measured_s - 1
 
+    @property
+    def standard_error_s(self) -> float:
+        """Of the difference of two means, where losses are drawn; else 0."""
+        if not self.case.loss:
+            return 0.0
+        samples = self.predictions, [one.seconds for one in self.measurements]
+        return math.sqrt(sum(float(np.var(times)) / len(times) for times in samples))
+
     def row(self) -> dict[str, object]:
         """For the table."""
         times = [one.seconds for one in self.measurements]
+        apart_s, error_s = self.predicted_s - self.measured_s, self.standard_error_s
         return {
             "case": self.case.name,
             "computed s": round(self.predicted_s, 4),
@@ -69,6 +79,7 @@ class WanComparison:
             "error %": round(100 * self.error, 1),
             "computed +-": round(float(np.std(self.predictions)), 4),
             "measured +-": round(float(np.std(times)), 4),
+            "standard errors": round(apart_s / error_s, 1) if error_s else None,
             "sent again": round(sum(one.retransmitted for one in self.measurements) / len(times), 1),
             "wire late ms": round(1e3 * max(one.late_s for one in self.measurements), 1),
         }
