@@ -61,6 +61,15 @@ class Plan:
     senders: Senders
     queue_s: Floats
 
+    def resent(self, wire_bytes: Ids) -> Ids:
+        """`(m,)` bytes that go again of messages which have `wire_bytes`, with headers."""
+        return np.rint(self.flights.total_bytes - wire_bytes).astype(np.int64)
+
+
+def stage_word(round_number: int, stage_number: int) -> int:
+    """What tells the openings of a stage from those of others; with `| 1 + way`, its messages."""
+    return (round_number << 20 | stage_number) << 2
+
 
 class Connections:
     """The connections of one run.
@@ -120,7 +129,15 @@ class Connections:
         )
 
     def plan(
-        self, way: int, clients: Ids, now_s: float, start_s: Floats, size: Ids, wire_bytes: Ids, word: int
+        self,
+        way: int,
+        clients: Ids,
+        now_s: float,
+        start_s: Floats,
+        size: Ids,
+        wire_bytes: Ids,
+        word: int,
+        alone: int | None = None,
     ) -> Plan | None:
         """The flights of messages to (`DOWN`) or from (`UP`) clients; None if nothing holds them back.
 
@@ -132,6 +149,7 @@ class Connections:
             size: `(m,)` bytes of the messages.
             wire_bytes: `(m,)` bytes with headers.
             word: tells these messages from others, for what is lost.
+            alone: the number of the client, where each one's messages are planned by themselves.
         """
         if not self.transport.has_windows:
             return None
@@ -152,7 +170,7 @@ class Connections:
             path.take(which),
             self.transport,
             self.links.loss_burst_packets,
-            self._generator(word) if self._lossy else None,
+            self._generator(word, alone) if self._lossy else None,
         )
         owner, sent, gap_s = sending.run()
         pattern = np.zeros(len(clients), np.int64)  # the first one has no flights: messages of nothing
@@ -219,8 +237,10 @@ class Connections:
             self.links.buffer_s[clients],
         )
 
-    def _generator(self, word: int) -> np.random.Generator:
-        return np.random.Generator(np.random.Philox(key=np.array([self.links.loss_key, word], np.uint64)))
+    def _generator(self, word: int, alone: int | None = None) -> np.random.Generator:
+        counter = np.array([0, 0, 0, 0 if alone is None else alone + 1], np.uint64)
+        key = np.array([self.links.loss_key, word], np.uint64)
+        return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
 class _KnownSenders:
